@@ -1,0 +1,150 @@
+//! Wall time in milliseconds, joined with tokio's monotonic time.
+//!
+//! Due moments, leases and history are wall milliseconds ([`UnixMillis`]); timeouts and backoff
+//! sleeps are tokio's monotonic time. [`Clock`] is the only place that asks the machine for the
+//! wall time (`clippy.toml` bans it elsewhere), so a test can put a manual twin in its stead.
+//!
+//! A sleep towards a wall moment looks at the wall clock again at least once a second: a jump of
+//! that clock then neither stalls a sleeper nor makes it spin.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+/// How long a sleeper trusts the wall clock before it looks again.
+const RECHECK: Duration = Duration::from_secs(1);
+
+/// A moment: milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UnixMillis(pub i64);
+
+impl UnixMillis {
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl Add<Duration> for UnixMillis {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl Sub<Duration> for UnixMillis {
+    type Output = Self;
+
+    fn sub(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl fmt::Display for UnixMillis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The wall clock, or its manual twin for tests. Cheap to clone; clones share the time.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug, Default)]
+enum Source {
+    #[default]
+    System,
+    Manual(Arc<watch::Sender<UnixMillis>>),
+}
+
+impl Clock {
+    /// The machine's clock.
+    pub fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// A clock that stands at `start` until [`Clock::set`] or [`Clock::advance`] moves it.
+    pub fn manual(start: UnixMillis) -> Self {
+        Self(Source::Manual(Arc::new(watch::Sender::new(start))))
+    }
+
+    /// The wall time.
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+    pub fn now(&self) -> UnixMillis {
+        match &self.0 {
+            Source::System => {
+                let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                UnixMillis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+            }
+            Source::Manual(time) => *time.borrow(),
+        }
+    }
+
+    /// The manual time, or `None` for the machine's clock: stores pass it to their scripts.
+    pub fn manual_now(&self) -> Option<UnixMillis> {
+        match &self.0 {
+            Source::System => None,
+            Source::Manual(time) => Some(*time.borrow()),
+        }
+    }
+
+    /// Sets a manual clock, forwards or back. The machine's clock is left alone.
+    pub fn set(&self, to: UnixMillis) {
+        if let Source::Manual(time) = &self.0 {
+            time.send_replace(to);
+        }
+    }
+
+    /// Moves a manual clock forwards. The machine's clock is left alone.
+    pub fn advance(&self, by: Duration) {
+        if let Source::Manual(time) = &self.0 {
+            time.send_modify(|now| *now = *now + by);
+        }
+    }
+
+    /// Returns once the wall clock has reached `moment`, never before.
+    pub async fn sleep_until(&self, moment: UnixMillis) {
+        match &self.0 {
+            Source::System => loop {
+                let left = moment.since(self.now());
+                if left.is_zero() {
+                    return;
+                }
+                tokio::time::sleep(left.min(RECHECK)).await;
+            },
+            Source::Manual(time) => {
+                // The sender lives in `self`, so the wait can only end by reaching the moment.
+                let _ = time.subscribe().wait_for(|now| *now >= moment).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_manual_clock_wakes_a_sleeper_only_at_its_moment() {
+        let clock = Clock::manual(UnixMillis(1_000));
+        let mut sleeper = std::pin::pin!(clock.sleep_until(UnixMillis(2_000)));
+        clock.advance(Duration::from_millis(999));
+        assert!(futures_util::poll!(sleeper.as_mut()).is_pending());
+        clock.advance(Duration::from_millis(1));
+        assert!(futures_util::poll!(sleeper.as_mut()).is_ready());
+    }
+
+    #[tokio::test]
+    async fn the_system_clock_never_wakes_a_sleeper_early() {
+        let clock = Clock::system();
+        let moment = clock.now() + Duration::from_millis(3);
+        clock.sleep_until(moment).await;
+        assert!(clock.now() >= moment);
+    }
+}

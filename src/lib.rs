@@ -1,0 +1,19 @@
+//! delayd: a standalone HTTP service for delay tasks.
+//!
+//! A business service posts a task with a due moment; at that moment delayd calls the business back
+//! over HTTP, or a consumer pulls the task. `docs/ARCHITECTURE.md` is the map; the road of a task is
+//! [`api`] → [`store`] → [`worker`] → [`callback`] → [`outcome`] → [`store`].
+
+pub mod api;
+pub mod app;
+pub mod callback;
+pub mod cli;
+pub mod clock;
+pub mod outcome;
+pub mod retry;
+pub mod settings;
+pub mod span;
+pub mod store;
+pub mod task;
+pub mod topic;
+pub mod worker;

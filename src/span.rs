@@ -1,0 +1,126 @@
+//! Durations as people write them: a number of seconds, or a string with a unit.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A duration that reads from `90`, `1.5`, `"1500ms"`, `"10s"`, `"5m"`, `"2h"`, `"7d"`, and writes as
+/// whole milliseconds (`"1500ms"`). Finer parts are cut off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(pub Duration);
+
+/// What a text that is no duration is told.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("must be a number of seconds or a string with a unit, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"")]
+pub struct InvalidSpan;
+
+impl Span {
+    /// A span of whole seconds.
+    pub const fn seconds(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+
+    fn from_seconds(seconds: f64) -> Result<Self, InvalidSpan> {
+        let span = Duration::try_from_secs_f64(seconds).map_err(|_| InvalidSpan)?;
+        // Rounded, not cut: 0.007 as a double lies a hair below 7 ms.
+        let millis = span.as_micros().div_ceil(500).div_euclid(2);
+        Ok(Self(Duration::from_millis(u64::try_from(millis).map_err(|_| InvalidSpan)?)))
+    }
+}
+
+impl FromStr for Span {
+    type Err = InvalidSpan;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSpan> {
+        if let Ok(seconds) = text.parse::<f64>() {
+            return Self::from_seconds(seconds);
+        }
+        let span = humantime::parse_duration(text).map_err(|_| InvalidSpan)?;
+        Ok(Self(Duration::from_millis(u64::try_from(span.as_millis()).map_err(|_| InvalidSpan)?)))
+    }
+}
+
+impl fmt::Display for Span {
+    /// As people would write it: `1m 30s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_duration(self.0).fmt(f)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{}ms", self.0.as_millis()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl Visitor<'_> for Reader {
+            type Value = Span;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a duration: a number of seconds or a string such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"",
+                )
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, seconds: u64) -> Result<Span, E> {
+                Ok(Span::seconds(seconds))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, seconds: i64) -> Result<Span, E> {
+                u64::try_from(seconds).map(Span::seconds).map_err(|_| E::custom(InvalidSpan))
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, seconds: f64) -> Result<Span, E> {
+                Span::from_seconds(seconds).map_err(E::custom)
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Span, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        from.deserialize_any(Reader)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_reads_what_people_write() {
+        let check = |json: &str, millis: Option<u64>| {
+            let read = serde_json::from_str::<Span>(json).ok().map(|span| span.0.as_millis() as u64);
+            assert_eq!(read, millis, "{json}");
+        };
+        check("90", Some(90_000));
+        check("1.5", Some(1_500));
+        check("0.007", Some(7));
+        check("\"1500ms\"", Some(1_500));
+        check("\"10s\"", Some(10_000));
+        check("\"5m\"", Some(300_000));
+        check("\"2h\"", Some(7_200_000));
+        check("\"7d\"", Some(604_800_000));
+        check("\"90\"", Some(90_000));
+        check("-1", None);
+        check("\"-1s\"", None);
+        check("\"soon\"", None);
+        check("\"\"", None);
+        check("true", None);
+        check("1e300", None);
+    }
+
+    #[test]
+    fn a_span_writes_what_it_reads() {
+        let text = serde_json::to_string(&Span(Duration::from_millis(1_500))).unwrap();
+        assert_eq!(text, "\"1500ms\"");
+        assert_eq!(serde_json::from_str::<Span>(&text).unwrap().0, Duration::from_millis(1_500));
+    }
+}

@@ -1,0 +1,40 @@
+//! The number of a task.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::InvalidName;
+
+/// A task's number, from 1. Below 2^53, so that it is exact in JSON readers that keep numbers as doubles.
+///
+/// Ids are drawn from one counter that never falls behind `Unix seconds × 1,000,000`: they grow, never
+/// wrap, and can be read as a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TaskId(pub u64);
+
+impl TaskId {
+    /// The largest id: 2^53 − 1.
+    pub const MAX: Self = Self((1 << 53) - 1);
+    /// Ids that one second of the clock is worth.
+    pub const PER_SECOND: u64 = 1_000_000;
+}
+
+impl FromStr for TaskId {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        match text.parse() {
+            Ok(number) if (1..=Self::MAX.0).contains(&number) => Ok(Self(number)),
+            _ => Err(InvalidName("must be a whole number from 1 to 9007199254740991".into())),
+        }
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

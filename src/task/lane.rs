@@ -1,0 +1,59 @@
+//! The unit of locking and working: one shard of a topic.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{InvalidName, TaskId, Topic};
+
+/// One shard of a topic, written `topic:shard`. In Redis it is one hash tag, so all keys of a lane
+/// live on one node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lane {
+    /// The topic.
+    pub topic: Topic,
+    /// The shard, from 0 to one below the topic's number of shards.
+    pub shard: u16,
+}
+
+impl Lane {
+    /// The lane of `id` in a topic of `shards` lanes: an id alone finds its lane.
+    pub fn of(topic: Topic, id: TaskId, shards: u16) -> Self {
+        let shard = u16::try_from(id.0 % u64::from(shards.max(1))).expect("a remainder of a u16 is a u16");
+        Self { topic, shard }
+    }
+}
+
+impl fmt::Display for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.topic, self.shard)
+    }
+}
+
+impl FromStr for Lane {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let malformed = || InvalidName("must be written topic:shard".into());
+        let (topic, shard) = text.rsplit_once(':').ok_or_else(malformed)?;
+        Ok(Self { topic: topic.parse()?, shard: shard.parse().map_err(|_| malformed())? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_reads_back_what_it_writes_even_with_colons_in_the_topic() {
+        let lane: Lane = "order:eu:3".parse().unwrap();
+        assert_eq!((lane.topic.as_str(), lane.shard), ("order:eu", 3));
+        assert_eq!(lane.to_string(), "order:eu:3");
+    }
+
+    #[test]
+    fn an_id_alone_finds_its_lane() {
+        let topic: Topic = "t".parse().unwrap();
+        assert_eq!(Lane::of(topic.clone(), TaskId(17), 4).shard, 1);
+        assert_eq!(Lane::of(topic, TaskId(17), 1).shard, 0);
+    }
+}

@@ -1,0 +1,35 @@
+//! What a task is: its names, its options, its states. Pure; every other module may use it.
+//!
+//! ```text
+//! add ─▶ scheduled ─▶ leased ─▶ delivered │ dead │ cancelled │ expired
+//!            ▲           │
+//!            └── retry ──┘
+//! ```
+//!
+//! The arrows are the verbs of [`crate::store::Store`]; `docs/LIFECYCLE.md` draws them all.
+
+mod destination;
+mod id;
+mod lane;
+mod options;
+mod receipt;
+mod state;
+mod topic;
+
+pub use destination::Destination;
+pub use id::TaskId;
+pub use lane::Lane;
+pub use options::Options;
+pub use receipt::Receipt;
+pub use state::State;
+pub use topic::Topic;
+
+/// A name (topic, service, receipt) that breaks its rule; the text says what would be right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidName(pub String);
+
+/// Whether all of `text` is ASCII letters, digits or one of `others`.
+fn is_made_of(text: &str, others: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+}

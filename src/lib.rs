@@ -4,16 +4,14 @@
 //! over HTTP, or a consumer pulls the task. `docs/ARCHITECTURE.md` is the map; the road of a task is
 //! [`api`] → [`store`] → [`worker`] → [`callback`] → [`outcome`] → [`store`].
 
-pub mod api;
-pub mod app;
-pub mod callback;
-pub mod cli;
 pub mod clock;
-pub mod outcome;
 pub mod retry;
-pub mod settings;
 pub mod span;
-pub mod store;
 pub mod task;
-pub mod topic;
-pub mod worker;
+
+/// Makes ring the process's provider of cryptography. To be called before the first HTTP client is built, by the binary
+/// and by tests; calling it again does nothing.
+pub fn install_crypto() {
+    // An error only says that there is a provider already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}

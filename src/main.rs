@@ -1,2 +1,3 @@
 //! The binary.
+
 fn main() {}

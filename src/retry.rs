@@ -75,6 +75,9 @@ impl Backoff {
             Self::Exponential { base, factor, max, jitter } => {
                 wait("base", *base)?;
                 wait("max", *max)?;
+                if base > max {
+                    return Err(InvalidBackoff(format!("base must be at most max, {max}")));
+                }
                 if !(1.0..=100.0).contains(factor) {
                     return Err(InvalidBackoff("factor must be from 1 to 100".into()));
                 }
@@ -162,6 +165,7 @@ mod tests {
         check(r#"{"kind":"exponential","base":1,"factor":0.5}"#);
         check(r#"{"kind":"exponential","base":1,"jitter":1.5}"#);
         check(r#"{"kind":"exponential","base":1,"max":"366d"}"#);
+        check(r#"{"kind":"exponential","base":"2h","max":"1h"}"#);
         check(r#"{"kind":"fixed","every":0}"#);
         check(r#"{"kind":"list","steps":[]}"#);
         assert!(serde_json::from_str::<Backoff>(r#"{"kind":"fixed","every":1,"evry":2}"#).is_err());

@@ -44,9 +44,13 @@ impl FromStr for Span {
 }
 
 impl fmt::Display for Span {
-    /// As people would write it: `1m 30s`.
+    /// In the largest unit that leaves no rest: `3650d`, `90s`, `1500ms`. It reads back as it is written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        humantime::format_duration(self.0).fmt(f)
+        let millis = self.0.as_millis();
+        let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+        let whole = units.into_iter().find(|(unit, _)| millis != 0 && millis.is_multiple_of(*unit));
+        let (unit, name) = whole.unwrap_or((1_000, "s"));
+        write!(f, "{}{name}", millis / unit)
     }
 }
 
@@ -115,6 +119,17 @@ mod tests {
         check("\"\"", None);
         check("true", None);
         check("1e300", None);
+    }
+
+    #[test]
+    fn a_span_is_shown_in_the_largest_whole_unit() {
+        let check = |text: &str, shown: &str| assert_eq!(text.parse::<Span>().unwrap().to_string(), shown);
+        check("3650d", "3650d");
+        check("12h", "12h");
+        check("90", "90s");
+        check("10m", "10m");
+        check("1500ms", "1500ms");
+        check("0", "0s");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod retry;
 pub mod span;
+pub mod store;
 pub mod task;
 
 /// Makes ring the process's provider of cryptography. To be called before the first HTTP client is built, by the binary

@@ -1,0 +1,121 @@
+//! The store that was picked at start.
+
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+
+use super::{
+    Added, Cancelled, Claim, Claimed, Counts, Durability, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
+    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, embedded, redis,
+};
+use crate::clock::UnixMillis;
+use crate::task::{Lane, Receipt, State, TaskId};
+
+/// One of the two backends.
+#[derive(Debug)]
+pub enum AnyStore {
+    /// SQLite in this process.
+    Embedded(embedded::Embedded),
+    /// Redis.
+    Redis(redis::Redis),
+}
+
+/// Calls one verb on whichever store it is. Boxed: the futures of the backends are deep, and their callers' would be deeper.
+macro_rules! either {
+    ($store:expr, $verb:ident($($argument:expr),*)) => {
+        match $store {
+            AnyStore::Embedded(store) => Box::pin(store.$verb($($argument),*)).await,
+            AnyStore::Redis(store) => Box::pin(store.$verb($($argument),*)).await,
+        }
+    };
+}
+
+impl Store for AnyStore {
+    fn durability(&self) -> Durability {
+        match self {
+            Self::Embedded(store) => store.durability(),
+            Self::Redis(store) => store.durability(),
+        }
+    }
+
+    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        either!(self, add(tasks))
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed> {
+        either!(self, claim(claim))
+    }
+
+    async fn settle(&self, settles: Vec<Settle>) -> Result<Vec<Settled>> {
+        either!(self, settle(settles))
+    }
+
+    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+        either!(self, extend(lane, id, receipt, lease))
+    }
+
+    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
+        either!(self, cancel(lane, id))
+    }
+
+    async fn reschedule(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        moment: Moment,
+        content: Option<NewContent>,
+    ) -> Result<Rescheduled> {
+        either!(self, reschedule(lane, id, moment, content))
+    }
+
+    async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+        either!(self, get(lane, id))
+    }
+
+    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        either!(self, list(query))
+    }
+
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
+        either!(self, replay(lane, ids))
+    }
+
+    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        either!(self, next_due(lanes))
+    }
+
+    async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        either!(self, stats(lane))
+    }
+
+    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+        either!(self, purge(lane, state, before, limit))
+    }
+
+    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+        either!(self, register(entry))
+    }
+
+    async fn topics(&self) -> Result<Vec<TopicEntry>> {
+        either!(self, topics())
+    }
+
+    async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
+        either!(self, recover_topics())
+    }
+
+    async fn ping(&self) -> Result<UnixMillis> {
+        either!(self, ping())
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        match self {
+            Self::Embedded(store) => store.hints(),
+            Self::Redis(store) => store.hints(),
+        }
+    }
+
+    async fn close(&self) {
+        either!(self, close())
+    }
+}

@@ -1,0 +1,218 @@
+//! What a write works with: the open transaction, its moment, and the numbers behind the names.
+//!
+//! Lanes and destinations are stored once and meant by number. [`Names`] remembers the numbers and each
+//! destination's earliest due moment from batch to batch; the latter are written back once per transaction
+//! rather than once per task.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::clock::UnixMillis;
+use crate::store::{Hint, TopicEntry};
+use crate::task::{Destination, Lane, TaskId};
+
+/// What the writer remembers between transactions. Dropped when one fails.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    lanes: HashMap<Lane, i64>,
+    destinations: HashMap<(i64, Destination), i64>,
+    schedules: HashMap<i64, Schedule>,
+    /// Schedules whose earliest moment differs from what is stored.
+    changed: Vec<i64>,
+    last_id: Option<TaskId>,
+}
+
+/// A destination's earliest due moment.
+#[derive(Debug)]
+struct Schedule {
+    called: bool,
+    earliest: Option<UnixMillis>,
+    changed: bool,
+    /// The first task left: the moment must be looked up.
+    stale: bool,
+}
+
+/// An open transaction.
+pub(super) struct Ledger<'a> {
+    pub(super) db: &'a Connection,
+    /// The store's now, the same for all work of the transaction.
+    pub(super) now: UnixMillis,
+    names: &'a mut Names,
+    hints: HashMap<Lane, UnixMillis>,
+    drawn: bool,
+}
+
+impl<'a> Ledger<'a> {
+    pub(super) fn new(db: &'a Connection, names: &'a mut Names, now: UnixMillis) -> Self {
+        Self { db, now, names, hints: HashMap::new(), drawn: false }
+    }
+
+    /// Writes what was held back. Answers the hints to be given once the transaction is committed.
+    pub(super) fn finish(mut self) -> rusqlite::Result<Vec<Hint>> {
+        self.write_earliest()?;
+        if self.drawn {
+            let last = self.names.last_id;
+            self.db.prepare_cached("UPDATE meta SET value = ? WHERE name = 'last_id'")?.execute([last])?;
+        }
+        Ok(self.hints.into_iter().map(|(lane, due)| Hint { lane, due }).collect())
+    }
+
+    /// Draws the next id: monotonic, and never behind the clock's second.
+    pub(super) fn draw_id(&mut self) -> rusqlite::Result<TaskId> {
+        let last: TaskId = match self.names.last_id {
+            Some(last) => last,
+            None => self.db.query_row("SELECT value FROM meta WHERE name = 'last_id'", [], |row| row.get(0))?,
+        };
+        let seconds = u64::try_from(self.now.0 / 1_000).unwrap_or(0);
+        let id = TaskId(last.0.max(seconds * TaskId::PER_SECOND) + 1);
+        self.names.last_id = Some(id);
+        self.drawn = true;
+        Ok(id)
+    }
+
+    /// Tells the lane's worker of a due moment, after the commit.
+    pub(super) fn hint(&mut self, lane: Lane, due: UnixMillis) {
+        self.hints.entry(lane).and_modify(|earliest| *earliest = due.min(*earliest)).or_insert(due);
+    }
+
+    /// The number of a lane that has held tasks.
+    pub(super) fn find_lane(&mut self, lane: &Lane) -> rusqlite::Result<Option<i64>> {
+        if let Some(number) = self.names.lanes.get(lane) {
+            return Ok(Some(*number));
+        }
+        let found = lane_number(self.db, lane)?;
+        if let Some(number) = found {
+            self.names.lanes.insert(lane.clone(), number);
+        }
+        Ok(found)
+    }
+
+    /// The lane's number; a new lane gets one, and its topic's entry is made sure of.
+    pub(super) fn lane(&mut self, lane: &Lane, entry: &TopicEntry) -> rusqlite::Result<i64> {
+        if let Some(number) = self.find_lane(lane)? {
+            return Ok(number);
+        }
+        self.register(entry)?;
+        self.db
+            .prepare_cached("INSERT INTO lane (topic, shard) VALUES (?, ?)")?
+            .execute((lane.topic.as_str(), lane.shard))?;
+        let number = self.db.last_insert_rowid();
+        self.names.lanes.insert(lane.clone(), number);
+        Ok(number)
+    }
+
+    /// Registers a topic unless it is there.
+    pub(super) fn register(&self, entry: &TopicEntry) -> rusqlite::Result<()> {
+        self.db
+            .prepare_cached("INSERT INTO topic (name, shards) VALUES (?, ?) ON CONFLICT DO NOTHING")?
+            .execute((entry.topic.as_str(), entry.shards))?;
+        Ok(())
+    }
+
+    /// The number of a destination that the lane has had tasks for.
+    pub(super) fn find_destination(&mut self, lane: i64, name: &Destination) -> rusqlite::Result<Option<i64>> {
+        let names = &mut *self.names;
+        let vacant = match names.destinations.entry((lane, name.clone())) {
+            Entry::Occupied(known) => return Ok(Some(*known.get())),
+            Entry::Vacant(vacant) => vacant,
+        };
+        let found: Option<i64> = self
+            .db
+            .prepare_cached("SELECT id FROM destination WHERE lane = ? AND name = ?")?
+            .query_row((lane, name.as_str()), |row| row.get(0))
+            .optional()?;
+        Ok(found.map(|number| *vacant.insert(number)))
+    }
+
+    /// The destination's number; a new one gets one.
+    pub(super) fn destination(&mut self, lane: i64, name: &Destination) -> rusqlite::Result<i64> {
+        if let Some(number) = self.find_destination(lane, name)? {
+            return Ok(number);
+        }
+        self.db.prepare_cached("INSERT INTO destination (lane, name, called) VALUES (?, ?, ?)")?.execute((
+            lane,
+            name.as_str(),
+            !name.is_pull(),
+        ))?;
+        let number = self.db.last_insert_rowid();
+        self.names.destinations.insert((lane, name.clone()), number);
+        Ok(number)
+    }
+
+    /// Whether a worker calls this destination.
+    pub(super) fn is_called(&mut self, destination: i64) -> rusqlite::Result<bool> {
+        Ok(self.schedule(destination)?.called)
+    }
+
+    /// A task was put on the destination's schedule.
+    pub(super) fn joined(&mut self, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
+        let schedule = self.schedule(destination)?;
+        if schedule.earliest.is_none_or(|earliest| due < earliest) {
+            schedule.earliest = Some(due);
+            self.mark_changed(destination);
+        }
+        Ok(())
+    }
+
+    /// A task left the destination's schedule.
+    pub(super) fn left(&mut self, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
+        let schedule = self.schedule(destination)?;
+        if schedule.earliest.is_none_or(|earliest| due <= earliest) {
+            schedule.stale = true;
+            self.mark_changed(destination);
+        }
+        Ok(())
+    }
+
+    /// Stores the earliest moments that changed. Whoever reads them from the tables does this first.
+    pub(super) fn write_earliest(&mut self) -> rusqlite::Result<()> {
+        for destination in std::mem::take(&mut self.names.changed) {
+            let Some(schedule) = self.names.schedules.get_mut(&destination) else { continue };
+            if schedule.stale {
+                schedule.earliest = self
+                    .db
+                    .prepare_cached("SELECT min(due) FROM schedule WHERE destination = ?")?
+                    .query_row([destination], |row| row.get(0))?;
+            }
+            (schedule.changed, schedule.stale) = (false, false);
+            self.db
+                .prepare_cached("UPDATE destination SET earliest = ? WHERE id = ?")?
+                .execute((schedule.earliest, destination))?;
+        }
+        Ok(())
+    }
+
+    fn mark_changed(&mut self, destination: i64) {
+        if let Some(schedule) = self.names.schedules.get_mut(&destination)
+            && !schedule.changed
+        {
+            schedule.changed = true;
+            self.names.changed.push(destination);
+        }
+    }
+
+    fn schedule(&mut self, destination: i64) -> rusqlite::Result<&mut Schedule> {
+        match self.names.schedules.entry(destination) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(vacant) => {
+                let schedule = self
+                    .db
+                    .prepare_cached("SELECT called, earliest FROM destination WHERE id = ?")?
+                    .query_row([destination], |row| {
+                        let earliest = row.get(1)?;
+                        Ok(Schedule { called: row.get(0)?, earliest, changed: false, stale: false })
+                    })?;
+                Ok(vacant.insert(schedule))
+            }
+        }
+    }
+}
+
+/// The number of a lane that has held tasks.
+pub(super) fn lane_number(db: &Connection, lane: &Lane) -> rusqlite::Result<Option<i64>> {
+    db.prepare_cached("SELECT id FROM lane WHERE topic = ? AND shard = ?")?
+        .query_row((lane.topic.as_str(), lane.shard), |row| row.get(0))
+        .optional()
+}

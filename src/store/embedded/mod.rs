@@ -1,0 +1,289 @@
+//! The embedded store: SQLite in this process, one file, nothing to install.
+//!
+//! ```text
+//! add, claim, settle, … ─▶ queue ─▶ writer ──▶ file + log ◀── readers ◀─ queue ◀─ get, list, next_due, …
+//!                                     └─ wakes ─▶ checkpoint
+//! ```
+//!
+//! One thread writes, and gathers what waits into one transaction with one fsync (`writer`). Two threads read
+//! committed states (`reader`). One copies the log into the file beside them (`checkpoint`).
+//!
+//! | step | file |
+//! |---|---|
+//! | what becomes of a task, without SQL | `record`, `receipts` |
+//! | records, ids and moments as rows and values | `rows`, `values` |
+//! | names, numbers, ids, earliest moments, within one transaction | `ledger` |
+//! | the verbs | `add`, `claim`, `settle`, `manage`, `query`, `list` |
+//! | the file and its schema (`migrations/`) | `schema` |
+//! | what failures mean | `fault` |
+//!
+//! # Invariants
+//!
+//! - One process has the file: a lock file beside it keeps others out. So there is no lane lock, and every claim
+//!   is granted.
+//! - A start voids the push leases of the process before (their workers are gone); pull leases go on.
+//! - A body is written once; claims, retries and settles touch narrow rows only.
+//! - A task has a row in `task` until it is purged; where it stands is said by the tables that `rows` names.
+//! - `destination.earliest` is exact after every transaction.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::{broadcast, watch};
+
+use super::{
+    Added, Cancelled, Claim, Claimed, Counts, Durability, Error, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
+    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry,
+};
+use crate::clock::{Clock, UnixMillis};
+use crate::task::{Lane, Receipt, State, TaskId};
+
+mod add;
+mod checkpoint;
+mod claim;
+mod fault;
+mod ledger;
+mod list;
+mod manage;
+mod query;
+mod queue;
+mod reader;
+mod receipts;
+mod record;
+mod rows;
+mod schema;
+mod settle;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod values;
+mod writer;
+
+/// Threads that read.
+const READERS: usize = 2;
+
+/// Hints kept for a listener that is behind.
+const HINTS: usize = 1_024;
+
+/// The settings of the embedded store.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The file (`store.embedded.path`); its folder is created. Beside it lie `-wal`, `-shm` and `.lock`.
+    pub path: PathBuf,
+    /// The store's clock.
+    pub clock: Clock,
+}
+
+/// The embedded store. Dropping it waits until everything accepted is on disk, as [`Store::close`] does.
+#[derive(Debug)]
+pub struct Embedded {
+    writes: writer::Writes,
+    reads: reader::Reads,
+    clock: Clock,
+    hints: broadcast::Sender<Hint>,
+    health: Arc<fault::Health>,
+    threads: Mutex<Threads>,
+}
+
+/// What is held until the store is closed.
+#[derive(Debug, Default)]
+struct Threads {
+    handles: Vec<JoinHandle<()>>,
+    lock: Option<File>,
+}
+
+impl Threads {
+    /// Waits for the threads, whose queues are closed, and lets the file go.
+    fn join(&mut self) {
+        for handle in self.handles.drain(..) {
+            // A panic has been reported where it happened.
+            let _ = handle.join();
+        }
+        self.lock = None;
+    }
+}
+
+impl Embedded {
+    /// Opens the file, creating it or bringing its schema up to date, and starts the threads. Blocks for a moment.
+    ///
+    /// # Errors
+    /// [`Error::Misconfigured`] if the folder cannot be written, another process has the file, or a newer version
+    /// wrote it; otherwise what SQLite says.
+    pub fn open(params: Params) -> Result<Self> {
+        let Params { path, clock } = params;
+        let lock = schema::lock(&path)?;
+        let mut db = schema::open(&path)?;
+        let health = Arc::new(fault::Health::new());
+        let names = void_push_leases(&mut db, &clock).map_err(|error| health.judge(&error))?;
+        let beside = schema::open_beside(&path).map_err(|error| health.judge(&error))?;
+
+        let (hints, _) = broadcast::channel(HINTS);
+        let (writes, jobs) = queue::Queue::new();
+        let (reads, queries) = queue::Queue::new();
+        let (checkpoints, wakes) = sync_channel(1);
+        let writer = writer::Writer {
+            db,
+            names,
+            clock: clock.clone(),
+            health: Arc::clone(&health),
+            jobs,
+            hints: hints.clone(),
+            checkpoints,
+        };
+        let mut handles = vec![spawn("store-writer", move || writer.run())?];
+        let queries = Arc::new(Mutex::new(queries));
+        for _ in 0..READERS {
+            let db = schema::open_reader(&path).map_err(|error| health.judge(&error))?;
+            let (queries, health) = (Arc::clone(&queries), Arc::clone(&health));
+            handles.push(spawn("store-reader", move || reader::run(db, &queries, &health))?);
+        }
+        let watched = Arc::clone(&health);
+        handles.push(spawn("store-checkpoint", move || checkpoint::run(&beside, &wakes, &watched))?);
+        let threads = Mutex::new(Threads { handles, lock: Some(lock) });
+        Ok(Self { writes, reads, clock, hints, health, threads })
+    }
+
+    /// Turns true when an I/O error (a failed fsync, say) leaves the disk's content unknown. Every call fails
+    /// from then on, and the process should stop: a fresh start reads what the disk really holds.
+    pub fn fatal(&self) -> watch::Receiver<bool> {
+        self.health.watch()
+    }
+
+    fn close_queues(&self) {
+        self.writes.close();
+        self.reads.close();
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.close_queues();
+        self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).join();
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let started = std::thread::Builder::new().name(name.into()).spawn(run);
+    started.map_err(|error| Error::Unavailable(format!("cannot start a thread of the store: {error}")))
+}
+
+fn void_push_leases(db: &mut Connection, clock: &Clock) -> rusqlite::Result<ledger::Names> {
+    let mut names = ledger::Names::default();
+    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut ledger = ledger::Ledger::new(&transaction, &mut names, clock.now());
+    let voided = claim::void_push_leases(&mut ledger)?;
+    ledger.finish()?;
+    transaction.commit()?;
+    if voided > 0 {
+        tracing::info!(voided, "Put back {voided} tasks that the process before was calling");
+    }
+    Ok(names)
+}
+
+impl Store for Embedded {
+    fn durability(&self) -> Durability {
+        Durability::Fsynced
+    }
+
+    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        let count = tasks.len();
+        match self.writes.run(count, move |ledger| add::add(ledger, &tasks)).await {
+            Ok(added) => added.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error); count],
+        }
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed> {
+        let slots = claim.wants.iter().map(|want| want.slots).fold(1, usize::saturating_add);
+        self.writes.run(slots, move |ledger| claim::claim(ledger, &claim)).await
+    }
+
+    async fn settle(&self, settles: Vec<Settle>) -> Result<Vec<Settled>> {
+        self.writes.run(settles.len(), move |ledger| settle::settle(ledger, &settles)).await
+    }
+
+    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+        let (lane, receipt) = (lane.clone(), receipt.clone());
+        self.writes.run(1, move |ledger| settle::extend(ledger, &lane, id, &receipt, lease)).await
+    }
+
+    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
+        let lane = lane.clone();
+        self.writes.run(1, move |ledger| manage::cancel(ledger, &lane, id)).await
+    }
+
+    async fn reschedule(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        moment: Moment,
+        content: Option<NewContent>,
+    ) -> Result<Rescheduled> {
+        let lane = lane.clone();
+        self.writes.run(1, move |ledger| manage::reschedule(ledger, &lane, id, moment, content.as_ref())).await
+    }
+
+    async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+        let (lane, clock) = (lane.clone(), self.clock.clone());
+        self.reads.run(move |db| query::get(db, &lane, id, clock.now())).await
+    }
+
+    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        self.reads.run(move |db| list::list(db, &query)).await
+    }
+
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
+        let lane = lane.clone();
+        self.writes.run(ids.len(), move |ledger| manage::replay(ledger, &lane, &ids)).await
+    }
+
+    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        let clock = self.clock.clone();
+        self.reads.run(move |db| query::next_due(db, &lanes, clock.now())).await
+    }
+
+    async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        let lane = lane.clone();
+        self.reads.run(move |db| query::stats(db, &lane)).await
+    }
+
+    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+        let lane = lane.clone();
+        self.writes.run(limit, move |ledger| manage::purge(ledger, &lane, state, before, limit)).await
+    }
+
+    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+        self.writes.run(1, move |ledger| manage::register(ledger, &entry)).await
+    }
+
+    async fn topics(&self) -> Result<Vec<TopicEntry>> {
+        self.reads.run(query::topics).await
+    }
+
+    async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
+        self.writes.run(1, manage::recover_topics).await
+    }
+
+    async fn ping(&self) -> Result<UnixMillis> {
+        let clock = self.clock.clone();
+        self.reads.run(move |_| Ok(clock.now())).await
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.hints.subscribe()
+    }
+
+    async fn close(&self) {
+        self.close_queues();
+        let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        if tokio::task::spawn_blocking(move || threads.join()).await.is_err() {
+            tracing::warn!("The embedded store's threads did not end in order");
+        }
+    }
+}

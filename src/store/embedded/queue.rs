@@ -1,0 +1,52 @@
+//! The way to a thread: a bounded queue that can be closed from this side.
+
+use std::fmt;
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendTimeoutError;
+
+use crate::store::{Error, Result};
+
+/// How many jobs may wait. Behind them waits the caller.
+const LENGTH: usize = 8_192;
+
+/// How long a caller waits for room.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The sending end.
+pub(super) struct Queue<J>(RwLock<Option<mpsc::Sender<J>>>);
+
+impl<J> Queue<J> {
+    pub(super) fn new() -> (Self, mpsc::Receiver<J>) {
+        let (sender, receiver) = mpsc::channel(LENGTH);
+        (Self(RwLock::new(Some(sender))), receiver)
+    }
+
+    /// Queues a job.
+    pub(super) async fn send(&self, job: J) -> Result<()> {
+        let sender = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(sender) = sender else { return Err(closed()) };
+        sender.send_timeout(job, PATIENCE).await.map_err(|error| match error {
+            SendTimeoutError::Timeout(_) => Error::Unavailable("overloaded: the queue stayed full".into()),
+            SendTimeoutError::Closed(_) => closed(),
+        })
+    }
+
+    /// Lets the thread end once it has done what is queued.
+    pub(super) fn close(&self) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl<J> fmt::Debug for Queue<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
+/// What a caller is told whose job no thread will do.
+pub(super) fn closed() -> Error {
+    Error::Unavailable("the store is closed".into())
+}

@@ -1,0 +1,252 @@
+//! Records as rows.
+//!
+//! | record | `schedule` | `progress` | `history` |
+//! |---|---|---|---|
+//! | waiting, never claimed in this revision | a row | – | – |
+//! | waiting otherwise | a row | a row | – |
+//! | leased | – | a row | – |
+//! | ended | – | – | a row |
+
+use std::str::FromStr;
+
+use rusqlite::types::{FromSqlError, Type, ValueRef};
+use rusqlite::{OptionalExtension, Row};
+
+use super::ledger::Ledger;
+use super::receipts::Receipts;
+use super::record::{Ended, Pending, Record};
+use crate::task::{Options, Receipt, State, TaskId};
+
+/// The columns of `progress` (as `p`) that [`read_pending`] expects, in order.
+macro_rules! pending_columns {
+    () => {
+        "p.lane, p.destination, p.leased, p.due, p.attempts, p.expiries, p.cancelling, p.current, p.past, p.outcome"
+    };
+}
+pub(super) use pending_columns;
+
+/// Reads the columns of [`pending_columns`], the first of which is column number `first`.
+pub(super) fn read_pending(row: &Row<'_>, first: usize) -> rusqlite::Result<Pending> {
+    Ok(Pending {
+        lane: row.get(first)?,
+        destination: row.get(first + 1)?,
+        leased: row.get(first + 2)?,
+        due: row.get(first + 3)?,
+        attempts: row.get(first + 4)?,
+        expiries: row.get(first + 5)?,
+        cancelling: row.get(first + 6)?,
+        receipts: read_receipts(row, first + 7)?,
+        outcome: row.get::<_, Option<String>>(first + 9)?.unwrap_or_default(),
+    })
+}
+
+fn read_ended(row: &Row<'_>) -> rusqlite::Result<Ended> {
+    Ok(Ended {
+        lane: row.get(0)?,
+        state: read_state(row, 1)?,
+        finished: row.get(2)?,
+        attempts: row.get(3)?,
+        receipts: read_receipts(row, 4)?,
+        outcome: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
+    })
+}
+
+fn read_receipts(row: &Row<'_>, first: usize) -> rusqlite::Result<Receipts> {
+    let current = row.get_ref(first)?.as_str_or_null()?;
+    let past = row.get_ref(first + 1)?.as_str_or_null()?;
+    Ok(Receipts {
+        current: current.map(|text| parse::<Receipt>(text, first)).transpose()?,
+        past: past
+            .map_or(Ok(Vec::new()), |text| text.split(' ').map(|one| parse::<Receipt>(one, first + 1)).collect())?,
+    })
+}
+
+/// The number that stands for a final state in `history`.
+pub(super) fn state_number(state: State) -> i64 {
+    match state {
+        State::Scheduled => 0,
+        State::Leased => 1,
+        State::Delivered => 2,
+        State::Dead => 3,
+        State::Cancelled => 4,
+        State::Expired => 5,
+    }
+}
+
+/// Reads a column that holds a [`state_number`].
+fn read_state(row: &Row<'_>, column: usize) -> rusqlite::Result<State> {
+    let number: i64 = row.get(column)?;
+    let state = State::ALL.into_iter().find(|state| state_number(*state) == number);
+    state.ok_or_else(|| FromSqlError::OutOfRange(number).into())
+}
+
+/// Reads a column that holds a [`state_number`] or null.
+pub(super) fn read_state_or(row: &Row<'_>, column: usize, null: State) -> rusqlite::Result<State> {
+    if row.get_ref(column)? == ValueRef::Null { Ok(null) } else { read_state(row, column) }
+}
+
+/// Reads a column that holds a name.
+pub(super) fn read_name<N>(row: &Row<'_>, column: usize) -> rusqlite::Result<N>
+where
+    N: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
+    parse(row.get_ref(column)?.as_str()?, column)
+}
+
+fn parse<N>(text: &str, column: usize) -> rusqlite::Result<N>
+where
+    N: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
+    text.parse().map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
+}
+
+/// Reads a column that holds options. Unreadable ones are passed over: a task is rather delivered by its topic's
+/// policy than not at all.
+pub(super) fn read_options(row: &Row<'_>, column: usize, id: TaskId) -> rusqlite::Result<Options> {
+    let Some(text) = row.get_ref(column)?.as_str_or_null()? else { return Ok(Options::default()) };
+    Ok(serde_json::from_str(text).unwrap_or_else(|error| {
+        tracing::error!(task.id = %id, "The options of task {id} cannot be read and are passed over: {error}");
+        Options::default()
+    }))
+}
+
+fn none_if_empty(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+impl Ledger<'_> {
+    /// Where the task stands, if it is of this lane.
+    pub(super) fn load(&self, lane: i64, id: TaskId) -> rusqlite::Result<Option<Record>> {
+        let record = match self.load_pending(id)? {
+            Some(pending) => Some(Record::Pending(pending)),
+            None => match self.load_ended(id)? {
+                Some(ended) => Some(Record::Ended(ended)),
+                None => self.load_fresh(id)?.map(Record::Pending),
+            },
+        };
+        Ok(record.filter(|record| record.lane() == lane))
+    }
+
+    fn load_pending(&self, id: TaskId) -> rusqlite::Result<Option<Pending>> {
+        self.db
+            .prepare_cached(concat!("SELECT ", pending_columns!(), " FROM progress p WHERE p.id = ?"))?
+            .query_row([id], |row| read_pending(row, 0))
+            .optional()
+    }
+
+    fn load_ended(&self, id: TaskId) -> rusqlite::Result<Option<Ended>> {
+        self.db
+            .prepare_cached("SELECT lane, state, finished, attempts, current, past, outcome FROM history WHERE id = ?")?
+            .query_row([id], read_ended)
+            .optional()
+    }
+
+    fn load_fresh(&self, id: TaskId) -> rusqlite::Result<Option<Pending>> {
+        self.db
+            .prepare_cached("SELECT lane, destination, due FROM task WHERE id = ?")?
+            .query_row([id], |row| Ok(Pending::fresh(row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()
+    }
+
+    /// Puts a record in the place of another.
+    pub(super) fn replace(&mut self, id: TaskId, before: &Record, after: &Record) -> rusqlite::Result<()> {
+        match before {
+            Record::Pending(before) => self.leave_schedule(id, before)?,
+            Record::Ended(_) => {}
+        }
+        match (before, after) {
+            (Record::Pending(_), Record::Ended(_)) => self.forget_progress(id)?,
+            (Record::Ended(_), Record::Pending(_)) => {
+                self.db.prepare_cached("DELETE FROM history WHERE id = ?")?.execute([id])?;
+            }
+            (Record::Pending(_), Record::Pending(_)) | (Record::Ended(_), Record::Ended(_)) => {}
+        }
+        match after {
+            Record::Pending(after) => {
+                self.write_progress(id, after)?;
+                self.join_schedule(id, after)
+            }
+            Record::Ended(after) => self.write_history(id, after),
+        }
+    }
+
+    /// Begins a revision whose due moment is the body's.
+    pub(super) fn restart(&mut self, id: TaskId, before: &Pending, after: &Pending) -> rusqlite::Result<()> {
+        self.leave_schedule(id, before)?;
+        self.forget_progress(id)?;
+        self.join_schedule(id, after)
+    }
+
+    /// Puts a waiting task on its schedule.
+    pub(super) fn join_schedule(&mut self, id: TaskId, after: &Pending) -> rusqlite::Result<()> {
+        if after.leased {
+            return Ok(());
+        }
+        self.db.prepare_cached("INSERT INTO schedule (destination, due, id) VALUES (?, ?, ?)")?.execute((
+            after.destination,
+            after.due,
+            id,
+        ))?;
+        self.joined(after.destination, after.due)
+    }
+
+    /// Takes a waiting task off its schedule.
+    pub(super) fn leave_schedule(&mut self, id: TaskId, before: &Pending) -> rusqlite::Result<()> {
+        if before.leased {
+            return Ok(());
+        }
+        self.db.prepare_cached("DELETE FROM schedule WHERE destination = ? AND due = ? AND id = ?")?.execute((
+            before.destination,
+            before.due,
+            id,
+        ))?;
+        self.left(before.destination, before.due)
+    }
+
+    /// Stores how far a task has come.
+    pub(super) fn write_progress(&self, id: TaskId, after: &Pending) -> rusqlite::Result<()> {
+        self.db
+            .prepare_cached(
+                "INSERT OR REPLACE INTO progress (id, lane, destination, leased, due, attempts, expiries, cancelling,
+                 current, past, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute((
+                id,
+                after.lane,
+                after.destination,
+                after.leased,
+                after.due,
+                after.attempts,
+                after.expiries,
+                after.cancelling,
+                after.receipts.current.as_ref().map(Receipt::as_str),
+                after.receipts.past_text(),
+                none_if_empty(&after.outcome),
+            ))?;
+        Ok(())
+    }
+
+    fn forget_progress(&self, id: TaskId) -> rusqlite::Result<()> {
+        self.db.prepare_cached("DELETE FROM progress WHERE id = ?")?.execute([id])?;
+        Ok(())
+    }
+
+    fn write_history(&self, id: TaskId, after: &Ended) -> rusqlite::Result<()> {
+        self.db
+            .prepare_cached(
+                "INSERT OR REPLACE INTO history (id, lane, state, finished, attempts, current, past, outcome)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute((
+                id,
+                after.lane,
+                state_number(after.state),
+                after.finished,
+                after.attempts,
+                after.receipts.current.as_ref().map(Receipt::as_str),
+                after.receipts.past_text(),
+                none_if_empty(&after.outcome),
+            ))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,47 @@
+//! `settle`, `extend`: the end of a lease, and its lengthening.
+
+use std::time::Duration;
+
+use super::ledger::Ledger;
+use super::record::{Record, Verdict};
+use crate::store::{Settle, Settled};
+use crate::task::{Lane, Receipt, TaskId};
+
+pub(super) fn settle(ledger: &mut Ledger<'_>, settles: &[Settle]) -> rusqlite::Result<Vec<Settled>> {
+    let mut answers = Vec::with_capacity(settles.len());
+    for settle in settles {
+        let now = ledger.now;
+        let answer =
+            apply(ledger, &settle.lane, settle.id, |record| record.settle(&settle.receipt, &settle.transition, now))?;
+        answers.push(answer.unwrap_or(Settled::Unknown));
+    }
+    Ok(answers)
+}
+
+pub(super) fn extend(
+    ledger: &mut Ledger<'_>,
+    lane: &Lane,
+    id: TaskId,
+    receipt: &Receipt,
+    lease: Duration,
+) -> rusqlite::Result<Settled> {
+    let now = ledger.now;
+    let answer = apply(ledger, lane, id, |record| record.extend(receipt, lease, now))?;
+    Ok(answer.unwrap_or(Settled::Unknown))
+}
+
+/// Loads a task's record, decides, and writes down what it becomes. `None`: there is no such task.
+pub(super) fn apply<A>(
+    ledger: &mut Ledger<'_>,
+    lane: &Lane,
+    id: TaskId,
+    decide: impl FnOnce(&Record) -> Verdict<A>,
+) -> rusqlite::Result<Option<A>> {
+    let Some(lane) = ledger.find_lane(lane)? else { return Ok(None) };
+    let Some(record) = ledger.load(lane, id)? else { return Ok(None) };
+    let verdict = decide(&record);
+    if let Some(after) = &verdict.becomes {
+        ledger.replace(id, &record, after)?;
+    }
+    Ok(Some(verdict.answer))
+}

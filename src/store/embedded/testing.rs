@@ -1,0 +1,149 @@
+//! A store in a temporary folder with a manual clock, and short words for the verbs.
+
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::{Embedded, Params};
+use crate::clock::{Clock, UnixMillis};
+use crate::store::{
+    Claim, Claimed, Grant, ListQuery, Listed, Moment, NewTask, Result, Settle, Settled, Store, Task, TopicEntry,
+    Transition, Want,
+};
+use crate::task::{Destination, Lane, Options, Receipt, State, TaskId};
+
+/// When the tests begin.
+pub(super) const START: UnixMillis = UnixMillis(1_800_000_000_000);
+
+pub(super) const LEASE: Duration = Duration::from_secs(30);
+
+pub(super) struct Bench {
+    pub(super) store: Embedded,
+    pub(super) clock: Clock,
+    pub(super) folder: TempDir,
+}
+
+pub(super) fn bench() -> Bench {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(START);
+    let store = Embedded::open(Params { path: folder.path().join("delayd.db"), clock: clock.clone() }).unwrap();
+    Bench { store, clock, folder }
+}
+
+pub(super) fn lane() -> Lane {
+    "orders:0".parse().unwrap()
+}
+
+pub(super) fn topic() -> TopicEntry {
+    TopicEntry { topic: "orders".parse().unwrap(), shards: 1 }
+}
+
+pub(super) fn new_task(destination: &str, after_ms: u64) -> NewTask {
+    NewTask {
+        topic: topic(),
+        destination: destination.parse().unwrap(),
+        moment: Moment::After(Duration::from_millis(after_ms)),
+        options: Options::default(),
+        content: format!("{{\"to\":\"{destination}\"}}"),
+    }
+}
+
+pub(super) fn retry(after_ms: u64) -> Transition {
+    Transition::Retry { after: Duration::from_millis(after_ms), outcome: "503".into() }
+}
+
+pub(super) fn delivered() -> Transition {
+    Transition::Delivered { outcome: "200 OK".into() }
+}
+
+pub(super) fn dead() -> Transition {
+    Transition::Dead { outcome: "410 Gone".into() }
+}
+
+impl Bench {
+    pub(super) fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("delayd.db")
+    }
+
+    /// Closes the store and opens the file again.
+    pub(super) fn reopen(self) -> Self {
+        let Self { store, clock, folder } = self;
+        drop(store);
+        let store = Embedded::open(Params { path: folder.path().join("delayd.db"), clock: clock.clone() }).unwrap();
+        Self { store, clock, folder }
+    }
+
+    pub(super) fn advance(&self, ms: u64) {
+        self.clock.advance(Duration::from_millis(ms));
+    }
+
+    pub(super) async fn add(&self, destination: &str, after_ms: u64) -> TaskId {
+        self.store.add(vec![new_task(destination, after_ms)]).await.remove(0).unwrap().id
+    }
+
+    pub(super) async fn claim(&self, wants: &[(&str, usize)]) -> Grant {
+        self.try_claim(wants).await.unwrap()
+    }
+
+    pub(super) async fn try_claim(&self, wants: &[(&str, usize)]) -> Result<Grant> {
+        let want = |(name, slots): &(&str, usize)| Want { destination: name.parse().unwrap(), slots: *slots };
+        let claim = Claim {
+            lane: lane(),
+            wants: wants.iter().map(want).collect(),
+            lease: LEASE,
+            holder: None,
+            more: false,
+            skip: 0,
+        };
+        match self.store.claim(claim).await? {
+            Claimed::Granted(grant) => Ok(grant),
+            Claimed::Refused { .. } => panic!("nobody is refused here"),
+        }
+    }
+
+    /// Leases the one due task of `a`.
+    pub(super) async fn lease(&self) -> Receipt {
+        let grant = self.claim(&[("a", 1)]).await;
+        assert_eq!(grant.tasks.len(), 1);
+        grant.receipt
+    }
+
+    pub(super) async fn settle(&self, id: TaskId, receipt: &Receipt, transition: Transition) -> Settled {
+        let settle = Settle { lane: lane(), id, receipt: receipt.clone(), transition };
+        self.store.settle(vec![settle]).await.unwrap().remove(0)
+    }
+
+    pub(super) async fn get(&self, id: TaskId) -> Task {
+        self.store.get(&lane(), id).await.unwrap().unwrap()
+    }
+
+    pub(super) async fn state(&self, id: TaskId) -> State {
+        self.get(id).await.state
+    }
+
+    pub(super) async fn list(&self, state: State, after: Option<Listed>, limit: usize) -> Vec<Listed> {
+        let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
+        self.store.list(ListQuery { lane: lane(), state, from, to, after, limit }).await.unwrap()
+    }
+
+    /// When the lane is next looked at, in milliseconds from the start.
+    pub(super) async fn next_due(&self) -> Option<i64> {
+        let next = self.store.next_due(vec![lane()]).await.unwrap();
+        next.lanes[0].map(|moment| moment.0 - START.0)
+    }
+}
+
+pub(super) fn names(destinations: &[Destination]) -> Vec<&str> {
+    destinations.iter().map(Destination::as_str).collect()
+}
+
+impl Bench {
+    /// Lets the file grow no further than this, as a full disk would.
+    pub(super) async fn limit_pages(&self, pages: Option<u32>) {
+        let limit = pages.unwrap_or(u32::MAX - 1);
+        let set = move |ledger: &mut super::ledger::Ledger<'_>| {
+            ledger.db.query_row(&format!("PRAGMA max_page_count = {limit}"), [], |_| Ok(()))
+        };
+        self.store.writes.run(1, set).await.unwrap();
+    }
+}

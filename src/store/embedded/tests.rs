@@ -1,0 +1,330 @@
+//! The whole store over a real file: what survives, what a failed batch leaves behind, and the verbs' SQL.
+
+use std::time::Duration;
+
+use rusqlite::ffi;
+
+use super::testing::{START, bench, dead, delivered, lane, names, new_task, retry, topic};
+use super::{Embedded, Params};
+use crate::clock::{Clock, UnixMillis};
+use crate::store::{
+    Cancelled, Counts, Error, Listed, MAX_CLAIM_BYTES, MAX_EXPIRIES, Moment, NewContent, Rescheduled, Settled, Store,
+};
+use crate::task::{State, TaskId};
+
+#[tokio::test]
+async fn a_closed_store_opens_again_with_everything() {
+    let bench = bench();
+    let waiting = bench.add("a", 60_000).await;
+    let ended = bench.add("a", 0).await;
+    let receipt = bench.lease().await;
+    assert_eq!(bench.settle(ended, &receipt, delivered()).await, Settled::Done);
+    bench.store.close().await;
+    assert!(matches!(bench.store.ping().await, Err(Error::Unavailable(_))));
+
+    let bench = bench.reopen();
+    assert_eq!(bench.state(waiting).await, State::Scheduled);
+    assert_eq!(bench.state(ended).await, State::Delivered);
+    assert_eq!(bench.settle(ended, &receipt, delivered()).await, Settled::Done);
+    assert_eq!(bench.next_due().await, Some(60_000));
+    assert_eq!(bench.store.topics().await.unwrap(), [topic()]);
+    assert!(bench.add("a", 0).await > ended, "ids go on");
+}
+
+/// What a kill leaves: the files as they are while the store is open.
+#[tokio::test]
+async fn a_kill_loses_nothing_that_was_answered() {
+    let bench = bench();
+    let mut added = Vec::new();
+    for _ in 0..50 {
+        added.push(bench.add("a", 1_000).await);
+    }
+    let after = tempfile::tempdir().unwrap();
+    for name in ["delayd.db", "delayd.db-wal"] {
+        std::fs::copy(bench.folder.path().join(name), after.path().join(name)).unwrap();
+    }
+    let path = after.path().join("delayd.db");
+    let store = Embedded::open(Params { path, clock: bench.clock.clone() }).unwrap();
+    for id in added {
+        assert!(store.get(&lane(), id).await.unwrap().is_some(), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_second_process_is_refused_until_the_first_has_closed() {
+    let bench = bench();
+    let params = || Params { path: bench.path(), clock: bench.clock.clone() };
+    let refusal = Embedded::open(params()).unwrap_err();
+    assert!(matches!(&refusal, Error::Misconfigured(text) if text.contains("another process")), "{refusal}");
+    bench.store.close().await;
+    Embedded::open(params()).unwrap();
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let refusal = Embedded::open(Params { path: file.join("delayd.db"), clock: Clock::manual(START) }).unwrap_err();
+    assert!(matches!(&refusal, Error::Misconfigured(text) if text.contains("folder")), "{refusal}");
+}
+
+#[tokio::test]
+async fn a_full_file_refuses_adds_whole_and_goes_on_when_there_is_room() {
+    let bench = bench();
+    let before = bench.add("a", 0).await;
+    bench.limit_pages(Some(200)).await;
+    let large = || crate::store::NewTask { content: "x".repeat(100_000), ..new_task("b", 0) };
+    let batch = || (0..20).map(|_| large()).collect::<Vec<_>>();
+    let refused = bench.store.add(batch()).await;
+    assert_eq!(refused.len(), 20);
+    assert!(refused.iter().all(|answer| matches!(answer, Err(Error::Full(_)))), "{refused:?}");
+    assert_eq!(bench.store.stats(&lane()).await.unwrap(), Counts { scheduled: 1, ..Counts::default() });
+    // What is on its way out needs little room, and goes on.
+    let receipt = bench.lease().await;
+    assert_eq!(bench.settle(before, &receipt, delivered()).await, Settled::Done);
+    assert_eq!(bench.next_due().await, None);
+
+    bench.limit_pages(None).await;
+    assert!(bench.store.add(batch()).await.iter().all(Result::is_ok));
+    assert_eq!(bench.claim(&[("b", 100)]).await.tasks.len(), 20);
+    assert!(!*bench.store.fatal().borrow());
+}
+
+#[tokio::test]
+async fn an_io_error_fails_its_batch_and_ends_the_work() {
+    let bench = bench();
+    let id = bench.add("a", 0).await;
+    let failed = bench
+        .store
+        .writes
+        .run(1, |ledger| {
+            ledger.db.execute("DELETE FROM schedule", [])?;
+            Err::<(), _>(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_FSYNC), None))
+        })
+        .await;
+    assert!(matches!(failed, Err(Error::Unavailable(_))));
+    assert!(*bench.store.fatal().borrow());
+    assert!(matches!(bench.store.add(vec![new_task("a", 0)]).await[0], Err(Error::Unavailable(_))));
+    assert!(matches!(bench.store.get(&lane(), id).await, Err(Error::Unavailable(_))));
+    let bench = bench.reopen();
+    assert_eq!(bench.state(id).await, State::Scheduled);
+}
+
+#[tokio::test]
+async fn a_start_voids_push_leases_and_leaves_pulled_ones() {
+    let bench = bench();
+    let pushed = bench.add("a", 0).await;
+    let pulled = bench.add("@pull", 0).await;
+    let cancelled = bench.add("b", 0).await;
+    let grant = bench.claim(&[("a", 1), ("@pull", 1), ("b", 1)]).await;
+    assert_eq!(grant.tasks.len(), 3);
+    assert_eq!(bench.store.cancel(&lane(), cancelled).await.unwrap(), Cancelled::Pending);
+    bench.advance(1_000);
+    let bench = bench.reopen();
+    let task = bench.get(pushed).await;
+    assert_eq!((task.state, task.due.0 - START.0, task.attempts), (State::Scheduled, 1_000, 1));
+    assert_eq!(bench.state(pulled).await, State::Leased);
+    assert_eq!(bench.state(cancelled).await, State::Cancelled);
+    assert_eq!(bench.settle(pushed, &grant.receipt, delivered()).await, Settled::Done, "a late success counts");
+}
+
+#[tokio::test]
+async fn a_claim_takes_the_earliest_of_each_wanted_destination_and_looks_ahead() {
+    let bench = bench();
+    let late = bench.add("a", 20).await;
+    let early = bench.add("a", 10).await;
+    bench.add("b", 15).await;
+    bench.add("c", 70).await;
+    bench.add("@pull", 5).await;
+    assert_eq!(bench.next_due().await, Some(10));
+    assert!(bench.claim(&[("a", 9)]).await.tasks.is_empty(), "not before its moment");
+    bench.advance(50);
+    let grant = bench.claim(&[("a", 1), ("unheard-of", 1)]).await;
+    assert_eq!(grant.tasks.iter().map(|task| (task.id, task.attempt)).collect::<Vec<_>>(), [(early, 1)]);
+    assert_eq!(names(&grant.outlook.due), ["b", "a"]);
+    assert_eq!(grant.outlook.next, Some(UnixMillis(START.0 + 70)));
+    let grant = bench.claim(&[("a", 9), ("b", 9)]).await;
+    assert_eq!(grant.tasks.iter().map(|task| task.id).next(), Some(late));
+    assert_eq!(names(&grant.outlook.due), [""; 0]);
+    let counts = Counts { scheduled: 2, leased: 3, ..Counts::default() };
+    assert_eq!(bench.store.stats(&lane()).await.unwrap(), counts);
+}
+
+#[tokio::test]
+async fn a_claim_stops_at_its_bytes_but_a_single_larger_body_goes() {
+    let bench = bench();
+    let sized = |bytes: usize| crate::store::NewTask { content: "x".repeat(bytes), ..new_task("a", 0) };
+    let half = MAX_CLAIM_BYTES / 2;
+    bench.store.add(vec![sized(MAX_CLAIM_BYTES + 1), sized(half), sized(half), sized(1)]).await;
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        let grant = bench.claim(&[("a", 9), ("b", 9)]).await;
+        taken.push((grant.tasks.len(), grant.outlook.due.len()));
+    }
+    assert_eq!(taken, [(1, 1), (2, 1), (1, 0)]);
+}
+
+#[tokio::test]
+async fn an_expired_lease_is_swept_to_its_deadline_and_its_holder_may_still_end_it() {
+    let bench = bench();
+    let id = bench.add("a", 0).await;
+    let first = bench.lease().await;
+    assert_eq!(bench.next_due().await, Some(30_000));
+    bench.advance(30_000);
+    let seen = bench.get(id).await;
+    assert_eq!((seen.state, seen.due.0 - START.0), (State::Scheduled, 30_000));
+    bench.advance(5_000);
+    assert_eq!(names(&bench.claim(&[]).await.outlook.due), ["a"]);
+    let seen = bench.get(id).await;
+    assert_eq!((seen.state, seen.due.0 - START.0, seen.attempts), (State::Scheduled, 30_000, 1));
+    let extended = bench.store.extend(&lane(), id, &first, Duration::from_secs(60)).await.unwrap();
+    assert_eq!((extended, bench.state(id).await), (Settled::Done, State::Leased));
+    assert_eq!(bench.next_due().await, Some(95_000));
+    bench.advance(60_000);
+    let second = bench.lease().await;
+    assert_eq!(bench.settle(id, &first, retry(0)).await, Settled::Stale { state: State::Leased });
+    assert_eq!(bench.settle(id, &first, delivered()).await, Settled::Done, "a late success");
+    assert_eq!(bench.settle(id, &second, delivered()).await, Settled::Stale { state: State::Delivered });
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_back_does_not_strand_a_lease() {
+    let bench = bench();
+    let id = bench.add("a", 0).await;
+    let receipt = bench.lease().await;
+    bench.clock.set(START - Duration::from_secs(24 * 3600));
+    let now = bench.clock.now();
+    assert_eq!(bench.next_due().await, Some(now.0 - START.0));
+    assert_eq!(bench.state(id).await, State::Scheduled);
+    let grant = bench.claim(&[("a", 1)]).await;
+    assert_eq!((grant.tasks.len(), grant.tasks[0].attempt), (1, 2));
+    assert_ne!(grant.receipt, receipt);
+    assert!(bench.add("a", 0).await > id, "ids never go back");
+}
+
+#[tokio::test]
+async fn a_crash_loop_ends_in_death_and_a_replay_starts_anew() {
+    let bench = bench();
+    let id = bench.add("a", 0).await;
+    for _ in 0..MAX_EXPIRIES {
+        bench.lease().await;
+        bench.advance(30_000);
+    }
+    assert!(bench.claim(&[("a", 1)]).await.tasks.is_empty());
+    assert_eq!(bench.state(id).await, State::Dead);
+    assert_eq!(bench.store.replay(&lane(), vec![id, id, TaskId(1)]).await.unwrap(), 1);
+    let task = bench.get(id).await;
+    assert_eq!((task.state, task.attempts, task.finished), (State::Scheduled, 0, None));
+    bench.lease().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_task_does_not_fire() {
+    let bench = bench();
+    let id = bench.add("a", 10).await;
+    assert_eq!(bench.store.cancel(&lane(), id).await.unwrap(), Cancelled::Done);
+    assert_eq!(bench.store.cancel(&lane(), id).await.unwrap(), Cancelled::Done);
+    assert_eq!(bench.next_due().await, None, "the earliest moment is looked up again");
+    bench.advance(10);
+    assert!(bench.claim(&[("a", 1)]).await.tasks.is_empty());
+    assert_eq!(bench.store.cancel(&lane(), TaskId(5)).await.unwrap(), Cancelled::Unknown);
+}
+
+#[tokio::test]
+async fn a_rescheduled_task_moves_and_forgets_its_receipts() {
+    let bench = bench();
+    let id = bench.add("a", 0).await;
+    let receipt = bench.lease().await;
+    let moment = Moment::After(Duration::from_secs(60));
+    let refused = bench.store.reschedule(&lane(), id, moment, None).await.unwrap();
+    assert_eq!(refused, Rescheduled::Refused { state: State::Leased });
+    bench.settle(id, &receipt, retry(0)).await;
+    let content = NewContent { destination: "b".parse().unwrap(), content: "new".into() };
+    let moved = bench.store.reschedule(&lane(), id, moment, Some(content)).await.unwrap();
+    assert_eq!(moved, Rescheduled::Done { due: START + Duration::from_secs(60) });
+    assert_eq!(bench.settle(id, &receipt, delivered()).await, Settled::Stale { state: State::Scheduled });
+    assert!(bench.claim(&[("a", 1)]).await.outlook.due.is_empty());
+    bench.advance(60_000);
+    let grant = bench.claim(&[("b", 1)]).await;
+    assert_eq!((grant.tasks[0].content.as_str(), grant.tasks[0].attempt), ("new", 1));
+    assert_eq!(grant.tasks[0].due.0 - START.0, 60_000);
+}
+
+#[tokio::test]
+async fn pages_follow_one_another_across_destinations() {
+    let bench = bench();
+    for (destination, after_ms) in [("a", 30), ("b", 10), ("@pull", 20), ("a", 10), ("c", 40), ("b", 30)] {
+        bench.add(destination, after_ms).await;
+    }
+    let mut seen = Vec::new();
+    let mut after: Option<Listed> = None;
+    loop {
+        let page = bench.list(State::Scheduled, after, 2).await;
+        after = page.last().copied();
+        seen.extend(page.iter().map(|listed| listed.moment.0 - START.0));
+        if page.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(seen, [10, 10, 20, 30, 30, 40]);
+    assert!(bench.list(State::Scheduled, None, 0).await.is_empty());
+    bench.advance(30);
+    bench.claim(&[("a", 9)]).await;
+    assert_eq!(bench.list(State::Leased, None, 9).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_purge_forgets_the_oldest_ends_and_their_bodies() {
+    let bench = bench();
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let id = bench.add("a", 0).await;
+        let receipt = bench.lease().await;
+        bench.settle(id, &receipt, dead()).await;
+        bench.advance(10);
+        ids.push(id);
+    }
+    let purge = |before: i64, limit: usize| {
+        let bench = &bench;
+        async move { bench.store.purge(&lane(), State::Dead, UnixMillis(START.0 + before), limit).await.unwrap() }
+    };
+    assert_eq!(purge(10, 9).await, 1);
+    assert_eq!(purge(100, 1).await, 1);
+    assert_eq!(bench.store.get(&lane(), ids[1]).await.unwrap(), None);
+    assert_eq!(bench.state(ids[2]).await, State::Dead);
+}
+
+#[tokio::test]
+async fn an_add_hints_at_its_earliest_called_task() {
+    let bench = bench();
+    let mut hints = bench.store.hints();
+    bench.store.add(vec![new_task("@pull", 1), new_task("a", 30), new_task("b", 20)]).await;
+    let hint = hints.try_recv().unwrap();
+    assert_eq!((hint.lane, hint.due.0 - START.0), (lane(), 20));
+    bench.add("@pull", 1).await;
+    assert!(hints.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn ids_read_as_a_time_and_find_their_lane() {
+    let bench = bench();
+    let entry = crate::store::TopicEntry { shards: 4, ..topic() };
+    let tasks = (0..8).map(|_| crate::store::NewTask { topic: entry.clone(), ..new_task("a", 0) }).collect();
+    for added in bench.store.add(tasks).await {
+        let id = added.unwrap().id;
+        assert_eq!(id.0 / TaskId::PER_SECOND, 1_800_000_000);
+        assert!(bench.store.get(&entry.lane_of(id), id).await.unwrap().is_some());
+    }
+    assert_eq!(bench.store.topics().await.unwrap(), std::slice::from_ref(&entry));
+    assert_eq!(bench.store.register(topic()).await.unwrap(), entry, "the first entry wins");
+}
+
+#[tokio::test]
+async fn a_lost_registry_entry_is_found_again() {
+    let bench = bench();
+    bench.add("a", 0).await;
+    bench.store.writes.run(1, |ledger| ledger.db.execute("DELETE FROM topic", [])).await.unwrap();
+    assert_eq!(bench.store.recover_topics().await.unwrap(), [topic()]);
+    assert_eq!(bench.store.topics().await.unwrap(), [topic()]);
+}

@@ -1,0 +1,22 @@
+//! What can go wrong in a store. Knows no HTTP; the texts may name addresses and paths and are for logs only.
+
+/// A store's failure. Logical refusals (a stale receipt, an unknown task) are answers, not errors.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// Out of reach, overloaded or silent. Whatever was asked may or may not have happened.
+    #[error("store unavailable: {0}")]
+    Unavailable(String),
+    /// Up, but without room for more tasks. Nothing was stored; what is on its way out goes on.
+    #[error("store full: {0}")]
+    Full(String),
+    /// Set up in a way that cannot work: wrong password, an eviction policy that loses tasks, a file that another
+    /// process holds. Repeating will not help.
+    #[error("{0}")]
+    Misconfigured(String),
+    /// It holds something that this version cannot read, or answered what no version should.
+    #[error("store is broken: {0}")]
+    Corrupt(String),
+}
+
+/// The result of a store's verb.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,84 @@
+//! Claiming: `lua/claim.lua`, called and read.
+
+use std::time::Duration;
+
+use deadpool_redis::redis::{FromRedisValue, Value};
+
+use super::Inner;
+use super::ids::script_call;
+use super::link::one;
+use super::record::Record;
+use super::script;
+use crate::clock::UnixMillis;
+use crate::store::{
+    Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_LEASE, MAX_OUTLOOK, MAX_SWEEP, Outlook, Result,
+};
+use crate::task::{Receipt, TaskId};
+
+fn corrupt(error: impl std::fmt::Display) -> Error {
+    Error::Corrupt(format!("claim.lua answered: {error}"))
+}
+
+/// Never repeated by itself: the tasks of a claim whose answer was lost come back when their leases run out.
+pub(super) async fn claim(inner: &Inner, claim: &Claim) -> Result<Claimed> {
+    let receipt = Receipt::random();
+    let mut call = script_call(&script::CLAIM, &inner.keys.of_script(&claim.lane), &inner.clock);
+    call.arg(receipt.as_str())
+        .arg(claim.lease.min(MAX_LEASE).as_millis() as u64)
+        .arg(claim.holder.as_ref().map_or("", |holder| &holder.0))
+        .arg(u8::from(claim.more))
+        .arg(claim.skip)
+        .arg(MAX_SWEEP)
+        .arg(MAX_CLAIM_BYTES)
+        .arg(MAX_OUTLOOK);
+    for want in &claim.wants {
+        call.arg(want.destination.as_str()).arg(want.slots);
+    }
+    let answer = one(inner.working.run(&[call]).await?)?;
+    let mut fields = Vec::<Value>::from_redis_value(answer).map_err(corrupt)?.into_iter();
+    let mut field = || fields.next().ok_or_else(|| corrupt("too few fields"));
+    if i64::from_redis_value(field()?).map_err(corrupt)? == 0 {
+        let left = i64::from_redis_value(field()?).map_err(corrupt)?;
+        return Ok(Claimed::Refused { retry_in: Duration::from_millis(u64::try_from(left).unwrap_or(0)) });
+    }
+    let now = UnixMillis(i64::from_redis_value(field()?).map_err(corrupt)?);
+    let tasks = read_tasks(Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?)?;
+    let due = Vec::<String>::from_redis_value(field()?).map_err(corrupt)?;
+    let due = due.iter().map(|name| name.parse().map_err(corrupt)).collect::<Result<_>>()?;
+    let next = match field()? {
+        Value::Int(moment) => Some(UnixMillis(moment)),
+        _ => None,
+    };
+    Ok(Claimed::Granted(Grant { now, receipt, tasks, outlook: Outlook { due, next } }))
+}
+
+fn read_tasks(values: Vec<Value>) -> Result<Vec<LeasedTask>> {
+    let mut tasks = Vec::with_capacity(values.len() / 4);
+    let mut values = values.into_iter();
+    while let (Some(id), Some(_), Some(attempt), Some(record)) =
+        (values.next(), values.next(), values.next(), values.next())
+    {
+        let id = TaskId(u64::from_redis_value(id).map_err(corrupt)?);
+        if record == Value::Nil {
+            tracing::error!(task.id = %id, "Task {id} was on a schedule without a body; there is nothing to deliver");
+            continue;
+        }
+        let record = match Vec::<u8>::from_redis_value(record).map_err(corrupt).and_then(Record::read) {
+            Ok(record) => record,
+            // One that another version wrote, say. The others of the claim go on; this one comes back when its lease runs out.
+            Err(error) => {
+                tracing::error!(task.id = %id, %error, "Task {id} cannot be read");
+                continue;
+            }
+        };
+        tasks.push(LeasedTask {
+            id,
+            destination: record.destination,
+            attempt: u32::from_redis_value(attempt).map_err(corrupt)?,
+            due: record.due,
+            options: record.options,
+            content: record.content,
+        });
+    }
+    Ok(tasks)
+}

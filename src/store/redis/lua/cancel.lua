@@ -1,0 +1,31 @@
+-- Cancels.    scheduled | dead -> cancelled;  leased -> leased, cancel pending
+--
+-- ARGV    2 id
+-- returns 'done', 'pending', 'unknown', or the final state that refuses it
+local id = ARGV[2]
+local record = redis.call('HGET', BODIES, id)
+if not record then
+  return 'unknown'
+end
+local deadline = deadline_of(id)
+if fulfil_pending_cancel(id, deadline) then
+  return 'done'
+end
+local entry = entry_of(id)
+  or { attempts = 0, expiries = 0, mark = '-', current = '*', past = '*', destination = destination_of(record), outcome = '' }
+if entry.mark == 'cancelled' then
+  return 'done'
+elseif entry.mark == 'dead' then
+  redis.call('ZREM', ENDED.dead, id)
+elseif ENDED[entry.mark] then
+  return entry.mark
+elseif lease_lasts(deadline) then
+  entry.mark = '!'
+  keep(id, entry)
+  return 'pending'
+else
+  lift(id, entry.destination)
+end
+entry.current, entry.past = '*', '*'
+finish(id, entry, 'cancelled')
+return 'done'

@@ -1,0 +1,20 @@
+-- Moves a lease's deadline; one that ran out and that nobody took is leased again.    leased -> leased
+--
+-- ARGV    2 id; 3 receipt; 4 lease ms from now
+-- returns 'done', 'unknown', or the state that makes it stale
+local id, receipt, lease_ms = ARGV[2], ARGV[3], tonumber(ARGV[4])
+local entry = entry_of(id)
+if not entry then
+  return redis.call('HEXISTS', BODIES, id) == 1 and 'scheduled' or 'unknown'
+end
+if ENDED[entry.mark] then
+  return entry.mark
+end
+if entry.current ~= receipt then
+  return live_state(deadline_of(id))
+end
+if not deadline_of(id) then
+  unschedule(id, entry.destination)
+end
+redis.call('ZADD', LEASED, now + lease_ms, id)
+return 'done'

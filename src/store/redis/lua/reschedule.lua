@@ -1,0 +1,29 @@
+-- Moves a scheduled task's due moment, and gives it a new body if there is one. Raises the revision: attempts and
+-- receipts are forgotten.    scheduled -> scheduled
+--
+-- ARGV    2 id; 3 "@<ms>" or "+<ms>"; and, with a new body: 4 destination; 5 content
+-- returns {'done', due ms}, {'unknown'}, or {the state that refuses it}
+local id, moment = ARGV[2], ARGV[3]
+local record = redis.call('HGET', BODIES, id)
+if not record then
+  return { 'unknown' }
+end
+local deadline = deadline_of(id)
+if fulfil_pending_cancel(id, deadline) then
+  return { 'cancelled' }
+end
+local entry = entry_of(id)
+if entry and ENDED[entry.mark] then
+  return { entry.mark }
+elseif lease_lasts(deadline) then
+  return { 'leased' }
+end
+local ms = tonumber(string.sub(moment, 2))
+local due = string.sub(moment, 1, 1) == '+' and now + ms or math.max(ms, now)
+local created, destination, options, content = string.match(record, '^1 %d+ (%d+) (%S+) ([^\n]*)\n(.*)$')
+lift(id, destination)
+redis.call('HDEL', ENTRIES, id)
+destination, content = ARGV[4] or destination, ARGV[5] or content
+redis.call('HSET', BODIES, id, '1 ' .. due .. ' ' .. created .. ' ' .. destination .. ' ' .. options .. '\n' .. content)
+schedule(id, destination, due)
+return { 'done', due }

@@ -1,0 +1,65 @@
+-- Ends leases.    leased -> delivered | scheduled | dead | cancelled    (the table stands in store/mod.rs)
+--
+-- ARGV    for each settle: id, receipt, 'delivered' | 'retry' | 'dead' | 'release', wait ms (retry), outcome
+-- returns for each settle: 'done', 'unknown', or the state that makes it stale
+local function knows(entry, receipt)
+  return entry.current == receipt or string.find(',' .. entry.past .. ',', ',' .. receipt .. ',', 1, true) ~= nil
+end
+
+local function settle_ended(id, entry, receipt, verb, outcome)
+  if entry.mark == 'dead' and verb == 'delivered' and knows(entry, receipt) then
+    redis.call('ZREM', ENDED.dead, id)
+    entry.current, entry.outcome = receipt, outcome
+    finish(id, entry, 'delivered')
+    return 'done'
+  end
+  local ended_by = { delivered = entry.mark == 'delivered', dead = entry.mark == 'dead' or entry.mark == 'cancelled',
+    retry = entry.mark == 'cancelled', release = entry.mark == 'cancelled' }
+  return entry.current == receipt and ended_by[verb] and 'done' or entry.mark
+end
+
+local function settle_held(id, entry, receipt, verb, wait_ms, outcome)
+  lift(id, entry.destination)
+  entry.expiries = 0
+  if verb ~= 'release' then entry.outcome = outcome end
+  if verb == 'delivered' then
+    entry.current = receipt
+    finish(id, entry, 'delivered')
+  elseif entry.mark == '!' then
+    finish(id, entry, 'cancelled')
+  elseif verb == 'dead' then
+    finish(id, entry, 'dead')
+  else
+    if verb == 'release' then
+      entry.attempts = entry.attempts - 1
+      wait_ms = 0
+    else
+      entry.past = newest(receipt .. ',' .. entry.past, MAX_RECEIPTS)
+    end
+    entry.current = '*'
+    keep(id, entry)
+    schedule(id, entry.destination, now + wait_ms)
+  end
+  return 'done'
+end
+
+local function settle(id, receipt, verb, wait_ms, outcome)
+  local entry = entry_of(id)
+  if not entry then
+    return redis.call('HEXISTS', BODIES, id) == 1 and 'scheduled' or 'unknown'
+  end
+  if ENDED[entry.mark] then
+    return settle_ended(id, entry, receipt, verb, outcome)
+  end
+  if entry.current == receipt or (verb == 'delivered' and knows(entry, receipt)) then
+    return settle_held(id, entry, receipt, verb, wait_ms, outcome)
+  end
+  local is_repeat = verb == 'retry' and entry.current == '*' and newest(entry.past, 1) == receipt
+  return is_repeat and 'done' or live_state(deadline_of(id))
+end
+
+local answer = {}
+for i = 2, #ARGV, 5 do
+  answer[#answer + 1] = settle(ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4])
+end
+return answer

@@ -1,0 +1,12 @@
+-- Counts one lane by state, from the structures themselves; changes nothing.
+--
+-- returns {scheduled, leased, delivered, dead, cancelled, expired}
+local scheduled = redis.call('ZCARD', SCHEDULES .. '@pull')
+for _, destination in ipairs(redis.call('ZRANGE', DESTINATIONS, 0, -1)) do
+  scheduled = scheduled + redis.call('ZCARD', SCHEDULES .. destination)
+end
+local answer = { scheduled, redis.call('ZCARD', LEASED) }
+for _, state in ipairs({ 'delivered', 'dead', 'cancelled', 'expired' }) do
+  answer[#answer + 1] = redis.call('ZCARD', ENDED[state])
+end
+return answer

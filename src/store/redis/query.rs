@@ -1,0 +1,125 @@
+//! Reading: one task, pages of ids, counts, and what is next in many lanes.
+
+use deadpool_redis::redis::{FromRedisValue, Value, cmd};
+
+use super::Inner;
+use super::ids::script_call;
+use super::record::{Entry, Record, read_millis};
+use super::script;
+use crate::clock::UnixMillis;
+use crate::store::{Counts, Error, ListQuery, Listed, MAX_LEASE, NextDue, Result, Task};
+use crate::task::{Lane, State, TaskId};
+
+/// Moments beyond this are no moments: the scores are doubles.
+const FAR: i64 = 1 << 53;
+
+fn corrupt(error: impl std::fmt::Display) -> Error {
+    Error::Corrupt(format!("a script answered: {error}"))
+}
+
+pub(super) async fn get(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+    let call = script_call(&script::GET, &inner.keys.of_script(lane), &inner.clock).arg(id.0).take();
+    let fields = Vec::<Value>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+    if fields.is_empty() {
+        return Ok(None);
+    }
+    let [now, record, entry, deadline, due, finished]: [Value; 6] =
+        fields.try_into().map_err(|_| corrupt("too few fields"))?;
+    let record = Record::read(Vec::<u8>::from_redis_value(record).map_err(corrupt)?)?;
+    let text = |value: Value| String::from_redis_value(value).map_err(corrupt);
+    let moment = |value: Value| match text(value)?.as_str() {
+        "" => Ok(None),
+        number => read_millis(number).map(Some),
+    };
+    let now = UnixMillis(i64::from_redis_value(now).map_err(corrupt)?);
+    let entry = match text(entry)?.as_str() {
+        "" => Entry { attempts: 0, ended: None, outcome: String::new() },
+        written => Entry::read(written)?,
+    };
+    let (state, due) = match (entry.ended, moment(deadline)?, moment(due)?) {
+        (Some(state), _, _) => (state, record.due),
+        (None, Some(deadline), _) if deadline > now && deadline <= now + MAX_LEASE => (State::Leased, record.due),
+        (None, Some(deadline), _) => (State::Scheduled, deadline.min(now)),
+        (None, None, due) => (State::Scheduled, due.unwrap_or(record.due)),
+    };
+    Ok(Some(Task {
+        id,
+        state,
+        destination: record.destination,
+        due,
+        created: record.created,
+        finished: moment(finished)?,
+        attempts: entry.attempts,
+        last_outcome: entry.outcome,
+        options: record.options,
+        content: record.content,
+    }))
+}
+
+pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Vec<Listed>> {
+    let mut call = script_call(&script::LIST, &inner.keys.of_script(&query.lane), &inner.clock);
+    call.arg(query.state.as_str()).arg(query.from.0.clamp(-FAR, FAR)).arg(query.to.0.clamp(-FAR, FAR));
+    match query.after {
+        Some(after) => call.arg(after.moment.0).arg(after.id.0),
+        None => call.arg("").arg(""),
+    };
+    call.arg(query.limit);
+    let found = Vec::<String>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+    let mut page = found
+        .chunks_exact(2)
+        .map(|pair| {
+            let id = TaskId(pair[0].parse().map_err(corrupt)?);
+            Ok(Listed { moment: read_millis(&pair[1])?, id })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    page.sort_unstable();
+    page.truncate(query.limit);
+    Ok(page)
+}
+
+pub(super) async fn stats(inner: &Inner, lane: &Lane) -> Result<Counts> {
+    let call = script_call(&script::STATS, &inner.keys.of_script(lane), &inner.clock);
+    let [scheduled, leased, delivered, dead, cancelled, expired] =
+        <[u64; 6]>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+    Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired })
+}
+
+/// One pipeline, however many lanes: the server's time, then each lane's earliest destination, its first deadline and its last.
+pub(super) async fn next_due(inner: &Inner, lanes: &[Lane]) -> Result<NextDue> {
+    let at = |key: String, rank: i64| cmd("ZRANGE").arg(key).arg(rank).arg(rank).arg("WITHSCORES").take();
+    let mut commands = vec![cmd("TIME")];
+    for lane in lanes {
+        commands.push(at(inner.keys.destinations(lane), 0));
+        commands.push(at(inner.keys.leased(lane), 0));
+        commands.push(at(inner.keys.leased(lane), -1));
+    }
+    let mut answers = inner.working.run_repeatable(&commands).await?.into_iter();
+    let mut next = || answers.next().unwrap_or_else(|| Err(corrupt("too few answers")));
+    let now = read_time(inner, next()?)?;
+    let lanes = lanes
+        .iter()
+        .map(|_| {
+            let (due, first, last) = (read_head(next()?)?, read_head(next()?)?, read_head(next()?)?);
+            // A deadline that is too far away counts as run out: the clock was set back.
+            let beyond_reach = last.filter(|deadline| *deadline > now + MAX_LEASE).map(|_| now);
+            Ok(due.into_iter().chain(first).chain(beyond_reach).min())
+        })
+        .collect::<Result<_>>()?;
+    Ok(NextDue { now, lanes })
+}
+
+/// Asks on both connections: a store that answers questions but takes no tasks is not well.
+pub(super) async fn ping(inner: &Inner) -> Result<UnixMillis> {
+    inner.adding.run_one(cmd("PING")).await?;
+    read_time(inner, inner.working.run_one(cmd("TIME")).await?)
+}
+
+fn read_time(inner: &Inner, time: Value) -> Result<UnixMillis> {
+    let (seconds, micros): (i64, i64) = FromRedisValue::from_redis_value(time).map_err(corrupt)?;
+    Ok(inner.clock.manual_now().unwrap_or(UnixMillis(seconds * 1_000 + micros / 1_000)))
+}
+
+fn read_head(head: Value) -> Result<Option<UnixMillis>> {
+    let pair = Vec::<String>::from_redis_value(head).map_err(corrupt)?;
+    pair.get(1).map(|score| read_millis(score)).transpose()
+}

@@ -1,0 +1,88 @@
+//! The topic registry: a hash topic → `{"shards":n}`, written before the topic's first lane.
+//!
+//! A failover may lose an entry while the tasks survive. So adds that find a lane empty write it again, instances
+//! re-assert what they know, and [`recover`] looks for lanes that nobody registered.
+
+use std::collections::HashMap;
+
+use deadpool_redis::redis::{FromRedisValue, cmd};
+use serde::{Deserialize, Serialize};
+
+use super::Inner;
+use crate::store::{Error, Result, TopicEntry};
+use crate::task::{Lane, Topic};
+
+/// Keys looked at by one SCAN call.
+const SCAN_COUNT: usize = 500;
+
+/// An entry's value. Fields may be added; unknown ones of a newer version are left alone.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    shards: u16,
+}
+
+/// Registers a topic unless it is there, and reads the winner back.
+pub(super) async fn assert(inner: &Inner, entry: &TopicEntry) -> Result<TopicEntry> {
+    let value = serde_json::to_string(&Stored { shards: entry.shards }).expect("a number is plain data");
+    let key = inner.keys.topics();
+    let write = cmd("HSETNX").arg(&key).arg(entry.topic.as_str()).arg(value).take();
+    let read = cmd("HGET").arg(&key).arg(entry.topic.as_str()).take();
+    let mut answers = inner.working.run_repeatable(&[write, read]).await?.into_iter();
+    answers.next().transpose()?;
+    let winner = answers.next().transpose()?.unwrap_or_default();
+    let text = String::from_redis_value(winner).map_err(|error| Error::Corrupt(error.to_string()))?;
+    read_entry(entry.topic.as_str(), &text)
+}
+
+/// All entries.
+pub(super) async fn topics(inner: &Inner) -> Result<Vec<TopicEntry>> {
+    let answer = inner.working.run_one(cmd("HGETALL").arg(inner.keys.topics()).take()).await?;
+    let entries =
+        HashMap::<String, String>::from_redis_value(answer).map_err(|error| Error::Corrupt(error.to_string()))?;
+    let read = entries.iter().filter_map(|(topic, value)| {
+        // One unreadable entry must not hide the others.
+        read_entry(topic, value).inspect_err(|error| tracing::error!(%error, "A topic is passed over")).ok()
+    });
+    Ok(read.collect())
+}
+
+fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
+    let corrupt = || Error::Corrupt(format!("the registry's entry of topic {topic:?} cannot be read"));
+    let stored: Stored = serde_json::from_str(value).map_err(|_| corrupt())?;
+    if !(1..=TopicEntry::MAX_SHARDS).contains(&stored.shards) {
+        return Err(corrupt());
+    }
+    Ok(TopicEntry { topic: topic.parse().map_err(|_| corrupt())?, shards: stored.shards })
+}
+
+/// Finds lanes that nobody registered and registers their topics.
+pub(super) async fn recover(inner: &Inner) -> Result<Vec<TopicEntry>> {
+    let known: Vec<Topic> = topics(inner).await?.into_iter().map(|entry| entry.topic).collect();
+    let mut found: HashMap<Topic, TopicEntry> = HashMap::new();
+    let mut cursor = 0_u64;
+    loop {
+        let scan =
+            cmd("SCAN").arg(cursor).arg("MATCH").arg(inner.keys.any_bodies()).arg("COUNT").arg(SCAN_COUNT).take();
+        let answer = inner.working.run_one(scan).await?;
+        let (next, keys): (u64, Vec<String>) =
+            FromRedisValue::from_redis_value(answer).map_err(|error| Error::Corrupt(error.to_string()))?;
+        for lane in keys.iter().filter_map(|key| inner.keys.lane_of(key)) {
+            if !known.contains(&lane.topic) && !found.contains_key(&lane.topic) {
+                let entry = TopicEntry { shards: shards_of(inner, &lane).await?, topic: lane.topic };
+                let entry = assert(inner, &entry).await?;
+                found.insert(entry.topic.clone(), entry);
+            }
+        }
+        cursor = next;
+        if cursor == 0 {
+            return Ok(found.into_values().collect());
+        }
+    }
+}
+
+/// The topic's number of lanes, which each lane remembers from its first task.
+async fn shards_of(inner: &Inner, lane: &Lane) -> Result<u16> {
+    let read = cmd("HGET").arg(inner.keys.offsets(lane)).arg("#shards").take();
+    let answer = Option::<u16>::from_redis_value(inner.working.run_one(read).await?);
+    Ok(answer.ok().flatten().unwrap_or(1).max(lane.shard + 1))
+}

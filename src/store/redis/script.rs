@@ -1,0 +1,74 @@
+//! The Lua scripts: one file per verb in `lua/`, each with `lua/lane.lua` before it.
+//!
+//! They are called by their SHA-1 (`EVALSHA`). A Redis that restarted or failed over has forgotten them all and
+//! answers NOSCRIPT without having done anything; [`super::link`] then loads them and repeats.
+//!
+//! Scripts on the way out carry `allow-oom`: at `maxmemory` work must go on, or memory never falls.
+
+use std::sync::LazyLock;
+
+/// A script and its name to Redis.
+#[derive(Debug)]
+pub(super) struct Script {
+    /// The whole text.
+    pub(super) code: String,
+    /// The SHA-1 of the text, in hexadecimal digits.
+    pub(super) sha: String,
+}
+
+impl Script {
+    fn new(flags: &str, parts: &[&str]) -> Self {
+        let code = format!("#!lua{flags}\n{}", parts.concat());
+        let sha = sha1_smol::Sha1::from(&code).digest().to_string();
+        Self { code, sha }
+    }
+}
+
+const LANE: &str = include_str!("lua/lane.lua");
+const NORMAL: &str = "";
+const WAY_OUT: &str = " flags=allow-oom";
+const READ: &str = " flags=no-writes,allow-oom";
+
+macro_rules! scripts {
+    ($($name:ident: $flags:expr, [$($part:expr),+];)+) => {
+        $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script::new($flags, &[$($part),+]));)+
+
+        /// All of them, to be loaded.
+        pub(super) fn all() -> Vec<&'static Script> {
+            vec![$(&$name),+]
+        }
+    };
+}
+
+scripts! {
+    IDS: NORMAL, [include_str!("lua/ids.lua")];
+    ADD: NORMAL, [LANE, include_str!("lua/add.lua")];
+    CLAIM: WAY_OUT, [LANE, include_str!("lua/claim.lua")];
+    SETTLE: WAY_OUT, [LANE, include_str!("lua/settle.lua")];
+    EXTEND: WAY_OUT, [LANE, include_str!("lua/extend.lua")];
+    CANCEL: WAY_OUT, [LANE, include_str!("lua/cancel.lua")];
+    RESCHEDULE: NORMAL, [LANE, include_str!("lua/reschedule.lua")];
+    REPLAY: WAY_OUT, [LANE, include_str!("lua/replay.lua")];
+    PURGE: WAY_OUT, [LANE, include_str!("lua/purge.lua")];
+    GET: READ, [LANE, include_str!("lua/get.lua")];
+    LIST: READ, [LANE, include_str!("lua/list.lua")];
+    STATS: READ, [LANE, include_str!("lua/stats.lua")];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_RECEIPTS};
+
+    #[test]
+    fn the_scripts_share_the_contracts_numbers() {
+        for line in [
+            format!("local MAX_LEASE_MS = {}", MAX_LEASE.as_millis()),
+            format!("local MAX_EXPIRIES = {MAX_EXPIRIES}"),
+            format!("local MAX_RECEIPTS = {MAX_RECEIPTS}"),
+            format!("local LEASE_RAN_OUT = '{LEASE_RAN_OUT}'"),
+        ] {
+            assert!(LANE.contains(&line), "lane.lua should hold: {line}");
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The nouns of the contract: what the verbs of [`Store`](super::Store) take and answer.
+
+use std::time::Duration;
+
+use crate::clock::UnixMillis;
+use crate::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic};
+
+/// What an accepted add survives; the names are the wire's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// On disk before the answer.
+    Fsynced,
+    /// Redis with `appendfsync always`.
+    AofAlways,
+    /// Redis with `appendfsync everysec`: a second may be lost with the machine.
+    AofEverysec,
+    /// Redis without AOF, or with `appendfsync no`: lost with the server.
+    Volatile,
+}
+
+impl Durability {
+    /// The name used on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fsynced => "fsynced",
+            Self::AofAlways => "aof-always",
+            Self::AofEverysec => "aof-everysec",
+            Self::Volatile => "volatile",
+        }
+    }
+}
+
+/// When a task falls due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// At a moment; one in the past means the store's now.
+    At(UnixMillis),
+    /// So long after the store's now.
+    After(Duration),
+}
+
+/// A lane has work from a moment on, perhaps earlier than its worker knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// The lane.
+    pub lane: Lane,
+    /// The earliest new due moment.
+    pub due: UnixMillis,
+}
+
+/// A task to be stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewTask {
+    /// Its topic, as registered.
+    pub topic: TopicEntry,
+    /// Who gets it.
+    pub destination: Destination,
+    /// When.
+    pub moment: Moment,
+    /// Its own settings.
+    pub options: Options,
+    /// The body, kept byte for byte.
+    pub content: String,
+}
+
+/// A stored task's name and due moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// The drawn id.
+    pub id: TaskId,
+    /// The due moment by the store's clock.
+    pub due: UnixMillis,
+}
+
+/// A look into one lane, and a grab at what is due.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The lane.
+    pub lane: Lane,
+    /// The destinations with free slots, and how many each. Empty: only sweep and look.
+    pub wants: Vec<Want>,
+    /// How long the tasks are held.
+    pub lease: Duration,
+    /// Who claims under the lane's lock. `None` goes past the lock (pull: consumers do not stand in each other's
+    /// way, the claim's atomicity keeps them apart).
+    pub holder: Option<Holder>,
+    /// The holder has more free slots than `wants` says, and keeps the lock if more is due.
+    pub more: bool,
+    /// How many due destinations the outlook passes over, to see those behind a full one.
+    pub skip: usize,
+}
+
+/// A destination and its free slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// Who.
+    pub destination: Destination,
+    /// The most tasks to take, from 1.
+    pub slots: usize,
+}
+
+/// The lane lock's token: one per instance. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder(pub std::sync::Arc<str>);
+
+/// What became of a claim.
+#[derive(Clone, Debug)]
+pub enum Claimed {
+    /// Another instance holds the lane; look again then.
+    Refused {
+        /// The rest of its lock.
+        retry_in: Duration,
+    },
+    /// What was due.
+    Granted(Grant),
+}
+
+/// The fruit of a claim.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The store's now.
+    pub now: UnixMillis,
+    /// The lease's name.
+    pub receipt: Receipt,
+    /// The leased tasks, per wanted destination in order of due moment.
+    pub tasks: Vec<LeasedTask>,
+    /// What is next.
+    pub outlook: Outlook,
+}
+
+/// What a lane holds for its worker after a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outlook {
+    /// Called destinations that still have due tasks, earliest first, at most [`MAX_OUTLOOK`](super::MAX_OUTLOOK) after the skipped.
+    pub due: Vec<Destination>,
+    /// The next later moment: a due moment, or a lease deadline.
+    pub next: Option<UnixMillis>,
+}
+
+/// A task in the hands of its claimer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeasedTask {
+    /// Its id.
+    pub id: TaskId,
+    /// Who gets it.
+    pub destination: Destination,
+    /// This attempt's number, from 1.
+    pub attempt: u32,
+    /// The due moment it was stored with.
+    pub due: UnixMillis,
+    /// Its own settings.
+    pub options: Options,
+    /// The body.
+    pub content: String,
+}
+
+/// The end of one lease.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settle {
+    /// The lane.
+    pub lane: Lane,
+    /// The task.
+    pub id: TaskId,
+    /// The lease's name.
+    pub receipt: Receipt,
+    /// Where the task goes.
+    pub transition: Transition,
+}
+
+/// Where a leased task goes. The texts say why in a few words (at most [`MAX_OUTCOME`](super::MAX_OUTCOME) bytes are kept).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Transition {
+    /// Done. Also ends a task whose lease was lost, if the receipt is of its current revision.
+    Delivered {
+        /// Such as `200 OK`.
+        outcome: String,
+    },
+    /// Scheduled again, the attempt spent.
+    Retry {
+        /// From the store's now.
+        after: Duration,
+        /// Such as `503 Service Unavailable`.
+        outcome: String,
+    },
+    /// Dead.
+    Dead {
+        /// Such as `410 Gone`.
+        outcome: String,
+    },
+    /// Given back, due at the store's now, the attempt unspent: nothing was fired. The receipt is forgotten.
+    Release,
+}
+
+/// What became of a settle or an extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// So it stands now (also: so it stood already, by this receipt).
+    Done,
+    /// The lease was lost to another, or the task has ended otherwise; nothing changed.
+    Stale {
+        /// The task's state.
+        state: State,
+    },
+    /// No such task.
+    Unknown,
+}
+
+/// What became of a cancel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It will not fire (also: it was cancelled before).
+    Done,
+    /// It is leased; it is cancelled when the lease ends, unless it succeeds.
+    Pending,
+    /// It has ended otherwise; nothing changed.
+    Refused {
+        /// The task's state.
+        state: State,
+    },
+    /// No such task.
+    Unknown,
+}
+
+/// A body that takes the place of a task's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewContent {
+    /// Who gets it.
+    pub destination: Destination,
+    /// The body.
+    pub content: String,
+}
+
+/// What became of a reschedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rescheduled {
+    /// Due then.
+    Done {
+        /// The new due moment.
+        due: UnixMillis,
+    },
+    /// It is leased or has ended; nothing changed.
+    Refused {
+        /// The task's state.
+        state: State,
+    },
+    /// No such task.
+    Unknown,
+}
+
+/// A task as `get` shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// Its id.
+    pub id: TaskId,
+    /// Where it stands.
+    pub state: State,
+    /// Who gets it.
+    pub destination: Destination,
+    /// While it is scheduled, the moment it waits for (a retry's, too); otherwise the moment it was stored with.
+    pub due: UnixMillis,
+    /// When it was stored.
+    pub created: UnixMillis,
+    /// When it ended.
+    pub finished: Option<UnixMillis>,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// The last attempt's outcome; empty before there was one.
+    pub last_outcome: String,
+    /// Its own settings.
+    pub options: Options,
+    /// The body.
+    pub content: String,
+}
+
+/// A page of a lane's tasks in one state.
+#[derive(Clone, Debug)]
+pub struct ListQuery {
+    /// The lane.
+    pub lane: Lane,
+    /// The state.
+    pub state: State,
+    /// Not before this moment.
+    pub from: UnixMillis,
+    /// Not after this moment.
+    pub to: UnixMillis,
+    /// Only what comes after this entry in (moment, id) order: the last of the page before.
+    pub after: Option<Listed>,
+    /// The most entries.
+    pub limit: usize,
+}
+
+/// An entry of a page. The derived order is the page's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed {
+    /// Its moment in the state's time order.
+    pub moment: UnixMillis,
+    /// The task.
+    pub id: TaskId,
+}
+
+/// The answer of `next_due`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextDue {
+    /// The store's now.
+    pub now: UnixMillis,
+    /// Per asked lane, in order.
+    pub lanes: Vec<Option<UnixMillis>>,
+}
+
+/// Exact counts of one lane by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Waiting.
+    pub scheduled: u64,
+    /// Held (an expired lease counts here until a claim sweeps it).
+    pub leased: u64,
+    /// Acknowledged and still remembered.
+    pub delivered: u64,
+    /// Dead.
+    pub dead: u64,
+    /// Cancelled and still remembered.
+    pub cancelled: u64,
+    /// Expired and still remembered.
+    pub expired: u64,
+}
+
+/// A topic in the registry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TopicEntry {
+    /// Its name.
+    pub topic: Topic,
+    /// Its number of lanes, from 1, fixed at creation.
+    pub shards: u16,
+}
+
+impl TopicEntry {
+    /// The most lanes of a topic.
+    pub const MAX_SHARDS: u16 = 256;
+
+    /// The lane of one of the topic's tasks.
+    pub fn lane_of(&self, id: TaskId) -> Lane {
+        Lane::of(self.topic.clone(), id, self.shards)
+    }
+
+    /// All lanes.
+    pub fn lanes(&self) -> impl Iterator<Item = Lane> + '_ {
+        (0..self.shards).map(|shard| Lane { topic: self.topic.clone(), shard })
+    }
+}

@@ -1,0 +1,116 @@
+//! `add`: (nothing) → scheduled.
+
+use delayd::retry::Backoff;
+use delayd::span::Span;
+use delayd::store::{Hint, Moment, NewTask, Store};
+use delayd::task::{Options, State, TaskId};
+
+use crate::bench::{Bench, START, at, hear, lane, ms, new_task, topic_of};
+
+/// The first id that may be drawn at a moment of the bench's clock.
+fn floor(second: i64) -> u64 {
+    (START.0 / 1_000 + second).unsigned_abs() * TaskId::PER_SECOND
+}
+
+pub(crate) async fn ids_grow_and_start_at_the_clock_times_a_million(bench: Bench<impl Store>) {
+    let first = bench.add("message.call", 0).await;
+    assert!((floor(0)..floor(1)).contains(&first.0), "{first} can be read as a time");
+    let second = bench.add("message.call", 0).await;
+    assert!(second > first);
+
+    // More than a store may have drawn ahead.
+    bench.advance(3_600_000);
+    let batch = bench.store.add(vec![new_task("message.call", 0); 2_000]).await;
+    let batch: Vec<TaskId> = batch.into_iter().map(|added| added.unwrap().id).collect();
+    assert!(batch.is_sorted_by(|a, b| a < b));
+    assert!((floor(3_600)..floor(3_601)).contains(&batch[0].0), "{} can be read as a time", batch[0]);
+
+    bench.clock.set(START);
+    assert!(bench.add("message.call", 0).await > batch[1_999], "a clock set back repeats no id");
+}
+
+pub(crate) async fn an_add_answers_the_due_moment_and_clamps_the_past(bench: Bench<impl Store>) {
+    bench.advance(5_000);
+    let check = async |moment: Moment, due_ms: i64| {
+        let task = NewTask { moment, ..new_task("message.call", 0) };
+        let added = bench.store.add(vec![task]).await.remove(0).unwrap();
+        assert_eq!(added.due, at(due_ms), "{moment:?}");
+        let task = bench.get(added.id).await;
+        assert_eq!((task.due, task.created), (at(due_ms), at(5_000)), "{moment:?}");
+    };
+    check(Moment::After(ms(0)), 5_000).await;
+    check(Moment::After(ms(1_234)), 6_234).await;
+    check(Moment::At(at(9_999)), 9_999).await;
+    check(Moment::At(at(5_000)), 5_000).await;
+    check(Moment::At(at(4_999)), 5_000).await;
+    check(Moment::At(at(-1_000_000)), 5_000).await;
+    check(Moment::After(ms(3_650 * 86_400_000)), 5_000 + 3_650 * 86_400_000).await;
+}
+
+pub(crate) async fn content_and_options_are_kept_byte_for_byte(bench: Bench<impl Store>) {
+    let options = Options {
+        max_attempts: Some(3),
+        timeout: Some(Span(ms(1_500))),
+        backoff: Some(Backoff::List { steps: vec![Span::seconds(5), Span::seconds(300)] }),
+    };
+    let contents = ["", "{}", " { \"a\" : 1.0 }\n", "订单 🦀\u{0}\r\n", "a\nb c - @pull\n\n"];
+    for content in contents {
+        for (destination, options) in [("message.call", options.clone()), ("@pull", Options::default())] {
+            let task = NewTask { options: options.clone(), content: content.into(), ..new_task(destination, 0) };
+            let id = bench.add_task(task).await;
+            let kept = bench.get(id).await;
+            assert_eq!((kept.content.as_str(), &kept.options), (content, &options));
+            assert_eq!(kept.destination.as_str(), destination);
+            assert_eq!((kept.state, kept.attempts, kept.finished), (State::Scheduled, 0, None));
+            assert_eq!(kept.last_outcome, "");
+
+            let grant = bench.claim(&[(destination, 1)]).await;
+            let leased = &grant.tasks[0];
+            assert_eq!((leased.id, leased.content.as_str(), &leased.options), (id, content, &options));
+        }
+    }
+}
+
+pub(crate) async fn a_batch_is_answered_in_order_and_stored_once(bench: Bench<impl Store>) {
+    let batch = (0..700).map(|i| new_task(["a", "b", "@pull"][i % 3], i as u64)).collect();
+    let added = bench.store.add(batch).await;
+    assert_eq!(added.len(), 700);
+    for (i, added) in added.into_iter().enumerate() {
+        assert_eq!(added.unwrap().due, at(i as i64));
+    }
+    assert_eq!(bench.counts().await.scheduled, 700);
+    assert!(bench.store.add(Vec::new()).await.is_empty());
+}
+
+pub(crate) async fn an_id_lands_in_the_lane_that_it_names(bench: Bench<impl Store>) {
+    let topic = topic_of("sharded", 4);
+    let batch = vec![NewTask { topic: topic.clone(), ..new_task("message.call", 0) }; 40];
+    let added: Vec<TaskId> = bench.store.add(batch).await.into_iter().map(|added| added.unwrap().id).collect();
+    let mut seen = 0;
+    for lane in topic.lanes() {
+        let count = bench.store.stats(&lane).await.unwrap().scheduled;
+        let named = added.iter().filter(|id| topic.lane_of(**id) == lane).count() as u64;
+        assert_eq!(count, named, "lane {lane}");
+        seen += count;
+    }
+    assert_eq!(seen, 40);
+    let here = topic.lane_of(added[0]);
+    let elsewhere = topic.lane_of(TaskId(added[0].0 + 1));
+    assert!(bench.store.get(&here, added[0]).await.unwrap().is_some());
+    assert!(bench.store.get(&elsewhere, added[0]).await.unwrap().is_none(), "a task is known only in its lane");
+}
+
+pub(crate) async fn hints_are_sent_for_adds_of_called_destinations(bench: Bench<impl Store>) {
+    let mut hints = bench.store.hints();
+    bench.store.add(vec![new_task("@pull", 10), new_task("a", 500), new_task("b", 300), new_task("@pull", 20)]).await;
+    assert_eq!(hear(&mut hints).await, Hint { lane: lane(), due: at(300) });
+    bench.add("@pull", 0).await;
+    bench.add("a", 7).await;
+    assert_eq!(hear(&mut hints).await, Hint { lane: lane(), due: at(7) }, "consumers who pull need no hint");
+}
+
+pub(crate) async fn the_store_answers_with_its_own_now(bench: Bench<impl Store>) {
+    assert_eq!(bench.store.ping().await.unwrap(), START);
+    bench.advance(17);
+    assert_eq!(bench.store.ping().await.unwrap(), at(17));
+}

@@ -1,0 +1,238 @@
+//! An empty store with a manual clock, and short words for its verbs.
+
+use std::any::Any;
+use std::time::Duration;
+
+use delayd::clock::{Clock, UnixMillis};
+use delayd::store::{
+    AnyStore, Claim, Claimed, Counts, Grant, Hint, Holder, ListQuery, Listed, Moment, NewTask, Outlook, Settle,
+    Settled, Store, Task, TopicEntry, Transition, Want, embedded, redis,
+};
+use delayd::task::{Lane, Options, Receipt, State, TaskId};
+
+use crate::redis_server;
+use crate::reference::Reference;
+
+/// When the tests begin: the first millisecond of a second.
+pub(crate) const START: UnixMillis = UnixMillis(1_800_000_000_000);
+
+/// How long the bench's claims hold their tasks, in milliseconds.
+pub(crate) const LEASE_MS: u64 = 30_000;
+
+/// All of time.
+pub(crate) const ALWAYS: (UnixMillis, UnixMillis) = (UnixMillis(0), UnixMillis(i64::MAX));
+
+/// A store on trial. Its topic is `orders`, of one lane, unless a test says otherwise.
+pub(crate) struct Bench<S> {
+    pub(crate) store: S,
+    pub(crate) clock: Clock,
+    /// What must outlive the store: its folder.
+    _kept: Box<dyn Any + Send>,
+}
+
+/// One leased task.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) id: TaskId,
+    pub(crate) receipt: Receipt,
+}
+
+/// The store in this process, on a file of its own.
+pub(crate) async fn embedded() -> Bench<AnyStore> {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(START);
+    let params = embedded::Params { path: folder.path().join("delayd.db"), clock: clock.clone() };
+    let store = AnyStore::Embedded(embedded::Embedded::open(params).unwrap());
+    Bench { store, clock, _kept: Box::new(folder) }
+}
+
+/// A key prefix of its own on the Redis of this test process.
+pub(crate) async fn redis() -> Bench<AnyStore> {
+    let clock = Clock::manual(START);
+    let store = AnyStore::Redis(connect(&fresh_prefix(), &clock, false).await);
+    Bench { store, clock, _kept: Box::new(()) }
+}
+
+/// The specification itself.
+pub(crate) async fn model() -> Bench<Reference> {
+    let clock = Clock::manual(START);
+    Bench { store: Reference::new(clock.clone()), clock, _kept: Box::new(()) }
+}
+
+/// A key prefix that nobody used before.
+pub(crate) fn fresh_prefix() -> String {
+    format!("t{:016x}", rand::random::<u64>())
+}
+
+/// An instance at work under a key prefix.
+pub(crate) async fn connect(prefix: &str, clock: &Clock, publish_hints: bool) -> redis::Redis {
+    let params = redis::Params {
+        url: redis_server::shared().url(),
+        key_prefix: prefix.into(),
+        timeout: Duration::from_secs(10),
+        clock: clock.clone(),
+        publish_hints,
+    };
+    redis::Redis::connect(params).await.unwrap()
+}
+
+pub(crate) fn topic() -> TopicEntry {
+    topic_of("orders", 1)
+}
+
+pub(crate) fn topic_of(name: &str, shards: u16) -> TopicEntry {
+    TopicEntry { topic: name.parse().unwrap(), shards }
+}
+
+pub(crate) fn lane() -> Lane {
+    "orders:0".parse().unwrap()
+}
+
+pub(crate) fn receipt(text: &str) -> Receipt {
+    text.parse().unwrap()
+}
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A moment so many milliseconds after [`START`].
+pub(crate) fn at(ms: i64) -> UnixMillis {
+    UnixMillis(START.0 + ms)
+}
+
+pub(crate) fn new_task(destination: &str, after_ms: u64) -> NewTask {
+    NewTask {
+        topic: topic(),
+        destination: destination.parse().unwrap(),
+        moment: Moment::After(ms(after_ms)),
+        options: Options::default(),
+        content: format!("{{\"sn\":\"{destination}\"}}"),
+    }
+}
+
+pub(crate) fn wants(wants: &[(&str, usize)]) -> Vec<Want> {
+    wants.iter().map(|(name, slots)| Want { destination: name.parse().unwrap(), slots: *slots }).collect()
+}
+
+/// A worker's claim on the bench's lane.
+pub(crate) fn claim_of(pairs: &[(&str, usize)]) -> Claim {
+    Claim {
+        lane: lane(),
+        wants: wants(pairs),
+        lease: ms(LEASE_MS),
+        holder: Some(Holder("bench".into())),
+        more: false,
+        skip: 0,
+    }
+}
+
+pub(crate) fn delivered() -> Transition {
+    Transition::Delivered { outcome: "200 OK".into() }
+}
+
+pub(crate) fn retry(after_ms: u64) -> Transition {
+    Transition::Retry { after: ms(after_ms), outcome: "503 Service Unavailable".into() }
+}
+
+pub(crate) fn dead() -> Transition {
+    Transition::Dead { outcome: "410 Gone".into() }
+}
+
+pub(crate) fn stale(state: State) -> Settled {
+    Settled::Stale { state }
+}
+
+pub(crate) fn ids(grant: &Grant) -> Vec<TaskId> {
+    grant.tasks.iter().map(|task| task.id).collect()
+}
+
+pub(crate) fn outlook(due: &[&str], next: Option<UnixMillis>) -> Outlook {
+    Outlook { due: due.iter().map(|name| name.parse().unwrap()).collect(), next }
+}
+
+impl<S: Store> Bench<S> {
+    pub(crate) fn now(&self) -> UnixMillis {
+        self.clock.now()
+    }
+
+    pub(crate) fn advance(&self, by_ms: u64) {
+        self.clock.advance(ms(by_ms));
+    }
+
+    /// Adds a task of the bench's lane.
+    pub(crate) async fn add(&self, destination: &str, after_ms: u64) -> TaskId {
+        self.add_task(new_task(destination, after_ms)).await
+    }
+
+    pub(crate) async fn add_task(&self, task: NewTask) -> TaskId {
+        self.store.add(vec![task]).await.remove(0).unwrap().id
+    }
+
+    pub(crate) async fn grant(&self, claim: Claim) -> Grant {
+        match self.store.claim(claim).await.unwrap() {
+            Claimed::Granted(grant) => grant,
+            Claimed::Refused { retry_in } => panic!("another holds the lane for {retry_in:?}"),
+        }
+    }
+
+    pub(crate) async fn claim(&self, pairs: &[(&str, usize)]) -> Grant {
+        self.grant(claim_of(pairs)).await
+    }
+
+    /// Claims the one task that is due for `message.call`.
+    pub(crate) async fn hold(&self) -> Held {
+        let grant = self.claim(&[("message.call", 1)]).await;
+        assert_eq!(grant.tasks.len(), 1, "one task should have been due");
+        Held { id: grant.tasks[0].id, receipt: grant.receipt }
+    }
+
+    /// Adds a task for `message.call` and claims it.
+    pub(crate) async fn add_held(&self) -> Held {
+        self.add("message.call", 0).await;
+        self.hold().await
+    }
+
+    /// Lets the lease of the last claim run out.
+    pub(crate) fn let_lease_run_out(&self) {
+        self.advance(LEASE_MS);
+    }
+
+    /// A claim that wants nothing: it sweeps.
+    pub(crate) async fn sweep(&self) -> Grant {
+        self.claim(&[]).await
+    }
+
+    pub(crate) async fn settle(&self, held: &Held, transition: Transition) -> Settled {
+        let settle = Settle { lane: lane(), id: held.id, receipt: held.receipt.clone(), transition };
+        self.store.settle(vec![settle]).await.unwrap().remove(0)
+    }
+
+    pub(crate) async fn get(&self, id: TaskId) -> Task {
+        self.store.get(&lane(), id).await.unwrap().expect("the task is kept")
+    }
+
+    pub(crate) async fn state(&self, id: TaskId) -> State {
+        self.get(id).await.state
+    }
+
+    pub(crate) async fn counts(&self) -> Counts {
+        self.store.stats(&lane()).await.unwrap()
+    }
+
+    pub(crate) async fn list(&self, state: State) -> Vec<Listed> {
+        let (from, to) = ALWAYS;
+        self.store.list(ListQuery { lane: lane(), state, from, to, after: None, limit: 1_000 }).await.unwrap()
+    }
+
+    pub(crate) async fn next_due(&self) -> Option<UnixMillis> {
+        let next = self.store.next_due(vec![lane()]).await.unwrap();
+        assert_eq!(next.now, self.now());
+        next.lanes[0]
+    }
+}
+
+/// The next hint, which must be on its way already.
+pub(crate) async fn hear(hints: &mut tokio::sync::broadcast::Receiver<Hint>) -> Hint {
+    tokio::time::timeout(Duration::from_secs(10), hints.recv()).await.expect("a hint in time").unwrap()
+}

@@ -1,0 +1,182 @@
+//! `claim`: scheduled → leased, and what it says of the rest.
+
+use std::collections::HashSet;
+
+use delayd::store::{Claim, Holder, MAX_CLAIM_BYTES, NewTask, Settle, Store};
+use delayd::task::{Destination, State, TaskId};
+use futures_util::future::join_all;
+
+use crate::bench::{Bench, Held, LEASE_MS, at, claim_of, delivered, ids, lane, ms, new_task, outlook, retry, topic_of};
+
+pub(crate) async fn nothing_is_claimed_before_its_due_millisecond(bench: Bench<impl Store>) {
+    let id = bench.add("message.call", 1_000).await;
+    for wait in [0, 500, 499] {
+        bench.advance(wait);
+        let grant = bench.claim(&[("message.call", 10)]).await;
+        assert!(grant.tasks.is_empty(), "{} is early", grant.now);
+    }
+    bench.advance(1);
+    assert_eq!(ids(&bench.claim(&[("message.call", 10)]).await), [id]);
+}
+
+pub(crate) async fn a_claim_takes_only_named_destinations_and_at_most_their_slots(bench: Bench<impl Store>) {
+    let mut added = Vec::new();
+    for (i, destination) in ["a", "b", "c", "a", "b", "c", "a", "b", "c", "@pull"].into_iter().enumerate() {
+        added.push(bench.add(destination, i as u64).await);
+    }
+    bench.advance(100);
+    let grant = bench.claim(&[("c", 1), ("a", 2), ("nobody", 5)]).await;
+    assert_eq!(ids(&grant), [added[2], added[0], added[3]]);
+    assert_eq!(ids(&bench.claim(&[("a", 5)]).await), [added[6]]);
+    assert_eq!(bench.counts().await.scheduled, 6);
+}
+
+pub(crate) async fn a_claim_takes_the_earliest_first(bench: Bench<impl Store>) {
+    let late = bench.add("message.call", 300).await;
+    let soon = bench.add("message.call", 100).await;
+    let (first, second) = (bench.add("message.call", 200).await, bench.add("message.call", 200).await);
+    bench.advance(1_000);
+    assert_eq!(ids(&bench.claim(&[("message.call", 3)]).await), [soon, first, second]);
+    assert_eq!(ids(&bench.claim(&[("message.call", 3)]).await), [late]);
+}
+
+pub(crate) async fn a_leased_task_shows_what_its_caller_needs(bench: Bench<impl Store>) {
+    let id = bench.add("message.call", 100).await;
+    bench.advance(1_000);
+    let grant = bench.claim(&[("message.call", 1)]).await;
+    assert_eq!(grant.now, at(1_000));
+    let task = &grant.tasks[0];
+    assert_eq!((task.id, task.attempt, task.due), (id, 1, at(100)));
+    assert_eq!(task.destination.as_str(), "message.call");
+    let kept = bench.get(id).await;
+    assert_eq!((kept.state, kept.attempts, kept.due), (State::Leased, 1, at(100)));
+}
+
+pub(crate) async fn each_claim_has_a_receipt_of_its_own(bench: Bench<impl Store>) {
+    bench.store.add(vec![new_task("message.call", 0); 50]).await;
+    let mut receipts = HashSet::new();
+    for _ in 0..50 {
+        receipts.insert(bench.hold().await.receipt);
+    }
+    assert_eq!(receipts.len(), 50);
+}
+
+pub(crate) async fn a_retried_task_keeps_its_first_due_moment_and_counts_its_attempts(bench: Bench<impl Store>) {
+    bench.add("message.call", 100).await;
+    bench.advance(100);
+    for attempt in 1..=3 {
+        let grant = bench.claim(&[("message.call", 1)]).await;
+        assert_eq!((grant.tasks[0].attempt, grant.tasks[0].due), (attempt, at(100)));
+        let held = Held { id: grant.tasks[0].id, receipt: grant.receipt };
+        bench.settle(&held, retry(5_000)).await;
+        assert_eq!(bench.get(held.id).await.due, bench.now() + ms(5_000));
+        bench.advance(5_000);
+    }
+}
+
+/// Flow control by deferral would write each blocked task again and again.
+pub(crate) async fn a_blocked_destination_leaves_its_tasks_untouched(bench: Bench<impl Store>) {
+    let blocked = bench.add("blocked", 0).await;
+    let before = bench.get(blocked).await;
+    for _ in 0..5 {
+        bench.add("healthy", 0).await;
+        bench.advance(10_000);
+        let grant = bench.claim(&[("healthy", 1)]).await;
+        assert_eq!(grant.outlook, outlook(&["blocked"], Some(bench.now() + ms(LEASE_MS))));
+        let healthy = Held { id: grant.tasks[0].id, receipt: grant.receipt };
+        bench.settle(&healthy, delivered()).await;
+    }
+    assert_eq!(bench.get(blocked).await, before);
+    assert_eq!(bench.claim(&[("blocked", 1)]).await.tasks[0].attempt, 1);
+}
+
+pub(crate) async fn an_outlook_names_due_destinations_and_the_next_moment(bench: Bench<impl Store>) {
+    assert_eq!(bench.sweep().await.outlook, outlook(&[], None));
+    for (destination, after_ms) in [("later", 9_000), ("b", 200), ("a", 300), ("a", 100), ("@pull", 0)] {
+        bench.add(destination, after_ms).await;
+    }
+    assert_eq!(bench.sweep().await.outlook, outlook(&[], Some(at(100))), "pulled tasks are not called");
+    bench.advance(100);
+    assert_eq!(bench.sweep().await.outlook, outlook(&["a"], Some(at(200))));
+    bench.advance(900);
+    assert_eq!(bench.sweep().await.outlook, outlook(&["a", "b"], Some(at(9_000))));
+    let grant = bench.claim(&[("a", 1)]).await;
+    assert_eq!(grant.outlook, outlook(&["b", "a"], Some(at(9_000))), "the earliest of a is later than that of b now");
+    let grant = bench.claim(&[("a", 1), ("b", 1)]).await;
+    assert_eq!(grant.outlook, outlook(&[], Some(at(9_000))));
+    bench.claim(&[("@pull", 1)]).await;
+    bench.advance(8_000);
+    assert_eq!(bench.claim(&[("later", 1)]).await.outlook, outlook(&[], Some(at(1_000 + LEASE_MS as i64))));
+}
+
+pub(crate) async fn an_outlook_can_look_behind_full_destinations(bench: Bench<impl Store>) {
+    for (after_ms, destination) in ["a", "b", "c"].into_iter().enumerate() {
+        bench.add(destination, after_ms as u64).await;
+    }
+    bench.add("d", 60_000).await;
+    bench.advance(1_000);
+    let check = async |skip: usize, due: &[&str]| {
+        let grant = bench.grant(Claim { skip, ..claim_of(&[]) }).await;
+        assert_eq!(grant.outlook, outlook(due, Some(at(60_000))), "skipping {skip}");
+    };
+    check(0, &["a", "b", "c"]).await;
+    check(1, &["b", "c"]).await;
+    check(3, &[]).await;
+    check(100, &[]).await;
+}
+
+pub(crate) async fn a_claim_stops_at_its_bytes_but_a_single_larger_body_goes(bench: Bench<impl Store>) {
+    let big = |bytes: usize| NewTask { content: "x".repeat(bytes), ..new_task("message.call", 0) };
+    for bytes in [MAX_CLAIM_BYTES / 3; 4] {
+        bench.add_task(big(bytes - 1_000)).await;
+    }
+    bench.advance(1);
+    let larger = bench.add_task(big(MAX_CLAIM_BYTES + 1)).await;
+    let small = bench.add_task(big(10)).await;
+    assert_eq!(bench.claim(&[("message.call", 10)]).await.tasks.len(), 3);
+    let grant = bench.claim(&[("message.call", 10)]).await;
+    assert_eq!(grant.tasks.len(), 1, "the larger one does not fit beside another");
+    assert_eq!(grant.outlook.due.len(), 1, "and is still due");
+    assert_eq!(ids(&bench.claim(&[("message.call", 10)]).await), [larger]);
+    assert_eq!(ids(&bench.claim(&[("message.call", 10)]).await), [small]);
+}
+
+/// Scripts pass lists of bounded length only: a thousand due tasks must not be too many.
+pub(crate) async fn a_thousand_due_tasks_go_in_one_claim(bench: Bench<impl Store>) {
+    bench.store.add((0..1_200).map(|i| new_task("message.call", i)).collect()).await;
+    bench.advance(2_000);
+    let grant = bench.claim(&[("message.call", 1_100)]).await;
+    assert_eq!(grant.tasks.len(), 1_100);
+    assert!(ids(&grant).is_sorted());
+    let settle =
+        |id: &TaskId| Settle { lane: lane(), id: *id, receipt: grant.receipt.clone(), transition: delivered() };
+    bench.store.settle(ids(&grant).iter().map(settle).collect()).await.unwrap();
+    let counts = bench.counts().await;
+    assert_eq!((counts.scheduled, counts.leased, counts.delivered), (100, 0, 1_100));
+}
+
+pub(crate) async fn a_claim_never_reaches_into_another_lane(bench: Bench<impl Store>) {
+    let other = NewTask { topic: topic_of("others", 1), ..new_task("message.call", 0) };
+    bench.add_task(other).await;
+    let grant = bench.claim(&[("message.call", 10)]).await;
+    assert!(grant.tasks.is_empty());
+    assert_eq!(grant.outlook, outlook(&[], None));
+}
+
+pub(crate) async fn claims_at_the_same_time_share_no_task(bench: Bench<impl Store>) {
+    bench.store.add(vec![new_task("@pull", 0); 60]).await;
+    let pulls = (0..10).map(|_| bench.grant(Claim { holder: None, ..claim_of(&[("@pull", 7)]) }));
+    let taken: Vec<TaskId> = join_all(pulls).await.iter().flat_map(ids).collect();
+    assert_eq!(taken.len(), 60);
+    assert_eq!(taken.iter().collect::<HashSet<_>>().len(), 60);
+}
+
+pub(crate) async fn a_pull_goes_past_the_lock(bench: Bench<impl Store>) {
+    bench.store.add(vec![new_task("message.call", 0); 2]).await;
+    bench.add("@pull", 0).await;
+    let worker = Claim { holder: Some(Holder("worker".into())), more: true, ..claim_of(&[("message.call", 1)]) };
+    bench.grant(worker).await;
+    let pull = bench.grant(Claim { holder: None, ..claim_of(&[("@pull", 1)]) }).await;
+    assert_eq!(pull.tasks.len(), 1);
+    assert_eq!(pull.tasks[0].destination, Destination::pull());
+}

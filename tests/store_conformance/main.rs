@@ -1,0 +1,132 @@
+//! The conformance suite of [`delayd::store`]: the contract in sentences.
+//!
+//! Each sentence below is one async fn over [`delayd::store::Store`], and appears as `embedded::…`, `redis::…` and
+//! `specification::…`. The last runs it on the specification in [`model`], so that the tests and the specification
+//! cannot come to disagree. [`machine`] drives both stores with random calls against that specification. What only
+//! Redis has (its lock, its scripts, a registry that can be lost) is in [`redis_alone`].
+//!
+//! All clocks are manual. The lane lock alone counts in Redis' own time.
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
+mod add;
+mod bench;
+mod by_hand;
+mod cancel;
+mod claim;
+mod lease;
+mod machine;
+mod model;
+mod read;
+mod record;
+mod redis_alone;
+mod reference;
+mod registry;
+mod settle;
+mod steps;
+
+#[path = "../support/redis.rs"]
+mod redis_server;
+
+/// The sentences, by verb. One that is missing here is dead code, and the compiler says so.
+macro_rules! conformance {
+    ($store:ident) => {
+        conformance! { @ $store
+            add ids_grow_and_start_at_the_clock_times_a_million,
+            add an_add_answers_the_due_moment_and_clamps_the_past,
+            add content_and_options_are_kept_byte_for_byte,
+            add a_batch_is_answered_in_order_and_stored_once,
+            add an_id_lands_in_the_lane_that_it_names,
+            add hints_are_sent_for_adds_of_called_destinations,
+            add the_store_answers_with_its_own_now,
+
+            claim nothing_is_claimed_before_its_due_millisecond,
+            claim a_claim_takes_only_named_destinations_and_at_most_their_slots,
+            claim a_claim_takes_the_earliest_first,
+            claim a_leased_task_shows_what_its_caller_needs,
+            claim each_claim_has_a_receipt_of_its_own,
+            claim a_retried_task_keeps_its_first_due_moment_and_counts_its_attempts,
+            claim a_blocked_destination_leaves_its_tasks_untouched,
+            claim an_outlook_names_due_destinations_and_the_next_moment,
+            claim an_outlook_can_look_behind_full_destinations,
+            claim a_claim_stops_at_its_bytes_but_a_single_larger_body_goes,
+            claim a_thousand_due_tasks_go_in_one_claim,
+            claim a_claim_never_reaches_into_another_lane,
+            claim claims_at_the_same_time_share_no_task,
+            claim a_pull_goes_past_the_lock,
+
+            lease a_lease_keeps_everyone_else_out_until_its_last_millisecond,
+            lease a_claim_with_no_wants_sweeps,
+            lease a_swept_task_stands_before_tasks_due_since,
+            lease a_claim_sweeps_a_bounded_number_of_leases,
+            lease an_extension_moves_the_deadline_and_keeps_the_receipt,
+            lease only_the_current_receipt_extends,
+            lease an_expired_lease_nobody_took_may_settle_and_extend,
+            lease a_superseded_holder_is_refused,
+            lease a_made_up_receipt_moves_nothing,
+            lease only_the_newest_receipts_are_remembered,
+            lease expiry_alone_never_buries_a_task_but_a_crash_loop_ends,
+            lease any_settle_ends_a_row_of_expiries,
+            lease a_deadline_further_away_than_any_lease_has_run_out,
+            lease next_due_sees_a_deadline_beyond_reach_behind_another,
+            lease an_expired_lease_counts_as_scheduled_for_every_verb_by_hand,
+            lease a_verb_by_hand_counts_no_expiry,
+            lease each_claim_says_for_how_long,
+
+            settle delivered_counts_for_the_whole_revision_unless_cancelled,
+            settle a_retry_is_the_holders_and_may_be_repeated_until_the_next_claim,
+            settle a_death_is_the_holders_and_may_be_repeated,
+            settle a_release_is_the_holders_and_gives_the_attempt_back,
+            settle a_finished_task_keeps_its_receipt_and_repeats_answer_done,
+            settle late_success_counts_for_its_revision_only,
+            settle an_outcome_is_kept_and_cut_between_characters,
+            settle settles_are_answered_in_order_across_lanes,
+
+            cancel a_scheduled_task_is_cancelled_at_once_and_never_fires,
+            cancel a_retrying_task_is_cancelled_at_once_and_its_receipts_are_forgotten,
+            cancel a_dead_task_can_be_cancelled_but_no_other_that_ended,
+            cancel any_end_of_the_lease_but_success_fulfils_a_pending_cancel,
+            cancel success_overtakes_a_pending_cancel,
+            cancel a_sweep_fulfils_a_pending_cancel,
+            cancel a_pending_cancel_outlives_an_extension_and_a_reschedule,
+
+            by_hand a_reschedule_moves_the_due_moment,
+            by_hand a_reschedule_may_change_content_and_destination,
+            by_hand reschedule_and_replay_forget_receipts_and_attempts,
+            by_hand only_a_scheduled_task_is_rescheduled,
+            by_hand a_replay_schedules_the_dead_for_now_and_counts_them,
+            by_hand a_purge_forgets_the_oldest_ends_before_a_moment,
+            by_hand a_purge_of_many_is_exact,
+
+            read pages_follow_one_another_in_time_order,
+            read a_list_is_bounded_by_from_and_to,
+            read each_state_is_listed_by_its_own_moment,
+            read counts_are_exact_after_every_verb,
+            read next_due_knows_every_lane_and_leaves_pulled_tasks_out,
+            read next_due_includes_the_earliest_lease_deadline,
+            read what_does_not_exist_is_unknown_and_empty,
+
+            registry the_first_registration_wins,
+            registry an_add_into_an_empty_lane_registers_its_topic,
+            registry a_recovery_finds_nothing_where_all_is_registered,
+        }
+    };
+    (@ $store:ident $($verb:ident $sentence:ident,)+) => {
+        $(#[tokio::test]
+        async fn $sentence() {
+            crate::$verb::$sentence(crate::bench::$store().await).await;
+        })+
+    };
+}
+
+mod embedded {
+    conformance!(embedded);
+}
+
+mod redis {
+    conformance!(redis);
+}
+
+/// The specification, held to its own sentences.
+mod specification {
+    conformance!(model);
+}

@@ -1,0 +1,321 @@
+//! One task in the model: where it is, what it remembers, and what each verb makes of it.
+//!
+//! ```text
+//!        claim            settle Delivered | Dead; or a cancel was pending
+//! Waiting ──────▶ Leased ──────▶ Ended
+//!   ▲ ▲              │             │ ▲
+//!   │ └──────────────┘             │ └── cancel, of a waiting task
+//!   │  settle Retry | Release,     │
+//!   │  sweep                       │
+//!   └──────────────────────────────┘
+//!      replay, of a dead task
+//! ```
+//!
+//! [`Record::settle`], [`Record::sweep`] and [`Record::cancel`] are the tables of [`delayd::store`] as code: to check
+//! either, read them side by side.
+
+use delayd::clock::UnixMillis;
+use delayd::store::{
+    Cancelled, LEASE_RAN_OUT, LeasedTask, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS, NewContent, NewTask,
+    Rescheduled, Settled, Task, Transition,
+};
+use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId};
+
+/// One task.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) lane: Lane,
+    pub(crate) destination: Destination,
+    /// The due moment it was stored with.
+    due: UnixMillis,
+    created: UnixMillis,
+    options: Options,
+    pub(crate) content: String,
+    place: Place,
+    attempts: u32,
+    /// Leases swept in a row.
+    expiries: u32,
+    /// Cancelled as soon as its lease ends, unless it succeeds.
+    cancelling: bool,
+    receipts: Receipts,
+    outcome: String,
+}
+
+/// Where a task is.
+#[derive(Clone, Debug, PartialEq)]
+enum Place {
+    Waiting { due: UnixMillis },
+    Leased { until: UnixMillis },
+    Ended { state: State, at: UnixMillis },
+}
+
+/// The receipts that a task remembers, all of one revision.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Receipts {
+    current: Option<Receipt>,
+    /// Newest first.
+    past: Vec<Receipt>,
+}
+
+impl Receipts {
+    fn is_current(&self, receipt: &Receipt) -> bool {
+        self.current.as_ref() == Some(receipt)
+    }
+
+    fn knows(&self, receipt: &Receipt) -> bool {
+        self.is_current(receipt) || self.past.contains(receipt)
+    }
+
+    /// The current one goes to the front of the past ones, of which the newest `most` stay.
+    fn retire(&mut self, most: usize) {
+        self.past.splice(0..0, self.current.take());
+        self.past.truncate(most);
+    }
+}
+
+/// Whether a lease that ends then still holds. One that ends too far away was given before the clock was set back.
+fn lasts(until: UnixMillis, now: UnixMillis) -> bool {
+    now < until && until <= now + MAX_LEASE
+}
+
+/// Since when a task is due again whose lease ends then and holds no more.
+fn due_again(until: UnixMillis, now: UnixMillis) -> UnixMillis {
+    until.min(now)
+}
+
+impl Record {
+    pub(crate) fn new(lane: Lane, task: NewTask, due: UnixMillis, now: UnixMillis) -> Self {
+        Self {
+            lane,
+            destination: task.destination,
+            due,
+            created: now,
+            options: task.options,
+            content: task.content,
+            place: Place::Waiting { due },
+            attempts: 0,
+            expiries: 0,
+            cancelling: false,
+            receipts: Receipts::default(),
+            outcome: String::new(),
+        }
+    }
+
+    /// The state that callers see: a lease that holds no more counts as scheduled.
+    pub(crate) fn state(&self, now: UnixMillis) -> State {
+        match self.place {
+            Place::Leased { until } if lasts(until, now) => State::Leased,
+            Place::Waiting { .. } | Place::Leased { .. } => State::Scheduled,
+            Place::Ended { state, .. } => state,
+        }
+    }
+
+    pub(crate) fn ran_out(&self, now: UnixMillis) -> bool {
+        matches!(self.place, Place::Leased { until } if !lasts(until, now))
+    }
+
+    /// The entry in the time order of the task's structure. A lease stays among the leased until a sweep.
+    pub(crate) fn listed(&self) -> (State, UnixMillis) {
+        match self.place {
+            Place::Waiting { due } => (State::Scheduled, due),
+            Place::Leased { until } => (State::Leased, until),
+            Place::Ended { state, at } => (state, at),
+        }
+    }
+
+    /// What it waits for, unless it is leased or has ended.
+    pub(crate) fn waits_for(&self) -> Option<UnixMillis> {
+        if let Place::Waiting { due } = self.place { Some(due) } else { None }
+    }
+
+    /// When a claim would have to end its lease, if it has one: at its deadline, or now if that is too far away.
+    pub(crate) fn to_be_swept(&self, now: UnixMillis) -> Option<UnixMillis> {
+        match self.place {
+            Place::Leased { until } if until > now + MAX_LEASE => Some(now),
+            Place::Leased { until } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// The receipts that it remembers, the current one first.
+    pub(crate) fn receipts(&self) -> impl Iterator<Item = &Receipt> {
+        self.receipts.current.iter().chain(&self.receipts.past)
+    }
+
+    pub(crate) fn lease(&mut self, receipt: &Receipt, until: UnixMillis) {
+        self.place = Place::Leased { until };
+        self.attempts += 1;
+        self.receipts.retire(MAX_RECEIPTS - 1);
+        self.receipts.current = Some(receipt.clone());
+    }
+
+    /// The end of a lease that holds no more. Its receipt stays current: nobody has superseded it.
+    pub(crate) fn sweep(&mut self, now: UnixMillis) {
+        let Place::Leased { until } = self.place else { return };
+        self.expiries += 1;
+        self.outcome = LEASE_RAN_OUT.into();
+        if self.cancelling {
+            self.end(State::Cancelled, now);
+        } else if self.expiries >= MAX_EXPIRIES {
+            self.end(State::Dead, now);
+        } else {
+            self.place = Place::Waiting { due: due_again(until, now) };
+        }
+    }
+
+    /// Past receipts matter no more, except to a dead task, which a late success still ends.
+    fn end(&mut self, state: State, now: UnixMillis) {
+        self.place = Place::Ended { state, at: now };
+        if state != State::Dead {
+            self.receipts.past.clear();
+        }
+    }
+
+    pub(crate) fn settle(&mut self, by: &Receipt, to: &Transition, now: UnixMillis) -> Settled {
+        let state = self.state(now);
+        let is_current = self.receipts.is_current(by);
+        match (to, state) {
+            (Transition::Delivered { outcome }, State::Scheduled | State::Leased | State::Dead)
+                if self.receipts.knows(by) =>
+            {
+                self.outcome = cut(outcome);
+                self.receipts.current = Some(by.clone());
+                self.end(State::Delivered, now);
+                Settled::Done
+            }
+            (
+                Transition::Retry { .. } | Transition::Dead { .. } | Transition::Release,
+                State::Scheduled | State::Leased,
+            ) if is_current => {
+                self.fail(to, now);
+                Settled::Done
+            }
+            // Repeats, whose first answer was lost.
+            (Transition::Delivered { .. }, State::Delivered)
+            | (Transition::Dead { .. }, State::Dead)
+            | (
+                Transition::Retry { .. } | Transition::Dead { .. } | Transition::Release,
+                State::Cancelled | State::Expired,
+            ) if is_current => Settled::Done,
+            (Transition::Retry { .. }, State::Scheduled)
+                if self.receipts.current.is_none() && self.receipts.past.first() == Some(by) =>
+            {
+                Settled::Done
+            }
+            _ => Settled::Stale { state },
+        }
+    }
+
+    /// The holder's lease ends without success.
+    fn fail(&mut self, to: &Transition, now: UnixMillis) {
+        self.expiries = 0;
+        if let Transition::Retry { outcome, .. } | Transition::Dead { outcome } = to {
+            self.outcome = cut(outcome);
+        }
+        match to {
+            _ if self.cancelling => self.end(State::Cancelled, now),
+            Transition::Retry { after, .. } => {
+                self.receipts.retire(MAX_RECEIPTS);
+                self.place = Place::Waiting { due: now + *after };
+            }
+            Transition::Release => {
+                self.receipts.current = None;
+                self.attempts -= 1;
+                self.place = Place::Waiting { due: now };
+            }
+            Transition::Dead { .. } | Transition::Delivered { .. } => self.end(State::Dead, now),
+        }
+    }
+
+    pub(crate) fn extend(&mut self, by: &Receipt, until: UnixMillis, now: UnixMillis) -> Settled {
+        let is_live = !matches!(self.place, Place::Ended { .. });
+        if !is_live || !self.receipts.is_current(by) {
+            return Settled::Stale { state: self.state(now) };
+        }
+        self.place = Place::Leased { until };
+        Settled::Done
+    }
+
+    pub(crate) fn cancel(&mut self, now: UnixMillis) -> Cancelled {
+        self.fulfil_pending_cancel(now);
+        match self.state(now) {
+            State::Leased => {
+                self.cancelling = true;
+                Cancelled::Pending
+            }
+            State::Scheduled | State::Dead => {
+                self.receipts = Receipts::default();
+                self.end(State::Cancelled, now);
+                Cancelled::Done
+            }
+            State::Cancelled => Cancelled::Done,
+            state @ (State::Delivered | State::Expired) => Cancelled::Refused { state },
+        }
+    }
+
+    pub(crate) fn reschedule(&mut self, due: UnixMillis, content: Option<NewContent>, now: UnixMillis) -> Rescheduled {
+        self.fulfil_pending_cancel(now);
+        match self.state(now) {
+            State::Scheduled => {
+                self.begin_revision(due);
+                self.due = due;
+                if let Some(new) = content {
+                    (self.destination, self.content) = (new.destination, new.content);
+                }
+                Rescheduled::Done { due }
+            }
+            state => Rescheduled::Refused { state },
+        }
+    }
+
+    /// A verb by hand treats a lease that holds no more as scheduled. But if a cancel waited for its end, this is it.
+    fn fulfil_pending_cancel(&mut self, now: UnixMillis) {
+        if self.cancelling && self.ran_out(now) {
+            self.sweep(now);
+        }
+    }
+
+    pub(crate) fn begin_revision(&mut self, due: UnixMillis) {
+        self.place = Place::Waiting { due };
+        (self.attempts, self.expiries, self.cancelling) = (0, 0, false);
+        self.receipts = Receipts::default();
+        self.outcome = String::new();
+    }
+
+    pub(crate) fn as_leased_task(&self, id: TaskId) -> LeasedTask {
+        LeasedTask {
+            id,
+            destination: self.destination.clone(),
+            attempt: self.attempts,
+            due: self.due,
+            options: self.options.clone(),
+            content: self.content.clone(),
+        }
+    }
+
+    pub(crate) fn as_task(&self, id: TaskId, now: UnixMillis) -> Task {
+        let (due, finished) = match self.place {
+            Place::Waiting { due } => (due, None),
+            Place::Leased { until } if !lasts(until, now) => (due_again(until, now), None),
+            Place::Leased { .. } => (self.due, None),
+            Place::Ended { at, .. } => (self.due, Some(at)),
+        };
+        Task {
+            id,
+            state: self.state(now),
+            destination: self.destination.clone(),
+            due,
+            created: self.created,
+            finished,
+            attempts: self.attempts,
+            last_outcome: self.outcome.clone(),
+            options: self.options.clone(),
+            content: self.content.clone(),
+        }
+    }
+}
+
+/// The part of an outcome's text that is kept.
+fn cut(outcome: &str) -> String {
+    outcome[..outcome.floor_char_boundary(MAX_OUTCOME)].to_owned()
+}

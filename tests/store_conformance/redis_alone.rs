@@ -1,0 +1,347 @@
+//! What only Redis has: several instances, the lane lock, scripts that can be forgotten, a registry that can be lost.
+
+use std::time::{Duration, Instant};
+
+use deadpool_redis::redis::{self, FromRedisValue};
+use delayd::clock::Clock;
+use delayd::store::redis::Redis;
+use delayd::store::{Claim, Claimed, Error, Grant, Holder, NewTask, Settle, Settled, Store, TopicEntry};
+use delayd::task::{State, TaskId};
+
+use crate::bench::{
+    START, claim_of, connect, delivered, fresh_prefix, hear, ids, lane, ms, new_task, retry, topic, topic_of,
+};
+use crate::redis_server::{self, Server};
+
+/// A deployment: a key prefix, a manual clock, and the instances that share them.
+struct Deployment {
+    prefix: String,
+    clock: Clock,
+}
+
+impl Deployment {
+    fn new() -> Self {
+        Self { prefix: fresh_prefix(), clock: Clock::manual(START) }
+    }
+
+    async fn instance(&self) -> Redis {
+        connect(&self.prefix, &self.clock, false).await
+    }
+
+    /// A key outside of all lanes.
+    fn key(&self, role: &str) -> String {
+        format!("{}:{role}", self.prefix)
+    }
+
+    /// A key of the lane `orders:0`.
+    fn lane_key(&self, role: &str) -> String {
+        format!("{}:{role}-{{orders:0}}", self.prefix)
+    }
+
+    fn lock(&self) -> String {
+        self.lane_key("DELAY_TOPIC_RELOAD_LOCK")
+    }
+}
+
+/// One command to the test process' Redis, past the store.
+fn raw<T: FromRedisValue>(words: &[&str]) -> T {
+    let client = redis::Client::open(redis_server::shared().url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).unwrap()
+}
+
+fn claim_by(holder: &str, slots: usize, more: bool) -> Claim {
+    Claim { holder: Some(Holder(holder.into())), more, ..claim_of(&[("message.call", slots)]) }
+}
+
+async fn grant(store: &Redis, claim: Claim) -> Grant {
+    match store.claim(claim).await.unwrap() {
+        Claimed::Granted(grant) => grant,
+        Claimed::Refused { retry_in } => panic!("refused for {retry_in:?}"),
+    }
+}
+
+async fn refusal(store: &Redis, claim: Claim) -> Duration {
+    match store.claim(claim).await.unwrap() {
+        Claimed::Granted(grant) => panic!("granted {} tasks", grant.tasks.len()),
+        Claimed::Refused { retry_in } => retry_in,
+    }
+}
+
+async fn add(store: &Redis, count: usize) -> Vec<TaskId> {
+    let added = store.add(vec![new_task("message.call", 0); count]).await;
+    added.into_iter().map(|added| added.unwrap().id).collect()
+}
+
+#[tokio::test]
+async fn a_second_holder_is_refused_while_the_first_has_more_to_claim() {
+    let deployment = Deployment::new();
+    let (first, second) = (deployment.instance().await, deployment.instance().await);
+    let added = add(&first, 4).await;
+    assert_eq!(ids(&grant(&first, claim_by("first", 1, true)).await), added[..1]);
+    let retry_in = refusal(&second, claim_by("second", 1, true)).await;
+    assert!(ms(1) <= retry_in && retry_in <= ms(2_000), "{retry_in:?}");
+    assert_eq!(ids(&grant(&first, claim_by("first", 1, true)).await), added[1..2], "its own lock refuses nobody");
+    refusal(&second, claim_by("second", 1, true)).await;
+    let pulls = Claim { holder: None, ..claim_of(&[("message.call", 1)]) };
+    assert_eq!(grant(&second, pulls).await.tasks.len(), 1, "who brings no holder goes past the lock");
+}
+
+#[tokio::test]
+async fn the_lock_is_given_back_by_a_holder_that_is_full() {
+    let deployment = Deployment::new();
+    let (first, second) = (deployment.instance().await, deployment.instance().await);
+    let added = add(&first, 3).await;
+    grant(&first, claim_by("first", 1, false)).await;
+    assert_eq!(raw::<i64>(&["EXISTS", &deployment.lock()]), 0);
+    assert_eq!(ids(&grant(&second, claim_by("second", 1, true)).await), added[1..2]);
+    // A drain is a claim that wants nothing.
+    grant(&second, Claim { wants: Vec::new(), more: false, ..claim_by("second", 1, false) }).await;
+    assert_eq!(ids(&grant(&first, claim_by("first", 1, true)).await), added[2..]);
+}
+
+#[tokio::test]
+async fn the_lock_is_given_back_by_a_holder_that_finds_the_lane_idle() {
+    let deployment = Deployment::new();
+    let (first, second) = (deployment.instance().await, deployment.instance().await);
+    add(&first, 2).await;
+    assert_eq!(grant(&first, claim_by("first", 10, true)).await.tasks.len(), 2);
+    assert_eq!(raw::<i64>(&["EXISTS", &deployment.lock()]), 0);
+    add(&first, 1).await;
+    assert_eq!(grant(&second, claim_by("second", 1, true)).await.tasks.len(), 1);
+}
+
+#[tokio::test]
+async fn a_holder_renews_its_lock_with_each_claim() {
+    let deployment = Deployment::new();
+    let store = deployment.instance().await;
+    add(&store, 5).await;
+    grant(&store, claim_by("first", 1, true)).await;
+    raw::<()>(&["PEXPIRE", &deployment.lock(), "500"]);
+    grant(&store, claim_by("first", 1, true)).await;
+    let left = raw::<i64>(&["PTTL", &deployment.lock()]);
+    assert!((1_001..=2_000).contains(&left), "{left} ms");
+}
+
+/// The one wait in real time: the lock runs by Redis' own clock.
+#[tokio::test]
+async fn a_dead_holder_costs_its_lane_two_seconds_at_most() {
+    let deployment = Deployment::new();
+    let (first, second) = (deployment.instance().await, deployment.instance().await);
+    add(&first, 3).await;
+    let died = Instant::now();
+    grant(&first, claim_by("first", 1, true)).await;
+    drop(first);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match second.claim(claim_by("second", 1, true)).await.unwrap() {
+            Claimed::Granted(grant) => {
+                assert_eq!(grant.tasks.len(), 1);
+                break;
+            }
+            Claimed::Refused { retry_in } => tokio::time::sleep(retry_in.max(ms(1))).await,
+        }
+    }
+    assert!(died.elapsed() < ms(3_000), "{:?}", died.elapsed());
+    assert!(tries < 20, "{tries} tries: a refusal should say when to come back");
+}
+
+#[tokio::test]
+async fn two_instances_share_everything() {
+    let deployment = Deployment::new();
+    let (first, second) = (deployment.instance().await, deployment.instance().await);
+    let (here, there) = tokio::join!(add(&first, 300), add(&second, 300));
+    let mut all: Vec<TaskId> = here.into_iter().chain(there).collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 600, "no id is drawn twice");
+
+    let leased = grant(&first, claim_by("first", 1, false)).await;
+    let (id, receipt) = (leased.tasks[0].id, leased.receipt);
+    assert_eq!(second.get(&lane(), id).await.unwrap().unwrap().state, State::Leased);
+    let settle = Settle { lane: lane(), id, receipt, transition: delivered() };
+    assert_eq!(second.settle(vec![settle.clone()]).await.unwrap(), [Settled::Done]);
+    assert_eq!(first.settle(vec![settle]).await.unwrap(), [Settled::Done], "a repeat by the other instance");
+    assert_eq!(first.stats(&lane()).await.unwrap(), second.stats(&lane()).await.unwrap());
+    assert_eq!(second.topics().await.unwrap(), [topic()]);
+}
+
+#[tokio::test]
+async fn prefixes_keep_deployments_apart() {
+    let (one, other) = (Deployment::new(), Deployment::new());
+    let (store, stranger) = (one.instance().await, other.instance().await);
+    let id = add(&store, 1).await[0];
+    assert!(stranger.get(&lane(), id).await.unwrap().is_none());
+    assert!(stranger.topics().await.unwrap().is_empty());
+    assert!(stranger.recover_topics().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn hints_reach_other_instances_from_one_that_publishes() {
+    let deployment = Deployment::new();
+    let worker = deployment.instance().await;
+    let edge = connect(&deployment.prefix, &deployment.clock, true).await;
+    let mut hints = worker.hints();
+    let channel = deployment.key("DELAY_HINT");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while raw::<(String, i64)>(&["PUBSUB", "NUMSUB", &channel]).1 < 2 {
+        assert!(Instant::now() < deadline, "both instances listen");
+        tokio::time::sleep(ms(5)).await;
+    }
+    let added = edge.add(vec![new_task("message.call", 700)]).await.remove(0).unwrap();
+    let hint = hear(&mut hints).await;
+    assert_eq!((hint.lane, hint.due), (lane(), added.due));
+}
+
+#[tokio::test]
+async fn a_lost_registry_entry_is_written_again_by_an_add_into_an_empty_lane() {
+    let deployment = Deployment::new();
+    let store = deployment.instance().await;
+    let sharded = topic_of("sharded", 2);
+    store.register(sharded.clone()).await.unwrap();
+    raw::<()>(&["HDEL", &deployment.key("DELAY_TOPIC_LIST"), "sharded"]);
+    assert!(store.topics().await.unwrap().is_empty());
+    store.add(vec![NewTask { topic: sharded.clone(), ..new_task("message.call", 0) }]).await.remove(0).unwrap();
+    assert_eq!(store.topics().await.unwrap(), [sharded]);
+}
+
+#[tokio::test]
+async fn a_recovery_finds_lanes_that_nobody_registered() {
+    let deployment = Deployment::new();
+    let store = deployment.instance().await;
+    let entries = [topic_of("sharded", 8), topic_of("order:eu", 1), topic()];
+    for entry in &entries {
+        store.add(vec![NewTask { topic: entry.clone(), ..new_task("@pull", 0) }]).await.remove(0).unwrap();
+    }
+    raw::<()>(&["HDEL", &deployment.key("DELAY_TOPIC_LIST"), "sharded", "order:eu"]);
+    let sorted = |mut entries: Vec<TopicEntry>| {
+        entries.sort_by_key(|entry| entry.topic.clone());
+        entries
+    };
+    let found = sorted(store.recover_topics().await.unwrap());
+    assert_eq!(found, [topic_of("order:eu", 1), topic_of("sharded", 8)], "with all their lanes");
+    assert_eq!(sorted(store.topics().await.unwrap()), sorted(entries.to_vec()));
+    assert!(store.recover_topics().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn keys_are_named_as_documented() {
+    let deployment = Deployment::new();
+    let store = deployment.instance().await;
+    add(&store, 3).await;
+    store.add(vec![new_task("@pull", 0)]).await;
+    grant(&store, claim_by("first", 1, true)).await;
+    let check = |key: String, kind: &str| assert_eq!(raw::<String>(&["TYPE", &key]), kind, "{key}");
+    check(deployment.key("DELAY_TOPIC_LIST"), "hash");
+    check(deployment.key("DELAY_TASK_ID"), "string");
+    let schedule = deployment.lane_key("DELAY_SIMPLE_TOPIC_TASK");
+    check(format!("{schedule}:message.call"), "zset");
+    check(format!("{schedule}:@pull"), "zset");
+    check(deployment.lane_key("DELAY_REALL_TOPIC_TASK"), "hash");
+    check(deployment.lane_key("DELAY_TOPIC_OFFSET"), "hash");
+    check(deployment.lane_key("DELAY_TOPIC_DESTINATIONS"), "zset");
+    check(deployment.lane_key("DELAY_LEASED_TOPIC_TASK"), "zset");
+    check(deployment.lock(), "string");
+    for key in raw::<Vec<String>>(&["KEYS", &format!("{}*", deployment.prefix)]) {
+        let is_of_a_lane = key.contains("{orders:0}");
+        let is_common = [deployment.key("DELAY_TOPIC_LIST"), deployment.key("DELAY_TASK_ID")].contains(&key);
+        assert!(is_of_a_lane || is_common, "{key} has no hash tag");
+    }
+    let offset = raw::<String>(&["HGET", &deployment.lane_key("DELAY_TOPIC_OFFSET"), "message.call"]);
+    assert_eq!(offset, START.to_string(), "claimed up to");
+}
+
+/// A store of its own server, which the test may hurt.
+async fn connect_to(server: &Server, clock: &Clock) -> Redis {
+    let params = delayd::store::redis::Params {
+        url: server.url(),
+        key_prefix: fresh_prefix(),
+        timeout: Duration::from_secs(2),
+        clock: clock.clone(),
+        publish_hints: false,
+    };
+    Redis::connect(params).await.unwrap()
+}
+
+/// A Redis that restarted or failed over knows no script.
+#[tokio::test]
+async fn a_flushed_script_cache_is_survived_by_every_verb() {
+    let server = Server::start();
+    let clock = Clock::manual(START);
+    let store = connect_to(&server, &clock).await;
+    let flush = || assert_eq!(server.command(&["SCRIPT", "FLUSH", "SYNC"]).trim(), "OK");
+    flush();
+    let id = add(&store, 1).await[0];
+    flush();
+    let leased = grant(&store, claim_by("first", 1, false)).await;
+    assert_eq!(ids(&leased), [id]);
+    flush();
+    assert_eq!(store.extend(&lane(), id, &leased.receipt, ms(1_000)).await.unwrap(), Settled::Done);
+    flush();
+    let settle = Settle { lane: lane(), id, receipt: leased.receipt, transition: retry(0) };
+    assert_eq!(store.settle(vec![settle]).await.unwrap(), [Settled::Done]);
+    flush();
+    assert_eq!(store.get(&lane(), id).await.unwrap().unwrap().attempts, 1);
+    flush();
+    assert_eq!(store.stats(&lane()).await.unwrap().scheduled, 1);
+    flush();
+    store.cancel(&lane(), id).await.unwrap();
+    flush();
+    assert_eq!(store.replay(&lane(), vec![id]).await.unwrap(), 0);
+    clock.advance(ms(1));
+    flush();
+    assert_eq!(store.purge(&lane(), State::Cancelled, clock.now(), 9).await.unwrap(), 1);
+}
+
+/// At maxmemory work must go on, or memory never falls.
+#[tokio::test]
+async fn a_full_redis_refuses_adds_and_lets_everything_out() {
+    let server = Server::start();
+    let clock = Clock::manual(START);
+    let store = connect_to(&server, &clock).await;
+    add(&store, 3).await;
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let refused = store.add(vec![new_task("message.call", 0)]).await.remove(0);
+    assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
+
+    let leased = grant(&store, claim_by("first", 2, true)).await;
+    assert_eq!(leased.tasks.len(), 2);
+    let (first, second) = (leased.tasks[0].id, leased.tasks[1].id);
+    assert_eq!(store.extend(&lane(), first, &leased.receipt, ms(60_000)).await.unwrap(), Settled::Done);
+    let settle = |id, transition| Settle { lane: lane(), id, receipt: leased.receipt.clone(), transition };
+    let settled = store.settle(vec![settle(first, delivered()), settle(second, retry(0))]).await.unwrap();
+    assert_eq!(settled, [Settled::Done, Settled::Done]);
+    store.cancel(&lane(), second).await.unwrap();
+    clock.advance(ms(1));
+    assert_eq!(store.purge(&lane(), State::Delivered, clock.now(), 9).await.unwrap(), 1);
+
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    add(&store, 1).await;
+}
+
+#[tokio::test]
+async fn a_killed_redis_comes_back_with_every_task_and_repeats_no_id() {
+    let mut server = Server::start();
+    let clock = Clock::manual(START);
+    let store = connect_to(&server, &clock).await;
+    let before = add(&store, 10).await;
+    server.kill();
+    let lost = store.add(vec![new_task("message.call", 0)]).await.remove(0);
+    assert!(matches!(lost, Err(Error::Unavailable(_))), "{lost:?}");
+    server.restart();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while store.ping().await.is_err() {
+        assert!(Instant::now() < deadline, "the store finds its server again");
+        tokio::time::sleep(ms(20)).await;
+    }
+    assert_eq!(store.stats(&lane()).await.unwrap().scheduled, 10);
+    let after = loop {
+        match store.add(vec![new_task("message.call", 0)]).await.remove(0) {
+            Ok(added) => break added.id,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        tokio::time::sleep(ms(20)).await;
+    };
+    assert!(after > before[9]);
+}

@@ -1,0 +1,135 @@
+//! The model behind the trait of the stores, so that the suite can be run on the specification itself.
+
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use delayd::clock::{Clock, UnixMillis};
+use delayd::store::{
+    Added, Cancelled, Claim, Claimed, Counts, Durability, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
+    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry,
+};
+use delayd::task::{Lane, Receipt, State, TaskId};
+use tokio::sync::broadcast;
+
+use crate::model::Model;
+
+/// A store that keeps nothing but its word.
+pub(crate) struct Reference {
+    model: Mutex<Model>,
+    clock: Clock,
+    hints: broadcast::Sender<Hint>,
+}
+
+impl Reference {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { model: Mutex::new(Model::new(clock.now())), clock, hints: broadcast::Sender::new(64) }
+    }
+
+    /// The model, at the clock's now.
+    fn model(&self) -> MutexGuard<'_, Model> {
+        let mut model = self.model.lock().unwrap();
+        model.now = self.clock.now();
+        model
+    }
+
+    fn hint(&self, tasks: &[(Lane, bool, UnixMillis)]) {
+        let called = || tasks.iter().filter(|(_, is_called, _)| *is_called);
+        let lanes: std::collections::BTreeSet<&Lane> = called().map(|(lane, ..)| lane).collect();
+        for lane in lanes {
+            let due = called().filter(|task| task.0 == *lane).map(|task| task.2).min().expect("the lane has one");
+            // Nobody may be listening.
+            let _ = self.hints.send(Hint { lane: lane.clone(), due });
+        }
+    }
+}
+
+impl Store for Reference {
+    fn durability(&self) -> Durability {
+        Durability::Volatile
+    }
+
+    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        let mut hints = Vec::new();
+        let mut answers = Vec::new();
+        for task in tasks {
+            let (topic, is_called) = (task.topic.clone(), !task.destination.is_pull());
+            let added = self.model().add(task);
+            hints.push((topic.lane_of(added.id), is_called, added.due));
+            answers.push(Ok(added));
+        }
+        self.hint(&hints);
+        answers
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed> {
+        Ok(Claimed::Granted(self.model().claim(&claim, Receipt::random())))
+    }
+
+    async fn settle(&self, settles: Vec<Settle>) -> Result<Vec<Settled>> {
+        Ok(settles.iter().map(|settle| self.model().settle(settle)).collect())
+    }
+
+    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+        Ok(self.model().extend(lane, id, receipt, lease))
+    }
+
+    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
+        Ok(self.model().cancel(lane, id))
+    }
+
+    async fn reschedule(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        moment: Moment,
+        content: Option<NewContent>,
+    ) -> Result<Rescheduled> {
+        Ok(self.model().reschedule(lane, id, moment, content))
+    }
+
+    async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+        Ok(self.model().get(lane, id))
+    }
+
+    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        Ok(self.model().list(&query))
+    }
+
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
+        Ok(self.model().replay(lane, &ids))
+    }
+
+    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        Ok(self.model().next_due(&lanes))
+    }
+
+    async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        Ok(self.model().stats(lane))
+    }
+
+    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+        Ok(self.model().purge(lane, state, before, limit))
+    }
+
+    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+        Ok(self.model().register(entry))
+    }
+
+    async fn topics(&self) -> Result<Vec<TopicEntry>> {
+        Ok(self.model().topics())
+    }
+
+    async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
+        Ok(Vec::new())
+    }
+
+    async fn ping(&self) -> Result<UnixMillis> {
+        Ok(self.model().now)
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.hints.subscribe()
+    }
+
+    async fn close(&self) {}
+}

@@ -1,0 +1,265 @@
+//! `settle`: the contract's table, row by row.
+
+use delayd::store::{MAX_OUTCOME, Moment, Settle, Settled, Store, Task, Transition};
+use delayd::task::{State, TaskId};
+
+use crate::bench::{Bench, Held, dead, delivered, lane, ms, receipt, retry, stale};
+
+/// Where a task stands before a settle. It was claimed by `old`, who asked for a retry, then by `new`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Before {
+    /// `new` holds it.
+    Leased,
+    /// The lease of `new` ran out.
+    RanOut,
+    /// And a claim swept it.
+    Swept,
+    /// `new` asked for a retry.
+    Retried,
+    /// `new` gave it back.
+    Released,
+    /// `new` ended it so.
+    Dead,
+    /// `new` ended it so.
+    Delivered,
+    /// Cancelled while it waited after the retry of `new`.
+    Cancelled,
+    /// Cancelled while `new` held it; its end without success came by `new`.
+    CancelledAtEnd,
+}
+
+/// What a settle does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Then {
+    /// Answers done; the task gets the settle's state.
+    Moves,
+    /// Answers done, as it did before; nothing changes.
+    Repeats,
+    /// Answers stale; nothing changes.
+    Stale,
+}
+
+use Before::{Cancelled, CancelledAtEnd, Dead, Delivered, Leased, RanOut, Released, Retried, Swept};
+use Then::{Moves, Repeats, Stale};
+
+const ALL: [Before; 9] = [Leased, RanOut, Swept, Retried, Released, Dead, Delivered, Cancelled, CancelledAtEnd];
+
+/// Builds the task, and answers it with its two holders.
+async fn build(bench: &Bench<impl Store>, before: Before) -> (Held, Held) {
+    let old = bench.add_held().await;
+    bench.settle(&old, retry(0)).await;
+    let new = bench.hold().await;
+    match before {
+        Leased => {}
+        RanOut => bench.let_lease_run_out(),
+        Swept => {
+            bench.let_lease_run_out();
+            bench.sweep().await;
+        }
+        Retried => _ = bench.settle(&new, retry(60_000)).await,
+        Released => _ = bench.settle(&new, Transition::Release).await,
+        Dead => _ = bench.settle(&new, dead()).await,
+        Delivered => _ = bench.settle(&new, delivered()).await,
+        Cancelled => {
+            bench.settle(&new, retry(60_000)).await;
+            bench.store.cancel(&lane(), new.id).await.unwrap();
+        }
+        CancelledAtEnd => {
+            bench.store.cancel(&lane(), new.id).await.unwrap();
+            bench.settle(&new, retry(60_000)).await;
+        }
+    }
+    (old, new)
+}
+
+/// Checks one transition against every state before it. The rows are: before, by `new`, by `old`.
+async fn check(bench: &Bench<impl Store>, transition: Transition, rows: [(Before, Then, Then); 9]) {
+    for (expected, row) in ALL.iter().zip(&rows) {
+        assert_eq!(*expected, row.0, "the table names every state");
+    }
+    for (before, by_new, by_old) in rows {
+        for (name, then) in [("new", by_new), ("old", by_old), ("a stranger", Stale)] {
+            let (old, new) = build(bench, before).await;
+            let by = match name {
+                "new" => new,
+                "old" => old,
+                _ => Held { receipt: receipt("stranger"), ..old },
+            };
+            let task = bench.get(by.id).await;
+            bench.advance(10);
+            let answer = bench.settle(&by, transition.clone()).await;
+            let label = format!("{transition:?} by {name} on {before:?}");
+            let expected = match then {
+                Moves | Repeats => Settled::Done,
+                Stale => stale(task.state),
+            };
+            assert_eq!(answer, expected, "{label}");
+            let after = bench.get(by.id).await;
+            match then {
+                Moves => assert_eq!(after, moved(bench, &task, &transition), "{label}"),
+                Repeats | Stale => assert_eq!(after, task, "{label}"),
+            }
+            if then == Moves && !matches!(transition, Transition::Release) {
+                assert_eq!(bench.settle(&by, transition.clone()).await, Settled::Done, "{label}, repeated");
+                assert_eq!(bench.get(by.id).await, after, "{label}, repeated");
+            }
+            // Nothing may be left to claim for the next row.
+            bench.advance(60_000);
+            bench.sweep().await;
+            bench.store.cancel(&lane(), by.id).await.unwrap();
+        }
+    }
+}
+
+/// What a settle makes of a task.
+fn moved(bench: &Bench<impl Store>, task: &Task, transition: &Transition) -> Task {
+    let now = bench.now();
+    let end = |state, outcome: &str| {
+        // Ended tasks show the due moment that they were stored with.
+        let due = task.created;
+        Task { state, due, finished: Some(now), last_outcome: outcome.into(), ..task.clone() }
+    };
+    match transition {
+        Transition::Delivered { outcome } => end(State::Delivered, outcome),
+        Transition::Dead { outcome } => end(State::Dead, outcome),
+        Transition::Retry { after, outcome } => {
+            Task { state: State::Scheduled, due: now + *after, last_outcome: outcome.clone(), ..task.clone() }
+        }
+        Transition::Release => Task { state: State::Scheduled, due: now, attempts: task.attempts - 1, ..task.clone() },
+    }
+}
+
+pub(crate) async fn delivered_counts_for_the_whole_revision_unless_cancelled(bench: Bench<impl Store>) {
+    let rows = [
+        (Leased, Moves, Moves),
+        (RanOut, Moves, Moves),
+        (Swept, Moves, Moves),
+        (Retried, Moves, Moves),
+        (Released, Stale, Moves),
+        (Dead, Moves, Moves),
+        (Delivered, Repeats, Stale),
+        (Cancelled, Stale, Stale),
+        (CancelledAtEnd, Stale, Stale),
+    ];
+    check(&bench, delivered(), rows).await;
+}
+
+pub(crate) async fn a_retry_is_the_holders_and_may_be_repeated_until_the_next_claim(bench: Bench<impl Store>) {
+    let rows = [
+        (Leased, Moves, Stale),
+        (RanOut, Moves, Stale),
+        (Swept, Moves, Stale),
+        (Retried, Repeats, Stale),
+        (Released, Stale, Repeats),
+        (Dead, Stale, Stale),
+        (Delivered, Stale, Stale),
+        (Cancelled, Stale, Stale),
+        (CancelledAtEnd, Repeats, Stale),
+    ];
+    check(&bench, retry(60_000), rows).await;
+}
+
+pub(crate) async fn a_death_is_the_holders_and_may_be_repeated(bench: Bench<impl Store>) {
+    let rows = [
+        (Leased, Moves, Stale),
+        (RanOut, Moves, Stale),
+        (Swept, Moves, Stale),
+        (Retried, Stale, Stale),
+        (Released, Stale, Stale),
+        (Dead, Repeats, Stale),
+        (Delivered, Stale, Stale),
+        (Cancelled, Stale, Stale),
+        (CancelledAtEnd, Repeats, Stale),
+    ];
+    check(&bench, dead(), rows).await;
+}
+
+pub(crate) async fn a_release_is_the_holders_and_gives_the_attempt_back(bench: Bench<impl Store>) {
+    let rows = [
+        (Leased, Moves, Stale),
+        (RanOut, Moves, Stale),
+        (Swept, Moves, Stale),
+        (Retried, Stale, Stale),
+        (Released, Stale, Stale),
+        (Dead, Stale, Stale),
+        (Delivered, Stale, Stale),
+        (Cancelled, Stale, Stale),
+        (CancelledAtEnd, Repeats, Stale),
+    ];
+    check(&bench, Transition::Release, rows).await;
+}
+
+pub(crate) async fn a_finished_task_keeps_its_receipt_and_repeats_answer_done(bench: Bench<impl Store>) {
+    for transition in [delivered(), dead()] {
+        let held = bench.add_held().await;
+        for _ in 0..3 {
+            assert_eq!(bench.settle(&held, transition.clone()).await, Settled::Done);
+            bench.advance(1_000);
+        }
+        assert_eq!(bench.get(held.id).await.finished, Some(bench.now() - ms(3_000)), "only the first one ended it");
+    }
+}
+
+pub(crate) async fn late_success_counts_for_its_revision_only(bench: Bench<impl Store>) {
+    // A task that was lost to another holder.
+    let first = bench.add_held().await;
+    bench.let_lease_run_out();
+    let second = bench.hold().await;
+    assert_eq!(bench.settle(&first, delivered()).await, Settled::Done);
+    assert_eq!(bench.state(first.id).await, State::Delivered);
+    assert_eq!(bench.settle(&second, delivered()).await, stale(State::Delivered));
+    assert_eq!(bench.settle(&first, delivered()).await, Settled::Done);
+    assert_eq!(bench.counts().await.leased, 0);
+
+    // A dead one that was replayed.
+    let held = bench.add_held().await;
+    bench.settle(&held, dead()).await;
+    assert_eq!(bench.store.replay(&lane(), vec![held.id]).await.unwrap(), 1);
+    assert_eq!(bench.settle(&held, delivered()).await, stale(State::Scheduled));
+    let again = bench.hold().await;
+    assert_eq!(bench.settle(&held, delivered()).await, stale(State::Leased));
+    assert_eq!(bench.settle(&again, delivered()).await, Settled::Done);
+
+    // One that was given another content meanwhile.
+    let held = bench.add_held().await;
+    bench.settle(&held, retry(1_000)).await;
+    bench.store.reschedule(&lane(), held.id, Moment::After(ms(0)), None).await.unwrap();
+    assert_eq!(bench.settle(&held, delivered()).await, stale(State::Scheduled));
+    assert_eq!(bench.settle(&held, retry(0)).await, stale(State::Scheduled), "not even a repeat");
+    bench.hold().await;
+    assert_eq!(bench.settle(&held, delivered()).await, stale(State::Leased));
+}
+
+pub(crate) async fn an_outcome_is_kept_and_cut_between_characters(bench: Bench<impl Store>) {
+    let check = async |outcome: &str, kept: &str| {
+        let held = bench.add_held().await;
+        let transition = Transition::Delivered { outcome: outcome.into() };
+        assert_eq!(bench.settle(&held, transition).await, Settled::Done);
+        assert_eq!(bench.get(held.id).await.last_outcome, kept);
+    };
+    check("", "").await;
+    check("200 OK", "200 OK").await;
+    check(" two\nlines - ! ", " two\nlines - ! ").await;
+    check(&"x".repeat(MAX_OUTCOME + 1), &"x".repeat(MAX_OUTCOME)).await;
+    check(&"单".repeat(MAX_OUTCOME), &"单".repeat(MAX_OUTCOME / 3)).await;
+}
+
+pub(crate) async fn settles_are_answered_in_order_across_lanes(bench: Bench<impl Store>) {
+    let (first, second, third) = (bench.add_held().await, bench.add_held().await, bench.add_held().await);
+    let settle =
+        |held: &Held, transition| Settle { lane: lane(), id: held.id, receipt: held.receipt.clone(), transition };
+    let elsewhere = Settle { lane: "elsewhere:0".parse().unwrap(), ..settle(&third, delivered()) };
+    let unknown = Settle { id: TaskId(7), ..settle(&third, delivered()) };
+    let answers = bench.store.settle(vec![
+        settle(&first, delivered()),
+        elsewhere,
+        settle(&second, dead()),
+        unknown,
+        settle(&first, dead()),
+        settle(&third, retry(5)),
+    ]);
+    let expected =
+        [Settled::Done, Settled::Unknown, Settled::Done, Settled::Unknown, stale(State::Delivered), Settled::Done];
+    assert_eq!(answers.await.unwrap(), expected);
+    assert!(bench.store.settle(Vec::new()).await.unwrap().is_empty());
+}

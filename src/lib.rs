@@ -4,7 +4,9 @@
 //! over HTTP, or a consumer pulls the task. `docs/ARCHITECTURE.md` is the map; the road of a task is
 //! [`api`] → [`store`] → [`worker`] → [`callback`] → [`outcome`] → [`store`].
 
+pub mod callback;
 pub mod clock;
+pub mod outcome;
 pub mod retry;
 pub mod span;
 pub mod store;

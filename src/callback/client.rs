@@ -1,0 +1,218 @@
+//! The call itself: one POST to one endpoint of a service, and what came back.
+//!
+//! # A connection that had gone stale
+//!
+//! Many servers close a kept-alive connection after a few idle seconds, and may do so at the moment a call is
+//! written on it. The business has then most likely seen nothing, so such a call is repeated once, on a fresh
+//! connection, and no attempt is spent. The repeat goes through a second client without a pool, for the pool
+//! may hold more connections of the same age. Where the connection was fresh the failure is the server's own and is
+//! reported as it is. The pool is asked to forget connections before the usual five seconds, which makes all this rare.
+//!
+//! Whether this call's connection was fresh is known from a mark that is set in the call's own task
+//! when the connector has finished for it. (A call that waited for a connection and was then handed a used one in
+//! the same instant counts as fresh: an attempt too many is spent, which does no harm.) The library does not tell a
+//! connection closed in the middle of an answer's head from one closed before it; both are repeated.
+//!
+//! A call of which not a byte was written yet is no failure: the library moves it to another connection by itself.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Response, Url, redirect, retry};
+use tokio::time::{Instant, timeout_at};
+use tower::util::MapResponseLayer;
+
+use super::classify::{self, Reply, Rules};
+use super::trouble::Trouble;
+use super::{Answer, Fault, Service};
+use crate::clock::{Clock, UnixMillis};
+use crate::task::{Receipt, TaskId, Topic};
+
+/// How much of an answer is read, in bytes.
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// How long an unused connection is kept: less than the five seconds after which many servers close it.
+const POOL_IDLE: Duration = Duration::from_secs(4);
+
+const USER_AGENT: &str = concat!("delayd/", env!("CARGO_PKG_VERSION"));
+
+tokio::task_local! {
+    /// Whether a connection was made for the call that runs in this task.
+    static IS_FRESH: Cell<bool>;
+}
+
+/// The settings of the client.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// How long a connection, TLS included, may take to come about.
+    pub connect_timeout: Duration,
+    /// The statuses after which a task is not tried again.
+    pub final_statuses: Vec<u16>,
+    /// Tells how far away a `Retry-After` date is.
+    pub clock: Clock,
+}
+
+/// The client could not be built, most likely because no root certificates were found.
+#[derive(Debug, thiserror::Error)]
+#[error("the HTTP client for callbacks cannot be built")]
+pub struct BuildError(#[from] reqwest::Error);
+
+/// One call: whom, with what, and what is said about the task in the headers.
+///
+/// Not `Debug` on purpose: the body and the receipt belong in no log.
+#[derive(Clone)]
+pub struct Call<'a> {
+    /// Whom.
+    pub service: &'a Service,
+    /// The path on the service's endpoint.
+    pub url: &'a str,
+    /// The task.
+    pub id: TaskId,
+    /// Its topic.
+    pub topic: &'a Topic,
+    /// This attempt's number, from 1.
+    pub attempt: u32,
+    /// When it fell due.
+    pub due: UnixMillis,
+    /// The lease's name, for a later acknowledgement.
+    pub receipt: &'a Receipt,
+    /// How long the call may take, from connecting to the answer's end.
+    pub timeout: Duration,
+    /// The task's content, byte for byte.
+    pub body: Bytes,
+}
+
+/// Makes the calls. One is enough for all; clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pooled: reqwest::Client,
+    /// Keeps no connections: each call gets a fresh one.
+    unpooled: reqwest::Client,
+    params: Params,
+}
+
+impl Client {
+    /// Builds the client. rustls' provider must have been installed before.
+    ///
+    /// # Errors
+    /// If TLS cannot be set up.
+    pub fn new(params: Params) -> Result<Self, BuildError> {
+        let pooled = Self::builder(&params).pool_idle_timeout(POOL_IDLE).build()?;
+        let unpooled = Self::builder(&params).pool_max_idle_per_host(0).build()?;
+        Ok(Self { pooled, unpooled, params })
+    }
+
+    fn builder(params: &Params) -> reqwest::ClientBuilder {
+        reqwest::Client::builder()
+            .no_proxy()
+            .redirect(redirect::Policy::none())
+            .referer(false)
+            .retry(retry::never())
+            .connect_timeout(params.connect_timeout)
+            .tcp_nodelay(true)
+            .user_agent(USER_AGENT)
+            .connector_layer(MapResponseLayer::new(|connection| {
+                // Elsewhere than in a call's task: a connection that lost the race against a used one, and is
+                // finished in the background for whoever comes next.
+                let _ = IS_FRESH.try_with(|fresh| fresh.set(true));
+                connection
+            }))
+    }
+
+    /// Makes a call. Whatever happens to it is an answer.
+    pub async fn call(&self, call: Call<'_>) -> Answer {
+        let endpoint = call.service.pick();
+        let url = match endpoint.url(call.url) {
+            Ok(url) => url,
+            Err(error) => return refused(format!("not called: url {error}")),
+        };
+        let deadline = Instant::now() + call.timeout;
+        let sent = timeout_at(deadline, self.send(&url, headers(&call), &call.body)).await;
+        match sent.unwrap_or(Err(Trouble::TimedOut(call.timeout))) {
+            Ok(response) => self.read(response, &call, deadline).await,
+            Err(trouble) => {
+                if trouble == Trouble::Refused {
+                    endpoint.has_refused();
+                }
+                classify::unanswered(trouble)
+            }
+        }
+    }
+
+    /// Sends the call, once more if its connection had gone stale, and waits for the answer's head.
+    async fn send(&self, url: &Url, headers: HeaderMap, body: &Bytes) -> Result<Response, Trouble> {
+        let send =
+            |client: &reqwest::Client| client.post(url.clone()).headers(headers.clone()).body(body.clone()).send();
+        let first = send(&self.pooled);
+        let (sent, is_fresh) =
+            IS_FRESH.scope(Cell::new(false), async { (first.await, IS_FRESH.with(Cell::get)) }).await;
+        match sent.map_err(|error| self.trouble(&error)) {
+            Err(trouble) if !is_fresh && trouble.may_be_stale_connection() => {
+                send(&self.unpooled).await.map_err(|error| self.trouble(&error))
+            }
+            sent => sent,
+        }
+    }
+
+    /// Reads what matters of the answer, and judges it.
+    async fn read(&self, mut response: Response, call: &Call<'_>, deadline: Instant) -> Answer {
+        let mut body = Vec::new();
+        let mut broken = None;
+        while body.len() < MAX_ANSWER {
+            match timeout_at(deadline, response.chunk()).await {
+                Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk[..chunk.len().min(MAX_ANSWER - body.len())]),
+                Ok(Ok(None)) => break,
+                Ok(Err(error)) => broken = Some(self.trouble(&error)),
+                Err(_) => broken = Some(Trouble::TimedOut(call.timeout)),
+            }
+            if broken.is_some() {
+                break;
+            }
+        }
+        let reply = Reply { status: response.status(), headers: response.headers(), body: &body, broken };
+        let rules = Rules {
+            success: call.service.success(),
+            final_statuses: &self.params.final_statuses,
+            now: self.params.clock.now(),
+        };
+        classify::replied(&reply, &rules)
+    }
+
+    fn trouble(&self, error: &reqwest::Error) -> Trouble {
+        Trouble::of(error, self.params.connect_timeout)
+    }
+}
+
+/// A call that was not made: the URL was checked when the task was added, but endpoints may have changed since.
+fn refused(outcome: String) -> Answer {
+    Answer::Failed { outcome, retry_after: None, hold: None, fault: Fault::Task }
+}
+
+/// What the headers say about the task. The body's signature would stand here, too.
+fn headers(call: &Call<'_>) -> HeaderMap {
+    let text = |text: &str| HeaderValue::from_str(text).expect("names and receipts are made of visible ASCII");
+    HeaderMap::from_iter([
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (name("delay-task-id"), HeaderValue::from(call.id.0)),
+        (name("delay-topic"), text(call.topic.as_str())),
+        (name("delay-attempt"), HeaderValue::from(call.attempt)),
+        (name("delay-due-ms"), HeaderValue::from(call.due.0)),
+        (name("delay-receipt"), text(call.receipt.as_str())),
+        (name("webhook-id"), HeaderValue::from(call.id.0)),
+        (name("traceparent"), text(&traceparent(rand::random(), rand::random()))),
+    ])
+}
+
+fn name(name: &'static str) -> http::HeaderName {
+    http::HeaderName::from_static(name)
+}
+
+/// W3C Trace Context, version 00, not sampled. Ids of zero are not allowed.
+fn traceparent(trace: u128, span: u64) -> String {
+    format!("00-{:032x}-{:016x}-00", trace.max(1), span.max(1))
+}
+
+#[cfg(test)]
+mod tests;

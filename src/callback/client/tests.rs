@@ -1,0 +1,314 @@
+//! Tests of the client against a receiver that is a bare socket, so that it can misbehave to the byte.
+
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Barrier, mpsc};
+
+use super::super::{ServiceParams, Services, SuccessRule};
+use super::*;
+
+/// What the receiver does once it has read a request.
+#[derive(Clone)]
+enum Act {
+    /// Writes this, and keeps the connection.
+    Answer(String),
+    /// The same, once so many requests as the barrier waits for are there.
+    AnswerTogether(Arc<Barrier>, String),
+    /// Writes this, perhaps nothing, and closes.
+    Close(String),
+    /// Never answers.
+    Hang,
+}
+
+fn ok() -> Act {
+    answer("200 OK", "", "")
+}
+
+fn answer(status: &str, headers: &str, body: &str) -> Act {
+    Act::Answer(format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len()))
+}
+
+fn close() -> Act {
+    Act::Close(String::new())
+}
+
+fn client(connect_timeout: Duration) -> Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::new(Params { connect_timeout, final_statuses: vec![410], clock: Clock::system() }).unwrap()
+}
+
+/// A receiver, and what reached it: the connection's number and the request's text.
+struct Receiver {
+    services: Services,
+    client: Client,
+    requests: mpsc::UnboundedReceiver<(usize, String)>,
+}
+
+impl Receiver {
+    /// Listens; the connection of each number does what its list says, one act per request, and is then closed.
+    async fn start(connections: Vec<Vec<Act>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sender, requests) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            for (number, acts) in connections.into_iter().enumerate() {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(serve(stream, number, acts, sender.clone()));
+            }
+        });
+        let services = Services::new(Vec::new()).unwrap();
+        let receiver = Self { services, client: client(Duration::from_secs(2)), requests };
+        receiver.point_at(vec![format!("http://127.0.0.1:{port}")], SuccessRule::DmError);
+        receiver
+    }
+
+    /// Where the service is, and by which rule it answers.
+    fn point_at(&self, endpoints: Vec<String>, success: SuccessRule) {
+        let params = ServiceParams { name: "s".into(), endpoints, concurrency: 0, success };
+        self.services.replace(vec![params]).unwrap();
+    }
+
+    async fn call(&self) -> Answer {
+        self.call_within(Duration::from_secs(10)).await
+    }
+
+    async fn call_within(&self, timeout: Duration) -> Answer {
+        let service = self.services.get("s").unwrap();
+        let call = Call {
+            service: &service,
+            url: "/path?q=1",
+            id: TaskId(42),
+            topic: &"orders".parse().unwrap(),
+            attempt: 2,
+            due: UnixMillis(1_795_236_367_000),
+            receipt: &"abc".parse().unwrap(),
+            timeout,
+            body: Bytes::from_static(b"{\"n\": 1}"),
+        };
+        self.client.call(call).await
+    }
+
+    /// The connections by which requests came, in order.
+    fn seen(&mut self) -> Vec<usize> {
+        std::iter::from_fn(|| self.requests.try_recv().ok()).map(|(number, _)| number).collect()
+    }
+}
+
+async fn serve(mut stream: TcpStream, number: usize, acts: Vec<Act>, requests: mpsc::UnboundedSender<(usize, String)>) {
+    for act in acts {
+        let Some(request) = read_request(&mut stream).await else { return };
+        requests.send((number, request)).unwrap();
+        let (text, goes_on) = match act {
+            Act::Answer(text) => (text, true),
+            Act::AnswerTogether(barrier, text) => {
+                barrier.wait().await;
+                (text, true)
+            }
+            Act::Close(text) => (text, false),
+            Act::Hang => std::future::pending().await,
+        };
+        // The caller may have hung up on a long answer.
+        let _ = stream.write_all(text.as_bytes()).await;
+        if !goes_on {
+            return;
+        }
+    }
+    // Open, and silent, until the caller closes.
+    let _ = stream.read(&mut [0]).await;
+}
+
+/// A request whose body is `{"n": 1}`.
+async fn read_request(stream: &mut TcpStream) -> Option<String> {
+    let mut text = String::new();
+    while !text.ends_with("\r\n\r\n{\"n\": 1}") {
+        let mut buffer = [0; 4096];
+        let length = stream.read(&mut buffer).await.ok().filter(|length| *length > 0)?;
+        text.push_str(std::str::from_utf8(&buffer[..length]).unwrap());
+    }
+    Some(text)
+}
+
+fn failed(outcome: &str, fault: Fault) -> Answer {
+    Answer::Failed { outcome: outcome.into(), retry_after: None, hold: None, fault }
+}
+
+fn delivered() -> Answer {
+    Answer::Delivered { outcome: "200 OK".into() }
+}
+
+#[tokio::test]
+async fn a_call_says_what_task_it_is_about() {
+    let mut receiver = Receiver::start(vec![vec![ok()]]).await;
+    assert_eq!(receiver.call().await, delivered());
+    let (_, request) = receiver.requests.recv().await.unwrap();
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    let mut lines: Vec<_> = head.lines().collect();
+    assert_eq!((lines.remove(0), body), ("POST /path?q=1 HTTP/1.1", "{\"n\": 1}"));
+    let has = |line: &str| assert!(lines.contains(&line), "{line} is not in {lines:?}");
+    has("content-type: application/json");
+    has("delay-task-id: 42");
+    has("delay-topic: orders");
+    has("delay-attempt: 2");
+    has("delay-due-ms: 1795236367000");
+    has("delay-receipt: abc");
+    has("webhook-id: 42");
+    has(concat!("user-agent: delayd/", env!("CARGO_PKG_VERSION")));
+    has("content-length: 8");
+    let trace = lines.iter().find_map(|line| line.strip_prefix("traceparent: ")).unwrap();
+    assert_eq!(trace.split('-').map(str::len).collect::<Vec<_>>(), [2, 32, 16, 2], "{trace}");
+    assert!(trace.starts_with("00-") && trace.ends_with("-00"), "{trace}");
+}
+
+#[test]
+fn a_trace_is_never_all_zeros() {
+    assert_eq!(traceparent(0, 0), "00-00000000000000000000000000000001-0000000000000001-00");
+}
+
+#[tokio::test]
+async fn answers_are_judged() {
+    let check = async |act: Act, expected: Answer| {
+        let receiver = Receiver::start(vec![vec![act]]).await;
+        assert_eq!(receiver.call().await, expected);
+    };
+    check(answer("200 OK", "", r#"{"dm_error":7}"#), failed("200 OK, dm_error 7", Fault::Task)).await;
+    check(answer("302 Found", "location: http://127.0.0.1:1/\r\n", ""), failed("302 Found", Fault::Task)).await;
+    check(answer("410 Gone", "", ""), Answer::Final { outcome: "410 Gone".into() }).await;
+    let wait = Some(Duration::from_secs(7));
+    let busy = Answer::Failed {
+        outcome: "503 Service Unavailable".into(),
+        retry_after: wait,
+        hold: wait,
+        fault: Fault::Destination,
+    };
+    check(answer("503 Go Away", "retry-after: 7\r\n", ""), busy).await;
+    check(Act::Close("SSH-2.0-OpenSSH\r\n".into()), failed("answer is no HTTP", Fault::Destination)).await;
+    let broken = "200 OK, but the answer broke off: connection closed early";
+    check(Act::Close("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{".into()), failed(broken, Fault::Destination)).await;
+}
+
+#[tokio::test]
+async fn of_a_long_answer_the_beginning_counts() {
+    let padding = "x".repeat(4 * MAX_ANSWER);
+    let early = format!(r#"{{"dm_error":7,"padding":"{padding}"}}"#);
+    let receiver = Receiver::start(vec![vec![answer("200 OK", "", &early)]]).await;
+    assert_eq!(receiver.call().await, failed("200 OK, dm_error 7", Fault::Task));
+    let late = format!(r#"{{"padding":"{padding}","dm_error":7}}"#);
+    let receiver = Receiver::start(vec![vec![answer("200 OK", "", &late)]]).await;
+    assert_eq!(receiver.call().await, delivered());
+}
+
+#[tokio::test]
+async fn a_call_that_is_not_answered_in_time_is_given_up() {
+    let mut receiver = Receiver::start(vec![vec![Act::Hang], vec![ok()]]).await;
+    let answer = receiver.call_within(Duration::from_millis(50)).await;
+    assert_eq!(answer, failed("timed out after 50ms", Fault::Destination));
+    assert_eq!(receiver.seen(), [0]);
+}
+
+#[tokio::test]
+async fn an_answer_that_never_ends_counts_by_its_status_where_the_rule_allows() {
+    let head = || Act::Answer("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{".into());
+    let receiver = Receiver::start(vec![vec![head(), Act::Hang], vec![head(), Act::Hang]]).await;
+    let answer = receiver.call_within(Duration::from_millis(50)).await;
+    assert_eq!(answer, failed("200 OK, but the answer broke off: timed out after 50ms", Fault::Destination));
+    let endpoint = receiver.services.get("s").unwrap().pick().url("/").unwrap();
+    receiver.point_at(vec![endpoint.into()], SuccessRule::Status);
+    assert_eq!(receiver.call_within(Duration::from_millis(50)).await, delivered());
+}
+
+#[tokio::test]
+async fn a_refused_connection_says_so_and_its_endpoint_rests() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let mut receiver = Receiver::start(vec![vec![ok(), ok()]]).await;
+    let live = receiver.services.get("s").unwrap().pick().url("/").unwrap();
+    let live = live.as_str().trim_end_matches('/').to_owned();
+    let dead = format!("http://127.0.0.1:{port}");
+    receiver.point_at(vec![dead, live], SuccessRule::DmError);
+    assert_eq!(receiver.call().await, failed("connection refused", Fault::Destination));
+    assert_eq!(receiver.call().await, delivered());
+    assert_eq!(receiver.call().await, delivered());
+    assert_eq!(receiver.seen(), [0, 0]);
+}
+
+#[tokio::test]
+async fn a_connection_that_does_not_come_about_says_why() {
+    let check = async |endpoint: String, connect_timeout: Duration, outcome: &str| {
+        let mut receiver = Receiver::start(Vec::new()).await;
+        receiver.client = client(connect_timeout);
+        receiver.point_at(vec![endpoint], SuccessRule::DmError);
+        assert_eq!(receiver.call().await, failed(outcome, Fault::Destination));
+    };
+    let ample = Duration::from_secs(5);
+    check("http://no-such-host.invalid:9000".into(), ample, "name not resolved").await;
+    check(format!("https://{}", says(b"HTTP/1.1 400 Bad Request\r\n\r\n").await), ample, "TLS failed").await;
+    let short = Duration::from_millis(50);
+    check(format!("https://{}", says(b"").await), short, "no connection within 50ms").await;
+}
+
+/// The address of someone who says this to whoever connects, and then listens for ever.
+async fn says(text: &'static [u8]) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(text).await.unwrap();
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    });
+    address
+}
+
+/// Servers close idle connections, sometimes just as the next call is written: without the repeat, an attempt was
+/// spent on a healthy service.
+#[tokio::test]
+async fn a_call_on_a_connection_that_had_gone_stale_is_repeated_once_on_a_fresh_one() {
+    let mut receiver = Receiver::start(vec![vec![ok(), close()], vec![ok()]]).await;
+    assert_eq!(receiver.call().await, delivered());
+    assert_eq!(receiver.call().await, delivered());
+    assert_eq!(receiver.seen(), [0, 0, 1]);
+}
+
+#[tokio::test]
+async fn the_repeat_does_not_take_another_stale_connection() {
+    let both = Arc::new(Barrier::new(2));
+    let together = || match ok() {
+        Act::Answer(text) => Act::AnswerTogether(Arc::clone(&both), text),
+        other => other,
+    };
+    let mut receiver = Receiver::start(vec![vec![together(), close()], vec![together(), close()], vec![ok()]]).await;
+    tokio::join!(receiver.call(), receiver.call());
+    assert_eq!(receiver.seen().len(), 2);
+    assert_eq!(receiver.call().await, delivered());
+    let seen = receiver.seen();
+    assert!(seen.len() == 2 && seen[0] < 2 && seen[1] == 2, "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_repeat_that_fails_is_not_repeated() {
+    let mut receiver = Receiver::start(vec![vec![ok(), close()], vec![close()], vec![ok()]]).await;
+    assert_eq!(receiver.call().await, delivered());
+    assert_eq!(receiver.call().await, failed("connection closed early", Fault::Destination));
+    assert_eq!(receiver.seen(), [0, 0, 1]);
+}
+
+#[tokio::test]
+async fn a_call_on_a_fresh_connection_is_never_repeated() {
+    let mut receiver = Receiver::start(vec![vec![close()], vec![ok()]]).await;
+    assert_eq!(receiver.call().await, failed("connection closed early", Fault::Destination));
+    assert_eq!(receiver.seen(), [0]);
+}
+
+#[tokio::test]
+async fn garbage_or_silence_on_a_used_connection_is_not_repeated() {
+    let check = async |act: Act, outcome: &str| {
+        let mut receiver = Receiver::start(vec![vec![ok(), act], vec![ok()]]).await;
+        assert_eq!(receiver.call().await, delivered());
+        assert_eq!(receiver.call_within(Duration::from_millis(100)).await, failed(outcome, Fault::Destination));
+        assert_eq!(receiver.seen(), [0, 0]);
+    };
+    check(Act::Close("SSH-2.0-OpenSSH\r\n\r\n".into()), "answer is no HTTP").await;
+    check(Act::Hang, "timed out after 100ms").await;
+}

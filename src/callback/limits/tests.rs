@@ -1,0 +1,229 @@
+//! Tests of the limits, beside them for their length.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn limits(concurrency: usize, concurrency_per_service: usize) -> Arc<Limits> {
+    Arc::new(Limits::new(LimitParams { concurrency, concurrency_per_service }))
+}
+
+fn name(name: &str) -> Destination {
+    name.parse().unwrap()
+}
+
+/// Lets `times` calls to `destination` succeed, one after another.
+fn succeed(limits: &Arc<Limits>, destination: &Destination, times: usize) {
+    for _ in 0..times {
+        limits.reserve(destination, 0, 1).split_one().unwrap().succeeded();
+    }
+}
+
+/// Whether `sleeper` has been notified since it was last asked.
+fn is_awake(sleeper: &Arc<Notify>) -> bool {
+    futures_util::FutureExt::now_or_never(sleeper.notified()).is_some()
+}
+
+#[test]
+fn dropping_gives_back_what_was_and_what_was_not_used() {
+    let (limits, a) = (limits(100, 10), name("a"));
+    let mut permits = limits.reserve(&a, 0, 4);
+    let permit = permits.split_one().unwrap();
+    assert_eq!((permits.len(), limits.in_flight(), limits.free(&a, 0)), (3, 4, 6));
+    drop(permits);
+    assert_eq!(limits.in_flight(), 1);
+    drop(permit);
+    assert_eq!((limits.in_flight(), limits.free(&a, 0)), (0, 10));
+    let mut none = limits.reserve(&a, 0, 0);
+    assert!(none.is_empty() && none.split_one().is_none());
+}
+
+#[test]
+fn a_services_own_limit_goes_before_the_default() {
+    let (limits, a) = (limits(100, 10), name("a"));
+    assert_eq!(limits.reserve(&a, 0, 99).len(), 10);
+    assert_eq!(limits.reserve(&a, 3, 99).len(), 3);
+    assert_eq!(limits.free(&name("unseen"), 5), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_starts_slowly_and_falls_back_after_a_minute_without_success() {
+    let (limits, a) = (limits(1_000, 100), name("a"));
+    assert_eq!(limits.free(&a, 0), 16);
+    succeed(&limits, &a, 16);
+    assert_eq!(limits.free(&a, 0), 32);
+    succeed(&limits, &a, 32 + 64);
+    assert_eq!(limits.free(&a, 0), 100);
+    let busy = limits.reserve(&a, 0, 50);
+    tokio::time::advance(RECENT).await;
+    assert_eq!((busy.len(), limits.free(&a, 0)), (50, 0));
+    drop(busy);
+    assert_eq!(limits.free(&a, 0), 16);
+}
+
+#[test]
+fn four_black_holes_leave_room_for_a_fifth() {
+    let limits = limits(1_000, 1_000);
+    let holes = ["a", "b", "c", "d"].map(name);
+    // They were well once, so that no slow start protects the house.
+    holes.iter().for_each(|hole| succeed(&limits, hole, 16 + 32 + 64 + 128 + 256 + 512));
+    let mut taken = Vec::new();
+    for _ in 0..1_000 {
+        taken.extend(holes.iter().map(|hole| limits.reserve(hole, 0, 1)));
+    }
+    let in_flight = limits.in_flight();
+    assert!((790..=810).contains(&in_flight), "{in_flight}");
+    assert_eq!(limits.reserve(&name("well"), 0, 16).len(), 16);
+}
+
+#[test]
+fn one_black_hole_takes_half_the_house() {
+    let (limits, hole) = (limits(100, 100), name("hole"));
+    succeed(&limits, &hole, 16 + 32 + 64);
+    let taken = limits.reserve(&hole, 0, 100);
+    assert_eq!(taken.len(), 51, "the last one was taken when 50 were its own and 50 free");
+    assert_eq!(limits.free(&hole, 0), 0);
+}
+
+#[test]
+fn a_sleeper_is_woken_once_when_its_destination_frees_a_slot() {
+    let (limits, a, b) = (limits(100, 2), name("a"), name("b"));
+    let sleeper = Arc::new(Notify::new());
+    let mut permits = limits.reserve(&a, 0, 2);
+    let other = limits.reserve(&b, 0, 1);
+    limits.wake_when_free(&a, Arc::clone(&sleeper));
+    limits.wake_when_free(&a, Arc::clone(&sleeper));
+    assert!(!is_awake(&sleeper));
+    drop(other);
+    assert!(!is_awake(&sleeper), "another destination's slot is no use");
+    drop(permits.split_one());
+    assert!(is_awake(&sleeper));
+    drop(permits);
+    assert!(!is_awake(&sleeper), "it was removed when it was woken");
+    assert_eq!(Arc::strong_count(&sleeper), 1);
+}
+
+/// The slot may free between a reserve that got nothing and the registration: without the look at once, the sleeper
+/// would sleep on.
+#[test]
+fn a_sleeper_that_comes_late_is_woken_at_once() {
+    let (limits, a) = (limits(100, 2), name("a"));
+    let sleeper = Arc::new(Notify::new());
+    limits.wake_when_free(&a, Arc::clone(&sleeper));
+    assert!(is_awake(&sleeper));
+}
+
+#[test]
+fn a_sleeper_whom_the_house_kept_out_is_woken_by_anyones_slot() {
+    let (limits, a, b) = (limits(3, 3), name("a"), name("b"));
+    let sleeper = Arc::new(Notify::new());
+    let mut permits = limits.reserve(&a, 0, 3);
+    assert_eq!(permits.len(), 2);
+    let last = limits.reserve(&b, 0, 1);
+    assert_eq!((limits.in_flight(), limits.free(&name("c"), 0)), (3, 0));
+    limits.wake_when_free(&name("c"), Arc::clone(&sleeper));
+    assert!(!is_awake(&sleeper));
+    drop(permits.split_one());
+    assert!(is_awake(&sleeper));
+    drop((permits, last));
+    assert!(!is_awake(&sleeper));
+    assert!(limits.house().crowded_out.is_empty());
+}
+
+#[test]
+fn a_sleeper_is_not_woken_while_its_share_of_the_house_is_used_up() {
+    let (limits, a, b) = (limits(10, 10), name("a"), name("b"));
+    let sleeper = Arc::new(Notify::new());
+    let taken = limits.reserve(&a, 0, 10);
+    let mut others = limits.reserve(&b, 0, 2);
+    assert_eq!((taken.len(), others.len(), limits.free(&a, 0)), (6, 2, 0));
+    limits.wake_when_free(&a, Arc::clone(&sleeper));
+    drop(others.split_one());
+    drop(others);
+    assert!(!is_awake(&sleeper), "4 are free, and 6 its own");
+    drop(taken);
+    assert!(is_awake(&sleeper));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_destination_gets_nothing_until_the_hold_ends() {
+    let (limits, a) = (limits(100, 10), name("a"));
+    limits.hold(&a, Duration::from_secs(30));
+    limits.hold(&a, Duration::from_secs(10));
+    assert_eq!((limits.held_for(&a), limits.free(&a, 0)), (Some(Duration::from_secs(30)), 0));
+    assert!(limits.reserve(&a, 0, 1).is_empty());
+    tokio::time::advance(Duration::from_secs(30)).await;
+    assert_eq!((limits.held_for(&a), limits.free(&a, 0)), (None, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn destinations_that_nobody_uses_are_forgotten() {
+    let limits = limits(100, 10);
+    let busy = limits.reserve(&name("busy"), 0, 1);
+    for round in 0..20 {
+        for number in 0..FEW {
+            drop(limits.reserve(&name(&format!("d{round}-{number}")), 0, 1));
+        }
+        tokio::time::advance(RECENT).await;
+    }
+    let known = limits.house().doors.len();
+    assert!(known <= 2 * FEW, "{known}");
+    drop(busy);
+    assert_eq!(limits.in_flight(), 0);
+}
+
+proptest! {
+    #[test]
+    fn a_share_is_what_taking_one_by_one_would_give(free in 0_usize..200, own in 0_usize..200) {
+        let mut taken = 0;
+        while free > taken && free - taken >= own + taken {
+            taken += 1;
+        }
+        prop_assert_eq!(share(free, own), taken);
+    }
+
+    /// Steps: take some for one of six destinations, give some back, leave a sleeper, or let one call succeed.
+    #[test]
+    fn no_limit_is_ever_exceeded_and_nobody_sleeps_beside_a_free_slot(
+        concurrency in 1_usize..80,
+        per_service in 1_usize..40,
+        steps in prop::collection::vec((0_u8..4, 0_usize..6, 0_usize..30), 0..200),
+    ) {
+        let limits = limits(concurrency, per_service);
+        let names: Vec<_> = (0..6).map(|number| name(&format!("d{number}"))).collect();
+        let sleepers: Vec<_> = (0..6).map(|_| Arc::new(Notify::new())).collect();
+        let mut asleep = [false; 6];
+        let mut held: Vec<(usize, Permits)> = Vec::new();
+        for (step, who, amount) in steps {
+            match step {
+                0 => {
+                    let free = limits.free(&names[who], 0);
+                    let permits = limits.reserve(&names[who], 0, amount);
+                    prop_assert_eq!(permits.len(), free.min(amount));
+                    held.push((who, permits));
+                }
+                1 if !held.is_empty() => drop(held.swap_remove(amount % held.len())),
+                2 => {
+                    limits.wake_when_free(&names[who], Arc::clone(&sleepers[who]));
+                    asleep[who] = true;
+                }
+                _ => {
+                    if let Some(mut permit) = limits.reserve(&names[who], 0, 1).split_one() {
+                        permit.succeeded();
+                    }
+                }
+            }
+            let total: usize = held.iter().map(|(_, permits)| permits.len()).sum();
+            prop_assert_eq!(limits.in_flight(), total);
+            prop_assert!(total <= concurrency);
+            for who in 0..6 {
+                let own: usize = held.iter().filter(|(of, _)| *of == who).map(|(_, permits)| permits.len()).sum();
+                prop_assert!(own <= per_service);
+                asleep[who] &= !is_awake(&sleepers[who]);
+                prop_assert!(!asleep[who] || limits.free(&names[who], 0) == 0, "{who} sleeps beside a free slot");
+            }
+        }
+        drop(held);
+        prop_assert_eq!(limits.in_flight(), 0);
+    }
+}

@@ -1,0 +1,174 @@
+//! Whom a task's content wants called: `sn` names the service, `url` the path on it.
+//!
+//! The content is otherwise the business's own: any JSON object will do, and all other fields are passed over.
+//! `url` is appended to the service's endpoint as it stands, so its rules keep it from naming another host.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+
+use crate::task::Destination;
+
+/// The longest `url`, in bytes. HTTP libraries give up on request lines of 64 KiB, many servers on 8 KiB.
+const MAX_URL: usize = 8 * 1024;
+
+/// Whom to call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The service's name; never `@pull`.
+    pub sn: Destination,
+    /// The path, as [`check_url`] allows it.
+    pub url: String,
+}
+
+/// A content from which no target can be read; the text names the field and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidTarget(String);
+
+/// A `url` that breaks its rule; the text says what would be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidUrl(pub(super) &'static str);
+
+/// The two fields as they stand, whatever their types: `url` is nobody's business without `sn`.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    sn: Option<&'a RawValue>,
+    #[serde(borrow)]
+    url: Option<&'a RawValue>,
+}
+
+/// Reads the target of a task from its content. `None` without `sn`: such a task is pulled.
+///
+/// # Errors
+/// If the content is no JSON object, or `sn` stands there without a `url`, or either breaks its rule.
+pub fn target(content: &str) -> Result<Option<Target>, InvalidTarget> {
+    let no_object = |why: &str| InvalidTarget(format!("content must be a JSON object{why}"));
+    // Derived readers take an array for a struct, field by field; an array is no target.
+    if !content.trim_ascii_start().starts_with('{') {
+        return Err(no_object(""));
+    }
+    let fields: Fields<'_> = serde_json::from_str(content).map_err(|error| match error.classify() {
+        Category::Data => {
+            InvalidTarget(format!("content.sn and content.url must be strings, each given once: {error}"))
+        }
+        _ => no_object(&format!(": it breaks off being one at line {} column {}", error.line(), error.column())),
+    })?;
+    let Some(sn) = fields.sn else { return Ok(None) };
+    let Some(url) = fields.url else {
+        return Err(InvalidTarget(
+            "content.sn needs a content.url beside it: the path to call, such as \"/done\"".into(),
+        ));
+    };
+    let sn = text("content.sn", sn)?;
+    let url = text("content.url", url)?;
+    let sn: Destination = sn.parse().map_err(|error| InvalidTarget(format!("content.sn {error}")))?;
+    if sn.is_pull() {
+        return Err(InvalidTarget("content.sn must name a service; leave it out for a task that is pulled".into()));
+    }
+    check_url(&url).map_err(|error| InvalidTarget(format!("content.url {error}")))?;
+    Ok(Some(Target { sn, url: url.into_owned() }))
+}
+
+fn text<'a>(field: &str, value: &'a RawValue) -> Result<Cow<'a, str>, InvalidTarget> {
+    /// Borrows where nothing is escaped; a bare `Cow` never would.
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+    let text: Text<'a> =
+        serde_json::from_str(value.get()).map_err(|_| InvalidTarget(format!("{field} must be a string")))?;
+    Ok(text.0)
+}
+
+/// Checks that `url` is a path that can be appended to an endpoint and names no other host.
+///
+/// # Errors
+/// Says which rule is broken. The text goes after the field's name.
+pub fn check_url(url: &str) -> Result<(), InvalidUrl> {
+    // A query may well hold another URL, so only the path is searched for `//`.
+    let path = url.split('?').next().unwrap_or_default();
+    if !url.starts_with('/') || path.contains("//") {
+        return Err(InvalidUrl(
+            "must be a path that begins with exactly one / and holds no //, such as \"/order/done\"",
+        ));
+    }
+    if url.bytes().any(|byte| matches!(byte, b'\\' | b'#') || !byte.is_ascii_graphic()) {
+        return Err(InvalidUrl(
+            "may hold no \\, no #, no whitespace or control characters and nothing beyond ASCII: percent-encode them",
+        ));
+    }
+    if url.len() > MAX_URL {
+        return Err(InvalidUrl("must be at most 8192 bytes long"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_a_plain_path_on_the_same_host() {
+        let check = |url: &str, allowed: bool| assert_eq!(check_url(url).is_ok(), allowed, "{url:?}");
+        check("/", true);
+        check("/order/cancel?id=7&next=http://shop.example/", true);
+        check("/%E8%AE%A2%E5%8D%95", true);
+        check("/a@b:1/c", true);
+        check("", false);
+        check("order", false);
+        check("http://evil/", false);
+        check("//evil", false);
+        check("/a//b", false);
+        check("/\\evil", false);
+        check("\\evil", false);
+        check("/a#b", false);
+        check("/a b", false);
+        check("/a\tb", false);
+        check("/a\r\nhost: evil", false);
+        check("/a\u{7f}", false);
+        check("/订单", false);
+        check("/\u{a0}", false);
+        check(&format!("/{}", "a".repeat(MAX_URL - 1)), true);
+        check(&format!("/{}", "a".repeat(MAX_URL)), false);
+    }
+
+    #[test]
+    fn a_target_is_read_from_any_object_that_has_one() {
+        let check = |content: &str, expected: Option<(&str, &str)>| {
+            let read = target(content).unwrap();
+            let read = read.as_ref().map(|target| (target.sn.as_str(), target.url.as_str()));
+            assert_eq!(read, expected, "{content}");
+        };
+        check(r#"{"sn":"message.call","url":"/call","id":[1,{"sn":"x"}]}"#, Some(("message.call", "/call")));
+        check(" \n{ \"url\" : \"\\/a\", \"sn\":\"s\" }", Some(("s", "/a")));
+        check(r#"{"n":{"sn":"inner","url":"/inner"}}"#, None);
+        check(r#"{"url":"/alone"}"#, None);
+        check(r#"{"url":5}"#, None);
+        check(r#"{"sn":null,"url":"/a"}"#, None);
+        check("{}", None);
+    }
+
+    #[test]
+    fn a_target_that_cannot_be_called_is_refused_by_name() {
+        let check = |content: &str, says: &str| {
+            let error = target(content).unwrap_err().to_string();
+            assert!(error.contains(says), "{content}: {error}");
+        };
+        check(r#"{"sn":"s"}"#, "content.sn needs a content.url");
+        check(r#"{"sn":"s","url":null}"#, "content.sn needs a content.url");
+        check(r#"{"sn":7,"url":"/a"}"#, "content.sn must be a string");
+        check(r#"{"sn":"s","url":7}"#, "content.url must be a string");
+        check(r#"{"sn":"","url":"/a"}"#, "content.sn must be 1 to 128");
+        check(r#"{"sn":"@pull","url":"/a"}"#, "content.sn must name a service");
+        check(r#"{"sn":"s","url":"//evil"}"#, "content.url must be a path");
+        check(r#"{"sn":"s","url":"/a","sn":"t"}"#, "each given once");
+        check(r#"["s","/a"]"#, "content must be a JSON object");
+        check("not json", "content must be a JSON object");
+        check("{\"sn\":\"s\"", "line 1 column 9");
+        check("", "content must be a JSON object");
+    }
+}

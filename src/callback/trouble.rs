@@ -1,0 +1,100 @@
+//! What can go wrong under HTTP, in a few words: no address, no payload, nothing of the library's own.
+
+use std::error::Error as StdError;
+use std::io;
+use std::time::Duration;
+
+use crate::span::Span;
+
+/// "Too many open files", of the process and of the system.
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
+
+/// Why there is no answer, or only the beginning of one. The text becomes the task's outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error("timed out after {}", Span(*.0))]
+    TimedOut(Duration),
+    #[error("no connection within {}", Span(*.0))]
+    ConnectTimedOut(Duration),
+    #[error("connection refused")]
+    Refused,
+    #[error("connection reset")]
+    Reset,
+    #[error("connection closed early")]
+    Closed,
+    #[error("host or network unreachable")]
+    Unreachable,
+    #[error("name not resolved")]
+    NotResolved,
+    #[error("TLS failed")]
+    Tls,
+    #[error("too many open files in delayd")]
+    TooManyFiles,
+    #[error("answer is no HTTP")]
+    NoHttp,
+    #[error("no connection")]
+    NoConnection,
+    #[error("call failed")]
+    Other,
+}
+
+impl Trouble {
+    /// Reads the trouble out of the client's error. `connect_timeout` is the one that may have run out.
+    pub(super) fn of(error: &reqwest::Error, connect_timeout: Duration) -> Self {
+        if error.is_dns() {
+            return Self::NotResolved;
+        }
+        // The innermost cause that says anything is the one to name.
+        let named = causes(error).filter_map(Self::of_cause).last();
+        match named {
+            Some(named) => named,
+            None if error.is_connect() && error.is_timeout() => Self::ConnectTimedOut(connect_timeout),
+            None if error.is_connect() => Self::NoConnection,
+            None => Self::Other,
+        }
+    }
+
+    /// Whether a connection that had been idle may have ended just like this, because its other side closed it
+    /// as the call was written. Garbage or a timeout says that someone is there.
+    pub(super) fn may_be_stale_connection(self) -> bool {
+        matches!(self, Self::Reset | Self::Closed)
+    }
+
+    fn of_cause(cause: &(dyn StdError + 'static)) -> Option<Self> {
+        if cause.is::<rustls::Error>() {
+            return Some(Self::Tls);
+        }
+        if let Some(error) = cause.downcast_ref::<hyper::Error>() {
+            if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+                return Some(Self::Closed);
+            }
+            return error.is_parse().then_some(Self::NoHttp);
+        }
+        let error = cause.downcast_ref::<io::Error>()?;
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Some(Self::Refused),
+            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
+                Some(Self::Reset)
+            }
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::NotConnected => Some(Self::Closed),
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Some(Self::Unreachable),
+            _ if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => Some(Self::TooManyFiles),
+            _ => None,
+        }
+    }
+}
+
+type Cause<'a> = &'a (dyn StdError + 'static);
+
+/// The error's causes, outermost first. An `io::Error` that wraps another error names that one's source as its
+/// own and would hide it; it is unwrapped here.
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = Cause<'_>> {
+    fn below(cause: Cause<'_>) -> Option<Cause<'_>> {
+        match cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(wrapped) => Some(wrapped),
+            None => cause.source(),
+        }
+    }
+    std::iter::successors(error.source(), |cause| below(*cause))
+}

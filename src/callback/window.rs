@@ -1,0 +1,107 @@
+//! The slow start: how many calls a destination is trusted with.
+//!
+//! ```text
+//! 16 ──16 successes──▶ 32 ──32 successes──▶ 64 ─▶ … ─▶ its limit
+//!  ▲                                                      │
+//!  └──────────────── no success for 60 s ─────────────────┘
+//! ```
+//!
+//! A destination that comes back after an outage is so met by sixteen calls and not by a herd. Pure: the time is
+//! passed in.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How many calls a destination without a recent success may have at a time.
+pub(super) const START: usize = 16;
+
+/// How long a success speaks for its destination.
+pub(super) const RECENT: Duration = Duration::from_secs(60);
+
+/// One destination's window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    size: usize,
+    /// Since the last doubling; each failure takes one back, so that a destination that mostly fails stays small.
+    successes: usize,
+    last_success: Option<Instant>,
+}
+
+impl Window {
+    pub(super) fn new() -> Self {
+        Self { size: START, successes: 0, last_success: None }
+    }
+
+    /// How many calls may run at a time.
+    pub(super) fn size(&self, now: Instant) -> usize {
+        if self.is_recent(now) { self.size } else { START }
+    }
+
+    /// Counts a success, and doubles if it was the last that was wanting. `limit` is the largest size of use.
+    pub(super) fn succeeded(&mut self, now: Instant, limit: usize) {
+        if !self.is_recent(now) {
+            *self = Self::new();
+        }
+        self.last_success = Some(now);
+        self.successes += 1;
+        if self.successes >= self.size {
+            self.size = self.size.saturating_mul(2).min(limit.max(START));
+            self.successes = 0;
+        }
+    }
+
+    /// Counts a failure.
+    pub(super) fn failed(&mut self) {
+        self.successes = self.successes.saturating_sub(1);
+    }
+
+    fn is_recent(&self, now: Instant) -> bool {
+        self.last_success.is_some_and(|at| now.duration_since(at) < RECENT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn succeed(window: &mut Window, times: usize, now: Instant) -> usize {
+        (0..times).for_each(|_| window.succeeded(now, 100));
+        window.size(now)
+    }
+
+    #[test]
+    fn the_window_doubles_after_as_many_successes_as_it_is_wide_up_to_the_limit() {
+        let now = Instant::now();
+        let mut window = Window::new();
+        assert_eq!(window.size(now), 16);
+        assert_eq!(succeed(&mut window, 15, now), 16);
+        assert_eq!(succeed(&mut window, 1, now), 32);
+        assert_eq!(succeed(&mut window, 31, now), 32);
+        assert_eq!(succeed(&mut window, 1, now), 64);
+        assert_eq!(succeed(&mut window, 64, now), 100);
+        assert_eq!(succeed(&mut window, 500, now), 100);
+    }
+
+    #[test]
+    fn a_minute_without_success_falls_back_to_the_start() {
+        let now = Instant::now();
+        let mut window = Window::new();
+        assert_eq!(succeed(&mut window, 40, now), 32);
+        assert_eq!(window.size(now + RECENT - Duration::from_millis(1)), 32);
+        assert_eq!(window.size(now + RECENT), 16);
+        assert_eq!(succeed(&mut window, 15, now + RECENT), 16, "the count starts anew as well");
+        assert_eq!(succeed(&mut window, 1, now + RECENT), 32);
+    }
+
+    #[test]
+    fn a_destination_that_fails_as_often_as_it_succeeds_stays_small() {
+        let now = Instant::now();
+        let mut window = Window::new();
+        for _ in 0..1_000 {
+            window.succeeded(now, 100);
+            window.failed();
+        }
+        assert_eq!(window.size(now), 16);
+    }
+}

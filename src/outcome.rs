@@ -1,0 +1,125 @@
+//! ⑤ What an answer means for its task. Pure: policy, attempt, answer and randomness in, transition out.
+//!
+//! ```text
+//! Delivered ────────────────────────────▶ delivered
+//! Failed, attempts left ────────────────▶ retry after max(backoff, Retry-After)
+//! Failed, attempts spent ───────────────▶ dead
+//! Final ────────────────────────────────▶ dead
+//! ```
+//!
+//! The store counts the wait from its own now; so nothing here asks a clock.
+
+use std::time::Duration;
+
+use crate::callback::Answer;
+use crate::retry::Backoff;
+use crate::store::Transition;
+use crate::task::Options;
+
+/// How often and how far apart a task is tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Attempts before a task dies, from 1.
+    pub max_attempts: u32,
+    /// The wait between two.
+    pub backoff: Backoff,
+}
+
+impl Policy {
+    /// This policy with what the task's own options say instead.
+    pub fn for_task(&self, options: &Options) -> Self {
+        Self {
+            max_attempts: options.max_attempts.unwrap_or(self.max_attempts),
+            backoff: options.backoff.as_ref().unwrap_or(&self.backoff).clone(),
+        }
+    }
+
+    /// Whether attempt number `attempt` (from 1) is the last. A task whose leases ran out may be beyond it.
+    fn is_last(&self, attempt: u32) -> bool {
+        attempt >= self.max_attempts
+    }
+}
+
+/// Where a task goes after the callback of its attempt number `attempt` (from 1). `random`, 0 to 1, is the jitter.
+pub fn of(policy: &Policy, attempt: u32, answer: &Answer, random: f64) -> Transition {
+    match answer {
+        Answer::Delivered { outcome } => Transition::Delivered { outcome: outcome.clone() },
+        Answer::Final { outcome } => Transition::Dead { outcome: outcome.clone() },
+        Answer::Failed { outcome, .. } if policy.is_last(attempt) => Transition::Dead { outcome: outcome.clone() },
+        Answer::Failed { outcome, retry_after, .. } => {
+            let backoff = policy.backoff.wait(attempt, random);
+            Transition::Retry { after: backoff.max(retry_after.unwrap_or_default()), outcome: outcome.clone() }
+        }
+    }
+}
+
+/// Where a pulled task goes whose consumer gave it back; `delay` is the consumer's own wish for the wait.
+pub fn nacked(policy: &Policy, attempt: u32, delay: Option<Duration>, random: f64) -> Transition {
+    let outcome = "nacked".to_owned();
+    if policy.is_last(attempt) {
+        return Transition::Dead { outcome };
+    }
+    Transition::Retry { after: delay.unwrap_or_else(|| policy.backoff.wait(attempt, random)), outcome }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::callback::Fault;
+    use crate::span::Span;
+
+    fn policy() -> Policy {
+        Policy { max_attempts: 3, backoff: Backoff::Fixed { every: Span::seconds(30) } }
+    }
+
+    fn failed(retry_after: Option<u64>) -> Answer {
+        let retry_after = retry_after.map(Duration::from_secs);
+        Answer::Failed { outcome: "why".into(), retry_after, hold: None, fault: Fault::Task }
+    }
+
+    fn retry(seconds: u64, outcome: &str) -> Transition {
+        Transition::Retry { after: Duration::from_secs(seconds), outcome: outcome.into() }
+    }
+
+    fn dead(outcome: &str) -> Transition {
+        Transition::Dead { outcome: outcome.into() }
+    }
+
+    #[test]
+    fn an_answer_moves_its_task() {
+        let check = |attempt: u32, answer: Answer, expected: Transition| {
+            assert_eq!(of(&policy(), attempt, &answer, 0.5), expected, "attempt {attempt}: {answer:?}");
+        };
+        let delivered = || Answer::Delivered { outcome: "200 OK".into() };
+        check(1, delivered(), Transition::Delivered { outcome: "200 OK".into() });
+        check(9, delivered(), Transition::Delivered { outcome: "200 OK".into() });
+        check(1, Answer::Final { outcome: "410 Gone".into() }, dead("410 Gone"));
+        check(1, failed(None), retry(30, "why"));
+        check(2, failed(None), retry(30, "why"));
+        check(3, failed(None), dead("why"));
+        check(4, failed(None), dead("why"));
+        check(1, failed(Some(10)), retry(30, "why"));
+        check(1, failed(Some(3600)), retry(3600, "why"));
+        check(3, failed(Some(3600)), dead("why"));
+    }
+
+    #[test]
+    fn a_nack_waits_as_its_consumer_wishes_and_dies_like_any_failure() {
+        let check = |attempt: u32, delay: Option<u64>, expected: Transition| {
+            assert_eq!(nacked(&policy(), attempt, delay.map(Duration::from_secs), 0.5), expected, "attempt {attempt}");
+        };
+        check(1, None, retry(30, "nacked"));
+        check(1, Some(0), retry(0, "nacked"));
+        check(2, Some(90), retry(90, "nacked"));
+        check(3, Some(90), dead("nacked"));
+        check(3, None, dead("nacked"));
+    }
+
+    #[test]
+    fn a_tasks_own_options_go_before_the_policy() {
+        assert_eq!(policy().for_task(&Options::default()), policy());
+        let backoff = Backoff::Fixed { every: Span::seconds(1) };
+        let options = Options { max_attempts: Some(9), backoff: Some(backoff.clone()), timeout: None };
+        assert_eq!(policy().for_task(&options), Policy { max_attempts: 9, backoff });
+    }
+}

@@ -11,6 +11,8 @@ pub mod retry;
 pub mod span;
 pub mod store;
 pub mod task;
+pub mod topic;
+pub mod worker;
 
 /// Makes ring the process's provider of cryptography. To be called before the first HTTP client is built, by the binary
 /// and by tests; calling it again does nothing.

@@ -1,0 +1,99 @@
+//! The topic registry: which topics there are and into how many lanes each is split.
+//!
+//! Topics come into being with their first task. This is a cache before the store's own registry; an entry
+//! never changes once it is there, so the cache can only be behind, never wrong.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::store::{self, AnyStore, Store, TopicEntry};
+use crate::task::Topic;
+
+/// The settings of the registry.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The most topics (`limits.topics`).
+    pub max_topics: usize,
+}
+
+/// Why a topic could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A new topic would be one too many.
+    #[error("there are {0} topics already, and limits.topics allows no more")]
+    TooMany(usize),
+    /// The store's own failure.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// The registry. Cheap to share behind an [`Arc`].
+#[derive(Debug)]
+pub struct Registry {
+    store: Arc<AnyStore>,
+    params: Params,
+    known: RwLock<HashMap<Topic, TopicEntry>>,
+}
+
+impl Registry {
+    /// An empty cache before `store`.
+    pub fn new(store: Arc<AnyStore>, params: Params) -> Self {
+        Self { store, params, known: RwLock::default() }
+    }
+
+    /// The topic's entry, created with one lane if there is none.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] at the limit, or the store's failure.
+    pub async fn ensure(&self, topic: &Topic) -> Result<TopicEntry, Error> {
+        if let Some(entry) = self.find(topic).await? {
+            return Ok(entry);
+        }
+        let count = self.known().len();
+        if count >= self.params.max_topics {
+            return Err(Error::TooMany(count));
+        }
+        let entry = self.store.register(TopicEntry { topic: topic.clone(), shards: 1 }).await?;
+        self.learn(std::slice::from_ref(&entry));
+        Ok(entry)
+    }
+
+    /// The topic's entry, if there is one anywhere.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub async fn find(&self, topic: &Topic) -> Result<Option<TopicEntry>, Error> {
+        if let Some(entry) = self.known_entry(topic) {
+            return Ok(Some(entry));
+        }
+        self.refresh().await?;
+        Ok(self.known_entry(topic))
+    }
+
+    /// Reads the store's registry again and answers all of it.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub async fn refresh(&self) -> Result<Vec<TopicEntry>, Error> {
+        let entries = self.store.topics().await?;
+        self.learn(&entries);
+        Ok(entries)
+    }
+
+    /// What this instance knows without asking.
+    pub fn known(&self) -> Vec<TopicEntry> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Adds entries to the cache.
+    pub fn learn(&self, entries: &[TopicEntry]) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        for entry in entries {
+            known.insert(entry.topic.clone(), entry.clone());
+        }
+    }
+
+    fn known_entry(&self, topic: &Topic) -> Option<TopicEntry> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()
+    }
+}

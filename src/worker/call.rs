@@ -1,0 +1,154 @@
+//! One task in flight: is its lease long enough, the call, its outcome, its settle.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Shared;
+use super::claim::Slots;
+use super::held::{Holding, Lease};
+use super::settler::Ending;
+use crate::callback::{Answer, Call, Fault, Permit, Service, target};
+use crate::outcome;
+use crate::store::{LeasedTask, Settled, Store, Transition};
+use crate::task::{Lane, Receipt};
+
+/// What a lease must last beyond the call's timeout, so that the settle still finds it.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// Starts the call of a claimed task, unless this instance is calling it already. `freed` is woken when its slot is.
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    lane: &Lane,
+    task: LeasedTask,
+    receipt: &Receipt,
+    since: Instant,
+    slots: &mut Slots,
+    freed: &Arc<Notify>,
+) {
+    let lease = Lease { receipt: receipt.clone(), until: since + shared.params.lease, attempt: task.attempt };
+    let Some(holding) = shared.held.take(task.id, lease) else {
+        tracing::debug!(task.id = %task.id, %lane, "Task {} is still in flight here; its call goes on under the new lease", task.id);
+        return;
+    };
+    let permit = slots.get_mut(&task.destination).and_then(crate::callback::Permits::split_one);
+    let flight = Flight { shared: shared.clone(), lane: lane.clone(), task, holding };
+    let freed = freed.clone();
+    shared.calls.spawn(async move {
+        match permit {
+            Some(permit) => flight.run(permit).await,
+            // Rescheduled to another service since it was put on this schedule: that one's slots are not ours to take.
+            None => flight.settle(Transition::Release),
+        }
+        freed.notify_one();
+    });
+}
+
+/// A task in flight.
+struct Flight {
+    shared: Arc<Shared>,
+    lane: Lane,
+    task: LeasedTask,
+    holding: Holding,
+}
+
+impl Flight {
+    async fn run(self, mut permit: Permit) {
+        let timeout = self.task.options.timeout.map_or(self.shared.params.timeout, |span| span.0);
+        let Some(service) = self.shared.parts.services.get(self.task.destination.as_str()) else {
+            return self.settle(Transition::Release);
+        };
+        if self.shared.is_stopping() || !self.lease_covers(timeout).await {
+            return self.settle(Transition::Release);
+        }
+        let answer = tokio::select! {
+            answer = self.call(&service, timeout) => answer,
+            // Cut off by the end of the grace period: the lease and the attempt stay as they are.
+            () = self.shared.settler.finished() => return,
+        };
+        match &answer {
+            Answer::Failed { fault: Fault::Destination, .. } => permit.failed(),
+            // A destination that answered is well, whatever it thinks of this task.
+            Answer::Delivered { .. } | Answer::Failed { .. } | Answer::Final { .. } => permit.succeeded(),
+        }
+        if let Answer::Failed { hold: Some(hold), .. } = &answer {
+            self.shared.parts.limits.hold(&self.task.destination, *hold);
+        }
+        drop(permit);
+        self.conclude(&answer);
+    }
+
+    async fn call(&self, service: &Service, timeout: Duration) -> Answer {
+        let target = target(&self.task.content).ok().flatten();
+        let Some(target) = target else {
+            return Answer::Final { outcome: "the content names no sn and url".into() };
+        };
+        let lease = self.holding.lease();
+        let call = Call {
+            service,
+            url: &target.url,
+            id: self.task.id,
+            topic: &self.lane.topic,
+            attempt: lease.attempt,
+            due: self.task.due,
+            receipt: &lease.receipt,
+            timeout,
+            body: self.task.content.clone().into(),
+        };
+        self.shared.parts.client.call(call).await
+    }
+
+    /// Whether the lease lasts longer than the call may take; extends it if not. Refused, the task is another's.
+    async fn lease_covers(&self, timeout: Duration) -> bool {
+        let lease = self.holding.lease();
+        let needed = timeout + MARGIN;
+        if lease.until.saturating_duration_since(Instant::now()) > needed {
+            return true;
+        }
+        let (since, span) = (Instant::now(), needed + self.shared.params.lease);
+        let store = &self.shared.parts.store;
+        match store.extend(&self.lane, self.task.id, &lease.receipt, span).await {
+            Ok(Settled::Done) => {
+                self.holding.extended(&lease.receipt, since + span);
+                true
+            }
+            Ok(Settled::Stale { .. } | Settled::Unknown) => false,
+            Err(error) => {
+                tracing::warn!(task.id = %self.task.id, lane = %self.lane, %error, "Could not extend a lease; the task is given back");
+                false
+            }
+        }
+    }
+
+    fn conclude(self, answer: &Answer) {
+        let policy = self.shared.params.policy.for_task(&self.task.options);
+        let attempt = self.holding.lease().attempt;
+        let transition = outcome::of(&policy, attempt, answer, rand::random());
+        let (id, topic) = (self.task.id, &self.lane.topic);
+        match &transition {
+            Transition::Delivered { outcome } => {
+                tracing::debug!(task.id = %id, %topic, attempt, outcome, "Delivered task {id} on attempt {attempt}");
+            }
+            Transition::Retry { after, outcome } => {
+                tracing::info!(task.id = %id, %topic, attempt, outcome, retry_in_ms = after.as_millis() as u64,
+                    "Attempt {attempt} of task {id} failed ({outcome}); it will be tried again");
+            }
+            Transition::Dead { outcome } => {
+                tracing::warn!(task.id = %id, %topic, attempt, outcome, "Task {id} is dead after attempt {attempt} ({outcome})");
+            }
+            Transition::Release => {}
+        }
+        self.settle(transition);
+    }
+
+    fn settle(self, transition: Transition) {
+        if self.shared.cut_off.load(Ordering::Relaxed) {
+            return;
+        }
+        let Self { shared, lane, holding, .. } = self;
+        shared.settler.send(Ending { lane, holding, transition });
+    }
+}

@@ -1,0 +1,58 @@
+//! Keeping house: old history is forgotten, and the registry is looked after.
+//!
+//! Nothing hangs on its life: leases are swept by claims, and a lost registry entry is written again by the next add.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Shared;
+use crate::store::{Result, Store};
+use crate::task::State;
+
+/// The time between two rounds.
+const ROUND: Duration = Duration::from_secs(60);
+/// Rounds between two searches for lanes that nobody registered.
+const ROUNDS_A_SEARCH: u32 = 10;
+/// The most tasks forgotten by one call.
+const CHUNK: usize = 500;
+
+/// Runs until the instance stops. The first round comes at once.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut stopping = shared.stopping.subscribe();
+    let mut round = 0_u32;
+    while !*stopping.borrow() {
+        tokio::select! {
+            done = keep_house(&shared, round) => match done {
+                Ok(()) => round = round.wrapping_add(1),
+                Err(error) => tracing::debug!(%error, "Could not keep house; trying again in a minute"),
+            },
+            _ = stopping.changed() => return,
+        }
+        let _ = tokio::time::timeout(ROUND, stopping.changed()).await;
+    }
+}
+
+async fn keep_house(shared: &Shared, round: u32) -> Result<()> {
+    let Shared { parts, params, .. } = shared;
+    // What this instance knows goes into the registry, should it have been lost; then what others know comes out.
+    for entry in parts.topics.known() {
+        parts.store.register(entry).await?;
+    }
+    parts.topics.learn(&parts.store.topics().await?);
+    if round.is_multiple_of(ROUNDS_A_SEARCH) {
+        let found = parts.store.recover_topics().await?;
+        for entry in &found {
+            tracing::warn!(topic = %entry.topic, "Topic {} holds tasks but was not registered; it is again", entry.topic);
+        }
+        parts.topics.learn(&found);
+    }
+    let before = parts.store.ping().await? - params.keep;
+    for lane in parts.topics.known().iter().flat_map(|entry| entry.lanes()) {
+        for state in [State::Delivered, State::Cancelled, State::Expired] {
+            while parts.store.purge(&lane, state, before, CHUNK).await? == CHUNK {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! ③ Working: due tasks are claimed, handed to the callback client, and settled.
+//!
+//! ```text
+//! supervisor ── one look a second over all lanes ──▶ spawns and nudges
+//!     lane   ── sleeps until due ─▶ claim ─▶ call ─▶ outcome ─▶ settler ─▶ store
+//! ```
+//!
+//! - `supervisor` reads the registry, looks over all lanes once a second with one pipeline, and keeps one task per lane
+//!   that has work coming. A thousand idle topics cost that one look.
+//! - `lane` is the heart: wait, claim by free slots, hand out.
+//! - `call` is one task in flight: is the lease long enough, call, outcome.
+//! - `settler` gathers the ends of leases and keeps them until the store has answered.
+//! - `janitor` forgets old history and looks after the registry.
+//!
+//! # Invariants
+//!
+//! - A destination is claimed only as far as it has free slots. A blocked one is not claimed: its tasks stay on its schedule,
+//!   nothing is written, no attempt is spent, and nobody stands behind them.
+//! - A call starts only if its lease lasts longer than its timeout.
+//! - A task that this instance still holds is never fired a second time, whatever the store hands out.
+//! - Time comes from the store; this instance's clock only decides when to look.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+
+use crate::callback::{Client, Limits, Services};
+use crate::clock::Clock;
+use crate::outcome::Policy;
+use crate::store::{AnyStore, Hint, Holder};
+use crate::task::Receipt;
+use crate::topic::Registry;
+
+mod call;
+mod claim;
+mod held;
+mod janitor;
+mod lane;
+mod settler;
+mod supervisor;
+mod time;
+
+use held::Held;
+use settler::Settler;
+use time::StoreTime;
+
+/// The settings of the workers.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// Whether this instance claims at all; without, it only keeps house.
+    pub enabled: bool,
+    /// How long a claimed task is held (`worker.lease`).
+    pub lease: Duration,
+    /// After how long without work a lane's task ends (`worker.idle_stop`).
+    pub idle_stop: Duration,
+    /// The most tasks of one claim (`worker.claim_batch`).
+    pub claim_batch: usize,
+    /// What follows a failure, unless the task says otherwise.
+    pub policy: Policy,
+    /// How long one call may take, unless the task says otherwise.
+    pub timeout: Duration,
+    /// How long ended tasks are remembered (`history.keep`).
+    pub keep: Duration,
+    /// The time between two safety looks: 1 s, but for tests that show that nothing rests on it.
+    pub look_every: Duration,
+}
+
+/// What the workers stand on.
+#[derive(Debug)]
+pub struct Parts {
+    /// The store.
+    pub store: Arc<AnyStore>,
+    /// The topics.
+    pub topics: Arc<Registry>,
+    /// Who makes the calls.
+    pub client: Client,
+    /// Who is called.
+    pub services: Arc<Services>,
+    /// How much at once.
+    pub limits: Arc<Limits>,
+    /// This instance's clock.
+    pub clock: Clock,
+}
+
+/// What the roles share.
+#[derive(Debug)]
+struct Shared {
+    parts: Parts,
+    params: Params,
+    holder: Holder,
+    time: StoreTime,
+    held: Held,
+    settler: Settler,
+    put_back: mpsc::UnboundedSender<Hint>,
+    calls: TaskTracker,
+    stopping: watch::Sender<bool>,
+    cut_off: AtomicBool,
+}
+
+impl Shared {
+    fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+}
+
+/// The running workers of this instance.
+#[derive(Debug)]
+pub struct Worker {
+    shared: Arc<Shared>,
+    roles: Vec<JoinHandle<()>>,
+    settling: JoinHandle<()>,
+}
+
+impl Worker {
+    /// Starts all roles.
+    pub fn start(parts: Parts, params: Params) -> Self {
+        let (settler, settles) = Settler::new();
+        let (put_back, hints) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            time: StoreTime::new(parts.clock.clone()),
+            parts,
+            params,
+            holder: Holder(Receipt::random().as_str().into()),
+            held: Held::default(),
+            settler,
+            put_back,
+            calls: TaskTracker::new(),
+            stopping: watch::Sender::new(false),
+            cut_off: AtomicBool::new(false),
+        });
+        let settling = tokio::spawn(settler::run(shared.clone(), settles));
+        let mut roles = vec![tokio::spawn(janitor::run(shared.clone()))];
+        if shared.params.enabled {
+            roles.push(tokio::spawn(supervisor::run(shared.clone(), hints)));
+        }
+        Self { shared, roles, settling }
+    }
+
+    /// Ends the work in order: claims stop; what was claimed but not fired is given back unspent; running calls end within
+    /// `grace`; their settles are flushed. A call cut off by the end of `grace` keeps its lease and its attempt.
+    ///
+    /// Answers how many calls were cut off.
+    pub async fn drain(self, grace: Duration) -> usize {
+        let Self { shared, roles, settling } = self;
+        shared.stopping.send_replace(true);
+        for role in roles {
+            // A role that panicked has been logged by the panic itself.
+            let _ = role.await;
+        }
+        shared.calls.close();
+        let in_time = tokio::time::timeout(grace, shared.calls.wait()).await.is_ok();
+        let cut_off = if in_time { 0 } else { shared.calls.len() };
+        shared.cut_off.store(true, Ordering::Relaxed);
+        shared.settler.finish();
+        if tokio::time::timeout(settler::LAST_FLUSH, settling).await.is_err() {
+            tracing::warn!("The store took no more settles; those tasks come back when their leases run out");
+        }
+        cut_off
+    }
+}

@@ -1,0 +1,171 @@
+//! The ends of leases, gathered and kept until the store has answered.
+//!
+//! What comes while a batch is with the store makes up the next one: nothing waits longer than the batch before it takes,
+//! and batches grow under load. While the store is away the batch is kept and tried again, and no lane claims: the
+//! settles go first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+use super::Shared;
+use super::held::Holding;
+use crate::store::{Error, Hint, Settle, Settled, Store, Transition};
+use crate::task::{Lane, Receipt, State};
+
+/// How long a drain waits for the last settles.
+pub(super) const LAST_FLUSH: Duration = Duration::from_secs(2);
+/// The most settles of one batch.
+const BATCH: usize = 512;
+/// The wait after the store failed, doubling up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a refused settle waits for a claim's answer that may be on its way to this very instance.
+const ADOPTION: Duration = Duration::from_millis(200);
+
+/// The end of a task in hand. It stays in hand until the store has answered: a claim that hands it to this instance once more in
+/// the meantime must not fire it, and the settle then goes by the newer receipt.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) lane: Lane,
+    pub(super) holding: Holding,
+    pub(super) transition: Transition,
+}
+
+impl Ending {
+    fn settle(&self) -> Settle {
+        Settle {
+            lane: self.lane.clone(),
+            id: self.holding.id(),
+            receipt: self.holding.lease().receipt,
+            transition: self.transition.clone(),
+        }
+    }
+}
+
+/// Where settles are sent. What is in it is bounded by the calls in flight.
+#[derive(Debug)]
+pub(super) struct Settler {
+    sender: mpsc::UnboundedSender<Ending>,
+    away: watch::Sender<bool>,
+    finished: watch::Sender<bool>,
+}
+
+impl Settler {
+    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Ending>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Self { sender, away: watch::Sender::new(false), finished: watch::Sender::new(false) }, receiver)
+    }
+
+    /// Ends a lease as soon as may be.
+    pub(super) fn send(&self, ending: Ending) {
+        // Nobody receives after the last flush; the lease then runs out.
+        let _ = self.sender.send(ending);
+    }
+
+    /// Returns once no batch is waiting for the store to come back.
+    pub(super) async fn recovered(&self) {
+        // The sender lives in `self`, so this ends only by the store's return.
+        let _ = self.away.subscribe().wait_for(|away| !away).await;
+    }
+
+    /// No more settles will come: what is there is flushed, and calls still running are cut off.
+    pub(super) fn finish(&self) {
+        self.finished.send_replace(true);
+    }
+
+    /// Returns once [`Settler::finish`] was called.
+    pub(super) async fn finished(&self) {
+        let _ = self.finished.subscribe().wait_for(|finished| *finished).await;
+    }
+}
+
+/// Flushes batch after batch until the settler is finished and empty.
+pub(super) async fn run(shared: Arc<Shared>, mut settles: mpsc::UnboundedReceiver<Ending>) {
+    let mut batch = Vec::with_capacity(BATCH);
+    loop {
+        tokio::select! {
+            biased;
+            _ = settles.recv_many(&mut batch, BATCH) => {}
+            () = shared.settler.finished() => return,
+        }
+        flush(&shared, std::mem::take(&mut batch)).await;
+    }
+}
+
+async fn flush(shared: &Arc<Shared>, batch: Vec<Ending>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        // Made anew for each try: a lease may have been adopted since.
+        let settles: Vec<Settle> = batch.iter().map(Ending::settle).collect();
+        let receipts: Vec<Receipt> = settles.iter().map(|settle| settle.receipt.clone()).collect();
+        match shared.parts.store.settle(settles).await {
+            Ok(answers) => {
+                if shared.settler.away.send_replace(false) {
+                    tracing::info!(settles = batch.len(), "The store takes settles again");
+                }
+                for ((ending, receipt), answer) in batch.into_iter().zip(receipts).zip(answers) {
+                    conclude(shared, ending, receipt, answer);
+                }
+                return;
+            }
+            Err(Error::Corrupt(_)) if batch.iter().any(|ending| ending.lane != batch[0].lane) => {
+                // One lane's trouble is not the others'.
+                let first = batch[0].lane.clone();
+                let (one, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|ending| ending.lane == first);
+                Box::pin(flush(shared, one)).await;
+                return Box::pin(flush(shared, others)).await;
+            }
+            Err(error @ Error::Corrupt(_)) => {
+                tracing::error!(%error, settles = batch.len(), "The store could not take settles; those tasks come back when their leases run out");
+                return;
+            }
+            Err(error) => {
+                if !shared.settler.away.send_replace(true) {
+                    tracing::warn!(%error, settles = batch.len(), "The store takes no settles; they are kept, and claims wait");
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}
+
+fn conclude(shared: &Arc<Shared>, ending: Ending, receipt: Receipt, answer: Settled) {
+    let id = ending.holding.id();
+    match answer {
+        Settled::Done => put_back(shared, &ending),
+        Settled::Stale { state: State::Leased } => drop(tokio::spawn(adopt_or_report(shared.clone(), ending, receipt))),
+        Settled::Stale { state } => {
+            tracing::info!(task.id = %id, lane = %ending.lane, state = state.as_str(),
+                "A late settle of task {id} changed nothing: it is {} by now", state.as_str());
+        }
+        Settled::Unknown => {
+            tracing::info!(task.id = %id, lane = %ending.lane, "Task {id} is gone; its settle changed nothing")
+        }
+    }
+}
+
+/// A task that waits again may be what its lane has to wake for next.
+fn put_back(shared: &Shared, ending: &Ending) {
+    let after = match &ending.transition {
+        Transition::Retry { after, .. } => *after,
+        Transition::Release => Duration::ZERO,
+        Transition::Delivered { .. } | Transition::Dead { .. } => return,
+    };
+    // Nobody listens where this instance does not work, or not any more.
+    let _ = shared.put_back.send(Hint { lane: ending.lane.clone(), due: shared.time.store_now() + after });
+}
+
+/// Someone else holds the task, or this instance does and is just being told: then the settle goes again by the new receipt.
+async fn adopt_or_report(shared: Arc<Shared>, ending: Ending, receipt: Receipt) {
+    tokio::time::sleep(ADOPTION).await;
+    if ending.holding.lease().receipt != receipt {
+        shared.settler.send(ending);
+        return;
+    }
+    let id = ending.holding.id();
+    tracing::info!(task.id = %id, lane = %ending.lane, "A late settle of task {id} changed nothing: another holds it by now");
+}

@@ -1,0 +1,119 @@
+//! Which lanes have work coming: one task for each of those, and none for the others.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::MissedTickBehavior;
+
+use super::Shared;
+use super::lane::{self, COMING, Nudge};
+use crate::clock::UnixMillis;
+use crate::store::{Hint, Store};
+use crate::task::Lane;
+
+/// The lanes' tasks.
+#[derive(Debug, Default)]
+struct Lanes {
+    nudges: HashMap<Lane, Arc<Nudge>>,
+    tasks: JoinSet<()>,
+    names: HashMap<Id, Lane>,
+}
+
+/// Runs until the instance stops and all lanes' tasks have ended. `settled` tells of tasks that this instance itself has put back on
+/// their schedules.
+pub(super) async fn run(shared: Arc<Shared>, mut settled: mpsc::UnboundedReceiver<Hint>) {
+    let mut hints = shared.parts.store.hints();
+    let mut stopping = shared.stopping.subscribe();
+    let mut looks = tokio::time::interval(shared.params.look_every);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut lanes = Lanes::default();
+    let mut fails = false;
+    while !*stopping.borrow() {
+        tokio::select! {
+            _ = looks.tick() => fails = look(&shared, &mut lanes, fails).await,
+            Some(hint) = settled.recv() => take_hint(&shared, &mut lanes, hint),
+            hint = hints.recv() => match hint {
+                Ok(hint) => take_hint(&shared, &mut lanes, hint),
+                // Too many to follow: one look sees them all.
+                Err(RecvError::Lagged(_)) => looks.reset_immediately(),
+                Err(RecvError::Closed) => return,
+            },
+            Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
+            _ = stopping.changed() => {}
+        }
+    }
+    while lanes.tasks.join_next().await.is_some() {}
+}
+
+/// The safety look: the registry, then all lanes in one pipeline. Answers whether it failed.
+async fn look(shared: &Arc<Shared>, lanes: &mut Lanes, failed_before: bool) -> bool {
+    let looked = async {
+        let topics = shared.parts.topics.refresh().await.map_err(|error| error.to_string())?;
+        let all: Vec<Lane> = topics.iter().flat_map(|topic| topic.lanes()).collect();
+        let asked = shared.parts.clock.now();
+        let next = shared.parts.store.next_due(all.clone()).await.map_err(|error| error.to_string())?;
+        shared.time.saw(next.now, asked);
+        Ok::<_, String>(all.into_iter().zip(next.lanes))
+    };
+    match looked.await {
+        Ok(found) => {
+            for (lane, due) in found {
+                if let Some(due) = due {
+                    tell(shared, lanes, lane, due);
+                }
+            }
+            if failed_before {
+                tracing::info!("Looking over the topics again");
+            }
+            false
+        }
+        Err(error) => {
+            if !failed_before {
+                tracing::warn!(error, "Could not look over the topics; trying again every second");
+            }
+            true
+        }
+    }
+}
+
+fn take_hint(shared: &Arc<Shared>, lanes: &mut Lanes, hint: Hint) {
+    tell(shared, lanes, hint.lane, hint.due);
+}
+
+/// Wakes the lane's task, or starts it if its work is near.
+fn tell(shared: &Arc<Shared>, lanes: &mut Lanes, lane: Lane, due: UnixMillis) {
+    if let Some(nudge) = lanes.nudges.get(&lane) {
+        nudge.at(due, shared.time.store_now());
+    } else if due <= shared.time.store_now() + COMING {
+        start(shared, lanes, lane);
+    }
+}
+
+fn start(shared: &Arc<Shared>, lanes: &mut Lanes, lane: Lane) {
+    let nudge = Arc::new(Nudge::new());
+    let task = lanes.tasks.spawn(lane::run(shared.clone(), lane.clone(), nudge.clone()));
+    tracing::debug!(%lane, "Working lane {lane}");
+    lanes.names.insert(task.id(), lane.clone());
+    lanes.nudges.insert(lane, nudge);
+}
+
+/// A lane's task has ended: by itself after idling, or by a panic, after which it starts again.
+fn reap(shared: &Arc<Shared>, lanes: &mut Lanes, ended: Result<(Id, ()), JoinError>) {
+    let (id, panicked) = match ended {
+        Ok((id, ())) => (id, false),
+        Err(error) => (error.id(), true),
+    };
+    let Some(lane) = lanes.names.remove(&id) else { return };
+    let nudge = lanes.nudges.remove(&lane);
+    if panicked {
+        tracing::error!(%lane, "The worker of lane {lane} panicked; it is started again");
+    } else {
+        tracing::debug!(%lane, "Lane {lane} is idle");
+    }
+    if panicked || nudge.is_some_and(|nudge| nudge.is_pending()) {
+        start(shared, lanes, lane);
+    }
+}

@@ -4,6 +4,7 @@
 //! over HTTP, or a consumer pulls the task. `docs/ARCHITECTURE.md` is the map; the road of a task is
 //! [`api`] → [`store`] → [`worker`] → [`callback`] → [`outcome`] → [`store`].
 
+pub mod api;
 pub mod callback;
 pub mod clock;
 pub mod outcome;

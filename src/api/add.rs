@@ -1,0 +1,199 @@
+//! Producing: a task, or many at once, checked and put into the store.
+//!
+//! A 2xx means that the task is kept. Whatever else happens to a stored task happens without the caller, so a failed
+//! topic or store is the only thing that can still go wrong after the checks of [`super::new_task`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Api;
+use super::body::JsonBody;
+use super::envelope::Success;
+use super::error::Error;
+use super::json::{self, required};
+use super::new_task::{self, Checked};
+use crate::clock::UnixMillis;
+use crate::store::{NewTask, Store, TopicEntry};
+use crate::task::{Destination, TaskId, Topic};
+
+/// The answer to a stored task.
+#[derive(Debug, Serialize)]
+pub(super) struct Stored {
+    task_id: TaskId,
+    due_ms: UnixMillis,
+    mode: &'static str,
+    durability: &'static str,
+}
+
+/// The answer to a batch.
+#[derive(Debug, Serialize)]
+pub(super) struct Batch {
+    failed: usize,
+    results: Vec<Item>,
+}
+
+/// One task of a batch, answered in its place.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Item {
+    Stored(Success<Stored>),
+    Failed { dm_error: u16, error_msg: String },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BatchRequest<'a> {
+    // Each is read on its own, so that one bad task does not spoil the others.
+    #[serde(borrow)]
+    tasks: Option<Vec<&'a RawValue>>,
+}
+
+/// How a task leaves, as the wire names it.
+pub(super) fn mode_of(destination: &Destination) -> &'static str {
+    if destination.is_pull() { "pull" } else { "push" }
+}
+
+/// `POST /delay/task/add`
+pub(super) async fn add(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Stored>, Error> {
+    api.check_accepting()?;
+    let checked = new_task::read(&body, &api.rules());
+    let result = store(&api, vec![checked]).await.pop();
+    result.expect("one task has one answer").map(Success::of)
+}
+
+/// `POST /delay/task/add_batch`
+pub(super) async fn add_batch(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Batch>, Error> {
+    api.check_accepting()?;
+    let request: BatchRequest<'_> = json::read(&body)?;
+    let tasks = required(request.tasks, "tasks")?;
+    let limit = api.params.batch_limit;
+    if !(1..=limit).contains(&tasks.len()) {
+        return Err(Error::Invalid(format!("tasks: must hold 1 to {limit} tasks, not {}", tasks.len())));
+    }
+    let rules = api.rules();
+    let checked = tasks.iter().map(|task| new_task::read(task.get().as_bytes(), &rules)).collect();
+    batch(store(&api, checked).await).map(Success::of)
+}
+
+/// Stores what passed the checks, in one call. One answer per task, in order.
+async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<Stored, Error>> {
+    let topics = topics(api, &checked).await;
+    let mut tasks = Vec::with_capacity(checked.len());
+    // What is known before the store is asked: a failure, or how the task will leave.
+    let mut modes = Vec::with_capacity(checked.len());
+    for checked in checked {
+        modes.push(checked.and_then(|checked| {
+            let topic = topics.get(&checked.topic).expect("every checked topic was asked for").clone()?;
+            let mode = mode_of(&checked.destination);
+            let Checked { destination, moment, options, content, .. } = checked;
+            tasks.push(NewTask { topic, destination, moment, options, content });
+            Ok(mode)
+        }));
+    }
+    if tasks.is_empty() {
+        return modes.into_iter().map(|mode| Err(mode.expect_err("nothing passed"))).collect();
+    }
+    let mut added = api.store.add(tasks).await.into_iter();
+    // Asked only now: a store that was out of reach has just learnt it.
+    let durability = api.store.durability().as_str();
+    let answer = |mode: Result<&'static str, Error>| {
+        let mode = mode?;
+        let added = added.next().expect("a store answers every task")?;
+        Ok(Stored { task_id: added.id, due_ms: added.due, mode, durability })
+    };
+    modes.into_iter().map(answer).collect()
+}
+
+/// The entries of the checked tasks' topics, each asked for once. A store that does not answer is not asked again:
+/// a batch of many topics would wait for each.
+async fn topics(api: &Api, checked: &[Result<Checked, Error>]) -> HashMap<Topic, Result<TopicEntry, Error>> {
+    let mut topics = HashMap::new();
+    let mut out_of_reach: Option<Error> = None;
+    for Checked { topic, .. } in checked.iter().flatten() {
+        if topics.contains_key(topic) {
+            continue;
+        }
+        let entry = match &out_of_reach {
+            Some(error) => Err(error.clone()),
+            None => api.topics.ensure(topic).await.map_err(Error::from),
+        };
+        if let Err(error) = &entry
+            && error.is_unavailable()
+        {
+            out_of_reach = Some(error.clone());
+        }
+        topics.insert(topic.clone(), entry);
+    }
+    topics
+}
+
+/// Puts the results side by side. If the store took none of those that got as far as the store, the whole batch is
+/// as unconfirmed as a single task would be.
+fn batch(results: Vec<Result<Stored, Error>>) -> Result<Batch, Error> {
+    let reached = || results.iter().filter(|result| matches!(result, Ok(_) | Err(Error::Store(_))));
+    let first_failure = results.iter().find_map(|result| match result {
+        Err(error @ Error::Store(_)) => Some(error.clone()),
+        _ => None,
+    });
+    if let Some(error) = first_failure {
+        if reached().all(|result| result.as_ref().is_err_and(Error::is_unavailable)) {
+            return Err(error);
+        }
+        error.log();
+    }
+    let failed = results.iter().filter(|result| result.is_err()).count();
+    let item = |result: Result<Stored, Error>| match result {
+        Ok(stored) => Item::Stored(Success::of(stored)),
+        Err(error) => Item::Failed { dm_error: error.dm_error(), error_msg: error.message() },
+    };
+    Ok(Batch { failed, results: results.into_iter().map(item).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store;
+
+    fn stored() -> Result<Stored, Error> {
+        Ok(Stored { task_id: TaskId(7), due_ms: UnixMillis(1), mode: "pull", durability: "fsynced" })
+    }
+
+    fn unreachable() -> Result<Stored, Error> {
+        Err(store::Error::Unavailable("redis://secret".into()).into())
+    }
+
+    fn bad() -> Result<Stored, Error> {
+        Err(Error::invalid("topic: is missing"))
+    }
+
+    #[test]
+    fn a_batch_answers_each_task_in_its_place() {
+        let answer = batch(vec![stored(), bad(), unreachable()]).unwrap();
+        let text = serde_json::to_value(Success::of(answer)).unwrap();
+        assert_eq!(text["dm_error"], 0);
+        assert_eq!(text["failed"], 2);
+        assert_eq!(text["results"][0]["task_id"], 7);
+        assert_eq!(text["results"][0]["dm_error"], 0);
+        assert_eq!(text["results"][1]["dm_error"], 1000);
+        assert_eq!(text["results"][1]["error_msg"], "topic: is missing");
+        assert_eq!(text["results"][2]["dm_error"], 2003);
+        assert!(!text.to_string().contains("secret"), "{text}");
+    }
+
+    #[test]
+    fn a_batch_of_which_the_store_took_nothing_is_unconfirmed_as_a_whole() {
+        let check = |results: Vec<Result<Stored, Error>>, whole: bool| {
+            let said = format!("{results:?}");
+            assert_eq!(batch(results).is_err(), whole, "{said}");
+        };
+        check(vec![unreachable(), unreachable()], true);
+        check(vec![bad(), unreachable()], true);
+        check(vec![stored(), unreachable()], false);
+        check(vec![bad(), bad()], false);
+        check(vec![Err(Error::TooManyTopics(1)), bad()], false);
+    }
+}

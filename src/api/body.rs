@@ -1,0 +1,108 @@
+//! The bytes of a request: that they are JSON by their type, and not too many.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use super::error::Error;
+
+/// The most bytes of a refused body that are read and thrown away, so that its sender gets round to the answer.
+const MAX_DISCARDED: usize = 64 << 20;
+/// How long that may take.
+const MAX_DISCARDING: Duration = Duration::from_secs(2);
+
+/// The most bytes of a route's bodies. A layer: put into every request of the route.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit(pub(super) usize);
+
+/// A request's body, read whole.
+#[derive(Debug)]
+pub(super) struct JsonBody(pub(super) Bytes);
+
+impl<S: Sync> FromRequest<S> for JsonBody {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Error> {
+        let Limit(limit) = *request.extensions().get().expect("every route that reads a body has its limit");
+        check_type(request.headers())?;
+        if request.headers().contains_key("idempotency-key") {
+            // Passed over in silence, it would promise what is not kept.
+            return Err(Error::invalid("Idempotency-Key: is not known; leave the header out"));
+        }
+        let expects_word = request.headers().contains_key(header::EXPECT);
+        let mut body = request.into_body();
+        let announced = http_body::Body::size_hint(&body).lower();
+        let too_large = Error::TooLarge(format!("body: is larger than {}", size(limit)));
+        if announced > limit as u64 {
+            // Who waits for our word before sending needs no more than the answer.
+            if !expects_word {
+                discard(&mut body).await;
+            }
+            return Err(too_large);
+        }
+        match Limited::new(&mut body, limit).collect().await {
+            Ok(collected) => Ok(Self(collected.to_bytes())),
+            Err(error) if error.is::<LengthLimitError>() => {
+                discard(&mut body).await;
+                Err(too_large)
+            }
+            Err(_) => Err(Error::invalid("body: broke off before its end")),
+        }
+    }
+}
+
+/// Absent is taken as JSON, and so is what curl says of `-d` by itself.
+fn check_type(headers: &HeaderMap) -> Result<(), Error> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    let value = value.to_str().map_err(|_| Error::MediaType)?;
+    let kind = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_json = kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"));
+    if is_json || kind.is_empty() || kind == "application/x-www-form-urlencoded" {
+        return Ok(());
+    }
+    Err(Error::MediaType)
+}
+
+/// Reads on for a while. A connection closed on a sender that still sends is reset, and the answer lost with it.
+async fn discard(body: &mut Body) {
+    let all = async {
+        let mut left = MAX_DISCARDED;
+        while let Some(Ok(frame)) = body.frame().await {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            let Some(less) = left.checked_sub(length) else { break };
+            left = less;
+        }
+    };
+    // Too slow: then the connection is closed as it is.
+    let _ = tokio::time::timeout(MAX_DISCARDING, all).await;
+}
+
+/// A number of bytes, as people write it.
+pub(super) fn size(bytes: usize) -> impl std::fmt::Display {
+    bytesize::ByteSize::b(bytes as u64).display().iec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_and_no_type_and_curls_default_are_taken_as_json() {
+        let check = |value: Option<&str>, allowed: bool| {
+            let headers = value.map(|value| (header::CONTENT_TYPE, value.parse().unwrap()));
+            assert_eq!(check_type(&headers.into_iter().collect()).is_ok(), allowed, "{value:?}");
+        };
+        check(None, true);
+        check(Some("application/json"), true);
+        check(Some("Application/JSON; charset=utf-8"), true);
+        check(Some("application/problem+json"), true);
+        check(Some("application/x-www-form-urlencoded"), true);
+        check(Some("text/plain"), false);
+        check(Some("text/json"), false);
+        check(Some("multipart/form-data; boundary=x"), false);
+    }
+}

@@ -1,0 +1,211 @@
+//! The kinds of values that stand in requests, and the ranges they must keep to.
+
+use std::fmt::{self, Display};
+use std::marker::PhantomData;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Visitor};
+
+use super::error::Error;
+use crate::span::Span;
+use crate::task::{InvalidName, TaskId};
+
+/// A string that follows the rule of `T`: a topic, a receipt.
+#[derive(Debug)]
+pub(super) struct Name<T>(pub(super) T);
+
+impl<'de, T: FromStr<Err = InvalidName>> Deserialize<'de> for Name<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+
+        impl<T: FromStr<Err = InvalidName>> Visitor<'_> for Reader<T> {
+            type Value = Name<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Name<T>, E> {
+                text.parse().map(Name).map_err(E::custom)
+            }
+        }
+
+        from.deserialize_str(Reader(PhantomData))
+    }
+}
+
+/// A task's id as callers write it: a number or a decimal string. 0 is absent, for it is a Go client's zero value.
+#[derive(Debug)]
+pub(super) struct Id(Option<TaskId>);
+
+impl Id {
+    /// The id, if a field is there and not 0.
+    pub(super) fn given(field: Option<Self>) -> Option<TaskId> {
+        field.and_then(|id| id.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl Visitor<'_> for Reader {
+            type Value = Id;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number or a string of digits")
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Id, E> {
+                match number {
+                    0 => Ok(Id(None)),
+                    _ => self.visit_str(&number.to_string()),
+                }
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Id, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Id, E> {
+                // PHP and Lua write large whole numbers as 1.795234567000042e15.
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Id, E> {
+                if !text.is_empty() && text.bytes().all(|byte| byte == b'0') {
+                    return Ok(Id(None));
+                }
+                text.parse().map(|id| Id(Some(id))).map_err(E::custom)
+            }
+        }
+
+        from.deserialize_any(Reader)
+    }
+}
+
+/// Any number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Number(pub(super) f64);
+
+impl Number {
+    /// The number as a whole one within `range`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], naming `field`.
+    pub(super) fn whole(self, field: &str, range: RangeInclusive<u32>) -> Result<u32, Error> {
+        let is_whole =
+            self.0.fract() == 0.0 && self.0 >= f64::from(*range.start()) && self.0 <= f64::from(*range.end());
+        if !is_whole {
+            return Err(out_of_range(field, "a whole number ", range.start(), range.end()));
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "just checked to be within u32")]
+        Ok(self.0 as u32)
+    }
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        #[allow(clippy::cast_precision_loss, reason = "all numbers of requests are far below 2^53, or out of range")]
+        impl Visitor<'_> for Reader {
+            type Value = Number;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number")
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Number, E> {
+                Ok(Number(number as f64))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Number, E> {
+                Ok(Number(number as f64))
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Number, E> {
+                Ok(Number(number))
+            }
+        }
+
+        from.deserialize_any(Reader)
+    }
+}
+
+/// The duration, if it is within `range`.
+///
+/// # Errors
+/// [`Error::Invalid`], naming `field`.
+pub(super) fn within(span: Span, field: &str, range: RangeInclusive<Duration>) -> Result<Duration, Error> {
+    if range.contains(&span.0) {
+        return Ok(span.0);
+    }
+    Err(out_of_range(field, "", Span(*range.start()), Span(*range.end())))
+}
+
+fn out_of_range(field: &str, what: &str, from: impl Display, to: impl Display) -> Error {
+    Error::Invalid(format!("{field}: must be {what}from {from} to {to}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::Topic;
+
+    #[test]
+    fn an_id_is_a_number_or_digits_and_zero_is_none() {
+        let check = |json: &str, expected: Option<Option<u64>>| {
+            let read = serde_json::from_str::<Id>(json).ok().map(|id| id.0.map(|id| id.0));
+            assert_eq!(read, expected, "{json}");
+        };
+        check("1795234567000042", Some(Some(1_795_234_567_000_042)));
+        check("\"1795234567000042\"", Some(Some(1_795_234_567_000_042)));
+        check("1.795234567000042e15", Some(Some(1_795_234_567_000_042)));
+        check("9007199254740991", Some(Some(9_007_199_254_740_991)));
+        check("0", Some(None));
+        check("\"0\"", Some(None));
+        check("0.0", Some(None));
+        check("9007199254740992", None);
+        check("18446744073709551616", None);
+        check("-1", None);
+        check("1.5", None);
+        check("\"\"", None);
+        check("\"0x10\"", None);
+        check("true", None);
+    }
+
+    #[test]
+    fn a_whole_number_keeps_to_its_range() {
+        let check = |number: f64, expected: Option<u32>| {
+            assert_eq!(Number(number).whole("count", 1..=256).ok(), expected, "{number}");
+        };
+        check(1.0, Some(1));
+        check(256.0, Some(256));
+        check(0.0, None);
+        check(257.0, None);
+        check(1.5, None);
+        check(-1.0, None);
+        check(1e300, None);
+        let error = Number(0.0).whole("count", 1..=256).unwrap_err().to_string();
+        assert_eq!(error, "count: must be a whole number from 1 to 256");
+    }
+
+    #[test]
+    fn a_duration_keeps_to_its_range() {
+        let range = Duration::from_millis(100)..=Duration::from_secs(600);
+        assert!(within(Span::seconds(600), "timeout", range.clone()).is_ok());
+        let error = within(Span::seconds(601), "timeout", range).unwrap_err().to_string();
+        assert_eq!(error, "timeout: must be from 100ms to 10m");
+    }
+
+    #[test]
+    fn a_name_follows_its_rule() {
+        assert!(serde_json::from_str::<Name<Topic>>("\"order.cancel\"").is_ok());
+        let error = serde_json::from_str::<Name<Topic>>("\"a b\"").unwrap_err().to_string();
+        assert!(error.starts_with("must be 1 to 128 characters out of"), "{error}");
+        assert!(serde_json::from_str::<Name<Topic>>("5").is_err());
+    }
+}

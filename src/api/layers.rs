@@ -1,0 +1,51 @@
+//! What stands around every handler. [`super::router`] puts these in order; each is one small function.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::error::Error;
+use super::request_id;
+
+/// One line per request. Never a body, a query or a header: they may hold secrets.
+pub(super) async fn trace(request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = next.run(request).await;
+    let (status, latency) = (response.status().as_u16(), started.elapsed());
+    let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+    let request_id = request_id::current();
+    tracing::debug!(%method, path, status, latency_us, request_id, "{method} {path} answered {status} in {latency:?}");
+    response
+}
+
+/// A handler that panicked is our fault, and no reason to drop the connection. (The panic hook logs where.)
+pub(super) fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)");
+    tracing::error!(request_id = request_id::current(), "A request's handler panicked: {text}");
+    Error::Internal.into_response()
+}
+
+/// At most as many requests as there are slots; one more is turned away at once, for a queue here would only hide
+/// the overload and let every answer come too late.
+pub(super) async fn shed(State(slots): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+    match slots.try_acquire() {
+        Ok(_slot) => next.run(request).await,
+        Err(_) => {
+            Error::Unavailable("too many requests at once, so this one was not looked at: repeat it").into_response()
+        }
+    }
+}
+
+/// Bounds the time from the request's head to its answer, the reading of a dripping body included.
+pub(super) async fn timeout(State(limit): State<Duration>, request: Request, next: Next) -> Response {
+    let slow = Error::Unavailable("the request took too long, so it is not confirmed: repeat it");
+    tokio::time::timeout(limit, next.run(request)).await.unwrap_or_else(|_| slow.into_response())
+}

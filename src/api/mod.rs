@@ -1,0 +1,213 @@
+//! ① The edge: HTTP in. From a request to a store's verb, and back to an answer.
+//!
+//! ```text
+//! server ─▶ request id ─▶ trace ─▶ panic ─▶ shed ─▶ timeout ─▶ body limit ─▶ add │ pull │ settle │ get ─▶ store
+//! ```
+//!
+//! - [`router`] is the whole API at a glance; one file per family of verbs.
+//! - `server` takes connections and drains them; `layers` is what stands around every handler.
+//! - `body` and `json` read a request, `fields` its values, `new_task` checks one task.
+//! - `error` is the only answer of a failure, `envelope` that of a success.
+//! - `written` knows whether an answer has been written, on which a pull without `lease` rests.
+//!
+//! # Invariants
+//!
+//! - A 2xx on add means that the task is kept. Whatever is not confirmed is 503, and said to be so.
+//! - Nothing internal (a store's text, a path, a panic) is in an answer; it is in the log, under the request's id.
+//! - An unknown field is refused, never ignored.
+//!
+//! What is absent on purpose: policy of retries (`outcome`), and every wait for something to fall due.
+
+mod add;
+mod body;
+mod envelope;
+mod error;
+mod fields;
+mod get;
+mod health;
+mod json;
+mod layers;
+mod new_task;
+mod pull;
+mod request_id;
+mod server;
+mod settle;
+#[cfg(test)]
+mod testing;
+mod written;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use http::Uri;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::task::TaskTracker;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::callback::Services;
+use crate::clock::Clock;
+use crate::outcome::Policy;
+use crate::store::AnyStore;
+use crate::task::{Lane, TaskId, Topic};
+use crate::topic::Registry;
+use error::Error;
+
+pub use server::{ServerParams, serve};
+
+/// The settings of the edge.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The longest body of a request, in bytes (`limits.body`).
+    pub body_limit: usize,
+    /// The longest content of a task, in bytes (`limits.content`).
+    pub content_limit: usize,
+    /// The most tasks of a batch (`limits.batch`).
+    pub batch_limit: usize,
+    /// The longest body of a batch, in bytes (`limits.batch_body`).
+    pub batch_body_limit: usize,
+    /// The furthest due moment from now (`limits.max_delay`).
+    pub max_delay: Duration,
+    /// What a nacked task follows that has no options of its own.
+    pub policy: Policy,
+    /// The most requests that are worked on at a time; one more is answered 503 at once.
+    pub concurrency: usize,
+    /// The longest time from a request's head to its answer.
+    pub timeout: Duration,
+}
+
+impl Params {
+    /// The parameters that no key of the configuration sets, and the documented default of the others.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            body_limit: 1 << 20,
+            content_limit: 256 << 10,
+            batch_limit: 1000,
+            batch_body_limit: 16 << 20,
+            max_delay: Duration::from_secs(3650 * 24 * 3600),
+            policy,
+            concurrency: 4096,
+            timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What the edge is built from.
+#[derive(Debug)]
+pub struct Parts {
+    /// Where tasks are kept.
+    pub store: Arc<AnyStore>,
+    /// Which topics there are.
+    pub topics: Arc<Registry>,
+    /// Which services can be called back.
+    pub services: Arc<Services>,
+    /// The machine's time.
+    pub clock: Clock,
+    /// True from the moment on at which no more work is taken in.
+    pub draining: watch::Receiver<bool>,
+}
+
+/// What the handlers share.
+#[derive(Debug)]
+pub struct Api {
+    params: Params,
+    store: Arc<AnyStore>,
+    topics: Arc<Registry>,
+    services: Arc<Services>,
+    clock: Clock,
+    draining: watch::Receiver<bool>,
+    /// The lane with which the next pull begins.
+    turn: AtomicUsize,
+    /// Claims and settles that outlive their request.
+    pending: TaskTracker,
+}
+
+impl Api {
+    /// Puts the parts together.
+    pub fn new(parts: Parts, params: Params) -> Self {
+        let Parts { store, topics, services, clock, draining } = parts;
+        let (turn, pending) = (AtomicUsize::new(0), TaskTracker::new());
+        Self { params, store, topics, services, clock, draining, turn, pending }
+    }
+
+    /// Returns once what outlives its request (the settles of pulls whose answers were written last) is done. To be
+    /// awaited after [`serve`] has returned and before the store is closed; takes about ten seconds at the most.
+    pub async fn finish(&self) {
+        self.pending.close();
+        self.pending.wait().await;
+    }
+
+    fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// Refuses new work while draining. What ends work (acks, nacks) goes on.
+    fn check_accepting(&self) -> Result<(), Error> {
+        match self.is_draining() {
+            true => Err(Error::Unavailable("this instance is shutting down, so this is not confirmed: repeat it")),
+            false => Ok(()),
+        }
+    }
+
+    fn rules(&self) -> new_task::Rules<'_> {
+        new_task::Rules {
+            now: self.clock.now(),
+            max_delay: self.params.max_delay,
+            content_limit: self.params.content_limit,
+            services: &self.services,
+        }
+    }
+
+    /// The lane of a task, if its topic exists.
+    async fn lane_of(&self, topic: &Topic, id: TaskId) -> Result<Lane, Error> {
+        let entry = self.topics.find(topic).await?;
+        entry.map(|entry| entry.lane_of(id)).ok_or(Error::NotFound("topic: there is no such topic".into()))
+    }
+}
+
+/// Every route, and what stands around them.
+pub fn router(api: Arc<Api>) -> Router {
+    let params = &api.params;
+    let tasks = Router::new()
+        .route("/delay/task/add", post(add::add))
+        .route("/delay/task/pull", post(pull::pull))
+        .route("/delay/task/ack", post(settle::ack))
+        .route("/delay/task/nack", post(settle::nack))
+        .route("/delay/task/get", post(get::get))
+        .layer(Extension(body::Limit(params.body_limit)));
+    let batches = Router::new()
+        .route("/delay/task/add_batch", post(add::add_batch))
+        .layer(Extension(body::Limit(params.batch_body_limit)));
+    // Not around the health checks: an instance that sheds load is alive.
+    let delay = tasks
+        .merge(batches)
+        .layer(from_fn_with_state(params.timeout, layers::timeout))
+        .layer(from_fn_with_state(Arc::new(Semaphore::new(params.concurrency)), layers::shed));
+    let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
+    dressed(delay.merge(health)).with_state(api)
+}
+
+/// What stands around all routes, from the inside out.
+fn dressed<S: Clone + Send + Sync + 'static>(routes: Router<S>) -> Router<S> {
+    routes
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(CatchPanicLayer::custom(layers::panicked))
+        .layer(from_fn(layers::trace))
+        .layer(from_fn(request_id::layer))
+}
+
+async fn no_such_route() -> Error {
+    Error::NotFound("path: there is no such route".into())
+}
+
+async fn wrong_method(uri: Uri) -> Error {
+    Error::MethodNotAllowed(if uri.path().starts_with("/delay/") { "POST" } else { "GET" })
+}
+
+#[cfg(test)]
+#[path = "router_tests.rs"]
+mod tests;

@@ -1,0 +1,169 @@
+use super::*;
+use crate::api::testing::services;
+
+const NOW: UnixMillis = UnixMillis(1_795_234_567_000);
+
+fn read_task(json: &str) -> Result<Checked, Error> {
+    let rules =
+        Rules { now: NOW, max_delay: Duration::from_secs(3650 * 86400), content_limit: 100, services: &services() };
+    read(json.as_bytes(), &rules)
+}
+
+/// A task that is right but for `fields`, which are put before its own.
+fn read_with(fields: &str) -> Result<Checked, Error> {
+    read_task(&format!(r#"{{{fields}"topic":"t","content":"{{}}"}}"#))
+}
+
+#[test]
+fn a_due_moment_is_unix_seconds_kept_to_the_millisecond() {
+    let check = |number: &str, millis: i64| {
+        let moment = read_with(&format!(r#""timing_moment":{number},"#)).unwrap().moment;
+        assert_eq!(moment, Moment::At(UnixMillis(millis)), "{number}");
+    };
+    check("1795234567", 1_795_234_567_000);
+    check("1795234567.25", 1_795_234_567_250);
+    check("1795234567.0004", 1_795_234_567_000);
+    check("1795234567.0006", 1_795_234_567_001);
+    check("1795234567.999", 1_795_234_567_999);
+    check("1795234567.123456", 1_795_234_567_123);
+    check("1.795234567e9", 1_795_234_567_000);
+    check("1000000000", 1_000_000_000_000);
+    // Ten years ahead, less a second.
+    check("2110594566.007", 2_110_594_566_007);
+}
+
+#[test]
+fn a_moment_that_cannot_be_meant_is_refused_with_the_reason() {
+    let check = |fields: &str, says: &str| {
+        let said = read_with(fields).unwrap_err().to_string();
+        assert!(said.contains(says), "{fields}: {said}");
+    };
+    check(r#""timing_moment":30,"#, "looks like a delay");
+    check(r#""timing_moment":0,"#, "looks like a delay");
+    check(r#""timing_moment":-5,"#, "looks like a delay");
+    check(r#""timing_moment":999999999.9,"#, "looks like a delay");
+    check(r#""timing_moment":1795234567000,"#, "can only be milliseconds");
+    check(r#""timing_moment":100000000000,"#, "can only be milliseconds");
+    check(r#""timing_moment":99999999999,"#, "timing_moment: must be at most 3650d");
+    check(r#""timing_moment":2110594568,"#, "from now");
+    check(r#""timing_moment":"1795234567","#, "timing_moment: must be a number, not string");
+    check(r#""delay":"3651d","#, "delay: must be from 0s to");
+    check(r#""delay":-1,"#, "delay: must be a number of seconds or a string with a unit");
+    check("", "delay and timing_moment: give exactly one of the two");
+    check(r#""delay":1,"timing_moment":1795234567,"#, "give exactly one of the two");
+    check(r#""delay":null,"timing_moment":null,"#, "give exactly one of the two");
+}
+
+#[test]
+fn a_delay_counts_from_the_stores_now() {
+    let check = |delay: &str, millis: u64| {
+        let moment = read_with(&format!(r#""delay":{delay},"#)).unwrap().moment;
+        assert_eq!(moment, Moment::After(Duration::from_millis(millis)), "{delay}");
+    };
+    check("0", 0);
+    check("1.5", 1_500);
+    check(r#""30m""#, 1_800_000);
+    check(r#""3650d""#, 3650 * 86_400_000);
+}
+
+#[test]
+fn content_is_kept_byte_for_byte() {
+    let check = |content: &str, kept: &str| {
+        let read = read_task(&format!(r#"{{"topic":"t","delay":1,"content":{content}}}"#));
+        assert_eq!(read.unwrap().content, kept, "{content}");
+    };
+    check(r#"{ "b":1.0,  "a":1e2 }"#, r#"{ "b":1.0,  "a":1e2 }"#);
+    check(r#"{"a":"\u00e9\ud800"}"#, r#"{"a":"\u00e9\ud800"}"#);
+    check(r#""{\"a\": \"\\u00e9\"} ""#, r#"{"a": "\u00e9"} "#);
+    check(r#""\u007b\u007d""#, "{}");
+}
+
+#[test]
+fn content_says_who_gets_it_unless_mode_does() {
+    let check = |mode: &str, content: &str, expected: &str| {
+        let read = read_task(&format!(r#"{{"topic":"t","delay":1,"mode":{mode},"content":{content}}}"#));
+        let said = match read {
+            Ok(task) => task.destination.to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert!(said.contains(expected), "{mode} {content}: {said}");
+    };
+    let (known, unknown) = (r#"{"sn":"message.call","url":"/call"}"#, r#"{"sn":"other","url":"/call"}"#);
+    check("null", known, "message.call");
+    check(r#""auto""#, r#""{\"sn\":\"message.call\",\"url\":\"/call\"}""#, "message.call");
+    check(r#""push""#, known, "message.call");
+    check(r#""pull""#, known, "@pull");
+    check(r#""auto""#, r#"{"order":7}"#, "@pull");
+    check(r#""pull""#, r#""any text""#, "@pull");
+    check(r#""pull""#, r#""""#, "@pull");
+    check(r#""pull""#, unknown, "@pull");
+    check(r#""auto""#, unknown, r#"content.sn: "other" is not a service that is known here"#);
+    check(r#""push""#, unknown, r#"content.sn: "other" is not a service that is known here"#);
+    check(r#""push""#, r#"{"order":7}"#, "must have sn (the service) and url");
+    check(r#""push""#, r#""any text""#, "must hold a JSON object with sn and url");
+    check(r#""auto""#, r#""any text""#, r#"set mode to "pull" to store any text as it is"#);
+    check(r#""auto""#, r#""{} trailing""#, r#"set mode to "pull""#);
+    check(r#""auto""#, r#""[1]""#, r#"set mode to "pull""#);
+    check(r#""auto""#, r#"{"sn":"message.call"}"#, "url");
+    check(r#""auto""#, r#"{"sn":"message.call","url":"//evil"}"#, "url");
+    check(r#""pull""#, "[1]", "must be a JSON object, or a string that holds one");
+    check(r#""pull""#, "7", "must be a JSON object, or a string that holds one");
+    check(r#""pull""#, r#""\ud800""#, "whole Unicode characters");
+    check(r#""later""#, known, r#"mode: must be one of "auto", "push", "pull", not "later""#);
+}
+
+#[test]
+fn content_has_a_limit_and_a_depth() {
+    let of_length =
+        |length: usize| format!(r#"{{"topic":"t","delay":1,"mode":"pull","content":"{}"}}"#, "x".repeat(length));
+    assert!(read_task(&of_length(100)).is_ok());
+    let error = read_task(&of_length(101)).unwrap_err();
+    assert_eq!((error.dm_error(), error.to_string().as_str()), (1013, "content: is larger than 100 B"));
+
+    let services = services();
+    let rules = Rules { now: NOW, max_delay: Duration::from_secs(1), content_limit: 100_000, services: &services };
+    let deep = format!(r#"{{"topic":"t","delay":1,"content":{{"a":{}{}}}}}"#, "[".repeat(10_000), "]".repeat(10_000));
+    let said = read(deep.as_bytes(), &rules).unwrap_err().to_string();
+    assert_eq!(said, "content: is nested deeper than 128 levels");
+}
+
+#[test]
+fn a_tasks_own_settings_keep_to_their_ranges() {
+    let check = |fields: &str, says: &str| {
+        let said = read_with(&format!(r#""delay":1,{fields},"#)).unwrap_err().to_string();
+        assert!(said.contains(says), "{fields}: {said}");
+    };
+    check(r#""max_attempts":0"#, "max_attempts: must be a whole number from 1 to 1000");
+    check(r#""max_attempts":1001"#, "max_attempts: must be a whole number from 1 to 1000");
+    check(r#""max_attempts":"3""#, "max_attempts: must be a number, not string");
+    check(r#""timeout":"99ms""#, "timeout: must be from 100ms to 10m");
+    check(r#""timeout":601"#, "timeout: must be from 100ms to 10m");
+    check(r#""backoff":"1s""#, "backoff: must be an object");
+    check(r#""backoff":{"kind":"fixed"}"#, "backoff: every is missing");
+    check(r#""backoff":{"kind":"fixed","every":0}"#, "backoff: every must be from 1ms");
+    check(
+        r#""backoff":{"kind":"fixed","every":1,"evry":1}"#,
+        r#"backoff: unknown field "evry": did you mean "every"?"#,
+    );
+    check(r#""backoff":{"kind":"often"}"#, "backoff: must be one of \"exponential\", \"fixed\", \"list\"");
+
+    let task =
+        read_with(r#""delay":1,"max_attempts":5,"timeout":"2s","backoff":{"kind":"exponential","base":1,"max":null},"#);
+    let options = task.unwrap().options;
+    assert_eq!((options.max_attempts, options.timeout), (Some(5), Some(Span::seconds(2))));
+    let default_max =
+        Backoff::Exponential { base: Span::seconds(1), factor: 2.0, max: Span::seconds(10_800), jitter: 0.0 };
+    assert_eq!(options.backoff, Some(default_max));
+}
+
+#[test]
+fn what_is_missing_or_not_built_is_said() {
+    let check = |json: &str, says: &str| assert_eq!(read_task(json).unwrap_err().to_string(), says, "{json}");
+    check(r#"{"delay":1,"content":"{}"}"#, "topic: is missing");
+    check(r#"{"topic":"t","delay":1}"#, "content: is missing");
+    check(r#"{"topic":"t","delay":1,"content":null}"#, "content: is missing");
+    for field in ["idempotency_key", "key", "expires_after", "headers", "on_dead"] {
+        let said = read_with(&format!(r#""delay":1,"{field}":"x","#)).unwrap_err().to_string();
+        assert!(said.starts_with(&format!("unknown field \"{field}\"")), "{said}");
+    }
+}

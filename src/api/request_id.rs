@@ -1,0 +1,74 @@
+//! The name of a request, by which a caller's complaint finds our log lines.
+//!
+//! The caller's own `x-request-id` if it is a sane one, else a fresh one; every answer carries it. It travels beside
+//! the request's future, so that an error can be logged and answered with it without being handed it.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use http::{HeaderName, HeaderValue};
+
+const HEADER: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest id that is taken over, in bytes.
+const MAX_LENGTH: usize = 128;
+
+tokio::task_local! {
+    static CURRENT: String;
+}
+
+/// The id of the request that is being answered; `None` outside of one.
+pub(super) fn current() -> Option<String> {
+    CURRENT.try_with(Clone::clone).ok()
+}
+
+/// Runs `work` as the request `id`.
+pub(super) async fn scope<T>(id: String, work: impl Future<Output = T>) -> T {
+    CURRENT.scope(id, work).await
+}
+
+/// The layer: outermost, so that every answer has the header.
+pub(super) async fn layer(request: Request, next: Next) -> Response {
+    let id = request.headers().get(HEADER).and_then(sane).unwrap_or_else(fresh);
+    let mut response = scope(id.clone(), next.run(request)).await;
+    if let Ok(id) = HeaderValue::try_from(id) {
+        response.headers_mut().insert(HEADER, id);
+    }
+    response
+}
+
+/// The caller's id, if it is short and plain enough for logs and headers.
+fn sane(value: &HeaderValue) -> Option<String> {
+    let text = value.to_str().ok()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let is_sane = (1..=MAX_LENGTH).contains(&text.len()) && text.bytes().all(is_plain);
+    is_sane.then(|| text.to_owned())
+}
+
+fn fresh() -> String {
+    format!("{:032x}", rand::random::<u128>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_short_id_is_taken_over() {
+        let check = |id: &[u8], taken: bool| {
+            assert_eq!(sane(&HeaderValue::from_bytes(id).unwrap()).is_some(), taken, "{id:?}");
+        };
+        check(b"req-1.A_z", true);
+        check(&[b'a'; 128], true);
+        check(&[b'a'; 129], false);
+        check(b"", false);
+        check(b"two words", false);
+        check("订单".as_bytes(), false);
+        check(b"a\"b", false);
+    }
+
+    #[test]
+    fn fresh_ids_differ() {
+        assert_ne!(fresh(), fresh());
+        assert!(sane(&HeaderValue::try_from(fresh()).unwrap()).is_some());
+    }
+}

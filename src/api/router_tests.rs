@@ -1,0 +1,201 @@
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::StreamBody;
+use serde_json::Value;
+use tower::ServiceExt;
+
+use super::testing::{edge_without_store, json_of};
+use super::*;
+
+const ADD: &str = "/delay/task/add";
+const ADD_BATCH: &str = "/delay/task/add_batch";
+const TASK: &str = r#"{"topic":"t","delay":1,"content":{}}"#;
+
+fn post_of(path: &str, body: impl Into<Body>) -> Request {
+    Request::post(path).body(body.into()).unwrap()
+}
+
+fn get_of(path: &str) -> Request {
+    Request::get(path).body(Body::empty()).unwrap()
+}
+
+async fn answer(request: Request) -> Response {
+    let (api, _draining) = edge_without_store().await;
+    router(Arc::new(api)).oneshot(request).await.unwrap()
+}
+
+/// Asks, and compares status and case; the rest of the answer comes back.
+async fn check(request: Request, status: u16, dm_error: u16) -> Value {
+    let asked = format!("{} {}", request.method(), request.uri());
+    let response = answer(request).await;
+    let got = response.status().as_u16();
+    assert!(response.headers().contains_key("x-request-id"), "{asked}");
+    let body = json_of(response).await;
+    assert_eq!((got, &body["dm_error"]), (status, &Value::from(dm_error)), "{asked}: {body}");
+    body
+}
+
+/// A body that does not say how long it is.
+fn chunked(length: usize) -> Body {
+    let chunks = (0..length.div_ceil(100))
+        .map(|_| Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(&[b' '; 100]))));
+    Body::new(StreamBody::new(futures_util::stream::iter(chunks)))
+}
+
+#[tokio::test]
+async fn a_wrong_route_or_method_is_told_so() {
+    check(get_of("/nowhere"), 404, 1004).await;
+    check(post_of("/delay/task/cancel", "{}"), 404, 1004).await;
+    let body = check(get_of(ADD), 405, 1005).await;
+    assert_eq!(body["error_msg"], "this route takes POST only");
+    let body = check(post_of("/healthz", ""), 405, 1005).await;
+    assert_eq!(body["error_msg"], "this route takes GET only");
+    assert_eq!(answer(get_of(ADD)).await.headers()["allow"], "POST");
+}
+
+#[tokio::test]
+async fn a_request_id_is_the_callers_if_it_is_sane() {
+    let with_id = |id: &str| Request::get("/nowhere").header("x-request-id", id).body(Body::empty()).unwrap();
+    assert_eq!(answer(with_id("mine-1")).await.headers()["x-request-id"], "mine-1");
+    assert_ne!(answer(with_id("not mine")).await.headers()["x-request-id"], "not mine");
+}
+
+#[tokio::test]
+async fn a_content_type_that_is_not_json_is_refused() {
+    let typed = |kind: &str| Request::post(ADD).header("content-type", kind).body(Body::from("{}")).unwrap();
+    check(typed("text/plain"), 415, 1015).await;
+    check(typed("application/x-www-form-urlencoded"), 400, 1000).await;
+    check(typed("application/json; charset=utf-8"), 400, 1000).await;
+}
+
+#[tokio::test]
+async fn a_body_over_its_limit_is_refused_whether_it_says_its_length_or_not() {
+    check(post_of(ADD, " ".repeat(1001)), 413, 1013).await;
+    check(post_of(ADD, chunked(1100)), 413, 1013).await;
+    check(post_of(ADD, chunked(1000)), 400, 1000).await;
+    check(post_of(ADD_BATCH, " ".repeat(1001)), 400, 1000).await;
+    check(post_of(ADD_BATCH, chunked(4100)), 413, 1013).await;
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
+    let bad = async |path: &str, body: &str, says: &str| {
+        let answer = check(post_of(path, body.to_owned()), 400, 1000).await;
+        let said = answer["error_msg"].as_str().unwrap();
+        assert!(said.contains(says), "{path} {body}: {said}");
+    };
+    bad(ADD, "", "body: is empty").await;
+    bad(ADD, "[]", "body: must be a JSON object").await;
+    bad(ADD, r#"{"topic":"a b","delay":1,"content":{}}"#, "topic: must be 1 to 128 characters").await;
+    bad(ADD_BATCH, "{}", "tasks: is missing").await;
+    bad(ADD_BATCH, r#"{"tasks":[]}"#, "tasks: must hold 1 to 3 tasks, not 0").await;
+    bad(ADD_BATCH, r#"{"tasks":[1,2,3,4]}"#, "tasks: must hold 1 to 3 tasks, not 4").await;
+    let pull = "/delay/task/pull";
+    bad(pull, "{}", "topic: is missing").await;
+    bad(pull, r#"{"topic":"t","wait":"5s"}"#, "unknown field \"wait\"").await;
+    bad(pull, r#"{"topic":"t","lease":"999ms"}"#, "lease: must be from 1s to 12h").await;
+    bad(pull, r#"{"topic":"t","lease":"13h"}"#, "lease: must be from 1s to 12h").await;
+    bad(pull, r#"{"topic":"t","count":0}"#, "count: must be a whole number from 1 to 256").await;
+    bad(pull, r#"{"topic":"t","task_id":7,"count":1}"#, "lease and count do not go with it").await;
+    bad("/delay/task/get", r#"{"topic":"t","task_id":0}"#, "task_id: is missing").await;
+    bad("/delay/task/get", r#"{"topic":"t","task_id":"x"}"#, "task_id: must be a whole number").await;
+    bad("/delay/task/ack", r#"{"topic":"t","task_id":1}"#, "receipt: is missing").await;
+    bad("/delay/task/ack", r#"{"topic":"t","task_id":1,"receipt":"r","delay":1}"#, "unknown field \"delay\"").await;
+    bad("/delay/task/nack", r#"{"topic":"t","task_id":1,"receipt":"?"}"#, "receipt: must be").await;
+}
+
+#[tokio::test]
+async fn a_store_out_of_reach_is_an_unconfirmed_503() {
+    let ack = r#"{"topic":"t","task_id":7,"receipt":"r"}"#;
+    for (path, body) in [
+        (ADD, TASK.to_owned()),
+        (ADD_BATCH, format!(r#"{{"tasks":[{TASK},{{"topic":1}}]}}"#)),
+        ("/delay/task/pull", r#"{"topic":"t"}"#.to_owned()),
+        ("/delay/task/get", r#"{"topic":"t","task_id":"7"}"#.to_owned()),
+        ("/delay/task/ack", ack.to_owned()),
+        ("/delay/task/nack", ack.to_owned()),
+    ] {
+        assert_eq!(answer(post_of(path, body.clone())).await.headers()["retry-after"], "1", "{path}");
+        let said = check(post_of(path, body), 503, 2003).await["error_msg"].to_string();
+        assert!(said.contains("not confirmed") && !said.contains("127.0.0.1"), "{path}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_of_bad_tasks_is_answered_without_a_store() {
+    let response = answer(post_of(ADD_BATCH, r#"{"tasks":[{"topic":1},null,[]]}"#)).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let body = json_of(response).await;
+    assert_eq!((&body["dm_error"], &body["failed"]), (&Value::from(0), &Value::from(3)), "{body}");
+    assert_eq!(body["results"][1]["error_msg"], "body: must be a JSON object");
+}
+
+#[tokio::test]
+async fn health_lives_and_readiness_names_what_is_missing() {
+    let (api, draining) = edge_without_store().await;
+    let router = router(Arc::new(api));
+    let ask = async |path: &str| {
+        let response = router.clone().oneshot(get_of(path)).await.unwrap();
+        (response.status().as_u16(), json_of(response).await)
+    };
+    let (status, body) = ask("/healthz").await;
+    assert_eq!((status, &body["status"]), (200, &Value::from("alive")));
+    let (status, body) = ask("/readyz").await;
+    assert_eq!((status, body["not_ready"].to_string().as_str()), (503, r#"["store"]"#));
+    draining.send_replace(true);
+    assert_eq!(ask("/readyz").await.1["not_ready"].to_string(), r#"["store","draining"]"#);
+}
+
+#[tokio::test]
+async fn while_draining_no_work_is_taken_in() {
+    let (api, draining) = edge_without_store().await;
+    draining.send_replace(true);
+    let router = router(Arc::new(api));
+    for (path, body) in [(ADD, TASK), (ADD_BATCH, r#"{"tasks":[{}]}"#), ("/delay/task/pull", r#"{"topic":"t"}"#)] {
+        let response = router.clone().oneshot(post_of(path, body)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert!(json_of(response).await["error_msg"].as_str().unwrap().contains("shutting down"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn one_request_too_many_is_turned_away_at_once_and_health_is_not() {
+    let (mut api, _draining) = edge_without_store().await;
+    api.params.concurrency = 0;
+    let router = router(Arc::new(api));
+    let response = router.clone().oneshot(post_of(ADD, TASK)).await.unwrap();
+    assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    assert_eq!(json_of(response).await["dm_error"], 2003);
+    assert_eq!(router.oneshot(get_of("/healthz")).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_panic_is_our_fault_with_a_request_id_and_without_its_text() {
+    let routes: Router = dressed(Router::new().route("/panic", get(panicking)));
+    let request = Request::get("/panic").header("x-request-id", "mine-1").body(Body::empty()).unwrap();
+    let response = routes.oneshot(request).await.unwrap();
+    assert_eq!((response.status().as_u16(), &response.headers()["x-request-id"]), (500, &"mine-1".parse().unwrap()));
+    let body = json_of(response).await;
+    assert_eq!((&body["dm_error"], &body["request_id"]), (&Value::from(2000), &Value::from("mine-1")));
+    assert!(!body.to_string().contains("secret"), "{body}");
+}
+
+async fn panicking() -> &'static str {
+    panic!("secret")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_drips_meets_the_timeout() {
+    let drip =
+        Body::new(StreamBody::new(futures_util::stream::pending::<Result<http_body::Frame<Bytes>, std::io::Error>>()));
+    let reading = Router::new()
+        .route("/", post(async |_body: body::JsonBody| "read"))
+        .layer(Extension(body::Limit(100)))
+        .layer(from_fn_with_state(Duration::from_secs(10), layers::timeout));
+    let response = dressed::<()>(reading).oneshot(post_of("/", drip)).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(json_of(response).await["dm_error"], 2003);
+}

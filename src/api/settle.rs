@@ -1,0 +1,110 @@
+//! Ending a lease: by the consumer's word (`ack`, `nack`), and on its behalf.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use serde::Deserialize;
+
+use super::Api;
+use super::body::JsonBody;
+use super::envelope::{Nothing, Success};
+use super::error::Error;
+use super::fields::{Id, Name, within};
+use super::json::{self, required};
+use crate::outcome;
+use crate::span::Span;
+use crate::store::{self, AnyStore, Settle, Settled, Store, Transition};
+use crate::task::{Lane, Receipt, TaskId, Topic};
+
+/// How often a settle that was not confirmed is sent in all, and the first wait between two; each next is three times
+/// as long. With a store that is silent for a second each time this lasts about ten seconds.
+const TRIES: u32 = 6;
+const FIRST_WAIT: Duration = Duration::from_millis(20);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AckRequest {
+    topic: Option<Name<Topic>>,
+    task_id: Option<Id>,
+    receipt: Option<Name<Receipt>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NackRequest {
+    topic: Option<Name<Topic>>,
+    task_id: Option<Id>,
+    receipt: Option<Name<Receipt>>,
+    delay: Option<Span>,
+}
+
+/// `POST /delay/task/ack`
+pub(super) async fn ack(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Nothing>, Error> {
+    let request: AckRequest = json::read(&body)?;
+    let lease = Lease::find(&api, request.topic, request.task_id, request.receipt).await?;
+    lease.end(&api, Transition::Delivered { outcome: "acked".into() }).await
+}
+
+/// `POST /delay/task/nack`
+pub(super) async fn nack(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Nothing>, Error> {
+    let request: NackRequest = json::read(&body)?;
+    let delay = request.delay.map(|delay| within(delay, "delay", Duration::ZERO..=api.params.max_delay)).transpose()?;
+    let lease = Lease::find(&api, request.topic, request.task_id, request.receipt).await?;
+    // The attempts decide between a retry and death. Should another claim come between this look and the settle,
+    // the receipt is stale, and nothing is decided.
+    let task = api.store.get(&lease.lane, lease.id).await?.ok_or_else(Error::no_task)?;
+    let policy = api.params.policy.for_task(&task.options);
+    lease.end(&api, outcome::nacked(&policy, task.attempts, delay, rand::random())).await
+}
+
+/// A lease, named by who says to hold it.
+struct Lease {
+    lane: Lane,
+    id: TaskId,
+    receipt: Receipt,
+}
+
+impl Lease {
+    async fn find(
+        api: &Api,
+        topic: Option<Name<Topic>>,
+        id: Option<Id>,
+        receipt: Option<Name<Receipt>>,
+    ) -> Result<Self, Error> {
+        let Name(topic) = required(topic, "topic")?;
+        let id = required(Id::given(id), "task_id")?;
+        let Name(receipt) = required(receipt, "receipt")?;
+        Ok(Self { lane: api.lane_of(&topic, id).await?, id, receipt })
+    }
+
+    async fn end(self, api: &Api, transition: Transition) -> Result<Success<Nothing>, Error> {
+        let Self { lane, id, receipt } = self;
+        let settled = api.store.settle(vec![Settle { lane, id, receipt, transition }]).await?;
+        match settled.first().expect("a store answers every settle") {
+            Settled::Done => Ok(Success::of(Nothing {})),
+            Settled::Stale { state } => Err(Error::Stale(*state)),
+            Settled::Unknown => Err(Error::no_task()),
+        }
+    }
+}
+
+/// Ends leases that nobody waits for, and repeats what was not confirmed for some seconds. Should that fail, the
+/// leases run out, and the tasks are handed out again.
+pub(super) async fn settle_unasked(store: Arc<AnyStore>, settles: Vec<Settle>) {
+    let mut wait = FIRST_WAIT;
+    for attempt in 1..=TRIES {
+        match store.settle(settles.clone()).await {
+            Ok(_) => return,
+            Err(store::Error::Unavailable(_)) if attempt < TRIES => {
+                tokio::time::sleep(wait).await;
+                wait *= 3;
+            }
+            Err(error) => {
+                let count = settles.len();
+                tracing::warn!(count, %error, "{count} pulled tasks could not be settled, and will be handed out again: {error}");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What several tests of the edge need.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::Response;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::{Api, Params, Parts};
+use crate::callback::{ServiceParams, Services, SuccessRule};
+use crate::clock::Clock;
+use crate::outcome::Policy;
+use crate::retry::Backoff;
+use crate::store::AnyStore;
+use crate::store::redis::{self, Redis};
+use crate::topic::{self, Registry};
+
+/// The JSON of an answer.
+pub(super) async fn json_of(response: Response) -> Value {
+    let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("no JSON: {bytes:?}"))
+}
+
+/// Services of which only `message.call` is known.
+pub(super) fn services() -> Services {
+    let service = ServiceParams {
+        name: "message.call".into(),
+        endpoints: vec!["http://127.0.0.1:9000".into()],
+        concurrency: 0,
+        success: SuccessRule::default(),
+    };
+    Services::new(vec![service]).unwrap()
+}
+
+/// An edge before a store that refuses every connection, and what tells it to drain.
+pub(super) async fn edge_without_store() -> (Api, watch::Sender<bool>) {
+    let clock = Clock::system();
+    // Nothing listens on port 1.
+    let params = redis::Params {
+        url: "redis://127.0.0.1:1/".into(),
+        key_prefix: "test".into(),
+        timeout: Duration::from_secs(1),
+        clock: clock.clone(),
+        publish_hints: false,
+    };
+    let store = Arc::new(AnyStore::Redis(Redis::connect(params).await.unwrap()));
+    let topics = Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 }));
+    let draining = watch::Sender::new(false);
+    let parts = Parts { store, topics, services: Arc::new(services()), clock, draining: draining.subscribe() };
+    let params = Params {
+        body_limit: 1000,
+        batch_limit: 3,
+        batch_body_limit: 4000,
+        ..Params::new(Policy { max_attempts: 3, backoff: Backoff::default() })
+    };
+    (Api::new(parts, params), draining)
+}

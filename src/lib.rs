@@ -9,9 +9,11 @@ pub mod callback;
 pub mod clock;
 pub mod outcome;
 pub mod retry;
+pub mod settings;
 pub mod span;
 pub mod store;
 pub mod task;
+pub mod telemetry;
 pub mod topic;
 pub mod worker;
 

@@ -1,0 +1,68 @@
+//! `[callback]`: how business services are called.
+
+use serde::Deserialize;
+
+use super::check::{Wrong, ensure, within, within_spans};
+use crate::retry::Backoff;
+use crate::span::Span;
+
+/// The most calls that may be asked for.
+pub(super) const MOST_CALLS: usize = 1_000_000;
+
+/// The section `[callback]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Callback {
+    /// Of one call in all, 100 ms to 10 min.
+    pub timeout: Span,
+    /// Of its connection, 10 ms to 60 s; `timeout` bounds it as well.
+    pub connect_timeout: Span,
+    /// The most calls at the same time, from 1.
+    pub concurrency: usize,
+    /// The most to one service, from 1; `concurrency` bounds it as well.
+    pub concurrency_per_service: usize,
+    /// What follows a failed call.
+    pub retry: Retry,
+}
+
+/// The section `[callback.retry]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    /// Calls before a task is dead, 1 to 1000.
+    pub max_attempts: u32,
+    /// Statuses after which it is dead at once, 300 to 599.
+    pub final_statuses: Vec<u16>,
+    /// The wait between calls; checked.
+    pub backoff: Backoff,
+}
+
+impl Callback {
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        within_spans("callback.timeout", self.timeout, "100ms", "10m")?;
+        within_spans("callback.connect_timeout", self.connect_timeout, "10ms", "60s")?;
+        within("callback.concurrency", self.concurrency, 1..=MOST_CALLS)?;
+        within("callback.concurrency_per_service", self.concurrency_per_service, 1..=MOST_CALLS)?;
+        self.retry.check()
+    }
+}
+
+impl Retry {
+    fn check(&self) -> Result<(), Wrong> {
+        within("callback.retry.max_attempts", self.max_attempts, 1..=1000)?;
+        ensure("callback.retry.final_statuses", self.final_statuses.iter().all(|s| (300..=599).contains(s)), || {
+            "must be a list of HTTP statuses from 300 to 599".into()
+        })?;
+        self.backoff.check().map_err(|e| {
+            // The text begins with the field's name, which belongs to the path.
+            let text = e.to_string();
+            match text.split_once(' ') {
+                Some((field @ ("base" | "factor" | "max" | "jitter" | "every" | "steps"), reason)) => {
+                    Wrong::at(&format!("callback.retry.backoff.{field}"), reason)
+                }
+                _ => Wrong::at("callback.retry.backoff", format!("cannot be used: {text}")),
+            }
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! What a section's own check answers, and the checks that sections share.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use crate::span::Span;
+
+/// A value that reads well and yet cannot be used.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    /// The key's path.
+    pub(super) path: Vec<String>,
+    /// What would be right; begins with a verb.
+    pub(super) reason: String,
+}
+
+impl Wrong {
+    /// A wrong value at a dotted path.
+    pub(super) fn at(path: &str, reason: impl Into<String>) -> Self {
+        Self { path: path.split('.').map(str::to_owned).collect(), reason: reason.into() }
+    }
+}
+
+/// Refuses a value out of its range.
+pub(super) fn within<T: PartialOrd + Display>(path: &str, value: T, range: RangeInclusive<T>) -> Result<(), Wrong> {
+    ensure(path, range.contains(&value), || format!("must be from {} to {}", range.start(), range.end()))
+}
+
+/// Refuses a duration out of its range; the ends are written as people write them, and shown so.
+pub(super) fn within_spans(path: &str, value: Span, shortest: &str, longest: &str) -> Result<(), Wrong> {
+    let end = |text: &str| text.parse::<Span>().expect("an end of a range is a duration");
+    ensure(path, (end(shortest)..=end(longest)).contains(&value), || format!("must be from {shortest} to {longest}"))
+}
+
+/// Refuses a value unless `right`.
+pub(super) fn ensure(path: &str, right: bool, reason: impl FnOnce() -> String) -> Result<(), Wrong> {
+    if right { Ok(()) } else { Err(Wrong::at(path, reason())) }
+}

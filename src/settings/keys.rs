@@ -1,0 +1,228 @@
+//! Which keys there are: those of `config/default.toml`, and the few that have no default.
+//!
+//! The check of a layer against them comes before the layers are merged, so that an error can say which file or
+//! variable has the stray key. The sections' structs refuse unknown keys as well and have no defaults of their own, so
+//! file and structs cannot drift apart: the defaults would not load.
+
+use std::sync::LazyLock;
+
+use config::{Map, Value, ValueKind};
+
+use super::error::Error;
+use super::layers::Layer;
+use super::value::shown;
+
+/// Keys without a default, with values of their kinds. `*` stands for any name.
+const FURTHER: &str = r#"
+[services."*"]
+endpoints = []
+concurrency = 0
+success = ""
+[callback.retry.backoff]
+every = ""
+steps = []
+"#;
+
+static KNOWN: LazyLock<toml::Table> = LazyLock::new(|| {
+    let mut known = toml::from_str(super::DEFAULTS).expect("the built-in defaults are TOML");
+    merge(&mut known, toml::from_str(FURTHER).expect("a constant"));
+    known
+});
+
+fn merge(into: &mut toml::Table, from: toml::Table) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(toml::Value::Table(into)), toml::Value::Table(from)) => merge(into, from),
+            (_, value) => drop(into.insert(key, value)),
+        }
+    }
+}
+
+/// What a key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Whole,
+    Number,
+    Flag,
+    List,
+    Section,
+}
+
+impl Kind {
+    fn of(default: &toml::Value) -> Self {
+        match default {
+            toml::Value::String(_) | toml::Value::Datetime(_) => Self::Text,
+            toml::Value::Integer(_) => Self::Whole,
+            toml::Value::Float(_) => Self::Number,
+            toml::Value::Boolean(_) => Self::Flag,
+            toml::Value::Array(_) => Self::List,
+            toml::Value::Table(_) => Self::Section,
+        }
+    }
+
+    /// `config` would turn `true` into 1 and 1.7 into 2; such a slip is refused instead.
+    fn takes(self, given: &ValueKind) -> bool {
+        use ValueKind::{Array, Boolean, Float, I64, String};
+        match self {
+            // Durations and sizes may be plain numbers.
+            Self::Text => matches!(given, String(_) | I64(_) | Float(_)),
+            Self::Whole => matches!(given, I64(0..)),
+            Self::Number => matches!(given, I64(_) | Float(_)),
+            Self::Flag => matches!(given, Boolean(_)),
+            Self::List => matches!(given, Array(_)),
+            Self::Section => matches!(given, ValueKind::Table(_)),
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Text => "must be a string",
+            Self::Whole => "must be a whole number, not negative",
+            Self::Number => "must be a number",
+            Self::Flag => "must be true or false",
+            Self::List => "must be a list",
+            Self::Section => "must be a section, not a value",
+        }
+    }
+}
+
+/// What the key at `path` takes, if there is one.
+pub(super) fn kind_of(path: &[&str]) -> Option<Kind> {
+    let (first, rest) = path.split_first()?;
+    let mut at = KNOWN.get(*first)?;
+    for key in rest {
+        let table = at.as_table()?;
+        at = table.get(*key).or_else(|| table.get("*"))?;
+    }
+    Some(Kind::of(at))
+}
+
+/// The value at `path`.
+pub(super) fn find<'a>(table: &'a Map<String, Value>, mut path: impl Iterator<Item = &'a str>) -> Option<&'a Value> {
+    path.next().and_then(|first| {
+        path.try_fold(table.get(first)?, |at, key| match &at.kind {
+            ValueKind::Table(inner) => inner.get(key),
+            ValueKind::Array(values) => values.get(index_of(key)?),
+            _ => None,
+        })
+    })
+}
+
+/// Refuses unknown keys and values of the wrong kind.
+pub(super) fn check(layer: &Layer) -> Result<(), Error> {
+    walk(&layer.table, &KNOWN, &mut Vec::new())
+}
+
+fn walk<'a>(table: &'a Map<String, Value>, known: &toml::Table, path: &mut Vec<&'a str>) -> Result<(), Error> {
+    let mut keys: Vec<_> = table.iter().collect();
+    keys.sort_by_key(|(key, _)| *key);
+    for (key, value) in keys {
+        path.push(key);
+        let Some(default) = known.get(key).or_else(|| known.get("*")) else {
+            let is_section = matches!(value.kind, ValueKind::Table(_));
+            return Err(Error::Unknown {
+                origin: origin(value),
+                key: dotted(path),
+                nearest: nearest(path, is_section),
+            });
+        };
+        let kind = Kind::of(default);
+        if !kind.takes(&value.kind) {
+            let reason = kind.reason().to_owned();
+            return Err(Error::Invalid { origin: origin(value), key: dotted(path), given: shown(value), reason });
+        }
+        if let (ValueKind::Table(inner), toml::Value::Table(known)) = (&value.kind, default) {
+            walk(inner, known, path)?;
+        }
+        path.pop();
+    }
+    Ok(())
+}
+
+/// Where a value, or the first one in a section, comes from.
+pub(super) fn origin(value: &Value) -> String {
+    fn of(value: &Value) -> Option<&str> {
+        value.origin().or_else(|| match &value.kind {
+            ValueKind::Table(table) => table.values().find_map(of),
+            _ => None,
+        })
+    }
+    of(value).unwrap_or("the configuration").to_owned()
+}
+
+/// A path as TOML writes it: `services."message.call".endpoints[0]`.
+pub(super) fn dotted<T: AsRef<str>>(path: &[T]) -> String {
+    let is_bare = |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    let mut text = String::new();
+    for key in path.iter().map(AsRef::as_ref) {
+        if !text.is_empty() && index_of(key).is_none() {
+            text.push('.');
+        }
+        if is_bare(key) || index_of(key).is_some() {
+            text.push_str(key);
+        } else {
+            text.push_str(&format!("{key:?}"));
+        }
+    }
+    text
+}
+
+/// The index that a part of a path such as `[0]` stands for.
+fn index_of(part: &str) -> Option<usize> {
+    part.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+/// The known key (or section) most like the unknown one.
+fn nearest(path: &[&str], is_section: bool) -> String {
+    let mut candidates = Vec::new();
+    collect(&KNOWN, path, is_section, &mut Vec::new(), &mut candidates);
+    let wanted = dotted(path);
+    let likeness = |key: &String| strsim::normalized_damerau_levenshtein(key, &wanted);
+    candidates.into_iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other))).unwrap_or_default()
+}
+
+fn collect(known: &toml::Table, wanted: &[&str], sections: bool, path: &mut Vec<String>, into: &mut Vec<String>) {
+    for (key, default) in known {
+        // Any name is the unknown key's own name, or an example.
+        let named = wanted.get(path.len()).copied().filter(|_| wanted.len() > path.len() + 1).unwrap_or("NAME");
+        path.push(if key == "*" { named.to_owned() } else { key.clone() });
+        let is_section = default.is_table();
+        if is_section == sections {
+            into.push(dotted(path));
+        }
+        if let toml::Value::Table(inner) = default {
+            collect(inner, wanted, sections, path, into);
+        }
+        path.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_key_is_what_was_meant() {
+        let check = |path: &[&str], is_section: bool, expected: &str| assert_eq!(nearest(path, is_section), expected);
+        check(&["http", "bnd"], false, "http.bind");
+        check(&["store", "redis", "key_prefx"], false, "store.redis.key_prefix");
+        check(&["store", "redis", "url"], false, "store.redis.urls");
+        check(&["wroker"], true, "worker");
+        check(&["calback", "retry"], true, "callback.retry");
+        check(&["services", "message.call", "endpoint"], false, "services.\"message.call\".endpoints");
+        check(&["callback", "retry", "backoff", "step"], false, "callback.retry.backoff.steps");
+    }
+
+    #[test]
+    fn every_key_has_the_kind_of_its_default() {
+        let check = |path: &str, kind: Option<Kind>| assert_eq!(kind_of(&path.split('.').collect::<Vec<_>>()), kind);
+        check("worker.claim_batch", Some(Kind::Whole));
+        check("worker.enabled", Some(Kind::Flag));
+        check("store.redis.urls", Some(Kind::List));
+        check("services.any.endpoints", Some(Kind::List));
+        check("callback.retry.backoff.factor", Some(Kind::Number));
+        check("http.auth", None);
+        check("http", Some(Kind::Section));
+    }
+}

@@ -1,0 +1,39 @@
+//! `[limits]`: what a caller may ask for.
+
+use serde::Deserialize;
+
+use super::check::{Wrong, ensure, within, within_spans};
+use super::value::Size;
+use crate::span::Span;
+
+/// The section `[limits]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Of a request's body, 1 KiB to 64 MiB.
+    pub body: Size,
+    /// Of a task's content, 1 B to 64 MiB, at most `body`.
+    pub content: Size,
+    /// The most tasks of a batch, 1 to 10,000.
+    pub batch: usize,
+    /// Of a batch's body, 1 KiB to 256 MiB.
+    pub batch_body: Size,
+    /// How far ahead a task may be due, 1 s to 36,500 days.
+    pub max_delay: Span,
+    /// The most topics, 1 to 1,000,000.
+    pub topics: usize,
+}
+
+impl Limits {
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        within("limits.body", self.body, Size::kib(1)..=Size::mib(64))?;
+        within("limits.content", self.content, Size(bytesize::ByteSize::b(1))..=Size::mib(64))?;
+        ensure("limits.content", self.content <= self.body, || {
+            format!("must not be larger than limits.body ({})", self.body)
+        })?;
+        within("limits.batch", self.batch, 1..=10_000)?;
+        within("limits.batch_body", self.batch_body, Size::kib(1)..=Size::mib(256))?;
+        within_spans("limits.max_delay", self.max_delay, "1s", "36500d")?;
+        within("limits.topics", self.topics, 1..=1_000_000)
+    }
+}

@@ -1,0 +1,33 @@
+//! `[log]`: what is logged, and how it looks.
+
+use serde::Deserialize;
+
+use super::check::Wrong;
+use super::value::choice;
+use crate::telemetry;
+
+/// The section `[log]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// A level, or directives such as `info,delayd=debug`.
+    pub level: String,
+    /// Text or JSON.
+    pub format: LogFormat,
+}
+
+choice! {
+    /// `log.format`.
+    LogFormat {
+        /// For people.
+        Text = "text",
+        /// For machines, one object a line.
+        Json = "json",
+    }
+}
+
+impl Log {
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        telemetry::filter(&self.level).map(|_| ()).map_err(|e| Wrong::at("log.level", e.to_string()))
+    }
+}

@@ -1,0 +1,180 @@
+//! The settings: read from layers, checked as a whole, and then only looked at.
+//!
+//! ```text
+//! config/default.toml < --config files < DELAYD__SECTION__KEY < --set section.key=value
+//! ```
+//!
+//! `config/default.toml` is compiled in: it documents every key and is the only place with defaults. Each section is a
+//! struct of its own in a file of its own.
+//!
+//! # Invariants
+//!
+//! - A [`Settings`] that exists is valid; every range that a field's documentation names holds.
+//! - Unknown keys are errors, also those of features that are not built yet: nothing is silently ignored.
+//! - Errors and `Debug` show no password.
+//!
+//! Nobody below `app` and `cli` sees this module: each part has its own `Params`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use config::{ConfigError, Map, Value, ValueKind};
+use serde::Deserialize;
+use serde_path_to_error::Segment;
+
+mod callback;
+mod check;
+mod error;
+mod history;
+mod http;
+mod keys;
+mod layers;
+mod limits;
+mod log;
+mod services;
+mod shutdown;
+mod store;
+#[cfg(test)]
+mod tests;
+mod value;
+mod worker;
+
+pub use callback::{Callback, Retry};
+pub use error::Error;
+pub use history::History;
+pub use http::Http;
+pub use limits::Limits;
+pub use log::{Log, LogFormat};
+pub use services::{Endpoint, Service, Success};
+pub use shutdown::Shutdown;
+pub use store::{Embedded, Redis, RedisUrl, Store, StoreKind, Topology};
+pub use value::Size;
+pub use worker::Worker;
+
+use check::{Wrong, ensure};
+use layers::Layer;
+
+/// The documented defaults.
+pub const DEFAULTS: &str = include_str!("../../config/default.toml");
+
+/// All settings of a process. Fields are documented with their keys in `config/default.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Where the service listens.
+    pub http: Http,
+    /// Where tasks are kept.
+    pub store: Store,
+    /// How this instance works.
+    pub worker: Worker,
+    /// How services are called.
+    pub callback: Callback,
+    /// The services by name.
+    #[serde(default)]
+    pub services: BTreeMap<String, Service>,
+    /// What callers may ask for.
+    pub limits: Limits,
+    /// How long ended tasks are remembered.
+    pub history: History,
+    /// How the service ends.
+    pub shutdown: Shutdown,
+    /// What is logged.
+    pub log: Log,
+}
+
+impl Settings {
+    /// Reads and checks the settings: the defaults, then `files` in order, then the variables of `env` that begin with
+    /// `DELAYD__`, then `sets` (`section.key=value`) in order.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, in one sentence that names where it stands and what would be right.
+    pub fn load(
+        files: &[PathBuf],
+        sets: &[String],
+        env: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, Error> {
+        let mut given = Vec::new();
+        for file in files {
+            given.push(Layer::of_file(file)?);
+        }
+        given.push(Layer::of_env(env)?);
+        for set in sets {
+            given.push(Layer::of_set(set)?);
+        }
+        given.iter().try_for_each(keys::check)?;
+        let defaults = Layer::of_text("built-in defaults", DEFAULTS)?;
+        Self::read([vec![defaults], given].concat())
+    }
+
+    fn read(layers: Vec<Layer>) -> Result<Self, Error> {
+        let config = layers::merge(layers).expect("layers in memory can be merged");
+        let tree = config.cache.clone().into_table().expect("the root is a table");
+        let settings: Self = serde_path_to_error::deserialize(config.cache).map_err(|e| {
+            let path = e.path().iter().filter_map(segment).collect();
+            unreadable(&tree, path, e.into_inner())
+        })?;
+        settings.check().map_err(|wrong| invalid(&tree, &wrong.path, wrong.reason))?;
+        Ok(settings)
+    }
+
+    fn check(&self) -> Result<(), Wrong> {
+        self.store.check()?;
+        self.worker.check()?;
+        // A claim's answer may take so long; its lease must not have run out by then.
+        let redis = self.store.kind == StoreKind::Redis;
+        ensure("worker.lease", !redis || self.worker.lease > self.store.redis.timeout, || {
+            format!("must be longer than store.redis.timeout ({})", self.store.redis.timeout)
+        })?;
+        self.callback.check()?;
+        self.services.iter().try_for_each(|(name, service)| service.check(name))?;
+        self.limits.check()?;
+        self.history.check()?;
+        self.shutdown.check()?;
+        self.log.check()
+    }
+}
+
+fn segment(segment: &Segment) -> Option<String> {
+    match segment {
+        Segment::Map { key } => Some(key.clone()),
+        Segment::Seq { index } => Some(format!("[{index}]")),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    }
+}
+
+/// The error of a value that could not be read.
+fn unreadable(tree: &Map<String, Value>, mut path: Vec<String>, error: ConfigError) -> Error {
+    match error {
+        ConfigError::At { error, .. } => unreadable(tree, path, *error),
+        ConfigError::NotFound(field) => {
+            let section = keys::find(tree, path.iter().map(String::as_str)).map(keys::origin);
+            path.push(field.rsplit('.').next().unwrap_or_default().to_owned());
+            Error::Missing { origin: section.unwrap_or("the configuration".into()), key: keys::dotted(&path) }
+        }
+        ConfigError::Type { expected, .. } if expected.contains(" bit ") => {
+            invalid(tree, &path, "is too large, or negative".into())
+        }
+        ConfigError::Type { expected, .. } => invalid(tree, &path, format!("must be {expected}")),
+        ConfigError::Message(text) => match text.rsplit_once("expected ") {
+            Some((said, expected)) if said.starts_with("unknown field `") => {
+                path.extend(said.split('`').nth(1).map(str::to_owned));
+                invalid(tree, &path, format!("does not go with the kind beside it, which takes {expected}"))
+            }
+            // serde's own words; what stands before may repeat the value.
+            Some((said, expected)) if said.starts_with("unknown") || said.starts_with("invalid") => {
+                invalid(tree, &path, format!("must be {expected}"))
+            }
+            // Sentences of our own begin with a verb.
+            _ => invalid(tree, &path, text),
+        },
+        other => invalid(tree, &path, format!("cannot be read: {other}")),
+    }
+}
+
+/// The error of the value at `path`, which it shows.
+fn invalid(tree: &Map<String, Value>, path: &[String], reason: String) -> Error {
+    let found = keys::find(tree, path.iter().map(String::as_str));
+    let nothing = Value::new(None, ValueKind::Nil);
+    let value = found.unwrap_or(&nothing);
+    Error::Invalid { origin: keys::origin(value), key: keys::dotted(path), given: value::shown(value), reason }
+}

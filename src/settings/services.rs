@@ -1,0 +1,99 @@
+//! `[services."name"]`: where the business services that tasks name in `sn` live.
+
+use std::fmt;
+
+use reqwest::Url;
+use serde::{Deserialize, Deserializer};
+
+use super::callback::MOST_CALLS;
+use super::check::Wrong;
+use super::value::choice;
+use crate::task::Destination;
+
+/// The section of one service.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Service {
+    /// Base addresses, taken in turn; one or more.
+    pub endpoints: Vec<Endpoint>,
+    /// The most calls at the same time; 0 means `callback.concurrency_per_service`.
+    #[serde(default)]
+    pub concurrency: usize,
+    /// What counts as success.
+    #[serde(default = "Success::by_default")]
+    pub success: Success,
+}
+
+choice! {
+    /// What counts as a successful call of a service.
+    Success {
+        /// A 2xx, unless the answer is a JSON object with a `dm_error` other than 0.
+        DmError = "dm_error",
+        /// Any 2xx.
+        Status = "status",
+    }
+}
+
+impl Success {
+    fn by_default() -> Self {
+        Self::DmError
+    }
+}
+
+/// A base address: absolute http or https, perhaps with a path, without query, fragment, user and trailing slash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint(String);
+
+impl Endpoint {
+    /// The address, to which a path that begins with `/` can be appended.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Endpoint {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let refused = |reason: &str| Err(serde::de::Error::custom(reason));
+        let Ok(url) = Url::parse(&String::deserialize(from)?) else {
+            return refused("must be an absolute address, such as \"http://10.0.0.5:8080\"");
+        };
+        if !matches!(url.scheme(), "http" | "https") {
+            return refused("must begin with http:// or https://");
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return refused("must have no query (?…) and no fragment (#…)");
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return refused("must hold no user and no password");
+        }
+        Ok(Self(url.as_str().trim_end_matches('/').to_owned()))
+    }
+}
+
+impl Service {
+    /// Checks the section of the service `name`.
+    pub(super) fn check(&self, name: &str) -> Result<(), Wrong> {
+        let wrong = |key: &[&str], reason: String| Wrong {
+            path: [&["services", name], key].concat().into_iter().map(str::to_owned).collect(),
+            reason,
+        };
+        let is_service = name.parse::<Destination>().is_ok_and(|destination| !destination.is_pull());
+        if !is_service {
+            let reason = "has a name that cannot be used: it must be 1 to 128 characters out of A-Z a-z 0-9 . _ -";
+            return Err(wrong(&[], reason.into()));
+        }
+        if self.endpoints.is_empty() {
+            return Err(wrong(&["endpoints"], "must hold at least one address".into()));
+        }
+        if self.concurrency > MOST_CALLS {
+            return Err(wrong(&["concurrency"], format!("must be from 0 to {MOST_CALLS}")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,20 @@
+//! `[shutdown]`: how the service ends.
+
+use serde::Deserialize;
+
+use super::check::{Wrong, within_spans};
+use crate::span::Span;
+
+/// The section `[shutdown]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shutdown {
+    /// For running calls, 0 s to 10 min.
+    pub grace: Span,
+}
+
+impl Shutdown {
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        within_spans("shutdown.grace", self.grace, "0s", "10m")
+    }
+}

@@ -1,0 +1,285 @@
+//! Tests of the settings as a whole.
+
+use super::*;
+
+fn load(toml: &str, sets: &[&str], env: &[(&str, &str)]) -> Result<Settings, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("test.toml");
+    std::fs::write(&file, toml).unwrap();
+    let sets: Vec<_> = sets.iter().map(ToString::to_string).collect();
+    let env = env.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    let folder = format!("{}/", folder.path().display());
+    Settings::load(&[file], &sets, env).map_err(|e| e.to_string().replace(&folder, ""))
+}
+
+#[track_caller]
+fn check(toml: &str, expected: &str) {
+    assert_eq!(load(toml, &[], &[]).unwrap_err(), expected);
+}
+
+#[test]
+fn the_defaults_are_valid_and_those_of_the_contract() {
+    let settings = Settings::load(&[], &[], std::iter::empty()).unwrap();
+    assert_eq!(settings.http.bind.to_string(), "127.0.0.1:7799");
+    assert_eq!(settings.store.kind, StoreKind::Embedded);
+    assert_eq!(settings.store.summary(), "embedded, data/delayd.db");
+    assert_eq!(settings.worker.claim_batch, 512);
+    assert_eq!(settings.limits.body.bytes(), 1 << 20);
+    assert_eq!(settings.limits.content.bytes(), 256 << 10);
+    assert_eq!(settings.callback.retry.backoff, crate::retry::Backoff::default());
+    assert!(settings.services.is_empty());
+}
+
+#[test]
+fn the_defaults_document_every_key() {
+    let mut comment = String::new();
+    let mut documented = 0;
+    for line in DEFAULTS.lines() {
+        if line.starts_with('#') {
+            comment.push_str(line);
+        } else if let Some((key, _)) = line.split_once(" = ") {
+            assert!(comment.contains(". ") || comment.contains(".#"), "{key} has no sentence above it");
+            assert!(comment.contains("# Range: "), "{key} has no range above it");
+            comment.clear();
+            documented += 1;
+        } else {
+            comment.clear();
+        }
+    }
+    fn leaves(table: &toml::Table) -> usize {
+        table.values().map(|value| value.as_table().map_or(1, leaves)).sum()
+    }
+    assert_eq!(documented, leaves(&toml::from_str(DEFAULTS).unwrap()), "a key stands on a line of its own");
+}
+
+#[test]
+fn the_development_file_maps_the_services_of_the_examples() {
+    let settings = load(include_str!("../../config/dev.toml"), &[], &[]).unwrap();
+    let endpoints: Vec<_> =
+        settings.services.iter().map(|(name, s)| (name.as_str(), s.endpoints[0].as_str())).collect();
+    assert_eq!(endpoints, [("message.call", "http://127.0.0.1:9000"), ("other.server", "http://127.0.0.1:9000")]);
+}
+
+#[test]
+fn later_layers_win() {
+    let file = "[worker]\nlease = '10s'\nidle_stop = '10s'\nclaim_batch = 10";
+    let env = [("DELAYD__WORKER__LEASE", "20s"), ("DELAYD__WORKER__IDLE_STOP", "20"), ("DELAYD_SERVER", "x")];
+    let settings = load(file, &["worker.lease=30s", "worker.lease=40s"], &env).unwrap();
+    assert_eq!(settings.worker.lease, crate::span::Span::seconds(40));
+    assert_eq!(settings.worker.idle_stop, crate::span::Span::seconds(20));
+    assert_eq!(settings.worker.claim_batch, 10);
+    assert!(settings.worker.enabled);
+}
+
+#[test]
+fn the_environment_reads_each_key_as_its_kind() {
+    let env = [
+        ("DELAYD__STORE__KIND", "redis"),
+        ("DELAYD__STORE__REDIS__URLS", "redis://a:1"),
+        ("DELAYD__STORE__REDIS__KEY_PREFIX", "1,true"),
+        ("DELAYD__CALLBACK__RETRY__FINAL_STATUSES", "404, 410"),
+        ("DELAYD__CALLBACK__RETRY__BACKOFF__FACTOR", "3"),
+        ("DELAYD__WORKER__ENABLED", "false"),
+        ("DELAYD__LIMITS__BATCH", "7"),
+        ("DELAYD__LIMITS__BODY", "2MiB"),
+    ];
+    let settings = load("", &[], &env).unwrap();
+    assert_eq!(settings.store.summary(), "redis, standalone redis://a:1, keys 1,true:*");
+    assert_eq!(settings.callback.retry.final_statuses, [404, 410]);
+    assert!(!settings.worker.enabled);
+    assert_eq!((settings.limits.batch, settings.limits.body.bytes()), (7, 2 << 20));
+    let one = load("", &[], &[("DELAYD__CALLBACK__RETRY__FINAL_STATUSES", "404")]).unwrap();
+    assert_eq!(one.callback.retry.final_statuses, [404]);
+    let none = load("", &[], &[("DELAYD__CALLBACK__RETRY__FINAL_STATUSES", "")]).unwrap();
+    assert!(none.callback.retry.final_statuses.is_empty());
+}
+
+#[test]
+fn a_set_takes_toml_and_bare_words() {
+    let sets = [
+        "http.bind=0.0.0.0:80",
+        "services.\"Message.Call\".endpoints=['http://a:1/x/', 'https://b']",
+        "services.\"Message.Call\".success = status",
+        "callback.retry.final_statuses=[]",
+        "callback.retry.backoff={kind='list', steps=[1, '5m']}",
+    ];
+    let settings = load("", &sets, &[]).unwrap();
+    assert_eq!(settings.http.bind.port(), 80);
+    let service = &settings.services["Message.Call"];
+    assert_eq!(service.endpoints.iter().map(Endpoint::as_str).collect::<Vec<_>>(), ["http://a:1/x", "https://b"]);
+    assert_eq!((service.concurrency, service.success), (0, Success::Status));
+    let check = |set: &str, expected: &str| assert_eq!(load("", &[set], &[]).unwrap_err(), expected);
+    check("http.bind", "--set http.bind: must be written section.key=value");
+    check("bind=1", "--set bind: must be written section.key=value, such as --set worker.lease=30s");
+    check("=1", "--set : must be written section.key=value, such as --set worker.lease=30s");
+    check("worker.lease=\"30s", "--set worker.lease: the value is not valid TOML: invalid basic string, expected `\"`");
+    check(
+        "worker.lease=",
+        "--set: worker.lease = \"\" must be a number of seconds or a string with a unit, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"",
+    );
+}
+
+#[test]
+fn another_kind_of_backoff_starts_anew() {
+    let fixed = load("[callback.retry.backoff]\nkind = 'fixed'\nevery = '30s'", &[], &[]).unwrap();
+    assert_eq!(fixed.callback.retry.backoff.wait(1, 0.0).as_secs(), 30);
+    let sets = ["callback.retry.backoff.kind=fixed", "callback.retry.backoff.every=5"];
+    assert_eq!(load("", &sets, &[]).unwrap().callback.retry.backoff.wait(1, 0.0).as_secs(), 5);
+    // The same kind keeps what the layers before said.
+    let base = load("callback.retry.backoff.base = '4s'", &["callback.retry.backoff.jitter=0"], &[]).unwrap();
+    assert_eq!(base.callback.retry.backoff.wait(2, 1.0).as_secs(), 8);
+}
+
+#[test]
+fn unknown_keys_name_the_nearest() {
+    check("[http]\nbnd = 1", "test.toml: there is no setting http.bnd; the nearest is http.bind");
+    check("[wroker]\nlease = 1", "test.toml: there is no setting wroker; the nearest is worker");
+    check(
+        "[services.\"message.call\"]\nendpoint = []",
+        "test.toml: there is no setting services.\"message.call\".endpoint; the nearest is services.\"message.call\".endpoints",
+    );
+    let from_env = load("", &[], &[("DELAYD__STORE__REDIS__URL", "redis://:secret@h")]).unwrap_err();
+    insta::assert_snapshot!(from_env, @"DELAYD__STORE__REDIS__URL: there is no setting store.redis.url; the nearest is store.redis.urls");
+    let from_set = load("", &["history.max_per_topic=5"], &[]).unwrap_err();
+    insta::assert_snapshot!(from_set, @"--set: there is no setting history.max_per_topic; the nearest is history.keep");
+    let services = load("", &[], &[("DELAYD__SERVICES__A__ENDPOINTS", "http://a")]).unwrap_err();
+    insta::assert_snapshot!(services, @"DELAYD__SERVICES__A__ENDPOINTS: services.a.endpoints = … cannot come from the environment; services come from files or --set");
+}
+
+#[test]
+fn bad_values_say_what_would_be_right() {
+    let cases = [
+        "http = 3",
+        "http.bind = 'localhost'",
+        "store.kind = 'mysql'",
+        "store.embedded.path = ''",
+        "store.redis.topology = 'cluster'",
+        "store.redis.topology = 'ring'",
+        "store.redis.urls = []",
+        "store.redis.urls = ['redis://a', 'redis://b']",
+        "store.redis.urls = ['http://a']",
+        "store.redis.urls = ['rediss://a']",
+        "store.redis.key_prefix = 'a{b}'",
+        "store.redis.timeout = '2m'",
+        "worker.enabled = 'maybe'",
+        "worker.lease = '1s'",
+        "worker.lease = '13h'",
+        "worker.lease = 'soon'",
+        "store = { kind = 'redis', redis.timeout = '30s' }",
+        "worker.claim_batch = 0",
+        "worker.claim_batch = 1.7",
+        "worker.claim_batch = true",
+        "worker.claim_batch = -1",
+        "callback.timeout = '11m'",
+        "callback.connect_timeout = '2m'",
+        "callback.concurrency = 0",
+        "callback.retry.max_attempts = 0",
+        "callback.retry.max_attempts = 5000000000",
+        "callback.retry.final_statuses = [200]",
+        "callback.retry.final_statuses = ['gone']",
+        "callback.retry.backoff.jitter = 2",
+        "callback.retry.backoff.base = '1d'",
+        "callback.retry.backoff.every = '1d'",
+        "callback.retry.backoff.kind = 'random'",
+        "callback.retry.backoff.kind = 'list'",
+        "services.a.concurrency = 1",
+        "services.a.endpoints = []",
+        "services.a.endpoints = ['a:80']",
+        "services.a.endpoints = ['/a']",
+        "services.a.endpoints = ['http://a?b']",
+        "services.a.endpoints = ['http://me:secret@a']",
+        "services.'a b'.endpoints = ['http://a']",
+        "services.a = { endpoints = ['http://a'], concurrency = 20000000 }",
+        "services.a = { endpoints = ['http://a'], success = 'always' }",
+        "limits.body = 'big'",
+        "limits.body = 100",
+        "limits.content = '2MiB'",
+        "limits.body = '100KiB'",
+        "history.keep = 0",
+        "shutdown.grace = '1h'",
+        "log.level = 'inof'",
+        "log.format = 'xml'",
+        "[http",
+        "store.redis.urls = ['redis://:secret@a",
+    ];
+    let messages: Vec<_> = cases.iter().map(|toml| load(toml, &[], &[]).expect_err(toml)).collect();
+    insta::assert_snapshot!(messages.join("\n"), @r#"
+    test.toml: http = 3 must be a section, not a value
+    test.toml: http.bind = "localhost" must be an IP address and a port, such as "127.0.0.1:7799" or "[::1]:7799"
+    test.toml: store.kind = "mysql" must be "embedded" or "redis"
+    test.toml: store.embedded.path = "" must be the path of a file
+    test.toml: store.redis.topology = "cluster" is not supported yet: it must be "standalone", one server without Sentinel or Cluster
+    test.toml: store.redis.topology = "ring" must be "standalone"
+    test.toml: store.redis.urls = [] must be a list of exactly one address for the topology "standalone"
+    test.toml: store.redis.urls = ["redis://a", "redis://b"] must be a list of exactly one address for the topology "standalone"
+    test.toml: store.redis.urls[0] = "http://a" must be "redis://[user:password@]host[:port][/db]"
+    test.toml: store.redis.urls[0] = "rediss://a" cannot be used: TLS to Redis is not supported yet, only redis://
+    test.toml: store.redis.key_prefix = "a{b}" must be 1 to 64 characters without braces and spaces
+    test.toml: store.redis.timeout = "2m" must be from 10ms to 60s
+    test.toml: worker.enabled = "maybe" must be true or false
+    test.toml: worker.lease = "1s" must be longer than 1s and at most 12h
+    test.toml: worker.lease = "13h" must be longer than 1s and at most 12h
+    test.toml: worker.lease = "soon" must be a number of seconds or a string with a unit, such as "1500ms", "10s", "5m", "2h" or "7d"
+    built-in defaults: worker.lease = "30s" must be longer than store.redis.timeout (30s)
+    test.toml: worker.claim_batch = 0 must be from 1 to 4096
+    test.toml: worker.claim_batch = 1.7 must be a whole number, not negative
+    test.toml: worker.claim_batch = true must be a whole number, not negative
+    test.toml: worker.claim_batch = -1 must be a whole number, not negative
+    test.toml: callback.timeout = "11m" must be from 100ms to 10m
+    test.toml: callback.connect_timeout = "2m" must be from 10ms to 60s
+    test.toml: callback.concurrency = 0 must be from 1 to 1000000
+    test.toml: callback.retry.max_attempts = 0 must be from 1 to 1000
+    test.toml: callback.retry.max_attempts = 5000000000 is too large, or negative
+    test.toml: callback.retry.final_statuses = [200] must be a list of HTTP statuses from 300 to 599
+    test.toml: callback.retry.final_statuses[0] = "gone" must be an integer
+    test.toml: callback.retry.backoff.jitter = 2 must be from 0 to 1
+    test.toml: callback.retry.backoff.base = "1d" must be at most max, 3h
+    test.toml: callback.retry.backoff.every = "1d" does not go with the kind beside it, which takes one of `base`, `factor`, `max`, `jitter`
+    test.toml: callback.retry.backoff.kind = "random" must be one of `exponential`, `fixed`, `list`
+    test.toml: callback.retry.backoff.steps is missing
+    test.toml: services.a.endpoints is missing
+    test.toml: services.a.endpoints = [] must hold at least one address
+    test.toml: services.a.endpoints[0] = "a:80" must begin with http:// or https://
+    test.toml: services.a.endpoints[0] = "/a" must be an absolute address, such as "http://10.0.0.5:8080"
+    test.toml: services.a.endpoints[0] = "http://a?b" must have no query (?…) and no fragment (#…)
+    test.toml: services.a.endpoints[0] = "http://***@a" must hold no user and no password
+    test.toml: services."a b" = {endpoints = ["http://a"]} has a name that cannot be used: it must be 1 to 128 characters out of A-Z a-z 0-9 . _ -
+    test.toml: services.a.concurrency = 20000000 must be from 0 to 1000000
+    test.toml: services.a.success = "always" must be "dm_error" or "status"
+    test.toml: limits.body = "big" must be a number of bytes or a string with a unit, such as "256KiB" or "1MiB"
+    test.toml: limits.body = 100 must be from 1.0 KiB to 64.0 MiB
+    test.toml: limits.content = "2MiB" must not be larger than limits.body (1.0 MiB)
+    built-in defaults: limits.content = "256KiB" must not be larger than limits.body (100.0 KiB)
+    test.toml: history.keep = 0 must be from 1s to 3650d
+    test.toml: shutdown.grace = "1h" must be from 0s to 10m
+    test.toml: log.level = "inof" must be off, error, warn, info, debug or trace, or directives such as "info,delayd=debug": "inof" is no level
+    test.toml: log.format = "xml" must be "text" or "json"
+    test.toml, line 1, column 6: unclosed table, expected `]`
+    test.toml, line 1, column 39: unclosed array, expected `]`
+    "#);
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = Settings::load(&["/nowhere/delayd.toml".into()], &[], std::iter::empty()).unwrap_err().to_string();
+    insta::assert_snapshot!(error, @"cannot read the configuration file /nowhere/delayd.toml: No such file or directory (os error 2)");
+}
+
+#[test]
+fn no_password_is_shown_anywhere() {
+    let check = |toml: &str| {
+        let shown =
+            load(toml, &[], &[]).map_or_else(|e| e, |settings| format!("{settings:?} {}", settings.store.summary()));
+        assert!(!shown.contains("secret"), "{shown}");
+    };
+    check("store.redis.urls = ['redis://me:secret@host']\nstore.kind = 'redis'");
+    check("store.redis.urls = 'redis://me:secret@host'");
+    check("store.redis.urls = ['redis://me:secret@host', 'redis://me:secret@other']");
+    check("store.redis.urls = ['http://me:secret@host']");
+    check("store.redis.urls = ['redis://me:secret@host/x']");
+    check("store.redis.urls = ['redis://me:secret@host");
+    check("store.redis.urls = {a = 'redis://me:secret@host'}");
+    check("store.redis.url = 'redis://me:secret@host'");
+    let error = load("", &["store.redis.urls=['redis://me:secret@host"], &[]).unwrap_err();
+    assert!(!error.contains("secret"), "{error}");
+}

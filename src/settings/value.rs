@@ -1,0 +1,111 @@
+//! Kinds of values that settings share: a choice out of names, a size, and texts without their passwords.
+
+use std::fmt;
+
+use bytesize::ByteSize;
+use config::{Value, ValueKind};
+use serde::{Deserialize, Deserializer};
+
+/// An enum that reads from one of some names, and says which there are when it cannot.
+macro_rules! choice {
+    ($(#[$of_enum:meta])* $name:ident { $($(#[$of_variant:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$of_enum])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$of_variant])* $variant),+ }
+
+        impl $name {
+            /// The name used in the configuration.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                match String::deserialize(from)?.as_str() {
+                    $($text => Ok(Self::$variant),)+
+                    _ => Err(serde::de::Error::custom(format!("must be {}", [$(concat!("\"", $text, "\"")),+].join(" or ")))),
+                }
+            }
+        }
+    };
+}
+pub(super) use choice;
+
+/// A size in bytes that reads from a number of bytes or a string with a unit (`"256KiB"`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub ByteSize);
+
+impl Size {
+    pub(super) const fn kib(number: u64) -> Self {
+        Self(ByteSize::kib(number))
+    }
+
+    pub(super) const fn mib(number: u64) -> Self {
+        Self(ByteSize::mib(number))
+    }
+
+    /// The size in bytes.
+    pub fn bytes(self) -> usize {
+        usize::try_from(self.0.as_u64()).unwrap_or(usize::MAX)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let size = text.parse().map_err(|_| {
+            serde::de::Error::custom(
+                "must be a number of bytes or a string with a unit, such as \"256KiB\" or \"1MiB\"",
+            )
+        })?;
+        Ok(Self(size))
+    }
+}
+
+/// `text` with whatever may be a user and password in an address replaced: all between `://` and the last `@`.
+pub(super) fn redacted(text: &str) -> String {
+    let Some(end) = text.rfind('@') else { return text.to_owned() };
+    let start = text[..end].find("://").map_or(0, |scheme_end| scheme_end + 3);
+    format!("{}***{}", &text[..start], &text[end..])
+}
+
+/// A value as an error names it: like TOML, shortened, without passwords.
+pub(super) fn shown(value: &Value) -> String {
+    let text = match &value.kind {
+        ValueKind::String(text) => format!("{:?}", redacted(text)),
+        ValueKind::Array(values) => format!("[{}]", values.iter().map(shown).collect::<Vec<_>>().join(", ")),
+        ValueKind::Table(table) => {
+            let mut pairs: Vec<_> = table.iter().map(|(key, value)| format!("{key} = {}", shown(value))).collect();
+            pairs.sort();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        ValueKind::Nil => "nothing".into(),
+        other => other.to_string(),
+    };
+    match text.char_indices().nth(120) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_taken_out_even_of_malformed_addresses() {
+        let check = |given: &str, expected: &str| assert_eq!(redacted(given), expected);
+        check("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0");
+        check("redis://:secret@host:1/0", "redis://***@host:1/0");
+        check("redis://me:sec@ret@host", "redis://***@host");
+        check("redis:/me:secret@host", "***@host");
+        check("http://h/a@b", "http://***@b");
+    }
+}

@@ -1,0 +1,80 @@
+//! Logs to stderr, as text for people or as JSON, one object a line.
+//!
+//! stdout belongs to the commands' own output. What is absent on purpose: `RUST_LOG`; the level is a setting like
+//! every other.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+
+/// The settings of the logs.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// A level, or directives such as `info,delayd=debug`.
+    pub level: String,
+    /// JSON instead of text.
+    pub json: bool,
+}
+
+/// Why there are no logs.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The level cannot be read.
+    #[error("must be off, error, warn, info, debug or trace, or directives such as \"info,delayd=debug\": {0}")]
+    Level(String),
+    /// Someone else in this process takes the logs already.
+    #[error("the logs are already taken care of: {0}")]
+    Taken(#[from] TryInitError),
+}
+
+/// Starts the process's logs.
+///
+/// # Errors
+/// An unreadable level, or logs that were started before.
+pub fn init(params: &Params) -> Result<(), Error> {
+    let filter = filter(&params.level)?;
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if params.json {
+        logs.json().flatten_event(true).finish().try_init()?;
+    } else {
+        logs.with_ansi(std::io::stderr().is_terminal()).finish().try_init()?;
+    }
+    Ok(())
+}
+
+/// Reads a level or directives.
+///
+/// # Errors
+/// [`Error::Level`] says what is wrong.
+pub fn filter(level: &str) -> Result<EnvFilter, Error> {
+    // EnvFilter takes a misspelt level ("inof") for the name of a module, and then logs nothing else.
+    let directives: Vec<_> = level.split(',').map(str::trim).collect();
+    for directive in &directives {
+        let is_level = !directive.contains(['=', '[']);
+        if is_level && (directive.is_empty() || directive.parse::<LevelFilter>().is_err()) {
+            return Err(Error::Level(format!("{directive:?} is no level")));
+        }
+    }
+    EnvFilter::builder().parse(directives.join(",")).map_err(|e| Error::Level(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_a_word_or_directives() {
+        let check = |level: &str, right: bool| assert_eq!(filter(level).is_ok(), right, "{level:?}");
+        check("info", true);
+        check("WARN", true);
+        check("off", true);
+        check("info,delayd=debug", true);
+        check("info, delayd::store=trace", true);
+        check("inof", false);
+        check("", false);
+        check("info,", false);
+        check("delayd=loud", false);
+    }
+}

@@ -5,7 +5,9 @@
 //! [`api`] → [`store`] → [`worker`] → [`callback`] → [`outcome`] → [`store`].
 
 pub mod api;
+pub mod app;
 pub mod callback;
+pub mod cli;
 pub mod clock;
 pub mod outcome;
 pub mod retry;

@@ -1,3 +1,8 @@
-//! The binary.
+//! The binary: everything is in the library's `cli`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    delayd::install_crypto();
+    delayd::cli::main()
+}

@@ -1,0 +1,218 @@
+//! The composition root: builds every part from the settings, and owns the order of start and of drain.
+//!
+//! Nobody below this module sees [`Settings`]; each part is given its own `Params`.
+//!
+//! # The order of drain
+//!
+//! 1. `/readyz` answers 503, and adds and pulls are refused: whoever routes here goes elsewhere.
+//! 2. Claims stop; what was claimed but not fired is given back unspent.
+//! 3. Running calls end, within `shutdown.grace`; one cut off keeps its lease and its attempt.
+//! 4. Their settles are flushed.
+//! 5. The listener closes: acks worked until then. The last pulls are settled.
+//! 6. The store closes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+
+use crate::api::{self, Api};
+use crate::callback::{self, Client, Limits, Services};
+use crate::clock::Clock;
+use crate::settings::{Settings, StoreKind};
+use crate::store::embedded::{self, Embedded};
+use crate::store::redis::{self, Redis};
+use crate::store::{self, AnyStore, Store};
+use crate::topic::Registry;
+use crate::worker::{self, Worker};
+
+/// How long open connections may take to end after the workers are done.
+const CLOSING: Duration = Duration::from_secs(2);
+
+mod params;
+/// Why delayd could not start. Each is one clear line.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on http.bind = {address}: {source}")]
+    Bind {
+        /// The configured address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The store cannot be used as it is set up.
+    #[error("store: {0}")]
+    Store(#[from] store::Error),
+    /// The callback client cannot be built.
+    #[error("callback: {0}")]
+    Callback(#[from] callback::BuildError),
+    /// The services cannot be used.
+    #[error("services: {0}")]
+    Services(#[from] callback::InvalidService),
+}
+
+impl StartError {
+    /// Whether it is the configuration that has to change.
+    pub fn is_configuration(&self) -> bool {
+        match self {
+            Self::Store(error) => matches!(error, store::Error::Misconfigured(_)),
+            Self::Services(_) => true,
+            Self::Bind { .. } | Self::Callback(_) => false,
+        }
+    }
+}
+
+/// A delayd that listens and works.
+#[derive(Debug)]
+pub struct App {
+    address: SocketAddr,
+    store: Arc<AnyStore>,
+    api: Arc<Api>,
+    worker: Worker,
+    serving: tokio::task::JoinHandle<()>,
+    close_listener: oneshot::Sender<()>,
+    draining: watch::Sender<bool>,
+    grace: Duration,
+}
+
+impl App {
+    /// Builds and starts everything. From here on it accepts, claims and calls.
+    ///
+    /// # Errors
+    /// See [`StartError`]. A Redis that does not answer yet is no error: delayd starts, says so, and is not ready.
+    pub async fn start(settings: Settings) -> Result<Self, StartError> {
+        let address = settings.http.bind;
+        let listener = TcpListener::bind(address).await.map_err(|source| StartError::Bind { address, source })?;
+        let address = listener.local_addr().map_err(|source| StartError::Bind { address, source })?;
+        let clock = Clock::system();
+        let store = Arc::new(open_store(&settings, &clock).await?);
+        let topics = Arc::new(Registry::new(store.clone(), params::topic(&settings)));
+        let services = Arc::new(Services::new(params::services(&settings))?);
+        let client = Client::new(params::client(&settings, &clock))?;
+        let limits = Arc::new(Limits::new(params::limits(&settings, raise_open_file_limit())));
+
+        let draining = watch::Sender::new(false);
+        let parts = api::Parts {
+            store: store.clone(),
+            topics: topics.clone(),
+            services: services.clone(),
+            clock: clock.clone(),
+            draining: draining.subscribe(),
+        };
+        let api = Arc::new(Api::new(parts, params::api(&settings)));
+        let (close_listener, closed) = oneshot::channel::<()>();
+        let router = api::router(api.clone());
+        let params = api::ServerParams { drain: CLOSING, ..api::ServerParams::default() };
+        let serving = tokio::spawn(async move {
+            let closed = async move {
+                // Dropped or told: either way it is time.
+                let _ = closed.await;
+            };
+            api::serve(listener, router, params, closed).await;
+        });
+
+        let parts = worker::Parts { store: store.clone(), topics, client, services, limits, clock };
+        let worker = Worker::start(parts, params::worker(&settings));
+        Ok(Self { address, store, api, worker, serving, close_listener, draining, grace: settings.shutdown.grace.0 })
+    }
+
+    /// Where it listens: the port that the system chose, if `http.bind` asked for port 0.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Runs until `shutdown` resolves, then drains.
+    ///
+    /// # Errors
+    /// If the store failed in a way that only a new start can mend (an I/O error of its disk).
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> anyhow::Result<()> {
+        let broken = tokio::select! {
+            () = shutdown => false,
+            () = broken(&self.store) => true,
+        };
+        if broken {
+            tracing::error!("The store's disk failed; stopping, so that nothing is accepted that may not be kept");
+        } else {
+            tracing::info!("Draining: no more adds and claims; running calls have {:?} to end", self.grace);
+        }
+        self.draining.send_replace(true);
+        let cut_off = self.worker.drain(if broken { Duration::ZERO } else { self.grace }).await;
+        if cut_off > 0 {
+            tracing::warn!(
+                cut_off,
+                "{cut_off} calls did not end in time; their tasks come back when their leases run out"
+            );
+        }
+        // The receiver may be gone if serving panicked; the join tells.
+        let _ = self.close_listener.send(());
+        self.serving.await.context("the HTTP server failed")?;
+        self.api.finish().await;
+        self.store.close().await;
+        anyhow::ensure!(!broken, "the store's disk failed; see the log");
+        tracing::info!("Drained");
+        Ok(())
+    }
+}
+
+/// Raises the limit of open files as far as this process may, and answers what it is then.
+fn raise_open_file_limit() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    }
+}
+
+async fn open_store(settings: &Settings, clock: &Clock) -> store::Result<AnyStore> {
+    match settings.store.kind {
+        StoreKind::Embedded => {
+            let params = embedded::Params { path: settings.store.embedded.path.clone(), clock: clock.clone() };
+            // Opening blocks: it may bring an old file's schema up to date.
+            let opened = tokio::task::spawn_blocking(move || Embedded::open(params)).await;
+            Ok(AnyStore::Embedded(opened.expect("opening the store does not panic")?))
+        }
+        StoreKind::Redis => {
+            let redis = &settings.store.redis;
+            let params = redis::Params {
+                url: redis.urls[0].expose().to_owned(),
+                key_prefix: redis.key_prefix.clone(),
+                timeout: redis.timeout.0,
+                clock: clock.clone(),
+                publish_hints: !settings.worker.enabled,
+            };
+            Ok(AnyStore::Redis(Redis::connect(params).await?))
+        }
+    }
+}
+
+/// Returns when the store can never work again in this process.
+async fn broken(store: &AnyStore) {
+    match store {
+        AnyStore::Embedded(embedded) => {
+            let mut fatal = embedded.fatal();
+            if fatal.wait_for(|fatal| *fatal).await.is_ok() {
+                return;
+            }
+            std::future::pending().await
+        }
+        AnyStore::Redis(_) => std::future::pending().await,
+    }
+}
+
+/// Opens the configured store and asks it once, for `delayd check`.
+///
+/// # Errors
+/// Says what is wrong with it.
+pub async fn check_store(settings: &Settings) -> anyhow::Result<String> {
+    let store = open_store(settings, &Clock::system()).await.map_err(StartError::from)?;
+    store.ping().await.map_err(StartError::from)?;
+    let answer = format!("answers, durability: {}", store.durability().as_str());
+    store.close().await;
+    Ok(answer)
+}

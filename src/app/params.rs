@@ -1,0 +1,98 @@
+//! What each part is told of the settings.
+
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::outcome::Policy;
+use crate::settings::{Settings, Success};
+use crate::{api, callback, topic, worker};
+
+/// The time between two safety looks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+pub(super) fn policy(settings: &Settings) -> Policy {
+    let retry = &settings.callback.retry;
+    Policy { max_attempts: retry.max_attempts, backoff: retry.backoff.clone() }
+}
+
+pub(super) fn topic(settings: &Settings) -> topic::Params {
+    topic::Params { max_topics: settings.limits.topics }
+}
+
+pub(super) fn services(settings: &Settings) -> Vec<callback::ServiceParams> {
+    let services = settings.services.iter();
+    services
+        .map(|(name, service)| callback::ServiceParams {
+            name: name.clone(),
+            endpoints: service.endpoints.iter().map(|endpoint| endpoint.as_str().to_owned()).collect(),
+            concurrency: service.concurrency,
+            success: match service.success {
+                Success::DmError => callback::SuccessRule::DmError,
+                Success::Status => callback::SuccessRule::Status,
+            },
+        })
+        .collect()
+}
+
+pub(super) fn client(settings: &Settings, clock: &Clock) -> callback::Params {
+    callback::Params {
+        connect_timeout: settings.callback.connect_timeout.0,
+        final_statuses: settings.callback.retry.final_statuses.clone(),
+        clock: clock.clone(),
+    }
+}
+
+/// `open_files` is how many files this process may have open: each call needs one, and the edge and the store some.
+pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> callback::LimitParams {
+    let wanted = settings.callback.concurrency;
+    let most = open_files.and_then(|files| usize::try_from(files).ok()).map_or(usize::MAX, |files| (files / 2).max(16));
+    if wanted > most {
+        tracing::info!(
+            "callback.concurrency = {wanted} is more than half of the open-file limit allows; at most {most} calls run at a time (raise it with ulimit -n)"
+        );
+    }
+    callback::LimitParams {
+        concurrency: wanted.min(most),
+        concurrency_per_service: settings.callback.concurrency_per_service,
+    }
+}
+
+pub(super) fn worker(settings: &Settings) -> worker::Params {
+    worker::Params {
+        enabled: settings.worker.enabled,
+        lease: settings.worker.lease.0,
+        idle_stop: settings.worker.idle_stop.0,
+        claim_batch: settings.worker.claim_batch,
+        policy: policy(settings),
+        timeout: settings.callback.timeout.0,
+        keep: settings.history.keep.0,
+        look_every: LOOK_EVERY,
+    }
+}
+
+pub(super) fn api(settings: &Settings) -> api::Params {
+    let limits = &settings.limits;
+    api::Params {
+        body_limit: limits.body.bytes(),
+        content_limit: limits.content.bytes(),
+        batch_limit: limits.batch,
+        batch_body_limit: limits.batch_body.bytes(),
+        max_delay: limits.max_delay.0,
+        ..api::Params::new(policy(settings))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_capped_by_the_open_file_limit() {
+        let settings = Settings::load(&[], &["callback.concurrency=1000".into()], std::iter::empty()).unwrap();
+        let check =
+            |open_files: Option<u64>, calls: usize| assert_eq!(limits(&settings, open_files).concurrency, calls);
+        check(None, 1_000);
+        check(Some(1_048_576), 1_000);
+        check(Some(1_024), 512);
+    }
+}

@@ -1,0 +1,71 @@
+//! `delayd check`: is the configuration right, and does the store answer?
+
+use anyhow::Context;
+
+use super::{Code, out, table};
+use crate::app;
+use crate::settings::Settings;
+
+/// Read the configuration, open the store, and say what is there and what is wrong.
+///
+/// Exit codes: 0 all is well, 1 the store does not answer, 78 the configuration is wrong.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd check --config /etc/delayd.toml
+  DELAYD__STORE__KIND=redis delayd check")]
+pub(super) struct Args {}
+
+pub(super) async fn run(settings: &Settings) -> anyhow::Result<Code> {
+    out::line(&summary(settings))?;
+    let answer = app::check_store(settings).await.context("the store cannot be used")?;
+    out::line(&format!("store answers  {answer}"))?;
+    Ok(Code::Done)
+}
+
+fn summary(settings: &Settings) -> String {
+    let Settings { http, callback, worker, services, .. } = settings;
+    let is_public = !http.bind.ip().is_loopback();
+    let notice = if is_public { " (ATTENTION: not loopback, and there are no access tokens)" } else { "" };
+    let work = if worker.enabled { format!("yes, lease {}", worker.lease) } else { "no".into() };
+    let calls = format!(
+        "{} at most, {} per service, timeout {}, {} attempts",
+        callback.concurrency, callback.concurrency_per_service, callback.timeout, callback.retry.max_attempts
+    );
+    let mut pairs = vec![
+        ("configuration", "valid".to_owned()),
+        ("http", format!("{}{notice}", http.bind)),
+        ("store", settings.store.summary()),
+        ("works", work),
+        ("calls", calls),
+    ];
+    if services.is_empty() {
+        pairs.push(("services", "none: tasks can be pulled, but not called back".into()));
+    }
+    for (name, service) in services {
+        let endpoints: Vec<_> = service.endpoints.iter().map(ToString::to_string).collect();
+        pairs.push(("service", format!("{name} at {}", endpoints.join(", "))));
+    }
+    table::pairs(&pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_names_what_matters() {
+        let sets = ["http.bind='0.0.0.0:80'", "services.a.endpoints=['http://b', 'http://c']", "store.kind=redis"];
+        let sets = [&sets[..], &["store.redis.urls=['redis://:secret@d']"]].concat();
+        let sets: Vec<_> = sets.into_iter().map(str::to_owned).collect();
+        let settings = Settings::load(&[], &sets, std::iter::empty()).unwrap();
+        insta::assert_snapshot!(summary(&settings), @r#"
+        configuration  valid
+        http           0.0.0.0:80 (ATTENTION: not loopback, and there are no access tokens)
+        store          redis, standalone redis://***@d, keys delay:*
+        works          yes, lease 30s
+        calls          16384 at most, 256 per service, timeout 15s, 22 attempts
+        service        a at http://b, http://c
+        "#);
+    }
+}

@@ -1,0 +1,242 @@
+//! `delayd demo`: the whole road on this machine, in one process, with nothing installed.
+//!
+//! A service with an embedded store in a temporary folder, a receiver, and a few tasks that are added over HTTP like
+//! anyone's. Some are due at whole seconds, as most real tasks are, and some in between.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use axum::http::StatusCode;
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::client::{self, ServerUrl};
+use super::receiver::{self, Callback, Params, Receiver};
+use super::signals::Signals;
+use super::{Code, out, start_logs, time};
+use crate::app::App;
+use crate::clock::{Clock, UnixMillis};
+use crate::settings::{Settings, StoreKind};
+
+const SERVICE: &str = "demo.receiver";
+/// How long after the last due moment tasks are waited for.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// The longest wait for the answer to an add.
+const ADD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Show tasks arriving on time: a service with an embedded store in a temporary folder, a receiver, and a few tasks
+/// due within seconds.
+///
+/// Prints each callback with its lateness, then a summary. Exit code 0 if all came and none early, else 1. Nothing is
+/// left behind.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd demo
+  delayd demo --tasks 100")]
+pub(super) struct Args {
+    /// How many tasks
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    tasks: u16,
+}
+
+pub(super) async fn run(args: Args, mut settings: Settings) -> anyhow::Result<Code> {
+    // The log of a healthy start would only stand between the callbacks.
+    start_logs(&settings, (settings.log.level == "info").then_some("warn"))?;
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let folder = TemporaryFolder::create()?;
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let params = Params { status: StatusCode::OK, fail_first: 0, delay: Duration::ZERO, body: receiver::OK.into() };
+    let (receiver, arrivals) = Receiver::bind(any_port, params).await.context("cannot listen on 127.0.0.1")?;
+    adapt(&mut settings, &folder, receiver.local_addr(), any_port)?;
+    let (stop_receiver, receiver_stopped) = oneshot::channel::<()>();
+    let receiving = tokio::spawn(receiver.run(async { drop(receiver_stopped.await) }));
+
+    let app = App::start(settings).await?;
+    let server: ServerUrl = format!("http://{}", app.local_addr()).parse().map_err(|e| anyhow!("{e}"))?;
+    out::line(&format!("delayd {} on {server}, a receiver, {} tasks", env!("CARGO_PKG_VERSION"), args.tasks))?;
+    let (stop_app, app_stopped) = oneshot::channel::<()>();
+    let mut serving = tokio::spawn(app.run(async { drop(app_stopped.await) }));
+
+    let shown = tokio::select! {
+        shown = show(&server, args.tasks, arrivals) => shown,
+        ended = &mut serving => {
+            ended.context("the service failed")??;
+            return Err(anyhow!("the service ended by itself"));
+        }
+        signal = signals.next() => Err(anyhow!("interrupted by {signal}")),
+    };
+    drop(stop_app);
+    serving.await.context("the service failed")??;
+    drop(stop_receiver);
+    receiving.await.context("the receiver failed")??;
+    let seen = shown?;
+    out::line(&seen.summary())?;
+    Ok(if seen.is_good() { Code::Done } else { Code::Failed })
+}
+
+/// Points the settings at this process and nothing else.
+fn adapt(
+    settings: &mut Settings,
+    folder: &TemporaryFolder,
+    receiver: SocketAddr,
+    bind: SocketAddr,
+) -> anyhow::Result<()> {
+    settings.http.bind = bind;
+    settings.store.kind = StoreKind::Embedded;
+    settings.store.embedded.path = folder.0.join("demo.db");
+    settings.worker.enabled = true;
+    let service = serde_json::from_value(json!({ "endpoints": [format!("http://{receiver}")] }));
+    settings.services.insert(SERVICE.into(), service.context("the receiver's address")?);
+    Ok(())
+}
+
+/// Adds the tasks, then prints what arrives until all have come or patience ends.
+async fn show(server: &ServerUrl, tasks: u16, mut arrivals: mpsc::Receiver<Callback>) -> anyhow::Result<Seen> {
+    let clock = Clock::system();
+    let http = client::http(ADD_TIMEOUT)?;
+    let mut seen = Seen::default();
+    for number in 0..tasks {
+        let answer = client::post(&http, server, "/delay/task/add", &task(number, clock.now())).await?.checked()?;
+        let (Some(id), Some(due)) = (answer["task_id"].as_u64(), answer["due_ms"].as_i64()) else {
+            return Err(anyhow!("the answer to an add has no task_id and due_ms"));
+        };
+        seen.due.insert(id.to_string(), UnixMillis(due));
+    }
+    let last = seen.due.values().copied().max().unwrap_or_default();
+    let patience = tokio::time::sleep(last.since(clock.now()) + PATIENCE);
+    tokio::pin!(patience);
+    while !seen.is_complete() {
+        let callback = tokio::select! {
+            callback = arrivals.recv() => callback,
+            () = &mut patience => None,
+        };
+        let Some(callback) = callback else { break };
+        if let Some(line) = seen.note(&callback) {
+            out::line(&line)?;
+        }
+    }
+    Ok(seen)
+}
+
+/// The task number `number`: every other one at a whole second, the rest in between, all within some five seconds.
+fn task(number: u16, now: UnixMillis) -> Map<String, Value> {
+    let content = json!({ "sn": SERVICE, "url": "/demo", "number": number + 1 });
+    let mut task = Map::from_iter([("topic".to_owned(), json!("demo")), ("content".to_owned(), content)]);
+    let number = i64::from(number);
+    if number % 2 == 0 {
+        task.insert("timing_moment".into(), json!(now.0 / 1000 + 2 + number / 2 % 3));
+    } else {
+        task.insert("delay".into(), json!(format!("{}ms", 1200 + number * 377 % 3000)));
+    }
+    task
+}
+
+/// What was added, and what has come of it.
+#[derive(Debug, Default)]
+struct Seen {
+    due: HashMap<String, UnixMillis>,
+    /// The lateness of each first arrival, in ms; negative is early.
+    late: HashMap<String, i64>,
+    repeats: usize,
+}
+
+impl Seen {
+    /// Notes an arrival and tells it in a line; nothing for what is none of ours.
+    fn note(&mut self, callback: &Callback) -> Option<String> {
+        let due = *self.due.get(&callback.task_id)?;
+        if self.late.insert(callback.task_id.clone(), callback.at.0 - due.0).is_some() {
+            self.repeats += 1;
+        }
+        let (at, due_at) = (time::rfc3339(callback.at), time::rfc3339(due));
+        Some(format!("{at}  task {}  due {due_at}  {}", callback.task_id, time::lateness(due, callback.at)))
+    }
+
+    fn is_complete(&self) -> bool {
+        self.late.len() == self.due.len()
+    }
+
+    fn early(&self) -> usize {
+        self.late.values().filter(|late| **late < 0).count()
+    }
+
+    fn is_good(&self) -> bool {
+        self.is_complete() && self.early() == 0
+    }
+
+    fn summary(&self) -> String {
+        let arrived = if self.is_complete() { "all arrived".into() } else { format!("{} arrived", self.late.len()) };
+        let early = match self.early() {
+            0 => "none early".into(),
+            early => format!("{early} EARLY"),
+        };
+        let repeats = if self.repeats > 0 { format!(", {} came twice", self.repeats) } else { String::new() };
+        let latest = self.late.values().max().map_or_else(String::new, |late| format!(", latest {late:+} ms"));
+        format!("{} tasks, {arrived}, {early}{repeats}{latest}", self.due.len())
+    }
+}
+
+/// A folder of this process that goes with it.
+#[derive(Debug)]
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn create() -> anyhow::Result<Self> {
+        let name = format!("delayd-demo-{}-{:08x}", std::process::id(), rand::random::<u32>());
+        let path = std::env::temp_dir().join(name);
+        // Not `create_dir_all`: a folder that someone else made is not ours to use and remove.
+        std::fs::create_dir(&path).with_context(|| format!("cannot create the folder {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        if let Err(e) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("delayd: the folder {} is left behind: {e}", self.0.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(lates: &[Option<i64>]) -> Seen {
+        let mut seen = Seen::default();
+        for (number, late) in lates.iter().enumerate() {
+            seen.due.insert(number.to_string(), UnixMillis(1000));
+            seen.late.extend(late.map(|late| (number.to_string(), late)));
+        }
+        seen
+    }
+
+    #[test]
+    fn the_summary_says_what_came() {
+        let check = |lates: &[Option<i64>], is_good: bool, expected: &str| {
+            assert_eq!(seen(lates).summary(), expected);
+            assert_eq!(seen(lates).is_good(), is_good, "{expected}");
+        };
+        check(&[Some(0), Some(2)], true, "2 tasks, all arrived, none early, latest +2 ms");
+        check(&[Some(-1), Some(2)], false, "2 tasks, all arrived, 1 EARLY, latest +2 ms");
+        check(&[Some(1), None], false, "2 tasks, 1 arrived, none early, latest +1 ms");
+        check(&[None], false, "1 tasks, 0 arrived, none early");
+    }
+
+    #[test]
+    fn tasks_are_due_between_one_and_five_seconds_ahead() {
+        let now = UnixMillis(1_795_234_567_999);
+        for number in 0..1000 {
+            let task = task(number, now);
+            let ahead = match (task.get("timing_moment"), task.get("delay")) {
+                (Some(moment), None) => moment.as_i64().unwrap() * 1000 - now.0,
+                (None, Some(delay)) => delay.as_str().unwrap().strip_suffix("ms").unwrap().parse().unwrap(),
+                _ => panic!("a task has one due moment"),
+            };
+            assert!((1000..5000).contains(&ahead), "{ahead}");
+        }
+    }
+}

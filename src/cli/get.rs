@@ -1,0 +1,77 @@
+//! `delayd get`: where a task stands.
+
+use serde_json::{Map, Value, json};
+
+use super::client::{ServerArgs, cell};
+use super::{Code, table, time};
+use crate::clock::UnixMillis;
+use crate::task::{TaskId, Topic};
+
+/// Show a task: its state, its moments, its attempts and its content.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd get orders 1795234567000042
+  delayd get orders 1795234567000042 --json --server http://10.0.0.5:7799")]
+pub(super) struct Args {
+    /// The topic
+    topic: Topic,
+    /// The task's id
+    task_id: TaskId,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// The order in which people look at a task; what else there is comes behind.
+const ORDER: [&str; 7] = ["task_id", "topic", "state", "due_ms", "attempts", "last_outcome", "created_ms"];
+
+pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+    let body =
+        Map::from_iter([("topic".to_owned(), json!(args.topic.as_str())), ("task_id".to_owned(), json!(args.task_id))]);
+    args.server.ask("/delay/task/get", &body, |answer| shown(&answer["task"])).await?;
+    Ok(Code::Done)
+}
+
+fn shown(task: &Value) -> String {
+    let Some(fields) = task.as_object() else { return cell(task) };
+    let mut names: Vec<&str> = fields.keys().map(String::as_str).collect();
+    // A stable sort: unnamed fields keep their order, and the content, the longest, comes last.
+    names.sort_by_key(|name| match ORDER.iter().position(|known| known == name) {
+        Some(place) => place,
+        None => ORDER.len() + usize::from(*name == "content"),
+    });
+    let pairs: Vec<_> = names.into_iter().map(|name| pair(name, &fields[name])).collect();
+    table::pairs(&pairs)
+}
+
+fn pair<'a>(name: &'a str, value: &Value) -> (&'a str, String) {
+    match (name.strip_suffix("_ms"), value.as_i64()) {
+        (Some(name), Some(moment)) => (name, time::rfc3339(UnixMillis(moment))),
+        (stripped, _) => (stripped.unwrap_or(name), cell(value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_shown_in_the_order_people_look_at_it() {
+        let task = json!({
+            "attempts": 2, "content": "{\"sn\":\"a\"}", "created_ms": 1_795_234_567_042_i64, "due_ms": 1_795_234_577_000_i64,
+            "finished_ms": null, "last_outcome": "500", "mode": "push", "state": "scheduled", "task_id": 7, "topic": "t",
+        });
+        insta::assert_snapshot!(shown(&task), @r#"
+        task_id       7
+        topic         t
+        state         scheduled
+        due           2026-11-21T04:16:17.000Z
+        attempts      2
+        last_outcome  500
+        created       2026-11-21T04:16:07.042Z
+        finished      -
+        mode          push
+        content       {"sn":"a"}
+        "#);
+    }
+}

@@ -1,0 +1,60 @@
+//! `delayd healthcheck`: is a running service alive? For containers, which have no curl.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use super::client::{self, ServerUrl};
+use super::{Code, Configuration, out};
+
+/// The longest wait for an answer.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Ask GET /healthz of a running service; exit code 0 if it is alive, else 1.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd healthcheck
+  delayd healthcheck --server http://10.0.0.5:7799")]
+pub(super) struct Args {
+    /// The service; without it the configured http.bind is asked
+    #[arg(long, value_name = "URL", env = "DELAYD_SERVER")]
+    server: Option<ServerUrl>,
+}
+
+pub(super) async fn run(args: Args, configuration: &Configuration) -> anyhow::Result<Code> {
+    let base = match args.server {
+        Some(server) => server.to_string(),
+        None => format!("http://{}", reachable(configuration.load()?.http.bind)),
+    };
+    let url = format!("{base}/healthz");
+    let answer = client::http(TIMEOUT)?.get(&url).send().await;
+    let (code, text) = match answer {
+        Ok(answer) if answer.status().is_success() => (Code::Done, format!("{base} is alive")),
+        Ok(answer) => (Code::Failed, format!("{url} answered {}", answer.status())),
+        Err(e) => (Code::Failed, format!("{base} does not answer: {}", client::cause(&e))),
+    };
+    out::line(&text)?;
+    Ok(code)
+}
+
+/// The address at which this machine reaches what is bound to `bind`.
+fn reachable(bind: SocketAddr) -> SocketAddr {
+    let mut to = bind;
+    if bind.ip().is_unspecified() {
+        to.set_ip(if bind.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+    }
+    to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unspecified_address_is_asked_on_loopback() {
+        let check = |bind: &str, to: &str| assert_eq!(reachable(bind.parse().unwrap()).to_string(), to);
+        check("0.0.0.0:80", "127.0.0.1:80");
+        check("[::]:80", "[::1]:80");
+        check("10.0.0.5:80", "10.0.0.5:80");
+    }
+}

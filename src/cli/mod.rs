@@ -1,0 +1,245 @@
+//! The command line: one file per command.
+//!
+//! `serve` runs the service; `demo`, `receive`, `check` and `healthcheck` stand beside it; `add`, `pull` and `get` are
+//! clients of a running service over HTTP and know nothing of its inside.
+//!
+//! # Invariants
+//!
+//! - stdout carries a command's result and nothing else; errors, notices and logs go to stderr.
+//! - Exit codes: 0 done, 1 failed, 2 usage (clap's own), 78 bad configuration.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::app::StartError;
+use crate::settings::{self, LogFormat, Settings};
+use crate::{store, telemetry};
+
+mod add;
+mod check;
+mod client;
+mod demo;
+mod get;
+mod healthcheck;
+mod out;
+mod pull;
+mod receive;
+mod receiver;
+mod serve;
+mod signals;
+mod table;
+mod time;
+
+const EXAMPLES: &str = "\
+Examples:
+  delayd demo                                      see tasks arrive on time, nothing else needed
+  delayd --config config/dev.toml                  run the service
+  delayd receive                                   print the callbacks that arrive on port 9000
+  delayd add orders --in 10s '{\"sn\":\"message.call\",\"url\":\"/cancel\"}'
+
+Exit codes: 0 done, 1 failed, 2 usage, 78 bad configuration.";
+
+/// A standalone HTTP service for delay tasks: add a task now, have it called back at its due moment.
+#[derive(Debug, Parser)]
+#[command(name = "delayd", version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(flatten, next_help_heading = "Configuration")]
+    configuration: Configuration,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// Where the settings come from.
+#[derive(Debug, clap::Args)]
+struct Configuration {
+    /// A TOML file with settings; may be given several times, later ones win
+    #[arg(long = "config", value_name = "FILE", global = true)]
+    files: Vec<PathBuf>,
+    /// One setting, such as --set worker.lease=45s; wins over files and environment
+    #[arg(long = "set", value_name = "SECTION.KEY=VALUE", global = true)]
+    sets: Vec<String>,
+}
+
+/// The commands; what their help says stands at their arguments.
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::Args),
+    Demo(demo::Args),
+    Receive(receive::Args),
+    Check(check::Args),
+    Healthcheck(healthcheck::Args),
+    Add(add::Args),
+    Pull(pull::Args),
+    Get(get::Args),
+}
+
+/// How a command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Code {
+    Done = 0,
+    Failed = 1,
+    BadConfiguration = 78,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+impl Cli {
+    /// Settings given to a command that has none would seem to work and do nothing.
+    fn misplaced_configuration(&self) -> Option<&'static str> {
+        let is_given = !self.configuration.files.is_empty() || !self.configuration.sets.is_empty();
+        match self.command {
+            Some(Command::Add(_) | Command::Pull(_) | Command::Get(_)) if is_given => {
+                Some("--config and --set are for the service; a client command takes --server URL")
+            }
+            Some(Command::Receive(_)) if is_given => {
+                Some("--config and --set are for the service; the receiver takes its options from the command line")
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Configuration {
+    fn load(&self) -> Result<Settings, settings::Error> {
+        // A variable that is no text becomes one that no key accepts, and is named; `vars` would panic.
+        let env = std::env::vars_os()
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+        Settings::load(&self.files, &self.sets, env)
+    }
+}
+
+/// Runs the command that the process's arguments name. Ends the process itself only for usage errors and `--help`.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if let Some(wrong) = cli.misplaced_configuration() {
+        Cli::command().error(ErrorKind::ArgumentConflict, wrong).exit();
+    }
+    match run(cli) {
+        Ok(code) => code.into(),
+        Err(error) if out::is_closed(&error) => Code::Failed.into(),
+        Err(error) => {
+            eprintln!("delayd: {}", sentence(&error));
+            code_of(&error).into()
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<Code> {
+    let configuration = cli.configuration;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let code = runtime.block_on(async {
+        match cli.command.unwrap_or(Command::Serve(serve::Args {})) {
+            Command::Serve(_) => serve::run(configuration.load()?).await,
+            Command::Demo(args) => demo::run(args, configuration.load()?).await,
+            Command::Receive(args) => receive::run(args).await,
+            Command::Check(_) => check::run(&configuration.load()?).await,
+            Command::Healthcheck(args) => healthcheck::run(args, &configuration).await,
+            Command::Add(args) => add::run(args).await,
+            Command::Pull(args) => pull::run(args).await,
+            Command::Get(args) => get::run(args).await,
+        }
+    });
+    // A blocking read (stdin, a name look-up) must not hold up the end.
+    runtime.shutdown_background();
+    code
+}
+
+/// An error and its causes on one line. Some errors name their cause themselves; that is not said twice.
+fn sentence(error: &anyhow::Error) -> String {
+    error.chain().skip(1).fold(error.to_string(), |said, cause| {
+        let cause = cause.to_string();
+        if said.contains(&cause) { said } else { format!("{said}: {cause}") }
+    })
+}
+
+fn code_of(error: &anyhow::Error) -> Code {
+    let is_configuration = error.is::<settings::Error>()
+        || error.downcast_ref::<StartError>().is_some_and(StartError::is_configuration)
+        || matches!(error.downcast_ref(), Some(store::Error::Misconfigured(_)));
+    if is_configuration { Code::BadConfiguration } else { Code::Failed }
+}
+
+/// Starts the logs as `settings` say, at `level` instead if one is given.
+fn start_logs(settings: &Settings, level: Option<&str>) -> Result<(), telemetry::Error> {
+    telemetry::init(&telemetry::Params {
+        level: level.unwrap_or(&settings.log.level).to_owned(),
+        json: settings.log.format == LogFormat::Json,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn settings_are_refused_where_they_would_do_nothing() {
+        let check = |words: &[&str], refused: bool| {
+            let cli = Cli::try_parse_from([&["delayd", "--set", "a.b=1"], words].concat()).unwrap();
+            assert_eq!(cli.misplaced_configuration().is_some(), refused, "{words:?}");
+        };
+        check(&[], false);
+        check(&["serve"], false);
+        check(&["check"], false);
+        check(&["healthcheck"], false);
+        check(&["get", "t", "1"], true);
+        check(&["pull", "t"], true);
+        check(&["receive"], true);
+    }
+
+    #[test]
+    fn no_command_means_serve_and_settings_go_anywhere() {
+        let cli = Cli::try_parse_from(["delayd", "--set", "a.b=1"]).unwrap();
+        assert!(cli.command.is_none());
+        let cli = Cli::try_parse_from(["delayd", "--config", "x", "check", "--config", "y", "--set", "a.b=1"]).unwrap();
+        assert!(matches!(cli.command, Some(Command::Check(_))));
+        assert_eq!(cli.configuration.sets, ["a.b=1"]);
+    }
+
+    #[test]
+    fn usage_errors_end_with_2() {
+        let check = |line: &str| {
+            let error = Cli::try_parse_from(line.split(' ')).expect_err(line);
+            assert_eq!(error.exit_code(), 2, "{line}");
+        };
+        check("delayd fly");
+        check("delayd add orders {}");
+        check("delayd add orders --in 1s --at 5 {}");
+        check("delayd add orders --in soon {}");
+        check("delayd add bad{topic} --in 1s {}");
+        check("delayd get orders");
+        check("delayd get orders 0");
+        check("delayd pull orders --count 257");
+        check("delayd pull orders --server ftp://a");
+        check("delayd receive --status 99");
+        check("delayd receive --bind nowhere");
+        check("delayd demo --tasks 0");
+    }
+
+    #[test]
+    fn bad_configuration_ends_with_78() {
+        let error = Settings::load(&[], &["http.bnd=1".into()], std::iter::empty()).unwrap_err();
+        assert_eq!(code_of(&error.into()), Code::BadConfiguration);
+        let error = store::Error::Misconfigured("wrong password".into());
+        assert_eq!(code_of(&anyhow::Error::from(error).context("store")), Code::BadConfiguration);
+        assert_eq!(code_of(&anyhow::anyhow!("else")), Code::Failed);
+    }
+
+    #[test]
+    fn an_error_says_each_cause_once() {
+        let missing = Settings::load(&["/nowhere".into()], &[], std::iter::empty()).unwrap_err();
+        assert_eq!(sentence(&missing.into()).matches("No such file").count(), 1);
+        assert_eq!(sentence(&anyhow::anyhow!("inner").context("outer")), "outer: inner");
+    }
+}

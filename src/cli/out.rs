@@ -1,0 +1,43 @@
+//! stdout, line by line. Unlike `println!` a reader that went away (`| head`) is an error, not a panic.
+
+use std::io::{self, Write};
+
+/// Writes one line, at once.
+pub(super) fn line(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{text}")?;
+    stdout.flush()
+}
+
+/// Whether a command failed only because the reader of its output went away.
+pub(super) fn is_closed(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// `text` fit for a terminal's line: control characters are shown, not obeyed, and what is longer than `most`
+/// characters is cut.
+pub(super) fn plain(text: &str, most: usize) -> String {
+    let mut plain = String::new();
+    for c in text.chars().take(most) {
+        if c.is_control() { plain.extend(c.escape_default()) } else { plain.push(c) }
+    }
+    if text.chars().nth(most).is_some() {
+        plain.push('…');
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_cannot_play_with_the_terminal() {
+        let check = |text: &str, expected: &str| assert_eq!(plain(text, 6), expected);
+        check("订单", "订单");
+        check("a\nb", "a\\nb");
+        check("\u{1b}[2J", "\\u{1b}[2J");
+        check("123456", "123456");
+        check("1234567", "123456…");
+    }
+}

@@ -1,0 +1,152 @@
+//! `delayd receive`: a service to be called back, that prints.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::http::StatusCode;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::receiver::{self, Callback, Params, Receiver};
+use super::signals::Signals;
+use super::{Code, out, time};
+use crate::span::Span;
+
+/// How long the last answers may take beyond their own delay.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// Receive callbacks and print one line for each.
+///
+/// A line shows when the callback arrived, the task's id, the attempt, the topic, the path, how many milliseconds after
+/// its due moment it came, and its body. Ends with SIGINT or SIGTERM.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd receive                          answers every callback with success
+  delayd receive --fail-first 2           the first two attempts fail, then all succeed
+  delayd receive --status 503 --delay 1s  a service in trouble
+  delayd receive --json --stop-after 10   ten callbacks as NDJSON, then the end")]
+pub(super) struct Args {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
+    bind: SocketAddr,
+    /// The status of the answers
+    #[arg(long, value_name = "STATUS", default_value = "200", value_parser = clap::value_parser!(u16).range(200..=599))]
+    status: u16,
+    /// Answer the first N callbacks with 500
+    #[arg(long, value_name = "N", default_value = "0")]
+    fail_first: u64,
+    /// Wait so long before each answer
+    #[arg(long, value_name = "DURATION", default_value = "0")]
+    delay: Span,
+    /// The body of the answers
+    #[arg(long, value_name = "TEXT", default_value = receiver::OK)]
+    body: String,
+    /// End after N callbacks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    stop_after: Option<u64>,
+    /// Print no callbacks, only their number at the end
+    #[arg(long, conflicts_with = "json")]
+    quiet: bool,
+    /// Print one JSON object a line, with the whole body
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let status = StatusCode::from_u16(args.status).context("no HTTP status")?;
+    let params = Params { status, fail_first: args.fail_first, delay: args.delay.0, body: args.body };
+    let (receiver, mut arrivals) =
+        Receiver::bind(args.bind, params).await.with_context(|| format!("cannot listen on {}", args.bind))?;
+    eprintln!("receiving callbacks on http://{}", receiver.local_addr());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let answering = tokio::spawn(receiver.run(async { drop(stopped.await) }));
+    let mut count = 0;
+    while args.stop_after != Some(count) {
+        let callback = tokio::select! {
+            callback = arrivals.recv() => callback,
+            _ = signals.next() => break,
+        };
+        let Some(callback) = callback else { break };
+        count += 1;
+        if args.json {
+            out::line(&ndjson(&callback))?;
+        } else if !args.quiet {
+            out::line(&line(&callback))?;
+        }
+    }
+    drop(arrivals);
+    drop(stop);
+    // The last callback is still to be answered; a peer that hangs must not keep us.
+    if let Ok(answered) = tokio::time::timeout(args.delay.0 + LAST_ANSWERS, answering).await {
+        answered.context("the receiver failed")?.context("the receiver failed")?;
+    }
+    eprintln!("{count} callbacks");
+    Ok(Code::Done)
+}
+
+fn line(callback: &Callback) -> String {
+    let late = callback.due.map_or_else(|| "-".into(), |due| format!("{:+}", callback.at.0.saturating_sub(due.0)));
+    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    let mut line = format!(
+        "{} task={} attempt={} topic={} path={} late_ms={late} body={}",
+        time::rfc3339(callback.at),
+        or_dash(&callback.task_id),
+        or_dash(&callback.attempt),
+        or_dash(&callback.topic),
+        callback.path,
+        out::plain(&callback.body, 200),
+    );
+    if !callback.status.is_success() {
+        line.push_str(&format!(" answered={}", callback.status.as_u16()));
+    }
+    line
+}
+
+fn ndjson(callback: &Callback) -> String {
+    json!({
+        "at_ms": callback.at,
+        "task_id": callback.task_id.parse::<u64>().ok(),
+        "attempt": callback.attempt.parse::<u64>().ok(),
+        "topic": callback.topic,
+        "path": callback.path,
+        "due_ms": callback.due,
+        "late_ms": callback.due.map(|due| callback.at.0.saturating_sub(due.0)),
+        "status": callback.status.as_u16(),
+        "body": callback.body,
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::UnixMillis;
+
+    fn callback(status: StatusCode) -> Callback {
+        Callback {
+            at: UnixMillis(1_795_234_567_044),
+            task_id: "1795234567000042".into(),
+            attempt: "1".into(),
+            topic: "orders".into(),
+            due: Some(UnixMillis(1_795_234_567_042)),
+            path: "/order/cancel".into(),
+            body: "{\n}".into(),
+            status,
+        }
+    }
+
+    #[test]
+    fn a_callback_is_one_line() {
+        insta::assert_snapshot!(line(&callback(StatusCode::OK)), @r#"2026-11-21T04:16:07.044Z task=1795234567000042 attempt=1 topic=orders path=/order/cancel late_ms=+2 body={\n}"#);
+        let stray = Callback { task_id: String::new(), due: None, ..callback(StatusCode::BAD_GATEWAY) };
+        insta::assert_snapshot!(line(&stray), @r#"2026-11-21T04:16:07.044Z task=- attempt=1 topic=orders path=/order/cancel late_ms=- body={\n} answered=502"#);
+    }
+
+    #[test]
+    fn a_callback_is_one_object() {
+        insta::assert_snapshot!(ndjson(&callback(StatusCode::OK)), @r#"{"at_ms":1795234567044,"attempt":1,"body":"{\n}","due_ms":1795234567042,"late_ms":2,"path":"/order/cancel","status":200,"task_id":1795234567000042,"topic":"orders"}"#);
+    }
+}

@@ -1,0 +1,157 @@
+//! A callback receiver: takes whatever is posted to it, and answers as it is told. For `receive` and `demo`.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::IntoResponse;
+use axum::serve::ListenerExt;
+use bytes::Bytes;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use crate::clock::{Clock, UnixMillis};
+
+/// What a well-behaved service answers.
+pub(super) const OK: &str = r#"{"dm_error":0,"error_msg":"ok"}"#;
+
+/// The largest body taken.
+const LARGEST_BODY: usize = 64 << 20;
+
+/// How the receiver answers.
+#[derive(Clone, Debug)]
+pub(super) struct Params {
+    /// The status, unless `fail_first` says 500.
+    pub(super) status: StatusCode,
+    /// So many of the first callbacks are answered 500.
+    pub(super) fail_first: u64,
+    /// The wait before each answer.
+    pub(super) delay: Duration,
+    /// The answer's body.
+    pub(super) body: String,
+}
+
+/// What arrived.
+#[derive(Clone, Debug)]
+pub(super) struct Callback {
+    /// When, by this machine's clock.
+    pub(super) at: UnixMillis,
+    /// `delay-task-id`; empty if it is not there, as are the others.
+    pub(super) task_id: String,
+    /// `delay-attempt`.
+    pub(super) attempt: String,
+    /// `delay-topic`.
+    pub(super) topic: String,
+    /// `delay-due-ms`.
+    pub(super) due: Option<UnixMillis>,
+    /// Path and query.
+    pub(super) path: String,
+    /// The body as text.
+    pub(super) body: String,
+    /// What it is answered.
+    pub(super) status: StatusCode,
+}
+
+/// A receiver that listens, and answers once it runs.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    listener: TcpListener,
+    local_addr: SocketAddr,
+    answering: Arc<Answering>,
+}
+
+#[derive(Debug)]
+struct Answering {
+    params: Params,
+    clock: Clock,
+    count: AtomicU64,
+    arrived: mpsc::Sender<Callback>,
+}
+
+impl Receiver {
+    /// Listens on `bind`. What arrives comes out of the channel, before it is answered.
+    pub(super) async fn bind(bind: SocketAddr, params: Params) -> io::Result<(Self, mpsc::Receiver<Callback>)> {
+        let listener = TcpListener::bind(bind).await?;
+        let local_addr = listener.local_addr()?;
+        let (arrived, arrivals) = mpsc::channel(1024);
+        let answering = Arc::new(Answering { params, clock: Clock::system(), count: AtomicU64::new(0), arrived });
+        Ok((Self { listener, local_addr, answering }, arrivals))
+    }
+
+    /// Where it listens.
+    pub(super) fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Answers until `shutdown`, then what has arrived by then.
+    pub(super) async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+        let router =
+            Router::new().fallback(answer).layer(DefaultBodyLimit::max(LARGEST_BODY)).with_state(self.answering);
+        // Without it a small answer may wait for the peer's acknowledgement.
+        let listener = self.listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+        axum::serve(listener, router).with_graceful_shutdown(shutdown).await
+    }
+}
+
+async fn answer(
+    State(answering): State<Arc<Answering>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> impl IntoResponse {
+    let at = answering.clock.now();
+    let params = &answering.params;
+    let is_failing = answering.count.fetch_add(1, Ordering::Relaxed) < params.fail_first;
+    let status = if is_failing { StatusCode::INTERNAL_SERVER_ERROR } else { params.status };
+    let text_of = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let callback = Callback {
+        at,
+        task_id: text_of("delay-task-id"),
+        attempt: text_of("delay-attempt"),
+        topic: text_of("delay-topic"),
+        due: text_of("delay-due-ms").parse().ok().map(UnixMillis),
+        path: uri.path_and_query().map_or_else(String::new, ToString::to_string),
+        body: String::from_utf8_lossy(&body).into_owned(),
+        status,
+    };
+    // Whoever listened may have seen enough; the caller is answered all the same.
+    let _ = answering.arrived.send(callback).await;
+    tokio::time::sleep(params.delay).await;
+    (status, [(header::CONTENT_TYPE, "application/json")], params.body.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_callbacks_fail_as_asked_and_all_are_seen() {
+        crate::install_crypto();
+        let params = Params { status: StatusCode::ACCEPTED, fail_first: 1, delay: Duration::ZERO, body: OK.into() };
+        let (receiver, mut arrivals) = Receiver::bind(([127, 0, 0, 1], 0).into(), params).await.unwrap();
+        let url = format!("http://{}/a/b?c=d", receiver.local_addr());
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let running = tokio::spawn(receiver.run(async { drop(stopped.await) }));
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        for expected in [500, 202] {
+            let post = http.post(&url).header("delay-task-id", "7").header("delay-due-ms", "1000").body("{}");
+            let answer = post.send().await.unwrap();
+            assert_eq!(answer.status().as_u16(), expected);
+            assert_eq!(answer.text().await.unwrap(), OK);
+            let callback = arrivals.recv().await.unwrap();
+            assert_eq!(
+                (callback.task_id.as_str(), callback.path.as_str(), callback.topic.as_str()),
+                ("7", "/a/b?c=d", "")
+            );
+            assert_eq!((callback.due, callback.body.as_str()), (Some(UnixMillis(1000)), "{}"));
+        }
+        stop.send(()).unwrap();
+        running.await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,59 @@
+//! `delayd serve`: the service itself, until a signal drains it.
+
+use anyhow::Context;
+use tracing::{info, warn};
+
+use super::signals::Signals;
+use super::{Code, start_logs};
+use crate::app::App;
+use crate::settings::Settings;
+
+/// Run the service until SIGTERM or SIGINT.
+///
+/// The first signal drains it: no new work, running calls end within shutdown.grace. A second one ends it at once
+/// with exit code 1. Every setting is explained in config/default.toml.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd serve --config config/dev.toml
+  delayd serve --set http.bind=127.0.0.1:8000 --set store.embedded.path=/var/lib/delayd/tasks.db
+  DELAYD__STORE__KIND=redis DELAYD__STORE__REDIS__URLS=redis://10.0.0.5:6379/0 delayd serve")]
+pub(super) struct Args {}
+
+pub(super) async fn run(settings: Settings) -> anyhow::Result<Code> {
+    start_logs(&settings, None)?;
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let store = settings.store.summary();
+    let is_public = !settings.http.bind.ip().is_loopback();
+    let app = tokio::select! {
+        app = App::start(settings) => app?,
+        signal = signals.next() => {
+            info!(signal, "Received {signal} during the start, ending");
+            return Ok(Code::Done);
+        }
+    };
+    let bind = app.local_addr();
+    let version = env!("CARGO_PKG_VERSION");
+    info!(version, %bind, store, "delayd {version} listens on http://{bind}, store: {store}");
+    if is_public {
+        warn!(
+            %bind,
+            "ATTENTION: {bind} is not a loopback address and there are no access tokens: EVERYONE who reaches this port \
+             can add and read tasks. Bind to 127.0.0.1, or let only trusted hosts through to it"
+        );
+    }
+    app.run(drain_on(signals)).await?;
+    info!("Stopped");
+    Ok(Code::Done)
+}
+
+/// Returns with the first signal; the second one ends the process.
+async fn drain_on(mut signals: Signals) {
+    let signal = signals.next().await;
+    info!(signal, "Received {signal}, draining; a second signal ends at once");
+    tokio::spawn(async move {
+        let signal = signals.next().await;
+        warn!(signal, "Received {signal} while draining, ending at once");
+        std::process::exit(Code::Failed as i32);
+    });
+}

@@ -1,0 +1,46 @@
+//! Tables for people: columns padded with spaces, nothing drawn, so that they can be cut and searched.
+
+/// A table with a head.
+pub(super) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
+    let head = head.iter().map(|name| name.to_uppercase()).collect();
+    padded(&[std::slice::from_ref(&head), rows].concat())
+}
+
+/// Names and values, one pair a line.
+pub(super) fn pairs(pairs: &[(&str, String)]) -> String {
+    padded(&pairs.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect::<Vec<_>>())
+}
+
+fn padded(rows: &[Vec<String>]) -> String {
+    let width_of = |text: &String| text.chars().count();
+    let most = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<_> = (0..most)
+        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(width_of).max().unwrap_or(0))
+        .collect();
+    let lines = rows.iter().map(|row| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_under_their_heads() {
+        let rows = [vec!["1".into(), "first".into(), "x".into()], vec!["1000000".into(), String::new(), "y".into()]];
+        insta::assert_snapshot!(columns(&["task", "state", "body"], &rows), @r#"
+        TASK     STATE  BODY
+        1        first  x
+        1000000         y
+        "#);
+        assert_eq!(columns(&["task", "state"], &[]), "TASK  STATE");
+    }
+
+    #[test]
+    fn pairs_stand_in_two_columns() {
+        assert_eq!(pairs(&[("a", "1".into()), ("long", String::new())]), "a     1\nlong");
+    }
+}

@@ -1,0 +1,38 @@
+//! Moments as people read them.
+
+use jiff::Timestamp;
+
+use crate::clock::UnixMillis;
+
+/// RFC 3339 in UTC with milliseconds: `2026-11-21T12:30:00.000Z`.
+pub(super) fn rfc3339(moment: UnixMillis) -> String {
+    match Timestamp::from_millisecond(moment.0) {
+        Ok(timestamp) => timestamp.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
+        Err(_) => moment.to_string(),
+    }
+}
+
+/// How late, signed: `+2 ms`, `-1 ms`.
+pub(super) fn lateness(due: UnixMillis, arrived: UnixMillis) -> String {
+    format!("{:+} ms", arrived.0.saturating_sub(due.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_keep_their_milliseconds() {
+        let check = |millis: i64, expected: &str| assert_eq!(rfc3339(UnixMillis(millis)), expected);
+        check(0, "1970-01-01T00:00:00.000Z");
+        check(1_795_234_567_042, "2026-11-21T04:16:07.042Z");
+        check(i64::MAX, "9223372036854775807");
+    }
+
+    #[test]
+    fn lateness_has_a_sign() {
+        assert_eq!(lateness(UnixMillis(10), UnixMillis(12)), "+2 ms");
+        assert_eq!(lateness(UnixMillis(10), UnixMillis(10)), "+0 ms");
+        assert_eq!(lateness(UnixMillis(10), UnixMillis(9)), "-1 ms");
+    }
+}

@@ -1,0 +1,84 @@
+//! kill -9, and a holder that sleeps past its lease.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use crate::program::service;
+use crate::receiver::{Answer, Receiver};
+use crate::{Kept, on_both_stores};
+
+on_both_stores!(a_kill_in_the_middle_of_callbacks_loses_nothing, a_paused_holder_changes_nothing_when_it_wakes);
+
+fn tasks(count: usize) -> Vec<Value> {
+    (0..count)
+        .map(|n| json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/", "n": n}}))
+        .collect()
+}
+
+async fn a_kill_in_the_middle_of_callbacks_loses_nothing(kept: Kept) {
+    let receiver =
+        Receiver::answering(|call| if call.attempt == 1 { Answer::AtTheGate } else { Answer::Status(200) }).await;
+    let settings =
+        [service("message.call", &receiver), "worker.lease=\"3s\"".into(), "callback.timeout=\"1500ms\"".into()];
+    let delayd = kept.start(&settings).await;
+    let ids: HashSet<u64> = delayd.add_all(&tasks(300)).await.into_iter().collect();
+    // Calls are under way, answered by nobody; most tasks still wait.
+    let first = receiver.wait_for(5).await;
+    delayd.kill();
+    receiver.open_gate();
+
+    let delayd = kept.start(&settings).await;
+    for &id in &ids {
+        delayd.wait_for_state("t", id, "delivered").await;
+    }
+    let seen = receiver.seen();
+    assert_eq!(seen.iter().map(|call| call.id).collect::<HashSet<_>>(), ids, "something was lost");
+    let again = seen.iter().find(|call| call.id == first[0].id && call.attempt > 1);
+    assert!(again.is_some(), "the killed attempt was not counted, or not repeated");
+    assert_eq!(delayd.task("t", first[0].id).await["attempts"], again.unwrap().attempt);
+}
+
+/// The holder is stopped in the middle of a call and sleeps past its lease. On Redis another instance takes the task; with
+/// the embedded store there is none, and the woken one goes on with the call that it has.
+async fn a_paused_holder_changes_nothing_when_it_wakes(kept: Kept) {
+    let receiver =
+        Receiver::answering(|call| if call.attempt == 1 { Answer::AtTheGate } else { Answer::Status(200) }).await;
+    let settings = [
+        service("message.call", &receiver),
+        "worker.lease=\"2s\"".into(),
+        // The first attempt waits at the gate for as long as the test likes: leases are extended for it up front.
+        "callback.timeout=\"900ms\"".into(),
+        "callback.retry.backoff={kind=\"fixed\", every=\"10m\"}".into(),
+    ];
+    let holder = kept.start(&settings).await;
+    let id = holder.add_all(&tasks(1)).await[0];
+    receiver.wait_for(1).await;
+    holder.signal("STOP");
+    if matches!(kept.store, crate::StoreAt::Redis(..)) {
+        let other = kept.start(&settings).await;
+        let taken = other.wait_for_state("t", id, "delivered").await;
+        assert_eq!(taken["attempts"], 2);
+        holder.signal("CONT");
+        // The holder's call times out now; its failure must not move the task.
+        let finished = taken["finished_ms"].clone();
+        loop {
+            if holder.log().contains("changed nothing") {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        let still = other.task("t", id).await;
+        assert_eq!(
+            (&still["state"], &still["attempts"], &still["finished_ms"]),
+            (&json!("delivered"), &json!(2), &finished)
+        );
+        assert_eq!(receiver.seen().len(), 2);
+    } else {
+        // Past the lease by the wall clock. There is nothing to wait for but time itself.
+        tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
+        holder.signal("CONT");
+        holder.wait_for_state("t", id, "scheduled").await;
+        assert_eq!(receiver.seen().len(), 1, "a task still in flight was fired again");
+    }
+}

@@ -1,0 +1,77 @@
+//! delayd as its users meet it: the real program, real sockets, a real receiver, a real Redis.
+//!
+//! Where a promise holds for both stores, the test is written once and appears as `embedded::…` and `redis::…`.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]
+#![allow(unreachable_pub, missing_docs, reason = "nobody else sees it")]
+
+mod bad_input;
+mod callbacks;
+mod command_line;
+mod crash;
+mod documentation;
+mod fairness;
+mod proxy;
+mod pull;
+mod receiver;
+mod redis_faults;
+mod start_and_stop;
+mod two_instances;
+
+mod program;
+
+#[path = "../support/redis.rs"]
+mod redis_server;
+
+use program::{Program, StoreAt};
+
+/// A store for one test, and what keeps it alive.
+pub struct Kept {
+    pub store: StoreAt,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Kept {
+    pub fn embedded() -> Self {
+        let folder = program::folder();
+        Self { store: program::embedded(folder.path()), _folder: Some(folder) }
+    }
+
+    /// A prefix of its own on the test process' Redis.
+    pub fn redis() -> Self {
+        let prefix = format!("it{:016x}", rand::random::<u64>());
+        Self { store: StoreAt::Redis(redis_server::shared().port(), prefix), _folder: None }
+    }
+
+    /// The key prefix of a Redis store.
+    pub fn prefix(&self) -> &str {
+        match &self.store {
+            StoreAt::Redis(_, prefix) => prefix,
+            StoreAt::Embedded(_) => panic!("the embedded store has no key prefix"),
+        }
+    }
+
+    pub async fn start(&self, sets: &[String]) -> Program {
+        Program::start(&self.store, sets).await
+    }
+}
+
+/// Runs each async fn of one `Kept` once per store.
+#[macro_export]
+macro_rules! on_both_stores {
+    ($($name:ident),+ $(,)?) => {
+        mod embedded {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name($crate::Kept::embedded()).await;
+            })+
+        }
+
+        mod redis {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name($crate::Kept::redis()).await;
+            })+
+        }
+    };
+}

@@ -1,0 +1,235 @@
+//! The real program: `delayd serve` as a process, and a client for it.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::receiver::Receiver;
+
+/// How a store is named to the program.
+#[derive(Clone, Debug)]
+pub enum StoreAt {
+    /// A folder for the embedded store's file.
+    Embedded(std::path::PathBuf),
+    /// A port and a key prefix.
+    Redis(u16, String),
+}
+
+impl StoreAt {
+    fn sets(&self) -> Vec<String> {
+        match self {
+            Self::Embedded(folder) => vec![format!("store.embedded.path={:?}", folder.join("delayd.db"))],
+            Self::Redis(port, prefix) => vec![
+                "store.kind=\"redis\"".into(),
+                format!("store.redis.urls=[\"redis://127.0.0.1:{port}/0\"]"),
+                format!("store.redis.key_prefix={prefix:?}"),
+            ],
+        }
+    }
+}
+
+/// A started `delayd serve`. Dropping it kills it.
+pub struct Program {
+    child: Child,
+    log: Arc<Mutex<String>>,
+    pub address: SocketAddr,
+    client: reqwest::Client,
+}
+
+/// What a call answered.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    pub body: Value,
+}
+
+impl Answer {
+    pub fn id(&self) -> u64 {
+        self.body["task_id"].as_u64().unwrap_or_else(|| panic!("no task_id in {self:?}"))
+    }
+
+    pub fn ok(self) -> Self {
+        assert_eq!((self.status, &self.body["dm_error"]), (200, &json!(0)), "{self:?}");
+        self
+    }
+}
+
+/// The binary with settings that suit a test; the caller adds a command and more.
+pub fn command(sets: &[String]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_delayd"));
+    command.env_clear().stdin(Stdio::null());
+    for set in sets {
+        command.arg("--set").arg(set);
+    }
+    command
+}
+
+/// `--set` that makes the receiver a service.
+pub fn service(name: &str, receiver: &Receiver) -> String {
+    format!("services.\"{name}\".endpoints=[\"{}\"]", receiver.endpoint())
+}
+
+impl Program {
+    /// Starts it on a free port, with more settings, and waits until it listens.
+    pub async fn start(store: &StoreAt, sets: &[String]) -> Self {
+        delayd::install_crypto();
+        let mut all = store.sets();
+        all.push("http.bind=\"127.0.0.1:0\"".into());
+        all.extend_from_slice(sets);
+        let mut child = command(&all).arg("serve").stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let address = watch::Sender::new(None);
+        let mut found = address.subscribe();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let lines = log.clone();
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                if let Some(at) = listening_at(&line) {
+                    address.send_replace(Some(at));
+                }
+                let mut log = lines.lock().unwrap();
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        let waited = tokio::time::timeout(Duration::from_secs(30), found.wait_for(Option::is_some)).await;
+        let Ok(Ok(address)) = waited.map(|found| found.map(|address| address.expect("just seen"))) else {
+            let _ = child.kill();
+            panic!("delayd does not listen:\n{}", log.lock().unwrap());
+        };
+        Self { child, log, address, client: client() }
+    }
+
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub async fn post(&self, path: &str, body: impl Into<String>) -> Answer {
+        let sent = self.client.post(self.url(path)).body(body.into()).send().await.unwrap();
+        answer(sent).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        answer(self.client.get(self.url(path)).send().await.unwrap()).await
+    }
+
+    pub async fn add(&self, task: Value) -> Answer {
+        self.post("/delay/task/add", task.to_string()).await.ok()
+    }
+
+    /// Adds many, a thousand a call.
+    pub async fn add_all(&self, tasks: &[Value]) -> Vec<u64> {
+        let mut ids = Vec::new();
+        for batch in tasks.chunks(1_000) {
+            let answer = self.post("/delay/task/add_batch", json!({"tasks": batch}).to_string()).await.ok();
+            assert_eq!(answer.body["failed"], 0, "{answer:?}");
+            ids.extend(answer.body["results"].as_array().unwrap().iter().map(|one| one["task_id"].as_u64().unwrap()));
+        }
+        ids
+    }
+
+    pub async fn task(&self, topic: &str, id: u64) -> Value {
+        self.post("/delay/task/get", json!({"topic": topic, "task_id": id}).to_string()).await.ok().body["task"].clone()
+    }
+
+    /// Asks until the task is in `state`; panics after half a minute.
+    pub async fn wait_for_state(&self, topic: &str, id: u64, state: &str) -> Value {
+        for _ in 0..600 {
+            let task = self.task(topic, id).await;
+            if task["state"] == state {
+                return task;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("task {id} did not become {state}: {}\n{}", self.task(topic, id).await, self.log());
+    }
+
+    /// Asks `/readyz` until it answers `status`.
+    pub async fn wait_until_ready(&self, status: u16) {
+        for _ in 0..600 {
+            if self.get("/readyz").await.status == status {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("/readyz did not answer {status}:\n{}", self.log());
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// kill -9.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for it to end by itself.
+    pub async fn ended(&mut self) -> ExitStatus {
+        for _ in 0..1_200 {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("delayd did not end:\n{}", self.log());
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// No call may hang: the edge answers within seconds, whatever happens.
+fn client() -> reqwest::Client {
+    reqwest::Client::builder().timeout(Duration::from_secs(30)).build().unwrap()
+}
+
+async fn answer(response: reqwest::Response) -> Answer {
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let text = response.text().await.unwrap();
+    let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    Answer { status, headers, body }
+}
+
+/// The address in the line that says where it listens.
+fn listening_at(line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once("listens on http://")?;
+    let address: String = rest.chars().take_while(|c| c.is_ascii_hexdigit() || ".:[]".contains(*c)).collect();
+    address.trim_end_matches(['.', ':']).parse().ok()
+}
+
+/// Runs a command to its end, and answers exit code, standard output and standard error.
+pub async fn run(mut command: Command) -> (i32, String, String) {
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    (
+        output.status.code().unwrap_or(-1),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+/// A folder that goes away with the test.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+pub fn embedded(folder: &Path) -> StoreAt {
+    StoreAt::Embedded(folder.to_owned())
+}

@@ -1,0 +1,130 @@
+//! Consuming by pull.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use crate::program::Program;
+use crate::{Kept, on_both_stores};
+
+on_both_stores!(
+    a_pull_consumes_and_the_task_stays_readable,
+    a_lease_comes_back_unless_acknowledged,
+    many_consumers_never_get_the_same_task,
+    a_caller_that_hung_up_loses_nothing,
+    a_nacked_task_comes_back_and_dies_of_its_attempts,
+);
+
+async fn add(delayd: &Program, count: usize) -> Vec<u64> {
+    let tasks: Vec<Value> = (0..count).map(|n| json!({"topic": "t", "delay": 0, "content": {"n": n}})).collect();
+    delayd.add_all(&tasks).await
+}
+
+async fn pull(delayd: &Program, more: Value) -> Value {
+    let mut body = json!({"topic": "t"});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    delayd.post("/delay/task/pull", body.to_string()).await.ok().body
+}
+
+async fn a_pull_consumes_and_the_task_stays_readable(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let empty = pull(&delayd, json!({})).await;
+    assert_eq!((&empty["content"], &empty["task_id"]), (&Value::Null, &Value::Null), "no such topic yet");
+    let id = add(&delayd, 1).await[0];
+    let peeked = pull(&delayd, json!({"task_id": id.to_string()})).await;
+    assert_eq!(peeked["content"], r#"{"n":0}"#);
+    let pulled = pull(&delayd, json!({"task_id": 0})).await;
+    assert_eq!(
+        (&pulled["task_id"], &pulled["content"], &pulled["attempt"]),
+        (&json!(id), &json!(r#"{"n":0}"#), &json!(1))
+    );
+    delayd.wait_for_state("t", id, "delivered").await;
+    assert_eq!(pull(&delayd, json!({})).await["task_id"], Value::Null);
+    assert_eq!(pull(&delayd, json!({"task_id": id})).await["content"], r#"{"n":0}"#);
+}
+
+async fn a_lease_comes_back_unless_acknowledged(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let id = add(&delayd, 1).await[0];
+    let first = pull(&delayd, json!({"lease": "1s"})).await;
+    assert_eq!((&first["task_id"], &first["attempt"]), (&json!(id), &json!(1)));
+    assert_eq!(pull(&delayd, json!({"lease": "1s"})).await["task_id"], Value::Null, "it is leased");
+    delayd.wait_for_state("t", id, "scheduled").await;
+    let second = pull(&delayd, json!({"lease": "30s"})).await;
+    assert_eq!((&second["task_id"], &second["attempt"]), (&json!(id), &json!(2)));
+    assert_ne!(first["receipt"], second["receipt"]);
+    let ack = |receipt: &Value| json!({"topic": "t", "task_id": id, "receipt": receipt}).to_string();
+    let late = delayd.post("/delay/task/nack", ack(&first["receipt"])).await;
+    assert_eq!((late.status, &late.body["state"]), (409, &json!("leased")), "a late holder moved the task");
+    delayd.post("/delay/task/ack", ack(&second["receipt"])).await.ok();
+    assert_eq!(delayd.task("t", id).await["state"], "delivered");
+}
+
+async fn many_consumers_never_get_the_same_task(kept: Kept) {
+    let delayd = std::sync::Arc::new(kept.start(&[]).await);
+    let ids: HashSet<u64> = add(&delayd, 1_000).await.into_iter().collect();
+    let consumers = (0..8).map(|_| {
+        let delayd = delayd.clone();
+        tokio::spawn(async move {
+            let mut got = Vec::new();
+            loop {
+                let tasks =
+                    pull(&delayd, json!({"count": 7, "lease": "1m"})).await["tasks"].as_array().unwrap().clone();
+                if tasks.is_empty() {
+                    return got;
+                }
+                got.extend(tasks.iter().map(|task| task["task_id"].as_u64().unwrap()));
+            }
+        })
+    });
+    let mut got = Vec::new();
+    for consumer in consumers {
+        got.extend(consumer.await.unwrap());
+    }
+    assert_eq!(got.len(), 1_000);
+    assert_eq!(got.into_iter().collect::<HashSet<_>>(), ids);
+}
+
+/// The caller sends its pull and resets the connection before the answer can be written. What it would have got is there for the next.
+async fn a_caller_that_hung_up_loses_nothing(kept: Kept) {
+    use std::io::Write;
+
+    let delayd = kept.start(&[]).await;
+    // An answer larger than the socket's buffers, so that it cannot be written to someone who does not read.
+    let filler = "x".repeat(200_000);
+    let tasks: Vec<Value> =
+        (0..64).map(|n| json!({"topic": "t", "delay": 0, "content": {"n": n, "filler": filler}})).collect();
+    let mut ids = HashSet::new();
+    for chunk in tasks.chunks(16) {
+        ids.extend(delayd.add_all(chunk).await);
+    }
+    let mut socket = std::net::TcpStream::connect(delayd.address).unwrap();
+    let body = r#"{"topic":"t","count":256}"#;
+    write!(socket, "POST /delay/task/pull HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        .unwrap();
+    // The first byte of the answer is there, so the tasks are claimed; then the caller is gone.
+    socket.peek(&mut [0]).unwrap();
+    drop(socket);
+    let mut got = HashSet::new();
+    for _ in 0..600 {
+        let tasks = pull(&delayd, json!({"count": 256})).await["tasks"].as_array().unwrap().clone();
+        got.extend(tasks.iter().map(|task| task["task_id"].as_u64().unwrap()));
+        if got.len() == ids.len() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(got, ids);
+}
+
+async fn a_nacked_task_comes_back_and_dies_of_its_attempts(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let id = delayd.add(json!({"topic": "t", "delay": 0, "max_attempts": 2, "content": {"n": 1}})).await.id();
+    for attempt in 1..=2 {
+        let pulled = pull(&delayd, json!({"lease": "1m"})).await;
+        assert_eq!((&pulled["task_id"], &pulled["attempt"]), (&json!(id), &json!(attempt)));
+        let nack = json!({"topic": "t", "task_id": id, "receipt": pulled["receipt"], "delay": 0});
+        delayd.post("/delay/task/nack", nack.to_string()).await.ok();
+    }
+    assert_eq!(delayd.task("t", id).await["state"], "dead");
+}

@@ -1,0 +1,145 @@
+//! A real receiver: an axum server that notes each callback and answers as it is told.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use tokio::sync::watch;
+
+/// One callback as it came.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub path: String,
+    pub id: u64,
+    pub attempt: u32,
+    pub due_ms: i64,
+    pub arrived_ms: i64,
+    pub headers: HeaderMap,
+    pub body: String,
+}
+
+impl Seen {
+    /// How late it came, by this machine's clock; negative is early.
+    pub fn lateness_ms(&self) -> i64 {
+        self.arrived_ms - self.due_ms
+    }
+}
+
+/// What to answer.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Status(u16),
+    With(u16, Vec<(&'static str, &'static str)>, &'static str),
+    /// Never, until the receiver is dropped or the caller gives up.
+    Never,
+    /// Once the gate of the receiver is opened.
+    AtTheGate,
+}
+
+type Behaviour = dyn Fn(&Seen) -> Answer + Send + Sync;
+
+struct Inner {
+    seen: Mutex<Vec<Seen>>,
+    count: watch::Sender<usize>,
+    behaviour: Mutex<Arc<Behaviour>>,
+    gate: watch::Sender<bool>,
+}
+
+/// The running receiver. Cheap to clone.
+#[derive(Clone)]
+pub struct Receiver {
+    pub address: SocketAddr,
+    inner: Arc<Inner>,
+}
+
+pub fn now_ms() -> i64 {
+    #[allow(clippy::disallowed_methods, reason = "the receiver's clock is the machine's, apart from delayd's")]
+    let now = SystemTime::now();
+    now.duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
+}
+
+impl Receiver {
+    /// Starts one that answers 200 to everything.
+    pub async fn start() -> Self {
+        Self::answering(|_| Answer::Status(200)).await
+    }
+
+    pub async fn answering(behaviour: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+        let inner = Arc::new(Inner {
+            seen: Mutex::default(),
+            count: watch::Sender::new(0),
+            behaviour: Mutex::new(Arc::new(behaviour)),
+            gate: watch::Sender::new(false),
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().fallback(take).with_state(inner.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { address, inner }
+    }
+
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn answer(&self, behaviour: impl Fn(&Seen) -> Answer + Send + Sync + 'static) {
+        *self.inner.behaviour.lock().unwrap() = Arc::new(behaviour);
+    }
+
+    pub fn open_gate(&self) {
+        self.inner.gate.send_replace(true);
+    }
+
+    pub fn seen(&self) -> Vec<Seen> {
+        self.inner.seen.lock().unwrap().clone()
+    }
+
+    /// Waits until at least `count` callbacks came; panics after a minute with what came.
+    pub async fn wait_for(&self, count: usize) -> Vec<Seen> {
+        let mut counts = self.inner.count.subscribe();
+        let waited = tokio::time::timeout(Duration::from_secs(60), counts.wait_for(|&came| came >= count)).await;
+        assert!(waited.is_ok(), "waited for {count} callbacks, {} came", self.seen().len());
+        self.seen()
+    }
+}
+
+async fn take(State(inner): State<Arc<Inner>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    let number = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<i64>().ok());
+    let seen = Seen {
+        path: uri.to_string(),
+        id: number("delay-task-id").unwrap_or_default() as u64,
+        attempt: number("delay-attempt").unwrap_or_default() as u32,
+        due_ms: number("delay-due-ms").unwrap_or_default(),
+        arrived_ms: now_ms(),
+        headers,
+        body: String::from_utf8(body.to_vec()).unwrap(),
+    };
+    let behaviour = inner.behaviour.lock().unwrap().clone();
+    let answer = behaviour(&seen);
+    {
+        let mut all = inner.seen.lock().unwrap();
+        all.push(seen);
+        inner.count.send_replace(all.len());
+    }
+    let status = |code: u16| StatusCode::from_u16(code).unwrap();
+    match answer {
+        Answer::Status(code) => status(code).into_response(),
+        Answer::With(code, headers, body) => {
+            let mut response = (status(code), body).into_response();
+            for (name, value) in headers {
+                response.headers_mut().insert(name, value.parse().unwrap());
+            }
+            response
+        }
+        Answer::Never => std::future::pending().await,
+        Answer::AtTheGate => {
+            let _ = inner.gate.subscribe().wait_for(|open| *open).await;
+            StatusCode::OK.into_response()
+        }
+    }
+}

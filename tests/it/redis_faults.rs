@@ -1,0 +1,152 @@
+//! Where a Redis fails in ways that no other store does: a lost answer, a lost counter, memory at its limit.
+
+use std::time::Duration;
+
+use delayd::clock::Clock;
+use delayd::store::redis::{Params, Redis};
+use delayd::store::{Claim, Claimed, Moment, NewTask, Store, TopicEntry, Want};
+use delayd::task::TaskId;
+use serde_json::json;
+
+use crate::program::service;
+use crate::proxy::Proxy;
+use crate::receiver::Receiver;
+use crate::redis_server::{self, Server};
+use crate::{Program, StoreAt};
+
+async fn connect(port: u16, prefix: &str) -> Redis {
+    let params = Params {
+        url: format!("redis://127.0.0.1:{port}/0"),
+        key_prefix: prefix.to_owned(),
+        timeout: Duration::from_secs(5),
+        clock: Clock::system(),
+        publish_hints: false,
+    };
+    Redis::connect(params).await.unwrap()
+}
+
+fn topic() -> TopicEntry {
+    TopicEntry { topic: "t".parse().unwrap(), shards: 1 }
+}
+
+fn task(n: usize) -> NewTask {
+    NewTask {
+        topic: topic(),
+        destination: "message.call".parse().unwrap(),
+        moment: Moment::After(Duration::ZERO),
+        options: Default::default(),
+        content: format!("{{\"n\":{n}}}"),
+    }
+}
+
+async fn add(store: &Redis, count: usize) -> Vec<TaskId> {
+    let tasks = (0..count).map(task).collect();
+    store.add(tasks).await.into_iter().map(|added| added.unwrap().id).collect()
+}
+
+/// The answer to an add is lost, and by the time the add is repeated the task has been claimed. It must not be scheduled
+/// beside its lease: it would fire twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_add_repeated_after_a_lost_answer_does_not_schedule_a_claimed_task_again() {
+    let server = redis_server::shared();
+    let prefix = format!("lost{:x}", rand::random::<u64>());
+    let proxy = Proxy::before(server.port()).await;
+    let behind = std::sync::Arc::new(connect(proxy.address.port(), &prefix).await);
+    let direct = connect(server.port(), &prefix).await;
+    // The block of ids and the scripts are there, so that the next request is the add itself.
+    add(&behind, 1).await;
+
+    let loss = proxy.lose_next().await;
+    let adding = tokio::spawn({
+        let behind = behind.clone();
+        async move { add(&behind, 3).await }
+    });
+    loss.executed().await;
+    let lane = topic().lanes().next().unwrap();
+    let want = Want { destination: "message.call".parse().unwrap(), slots: 10 };
+    let claim = Claim {
+        lane: lane.clone(),
+        wants: vec![want],
+        lease: Duration::from_secs(60),
+        holder: None,
+        more: false,
+        skip: 0,
+    };
+    let Claimed::Granted(grant) = direct.claim(claim).await.unwrap() else { unreachable!("no lock was asked for") };
+    loss.close();
+    let mut ids = adding.await.unwrap();
+    let claimed: Vec<TaskId> = grant.tasks.iter().map(|task| task.id).collect();
+    ids.sort_unstable();
+    assert_eq!(claimed[1..], ids, "the repeat answers the ids of the first try");
+    let counts = direct.stats(&lane).await.unwrap();
+    assert_eq!((counts.leased, counts.scheduled), (4, 0), "a claimed task was scheduled again");
+}
+
+/// A Redis that lost its last second has also lost ids that are in use. Neither an instance that drew a block before, nor one
+/// that draws afterwards, may give out one of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_stay_unique_when_redis_has_lost_its_counter() {
+    let mut server = Server::with_options(&["--appendonly", "no"]);
+    let (one, two) = (connect(server.port(), "ids").await, connect(server.port(), "ids").await);
+    let mut ids = add(&one, 3).await;
+    ids.extend(add(&two, 3).await);
+    server.kill();
+    server.restart();
+    let mut late = Vec::new();
+    for store in [&two, &one] {
+        // The first call may be the one that finds the connection broken.
+        while store.ping().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        late.extend(add(store, 3).await);
+    }
+    let (last, first) = (ids.iter().max().unwrap(), late.iter().min().unwrap());
+    assert!(first > last, "{late:?} should all be above {ids:?}");
+    late.sort_unstable();
+    late.dedup();
+    assert_eq!(late.len(), 6);
+}
+
+/// At `maxmemory` adds are refused, but what is there goes out; or memory would never fall.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_maxmemory_adds_are_refused_and_work_goes_on() {
+    let server = Server::start();
+    let receiver = Receiver::start().await;
+    let store = StoreAt::Redis(server.port(), "full".into());
+    let delayd = Program::start(&store, &[service("message.call", &receiver)]).await;
+    let task = |delay: &str| json!({"topic": "t", "delay": delay, "content": {"sn": "message.call", "url": "/"}});
+    let pushed = delayd.add_all(&vec![task("3s"); 50]).await;
+    let pulled = delayd.add(json!({"topic": "p", "delay": 0, "content": {}})).await.id();
+    server.command(&["CONFIG", "SET", "maxmemory", "1mb"]);
+
+    let refused = delayd.post("/delay/task/add", task("0s").to_string()).await;
+    assert_eq!((refused.status, &refused.body["dm_error"]), (503, &json!(2003)), "{refused:?}");
+    for id in pushed {
+        delayd.wait_for_state("t", id, "delivered").await;
+    }
+    let leased = delayd.post("/delay/task/pull", r#"{"topic":"p","lease":"30s"}"#).await.ok();
+    assert_eq!(leased.id(), pulled);
+    let ack = json!({"topic": "p", "task_id": pulled, "receipt": leased.body["receipt"]});
+    delayd.post("/delay/task/ack", ack.to_string()).await.ok();
+
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    let id = delayd.add(task("0s")).await.id();
+    delayd.wait_for_state("t", id, "delivered").await;
+}
+
+/// A record that cannot be read (another version wrote it, say) keeps nobody else of its claim from being called.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_unreadable_record_does_not_hold_up_its_neighbours() {
+    let server = redis_server::shared();
+    let prefix = format!("odd{:x}", rand::random::<u64>());
+    let receiver = Receiver::start().await;
+    let store = StoreAt::Redis(server.port(), prefix.clone());
+    let delayd = Program::start(&store, &[service("message.call", &receiver)]).await;
+    let task = json!({"topic": "t", "delay": "2s", "content": {"sn": "message.call", "url": "/"}});
+    let ids = delayd.add_all(&vec![task; 20]).await;
+    let bodies = format!("{prefix}:DELAY_REALL_TOPIC_TASK-{{t:0}}");
+    server.command(&["HSET", &bodies, &ids[7].to_string(), "9 of another version"]);
+    let seen = receiver.wait_for(19).await;
+    assert!(seen.iter().all(|call| call.attempt == 1 && call.id != ids[7]));
+    assert!(delayd.log().contains("cannot be read"), "{}", delayd.log());
+}

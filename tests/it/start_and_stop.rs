@@ -1,0 +1,261 @@
+//! Start, when things are not as they should be; and stop, in order.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::program::{self, Program, StoreAt, command, run, service};
+use crate::receiver::{Answer, Receiver};
+use crate::{Kept, on_both_stores, redis_server};
+
+on_both_stores!(
+    a_drain_ends_running_calls_and_gives_back_the_unfired,
+    a_call_cut_off_by_the_grace_period_keeps_its_attempt,
+    a_second_signal_ends_at_once,
+    ended_tasks_are_forgotten_after_their_time_and_others_are_not,
+);
+
+/// Runs `serve` with settings that cannot work, and checks how it ends: code, and a line that says why.
+async fn refuses(sets: &[String], code: i32, says: &[&str]) {
+    let mut serve = command(sets);
+    serve.arg("serve");
+    let (status, _, log) = run(serve).await;
+    assert_eq!(status, code, "{log}");
+    for what in says {
+        assert!(log.contains(what), "should say {what:?}:\n{log}");
+    }
+    assert!(!log.contains("panicked") && !log.contains("secret"), "{log}");
+}
+
+#[tokio::test]
+async fn a_bad_configuration_ends_with_78_and_names_the_key() {
+    refuses(&["wroker.lease=\"3s\"".into()], 78, &["wroker", "worker"]).await;
+    refuses(&["worker.lease=\"3 parsecs\"".into()], 78, &["worker.lease"]).await;
+    refuses(&["store.kind=\"etcd\"".into()], 78, &["store.kind", "embedded"]).await;
+    refuses(&["services.\"a b\".endpoints=[\"http://127.0.0.1:1\"]".into()], 78, &["a b"]).await;
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_one_clear_line() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = program::folder();
+    let address = taken.local_addr().unwrap();
+    refuses(
+        &[format!("http.bind=\"{address}\""), format!("store.embedded.path={:?}", folder.path().join("d.db"))],
+        1,
+        &[&address.to_string(), "http.bind"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_unwritable_folder_is_one_clear_line() {
+    let folder = program::folder();
+    let file = folder.path().join("a-file");
+    std::fs::write(&file, "").unwrap();
+    let path = file.join("delayd.db");
+    refuses(
+        &["http.bind=\"127.0.0.1:0\"".into(), format!("store.embedded.path={path:?}")],
+        78,
+        &[&file.display().to_string()],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_process_on_the_same_file_is_refused() {
+    let kept = Kept::embedded();
+    let StoreAt::Embedded(folder) = &kept.store else { unreachable!() };
+    let _first = kept.start(&[]).await;
+    let path = folder.join("delayd.db");
+    refuses(
+        &["http.bind=\"127.0.0.1:0\"".into(), format!("store.embedded.path={path:?}")],
+        78,
+        &[&path.display().to_string(), "another process"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_one_clear_line_without_the_password() {
+    let redis = redis_server::Server::start();
+    redis.command(&["CONFIG", "SET", "requirepass", "right"]);
+    refuses(
+        &[
+            "http.bind=\"127.0.0.1:0\"".into(),
+            "store.kind=\"redis\"".into(),
+            format!("store.redis.urls=[\"redis://:secret@127.0.0.1:{}/0\"]", redis.port()),
+        ],
+        78,
+        &["login"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_redis_that_evicts_is_refused() {
+    let redis = redis_server::Server::start();
+    redis.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    refuses(
+        &[
+            "http.bind=\"127.0.0.1:0\"".into(),
+            "store.kind=\"redis\"".into(),
+            format!("store.redis.urls=[\"redis://127.0.0.1:{}/0\"]", redis.port()),
+        ],
+        78,
+        &["noeviction"],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_redis_it_starts_says_so_and_is_ready_when_redis_is() {
+    let mut redis = redis_server::Server::start();
+    let receiver = Receiver::start().await;
+    redis.kill();
+    let store = StoreAt::Redis(redis.port(), "late".into());
+    let delayd = Program::start(&store, &[service("message.call", &receiver)]).await;
+    let ready = delayd.get("/readyz").await;
+    assert_eq!(ready.status, 503);
+    assert!(ready.body.to_string().contains("store"), "{ready:?}");
+    assert_eq!(delayd.get("/healthz").await.status, 200);
+    assert!(delayd.log().contains("Redis"), "{}", delayd.log());
+    let task = json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}});
+    let started = Instant::now();
+    let refused = delayd.post("/delay/task/add", task.to_string()).await;
+    assert_eq!((refused.status, &refused.body["dm_error"]), (503, &json!(2003)));
+    assert!(refused.headers.contains_key("retry-after"));
+    assert!(started.elapsed() < Duration::from_secs(5), "a hang where an error was due");
+
+    redis.restart();
+    delayd.wait_until_ready(200).await;
+    delayd.add(task).await;
+    receiver.wait_for(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_restarts_is_found_again_with_its_scripts() {
+    let mut redis = redis_server::Server::start();
+    let receiver = Receiver::start().await;
+    let store = StoreAt::Redis(redis.port(), "again".into());
+    let delayd = Program::start(&store, &[service("message.call", &receiver)]).await;
+    let task = |delay: &str| json!({"topic": "t", "delay": delay, "content": {"sn": "message.call", "url": "/"}});
+    delayd.add(task("0s")).await;
+    receiver.wait_for(1).await;
+    let pending = delayd.add(task("4s")).await.id();
+    // What everysec has written by now is what this test is about; the last second is not promised.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    redis.kill();
+    redis.restart();
+    delayd.wait_until_ready(200).await;
+    delayd.wait_for_state("t", pending, "delivered").await;
+    let id = delayd.add(task("0s")).await.id();
+    delayd.wait_for_state("t", id, "delivered").await;
+}
+
+/// Settles that the store does not take must hold up neither the drain nor its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_ends_though_redis_is_gone() {
+    let mut redis = redis_server::Server::start();
+    let receiver = Receiver::answering(|_| Answer::AtTheGate).await;
+    let store = StoreAt::Redis(redis.port(), "gone".into());
+    let mut delayd =
+        Program::start(&store, &[service("message.call", &receiver), "shutdown.grace=\"1s\"".into()]).await;
+    let task = json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}});
+    delayd.add_all(&vec![task; 3]).await;
+    receiver.wait_for(3).await;
+    redis.kill();
+    receiver.open_gate();
+    for _ in 0..600 {
+        if delayd.log().contains("takes no settles") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    delayd.signal("TERM");
+    assert_eq!(delayd.ended().await.code(), Some(0), "{}", delayd.log());
+}
+
+async fn a_drain_ends_running_calls_and_gives_back_the_unfired(kept: Kept) {
+    let receiver = Receiver::answering(|_| Answer::AtTheGate).await;
+    let settings = [service("message.call", &receiver)];
+    let mut delayd = kept.start(&settings).await;
+    let task = json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}});
+    let ids = delayd.add_all(&vec![task.clone(); 100]).await;
+    let running = receiver.wait_for(16).await;
+    delayd.signal("TERM");
+    delayd.wait_until_ready(503).await;
+    let refused = delayd.post("/delay/task/add", task.to_string()).await;
+    assert_eq!((refused.status, &refused.body["dm_error"]), (503, &json!(2003)), "{refused:?}");
+    receiver.open_gate();
+    assert_eq!(delayd.ended().await.code(), Some(0), "{}", delayd.log());
+    assert_eq!(receiver.seen().len(), 16, "a call was started during the drain");
+
+    let delayd = kept.start(&settings).await;
+    for id in ids {
+        let task = delayd.wait_for_state("t", id, "delivered").await;
+        assert_eq!(task["attempts"], 1, "{task}");
+    }
+    assert_eq!(receiver.seen().len(), 100);
+    assert_eq!(running.len(), 16);
+}
+
+async fn a_call_cut_off_by_the_grace_period_keeps_its_attempt(kept: Kept) {
+    let receiver =
+        Receiver::answering(|call| if call.attempt == 1 { Answer::Never } else { Answer::Status(200) }).await;
+    let settings = [
+        service("message.call", &receiver),
+        "shutdown.grace=\"200ms\"".into(),
+        "worker.lease=\"3s\"".into(),
+        "callback.timeout=\"1s\"".into(),
+    ];
+    let mut delayd = kept.start(&settings).await;
+    let id = delayd
+        .add(json!({"topic": "t", "delay": 0, "timeout": "1m", "content": {"sn": "message.call", "url": "/"}}))
+        .await
+        .id();
+    receiver.wait_for(1).await;
+    delayd.signal("TERM");
+    assert_eq!(delayd.ended().await.code(), Some(0), "{}", delayd.log());
+    let delayd = kept.start(&settings).await;
+    if matches!(kept.store, StoreAt::Embedded(_)) {
+        // The lease was long, for a call of a minute; the start voids it.
+        let task = delayd.wait_for_state("t", id, "delivered").await;
+        assert_eq!(task["attempts"], 2);
+    } else {
+        // Nobody can know that the holder is gone: the lease stands.
+        assert_eq!(delayd.task("t", id).await["state"], "leased");
+    }
+}
+
+async fn a_second_signal_ends_at_once(kept: Kept) {
+    let receiver = Receiver::answering(|_| Answer::Never).await;
+    let mut delayd = kept.start(&[service("message.call", &receiver), "shutdown.grace=\"10m\"".into()]).await;
+    delayd.add(json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}})).await;
+    receiver.wait_for(1).await;
+    delayd.signal("TERM");
+    delayd.wait_until_ready(503).await;
+    delayd.signal("INT");
+    assert_eq!(delayd.ended().await.code(), Some(1), "{}", delayd.log());
+}
+
+async fn ended_tasks_are_forgotten_after_their_time_and_others_are_not(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let ended = delayd.add(json!({"topic": "t", "delay": 0, "content": {}})).await.id();
+    let waits = delayd.add(json!({"topic": "t", "delay": "1h", "content": {}})).await.id();
+    delayd.post("/delay/task/pull", r#"{"topic":"t"}"#).await.ok();
+    delayd.wait_for_state("t", ended, "delivered").await;
+    delayd.kill();
+    // The first round of the house-keeping comes with the start; until then a second passes.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let delayd = kept.start(&["history.keep=\"1s\"".into()]).await;
+    let get = json!({"topic": "t", "task_id": ended}).to_string();
+    for _ in 0..200 {
+        if delayd.post("/delay/task/get", get.clone()).await.status == 404 {
+            assert_eq!(delayd.task("t", waits).await["state"], "scheduled");
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the ended task is still there:\n{}", delayd.log());
+}

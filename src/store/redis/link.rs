@@ -53,6 +53,8 @@ pub(super) fn pool(url: &str, timeout: Duration) -> Result<Pool> {
 /// One shared connection at a time.
 #[derive(Debug)]
 pub(super) struct Link {
+    /// What it is for, in the log.
+    name: &'static str,
     pool: Pool,
     timeout: Duration,
     live: RwLock<Option<Arc<Live>>>,
@@ -76,8 +78,9 @@ impl std::fmt::Debug for Live {
 }
 
 impl Link {
-    pub(super) fn new(pool: Pool, timeout: Duration) -> Self {
+    pub(super) fn new(name: &'static str, pool: Pool, timeout: Duration) -> Self {
         Self {
+            name,
             pool,
             timeout,
             live: RwLock::default(),
@@ -114,7 +117,7 @@ impl Link {
         match attempt {
             Ok(live) => {
                 if failing.take().is_some() {
-                    tracing::info!("Redis answers again");
+                    tracing::info!(link = self.name, "Redis answers again");
                 }
                 *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
                 Ok(live)
@@ -122,8 +125,11 @@ impl Link {
             // Such as "max number of clients reached": a server may refuse us for a while.
             Err(Error::Corrupt(text)) => Err(failing.insert(Error::Unavailable(text)).clone()),
             Err(error) => {
-                if failing.replace(error.clone()).is_none() {
-                    tracing::warn!(%error, "Redis is out of reach; trying on");
+                let is_news = failing.replace(error.clone()).is_none();
+                // What keeps delayd from starting at all is said by whoever starts it.
+                let ends_the_start = matches!(error, Error::Misconfigured(_)) && !self.has_been_up();
+                if is_news && !ends_the_start {
+                    tracing::warn!(link = self.name, %error, "Redis is out of reach; trying on");
                 }
                 Err(error)
             }
@@ -154,6 +160,10 @@ impl Link {
             }
             tokio::time::sleep(ROUND).await;
         }
+    }
+
+    fn has_been_up(&self) -> bool {
+        self.durability.load(Ordering::Relaxed) != u8::MAX
     }
 
     fn keeps(&self, durability: Durability) {

@@ -85,8 +85,8 @@ impl Redis {
         let client = Client::open(params.url.as_str()).map_err(|e| Error::Misconfigured(e.to_string()))?;
         let (hints, outward) = Hints::new(params.publish_hints);
         let inner = Arc::new(Inner {
-            adding: Link::new(pool.clone(), params.timeout),
-            working: Link::new(pool, params.timeout),
+            adding: Link::new("adds", pool.clone(), params.timeout),
+            working: Link::new("work", pool, params.timeout),
             keys: Keys::new(&params.key_prefix),
             ids: Ids::default(),
             hints,

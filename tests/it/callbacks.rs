@@ -59,13 +59,12 @@ async fn a_task_is_called_back_at_its_due_moment_and_never_before(kept: Kept) {
 async fn ten_thousand_tasks_of_one_second_all_arrive_once(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
-    // Far enough away that all are stored before any is due, however slow the machine.
+    // Far enough away that all are stored before any is due; on a very slow machine the last ones are due as they come.
     let moment = now_ms() / 1000 + 8;
     let tasks: Vec<Value> = (0..10_000)
         .map(|n| json!({"topic": "burst", "timing_moment": moment, "content": {"sn": "message.call", "url": "/b", "n": n}}))
         .collect();
     let ids = delayd.add_all(&tasks).await;
-    assert!(now_ms() < moment * 1000, "this machine took over 8 s to add 10,000 tasks");
     let seen = receiver.wait_for(10_000).await;
     assert!(seen.iter().all(|call| call.arrived_ms >= moment * 1000), "a task came early");
     delayd.wait_for_state("burst", *ids.last().unwrap(), "delivered").await;

@@ -107,6 +107,40 @@ async fn ids_stay_unique_when_redis_has_lost_its_counter() {
     assert_eq!(late.len(), 6);
 }
 
+/// A Redis that has fallen silent costs each caller a timeout or two, however many there are: they do not queue up for one
+/// attempt each. When it comes back, so does everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_redis_is_an_error_soon_and_not_a_hang() {
+    let server = Server::start();
+    let receiver = Receiver::start().await;
+    let store = StoreAt::Redis(server.port(), "silent".into());
+    let settings = [service("message.call", &receiver), "store.redis.timeout=\"300ms\"".into()];
+    let delayd = Program::start(&store, &settings).await;
+    let task = json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}});
+    let id = delayd.add(task.clone()).await.id();
+    delayd.wait_for_state("t", id, "delivered").await;
+    server.signal("STOP");
+    let get = json!({"topic": "t", "task_id": id}).to_string();
+    // Some at once, and some while the first of them are finding out.
+    let calls = (0..60).map(|n| {
+        let (delayd, get) = (&delayd, get.clone());
+        async move {
+            tokio::time::sleep(Duration::from_millis(20 * (n / 2))).await;
+            let asked = std::time::Instant::now();
+            let answer = delayd.post("/delay/task/get", get).await;
+            (answer.status, asked.elapsed())
+        }
+    });
+    for (status, took) in futures_util::future::join_all(calls).await {
+        assert_eq!(status, 503);
+        assert!(took < Duration::from_secs(5), "an answer took {took:?}");
+    }
+    server.signal("CONT");
+    delayd.wait_until_ready(200).await;
+    let id = delayd.add(task).await.id();
+    delayd.wait_for_state("t", id, "delivered").await;
+}
+
 /// At `maxmemory` adds are refused, but what is there goes out; or memory would never fall.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_maxmemory_adds_are_refused_and_work_goes_on() {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{self, AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
 use deadpool_redis::{Connection, Manager, Pool, Runtime, Timeouts};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::fault::{cause, is_forgotten, is_no_primary, of_pool, of_redis};
 use super::script;
@@ -99,15 +99,25 @@ impl Link {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        if let Some(error) = self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        if let Some(error) = self.failure() {
             return Err(error);
         }
-        self.reconnect().await
+        // Many may come here together. The first one's attempt is all of theirs: nobody waits for more than one timeout.
+        let Ok(turn) = tokio::time::timeout(self.timeout, self.connecting.lock()).await else {
+            return Err(Error::Unavailable("Redis does not answer in time".into()));
+        };
+        match self.failure() {
+            Some(error) => Err(error),
+            None => self.reconnect(turn).await,
+        }
     }
 
-    /// One attempt to connect; whoever comes meanwhile waits for this one.
-    async fn reconnect(&self) -> Result<Arc<Live>> {
-        let _turn = self.connecting.lock().await;
+    fn failure(&self) -> Option<Error> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// One attempt to connect, by whose turn it is.
+    async fn reconnect(&self, _turn: MutexGuard<'_, ()>) -> Result<Arc<Live>> {
         if let Some(live) = self.current() {
             return Ok(live);
         }
@@ -142,7 +152,7 @@ impl Link {
         for round in 0_u32.. {
             let Some(live) = self.current() else {
                 // Its failure is remembered and logged by the attempt itself.
-                let _ = self.reconnect().await;
+                let _ = self.reconnect(self.connecting.lock().await).await;
                 tokio::time::sleep(REST).await;
                 continue;
             };

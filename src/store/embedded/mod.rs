@@ -193,7 +193,7 @@ impl Store for Embedded {
 
     async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let count = tasks.len();
-        match self.writes.run(count, move |ledger| add::add(ledger, &tasks)).await {
+        match self.writes.run_if_awaited(count, move |ledger| add::add(ledger, &tasks)).await {
             Ok(added) => added.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error); count],
         }

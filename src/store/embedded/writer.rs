@@ -42,6 +42,8 @@ pub(super) type Writes = Queue<Box<dyn Job>>;
 
 struct Call<F, T> {
     weight: usize,
+    /// Left undone if nobody waits for its answer any more.
+    only_if_awaited: bool,
     work: Option<F>,
     result: Option<T>,
     reply: oneshot::Sender<Result<T>>,
@@ -58,15 +60,19 @@ where
 
     fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()> {
         let work = self.work.take().expect("a job is worked once");
-        self.result = Some(work(ledger)?);
+        if !self.only_if_awaited || !self.reply.is_closed() {
+            self.result = Some(work(ledger)?);
+        }
         Ok(())
     }
 
     fn answer(self: Box<Self>, committed: Result<()>) {
         let Self { result, reply, .. } = *self;
-        let answer = committed.map(|()| result.expect("a committed job has worked"));
-        // A caller who went away needs no answer.
-        let _ = reply.send(answer);
+        // What was committed without a result was left undone, for nobody waits for it.
+        if let Some(answer) = committed.map(|()| result).transpose() {
+            // A caller who went away needs no answer.
+            let _ = reply.send(answer);
+        }
     }
 }
 
@@ -77,8 +83,26 @@ impl Writes {
         weight: usize,
         work: impl FnOnce(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.queue(weight, false, work).await
+    }
+
+    /// As [`Writes::run`], but not at all once the caller has given up: a task whose add was refused must not be stored after all.
+    pub(super) async fn run_if_awaited<T: Send + 'static>(
+        &self,
+        weight: usize,
+        work: impl FnOnce(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.queue(weight, true, work).await
+    }
+
+    async fn queue<T: Send + 'static>(
+        &self,
+        weight: usize,
+        only_if_awaited: bool,
+        work: impl FnOnce(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        self.send(Box::new(Call { weight, work: Some(work), result: None, reply })).await?;
+        self.send(Box::new(Call { weight, only_if_awaited, work: Some(work), result: None, reply })).await?;
         answer.await.unwrap_or_else(|_| Err(queue::closed()))
     }
 }

@@ -31,8 +31,11 @@ const REDRAWS: usize = 3;
 /// One caller's tasks.
 struct Request {
     tasks: Vec<NewTask>,
-    answer: oneshot::Sender<Vec<Result<Added>>>,
+    answer: Caller,
 }
+
+/// Who waits for an answer; closed once they do not any more.
+type Caller = oneshot::Sender<Vec<Result<Added>>>;
 
 /// The way to the adders.
 #[derive(Debug)]
@@ -67,9 +70,17 @@ impl Adders {
 }
 
 async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
-    while let Some(batch) = gather(&mut *receiver.lock().await).await {
+    loop {
+        // The lock is let go before the batch goes to Redis, so that the other adder gathers meanwhile.
+        let gathered = {
+            let mut requests = receiver.lock().await;
+            gather(&mut requests).await
+        };
+        let Some(batch) = gathered else { return };
         let tasks: Vec<&NewTask> = batch.iter().flat_map(|request| &request.tasks).collect();
-        let mut answers = add(&inner, &tasks).await.into_iter();
+        let callers: Vec<&Caller> =
+            batch.iter().flat_map(|request| request.tasks.iter().map(|_| &request.answer)).collect();
+        let mut answers = add(&inner, &tasks, &callers).await.into_iter();
         for request in batch {
             let own = answers.by_ref().take(request.tasks.len()).collect();
             // A caller that has gone does not need its answer.
@@ -94,11 +105,11 @@ async fn gather(requests: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> 
     Some(batch)
 }
 
-async fn add(inner: &Inner, tasks: &[&NewTask]) -> Vec<Result<Added>> {
+async fn add(inner: &Inner, tasks: &[&NewTask], callers: &[&Caller]) -> Vec<Result<Added>> {
     let mut answers: Vec<Result<Added>> = vec![Err(Error::Unavailable("no free id was found".into())); tasks.len()];
     let mut open: Vec<usize> = (0..tasks.len()).collect();
     for _ in 0..=REDRAWS {
-        open = add_once(inner, tasks, open, &mut answers).await;
+        open = add_once(inner, tasks, callers, open, &mut answers).await;
         if open.is_empty() {
             break;
         }
@@ -108,7 +119,13 @@ async fn add(inner: &Inner, tasks: &[&NewTask]) -> Vec<Result<Added>> {
 }
 
 /// One try; answers those of `open` whose id was another task's.
-async fn add_once(inner: &Inner, tasks: &[&NewTask], open: Vec<usize>, answers: &mut [Result<Added>]) -> Vec<usize> {
+async fn add_once(
+    inner: &Inner,
+    tasks: &[&NewTask],
+    callers: &[&Caller],
+    open: Vec<usize>,
+    answers: &mut [Result<Added>],
+) -> Vec<usize> {
     let (ids, live) = match inner.ids.draw(open.len(), &inner.adding, &inner.keys, &inner.clock).await {
         Ok((ids, live)) => (ids.map(TaskId), live),
         Err(error) => {
@@ -119,7 +136,8 @@ async fn add_once(inner: &Inner, tasks: &[&NewTask], open: Vec<usize>, answers: 
         }
     };
     let mut lanes: HashMap<Lane, Vec<(usize, TaskId)>> = HashMap::new();
-    for (i, id) in open.into_iter().zip(ids) {
+    // Drawing may have taken a while, and who was refused meanwhile is left out.
+    for (i, id) in open.into_iter().zip(ids).filter(|(i, _)| !callers[*i].is_closed()) {
         lanes.entry(tasks[i].topic.lane_of(id)).or_default().push((i, id));
     }
     let mut calls: Vec<Cmd> = Vec::new();

@@ -21,6 +21,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::Api;
 use super::body::JsonBody;
@@ -79,6 +80,8 @@ pub(super) async fn pull(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) 
     }
     api.check_accepting()?;
     let slots = count.unwrap_or(1) as usize;
+    // Counted from before the claim, and over before the lease is: by then another may have the tasks.
+    let deadline = Instant::now() + lease.unwrap_or(WRITING).min(WRITING).mul_f32(0.9);
     let (pulled, held) = match api.topics.find(&topic).await? {
         Some(entry) => {
             let taking = take(api.clone(), entry, slots, lease);
@@ -87,8 +90,8 @@ pub(super) async fn pull(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) 
         None => (Vec::new(), Held::new(api.clone(), lease.is_none())),
     };
     match count {
-        Some(_) => answer(&Success::of(Many { tasks: pulled }), held),
-        None => answer(&Success::of(pulled.into_iter().next().unwrap_or_default()), held),
+        Some(_) => answer(&Success::of(Many { tasks: pulled }), deadline, held),
+        None => answer(&Success::of(pulled.into_iter().next().unwrap_or_default()), deadline, held),
     }
 }
 
@@ -154,9 +157,9 @@ async fn take(
 }
 
 /// The answer, which tells `held` what became of it.
-fn answer(body: &impl Serialize, held: Held) -> Result<Response, Error> {
+fn answer(body: &impl Serialize, deadline: Instant, held: Held) -> Result<Response, Error> {
     let bytes = serde_json::to_vec(body).map_err(|_| Error::Internal)?;
-    let body = watched(bytes.into(), move |fate| match fate {
+    let body = watched(bytes.into(), deadline, move |fate| match fate {
         Fate::Written => held.written(),
         Fate::GivenBack => drop(held),
     });

@@ -14,16 +14,19 @@
 //! round, without a read in between, so the pause is two long. A body that does not fit into hyper's write buffer
 //! ([`super::server`] keeps it small) is not asked for its last byte at all before the rest is in the socket.
 //!
+//! A caller who reads so slowly that the tasks' lease is about to run out does not get the last byte either: by then
+//! another may have them.
+//!
 //! Without the last byte no caller can take the answer for a whole one, because of its `content-length`. So what was
 //! given back was not received. The reverse is not certain: what was written may be lost on the way, as always.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use tokio::time::Instant;
 
 /// How often the body says `Pending` before its last byte.
 const PAUSES: u8 = 2;
@@ -37,14 +40,20 @@ pub(super) enum Fate {
     GivenBack,
 }
 
-/// A body of `bytes` that calls `then` exactly once, when its fate is known. `then` may run anywhere, and must not
-/// block. An empty body is never `Written`.
-pub(super) fn watched(bytes: Bytes, then: impl FnOnce(Fate) + Send + 'static) -> Body {
-    Body::new(Watched { left: bytes, pauses: 0, then: Some(then) })
+/// A body of `bytes` that calls `then` exactly once, when its fate is known: `Written` at `deadline` at the latest. `then`
+/// may run anywhere, and must not block. An empty body is never `Written`.
+pub(super) fn watched(bytes: Bytes, deadline: Instant, then: impl FnOnce(Fate) + Send + 'static) -> Body {
+    Body::new(Watched { left: bytes, deadline, pauses: 0, then: Some(then) })
 }
+
+/// Ends a body whose last byte may not be given any more.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer was not read in time")]
+struct TooLate;
 
 struct Watched<F: FnOnce(Fate)> {
     left: Bytes,
+    deadline: Instant,
     pauses: u8,
     /// Taken when it is called.
     then: Option<F>,
@@ -69,12 +78,9 @@ impl<F: FnOnce(Fate)> Unpin for Watched<F> {}
 
 impl<F: FnOnce(Fate)> http_body::Body for Watched<F> {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = TooLate;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, TooLate>>> {
         let this = &mut *self;
         match this.left.len() {
             0 => Poll::Ready(None),
@@ -82,6 +88,10 @@ impl<F: FnOnce(Fate)> http_body::Body for Watched<F> {
                 this.pauses += 1;
                 context.waker().wake_by_ref();
                 Poll::Pending
+            }
+            1 if Instant::now() >= this.deadline => {
+                this.tell(Fate::GivenBack);
+                Poll::Ready(Some(Err(TooLate)))
             }
             1 => {
                 let last = std::mem::take(&mut this.left);

@@ -1,3 +1,6 @@
+use std::convert::Infallible;
+use std::time::Duration;
+
 use axum::Router;
 use axum::routing::get;
 use futures_util::poll;
@@ -9,10 +12,26 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::api::{ServerParams, serve};
 
+/// A deadline that these tests do not reach.
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(3600)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_last_byte_that_comes_too_late_is_not_given() {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let deadline = Instant::now() + Duration::from_secs(9);
+    let mut body = watched(vec![b'x'; 2].into(), deadline, move |fate| tell.send(fate).unwrap());
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), 1);
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert!(body.frame().await.unwrap().is_err());
+    assert_eq!(told.recv().await, Some(Fate::GivenBack));
+}
+
 /// A body of `length` bytes, and where its fate is told.
 fn body(length: usize) -> (Body, mpsc::UnboundedReceiver<Fate>) {
     let (tell, told) = mpsc::unbounded_channel();
-    let body = watched(vec![b'x'; length].into(), move |fate| tell.send(fate).unwrap());
+    let body = watched(vec![b'x'; length].into(), later(), move |fate| tell.send(fate).unwrap());
     (body, told)
 }
 
@@ -45,7 +64,8 @@ async fn a_body_taken_whole_is_written_and_told_so_once() {
 /// A connection to a server that answers with bodies of `length` bytes and tells their fates; asked once already.
 async fn asked(length: usize) -> (TcpStream, mpsc::UnboundedReceiver<Fate>) {
     let (tell, told) = mpsc::unbounded_channel();
-    let handler = move || async move { watched(vec![b'x'; length].into(), move |fate| tell.send(fate).unwrap()) };
+    let handler =
+        move || async move { watched(vec![b'x'; length].into(), later(), move |fate| tell.send(fate).unwrap()) };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let router = Router::new().route("/", get(handler));
@@ -93,7 +113,7 @@ async fn a_caller_who_leaves_during_the_pause_is_noticed() {
     let (tell, mut told) = mpsc::unbounded_channel();
     let service = hyper::service::service_fn(move |_request| {
         let tell = tell.clone();
-        let body = watched(vec![b'x'; 100].into(), move |fate| tell.send(fate).unwrap());
+        let body = watched(vec![b'x'; 100].into(), later(), move |fate| tell.send(fate).unwrap());
         async move { Ok::<_, Infallible>(http::Response::new(body)) }
     });
     let io = hyper_util::rt::TokioIo::new(server);

@@ -105,6 +105,8 @@ pub(super) async fn run(shared: Arc<Shared>, lane: Lane, nudge: Arc<Nudge>) {
             }
         }
         if claimer.sees_part() {
+            // There are more destinations than one look shows; those of this page wake the lane all the same.
+            claim::room(&shared, &outlook.due, &nudge.wake);
             continue;
         }
         let idle_left = shared.params.idle_stop.saturating_sub(last_work.elapsed());

@@ -74,6 +74,9 @@ pub async fn serve(listener: TcpListener, router: Router, params: ServerParams, 
         tracing::warn!(open, "Some of {open} connections did not end within {:?} and are cut off", params.drain);
     }
     cut_off.cancel();
+    // Each connection holds a slot to its end. Whoever comes after this relies on their bodies having told their fate.
+    let all = u32::try_from(params.max_connections).unwrap_or(u32::MAX);
+    let _ = slots.acquire_many(all).await.expect("the semaphore is never closed");
 }
 
 /// The next connection, once there is a slot for it.

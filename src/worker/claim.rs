@@ -79,7 +79,11 @@ impl Claimer {
         let mut left = shared.params.claim_batch;
         let mut waiting = due.len();
         let mut more = false;
-        for destination in due.iter().chain(&self.recent) {
+        for (i, destination) in due.iter().chain(&self.recent).enumerate() {
+            let is_due = i < due.len();
+            if left == 0 && (more || !is_due) {
+                break;
+            }
             let most = left.div_ceil(waiting.max(1));
             waiting = waiting.saturating_sub(1);
             if slots.contains_key(destination) {
@@ -91,7 +95,7 @@ impl Claimer {
                 left -= permits.len();
                 slots.insert(destination.clone(), permits);
             }
-            more |= due.contains(destination) && shared.parts.limits.free(destination, service.concurrency()) > 0;
+            more |= is_due && shared.parts.limits.free(destination, service.concurrency()) > 0;
         }
         (slots, more)
     }

@@ -71,6 +71,13 @@ impl Settler {
         let _ = self.away.subscribe().wait_for(|away| !away).await;
     }
 
+    /// The store has answered: claims may go on.
+    fn is_back(&self) {
+        if self.away.send_replace(false) {
+            tracing::info!("The store takes settles again");
+        }
+    }
+
     /// No more settles will come: what is there is flushed, and calls still running are cut off.
     pub(super) fn finish(&self) {
         self.finished.send_replace(true);
@@ -103,9 +110,7 @@ async fn flush(shared: &Arc<Shared>, batch: Vec<Ending>) {
         let receipts: Vec<Receipt> = settles.iter().map(|settle| settle.receipt.clone()).collect();
         match shared.parts.store.settle(settles).await {
             Ok(answers) => {
-                if shared.settler.away.send_replace(false) {
-                    tracing::info!(settles = batch.len(), "The store takes settles again");
-                }
+                shared.settler.is_back();
                 for ((ending, receipt), answer) in batch.into_iter().zip(receipts).zip(answers) {
                     conclude(shared, ending, receipt, answer);
                 }
@@ -119,6 +124,8 @@ async fn flush(shared: &Arc<Shared>, batch: Vec<Ending>) {
                 return Box::pin(flush(shared, others)).await;
             }
             Err(error @ Error::Corrupt(_)) => {
+                // It has answered, if only this: the other lanes must not wait for it any longer.
+                shared.settler.is_back();
                 tracing::error!(%error, settles = batch.len(), "The store could not take settles; those tasks come back when their leases run out");
                 return;
             }

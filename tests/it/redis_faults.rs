@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::program::service;
 use crate::proxy::Proxy;
-use crate::receiver::Receiver;
+use crate::receiver::{Answer, Receiver};
 use crate::redis_server::{self, Server};
 use crate::{Program, StoreAt};
 
@@ -183,4 +183,34 @@ async fn one_unreadable_record_does_not_hold_up_its_neighbours() {
     let seen = receiver.wait_for(19).await;
     assert!(seen.iter().all(|call| call.attempt == 1 && call.id != ids[7]));
     assert!(delayd.log().contains("cannot be read"), "{}", delayd.log());
+}
+
+/// The store takes no settles for a while, and when it does again, one lane's keys are broken. That lane's settles are given up; without
+/// the word that the store is back every other lane would wait for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_lane_after_an_outage_does_not_stop_the_others() {
+    let server = Server::start();
+    let receiver =
+        Receiver::answering(|call| if call.path == "/gate" { Answer::AtTheGate } else { Answer::Status(200) }).await;
+    let delayd =
+        Program::start(&StoreAt::Redis(server.port(), "broken".into()), &[service("message.call", &receiver)]).await;
+    let task =
+        |topic: &str, url: &str| json!({"topic": topic, "delay": 0, "content": {"sn": "message.call", "url": url}});
+    delayd.add(task("a", "/gate")).await;
+    receiver.wait_for(1).await;
+    server.command(&["ACL", "SETUSER", "default", "-evalsha"]);
+    receiver.open_gate();
+    for _ in 0..600 {
+        if delayd.log().contains("takes no settles") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let entries = "broken:DELAY_ATTEMPTS_TOPIC_TASK-{a:0}";
+    server.command(&["DEL", entries]);
+    server.command(&["SET", entries, "no hash"]);
+    server.command(&["ACL", "SETUSER", "default", "+evalsha"]);
+    delayd.wait_until_ready(200).await;
+    let id = delayd.add(task("b", "/")).await.id();
+    delayd.wait_for_state("b", id, "delivered").await;
 }

@@ -122,7 +122,12 @@ impl Link {
             return Ok(live);
         }
         let silent = || Error::Unavailable("Redis does not answer in time".into());
-        let attempt = tokio::time::timeout(self.timeout, self.connect()).await.unwrap_or_else(|_| Err(silent()));
+        let attempt = match tokio::time::timeout(self.timeout, self.connect()).await {
+            Err(_) => Err(silent()),
+            // Such as "max number of clients reached": a server may refuse us for a while.
+            Ok(Err(Error::Corrupt(text))) => Err(Error::Unavailable(text)),
+            Ok(attempt) => attempt,
+        };
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         match attempt {
             Ok(live) => {
@@ -132,8 +137,6 @@ impl Link {
                 *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
                 Ok(live)
             }
-            // Such as "max number of clients reached": a server may refuse us for a while.
-            Err(Error::Corrupt(text)) => Err(failing.insert(Error::Unavailable(text)).clone()),
             Err(error) => {
                 let is_news = failing.replace(error.clone()).is_none();
                 // What keeps delayd from starting at all is said by whoever starts it.

@@ -11,7 +11,7 @@ use super::Shared;
 use super::claim::Slots;
 use super::held::{Holding, Lease};
 use super::settler::Ending;
-use crate::callback::{Answer, Call, Fault, Permit, Service, target};
+use crate::callback::{Answer, Call, Caller, Fault, Permit, Service, target};
 use crate::outcome;
 use crate::store::{LeasedTask, Settled, Store, Transition};
 use crate::task::{Lane, Receipt};
@@ -21,7 +21,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 /// Starts the call of a claimed task, unless this instance is calling it already. `freed` is woken when its slot is.
 pub(super) fn start(
-    shared: &Arc<Shared>,
+    shared: &Arc<Shared<impl Store, impl Caller>>,
     lane: &Lane,
     task: LeasedTask,
     receipt: &Receipt,
@@ -48,14 +48,14 @@ pub(super) fn start(
 }
 
 /// A task in flight.
-struct Flight {
-    shared: Arc<Shared>,
+struct Flight<S, C> {
+    shared: Arc<Shared<S, C>>,
     lane: Lane,
     task: LeasedTask,
     holding: Holding,
 }
 
-impl Flight {
+impl<S: Store, C: Caller> Flight<S, C> {
     async fn run(self, mut permit: Permit) {
         let timeout = self.task.options.timeout.map_or(self.shared.params.timeout, |span| span.0);
         let Some(service) = self.shared.parts.services.get(self.task.destination.as_str()) else {

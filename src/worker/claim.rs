@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Shared;
-use crate::callback::Permits;
+use crate::callback::{Caller, Permits};
 use crate::clock::UnixMillis;
 use crate::store::{Claim, Claimed, Grant, Result, Store, Want};
 use crate::task::{Destination, Lane};
@@ -47,7 +47,11 @@ impl Claimer {
     ///
     /// # Errors
     /// The store's; the reserved slots are free again then.
-    pub(super) async fn take(&mut self, shared: &Shared, due: &[Destination]) -> Result<Taken> {
+    pub(super) async fn take(
+        &mut self,
+        shared: &Shared<impl Store, impl Caller>,
+        due: &[Destination],
+    ) -> Result<Taken> {
         let (slots, more) = self.reserve(shared, due);
         let wants = slots
             .iter()
@@ -74,7 +78,7 @@ impl Claimer {
 
     /// Free slots for each wanted destination, together at most a batch, of which none takes so much that nothing is left for
     /// the others; and whether more slots are free than that.
-    fn reserve(&self, shared: &Shared, due: &[Destination]) -> (Slots, bool) {
+    fn reserve(&self, shared: &Shared<impl Store, impl Caller>, due: &[Destination]) -> (Slots, bool) {
         let mut slots = Slots::new();
         let mut left = shared.params.claim_batch;
         let mut waiting = due.len();
@@ -128,7 +132,7 @@ pub(super) enum Room {
 }
 
 /// Whether one of the due destinations could be claimed now.
-pub(super) fn room(shared: &Shared, due: &[Destination], freed: &Arc<Notify>) -> Room {
+pub(super) fn room(shared: &Shared<impl Store, impl Caller>, due: &[Destination], freed: &Arc<Notify>) -> Room {
     let limits = &shared.parts.limits;
     let mut held_for: Option<Duration> = None;
     for destination in due {
@@ -148,7 +152,7 @@ pub(super) fn room(shared: &Shared, due: &[Destination], freed: &Arc<Notify>) ->
 
 /// Says which due destinations nobody knows: their tasks are held back, not killed.
 pub(super) fn warn_of_unknown(
-    shared: &Shared,
+    shared: &Shared<impl Store, impl Caller>,
     lane: &Lane,
     due: &[Destination],
     now: UnixMillis,

@@ -131,9 +131,9 @@ async fn sleep(
     let mut next = std::pin::pin!(until(shared, outlook.next));
     let mut idle = std::pin::pin!(tokio::time::sleep(idle));
     loop {
-        let held_for = match claim::room(shared, &outlook.due, &nudge.wake) {
+        let wait = match claim::room(shared, &outlook.due, &nudge.wake) {
             Room::Free => return,
-            Room::None { held_for } => held_for,
+            Room::None { wait } => wait,
         };
         if nudge.is_pending() {
             return;
@@ -143,7 +143,7 @@ async fn sleep(
             () = &mut idle, if outlook.due.is_empty() => return,
             _ = stopping.changed() => return,
             () = nudge.wake.notified() => {}
-            () = tokio::time::sleep(held_for.unwrap_or_default()), if held_for.is_some() => {}
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }
 }

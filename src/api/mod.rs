@@ -1,7 +1,7 @@
 //! ① The edge: HTTP in. From a request to a store's verb, and back to an answer.
 //!
 //! ```text
-//! server ─▶ request id ─▶ trace ─▶ panic ─▶ shed ─▶ timeout ─▶ body limit ─▶ add │ pull │ settle │ get ─▶ store
+//! server ─▶ request id ─▶ trace ─▶ panic ─▶ shed ─▶ timeout ─▶ body limit ─▶ add │ pull │ settle │ get │ destination ─▶ store
 //! ```
 //!
 //! - [`router`] is the whole API at a glance; one file per family of verbs.
@@ -20,6 +20,7 @@
 
 mod add;
 mod body;
+mod destination;
 mod envelope;
 mod error;
 mod fields;
@@ -48,7 +49,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::callback::Services;
+use crate::callback::{Limits, Services};
 use crate::clock::Clock;
 use crate::outcome::Policy;
 use crate::store::AnyStore;
@@ -104,6 +105,8 @@ pub struct Parts {
     pub topics: Arc<Registry>,
     /// Which services can be called back.
     pub services: Arc<Services>,
+    /// How the calls to them stand.
+    pub limits: Arc<Limits>,
     /// The machine's time.
     pub clock: Clock,
     /// True from the moment on at which no more work is taken in.
@@ -117,6 +120,7 @@ pub struct Api {
     store: Arc<AnyStore>,
     topics: Arc<Registry>,
     services: Arc<Services>,
+    limits: Arc<Limits>,
     clock: Clock,
     draining: watch::Receiver<bool>,
     /// The lane with which the next pull begins.
@@ -128,9 +132,9 @@ pub struct Api {
 impl Api {
     /// Puts the parts together.
     pub fn new(parts: Parts, params: Params) -> Self {
-        let Parts { store, topics, services, clock, draining } = parts;
+        let Parts { store, topics, services, limits, clock, draining } = parts;
         let (turn, pending) = (AtomicUsize::new(0), TaskTracker::new());
-        Self { params, store, topics, services, clock, draining, turn, pending }
+        Self { params, store, topics, services, limits, clock, draining, turn, pending }
     }
 
     /// Returns once what outlives its request (the settles of pulls whose answers were written last) is done. To be
@@ -177,6 +181,9 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/delay/task/ack", post(settle::ack))
         .route("/delay/task/nack", post(settle::nack))
         .route("/delay/task/get", post(get::get))
+        .route("/delay/destination/list", post(destination::list))
+        .route("/delay/destination/hold", post(destination::hold))
+        .route("/delay/destination/release", post(destination::release))
         .layer(Extension(body::Limit(params.body_limit)));
     let batches = Router::new()
         .route("/delay/task/add_batch", post(add::add_batch))

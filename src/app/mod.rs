@@ -101,6 +101,7 @@ impl App {
             store: store.clone(),
             topics: topics.clone(),
             services: services.clone(),
+            limits: limits.clone(),
             clock: clock.clone(),
             draining: draining.subscribe(),
         };

@@ -56,7 +56,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use crate::clock::UnixMillis;
-use crate::task::{Lane, Receipt, State, TaskId};
+use crate::task::{Destination, Lane, Receipt, State, TaskId};
 
 mod any;
 pub mod embedded;
@@ -68,7 +68,7 @@ pub use any::AnyStore;
 pub use error::{Error, Result};
 pub use terms::{
     Added, Cancelled, Claim, Claimed, Counts, Durability, Grant, Hint, Holder, LeasedTask, ListQuery, Listed, Moment,
-    NewContent, NewTask, NextDue, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry, Transition, Want,
+    NewContent, NewTask, NextDue, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry, Transition, Waiting, Want,
 };
 
 /// The longest lease; a longer one is cut to it. A deadline further away than this is the mark of a clock that was set back, and counts
@@ -159,6 +159,16 @@ pub trait Store: Send + Sync + 'static {
         before: UnixMillis,
         limit: usize,
     ) -> impl Future<Output = Result<usize>> + Send;
+
+    /// Holds a destination by hand, for all instances and until it is released, or releases it. Those who work look once a second:
+    /// the store itself hands its tasks out as before.
+    fn set_hold(&self, destination: &Destination, is_held: bool) -> impl Future<Output = Result<()>> + Send;
+
+    /// The destinations that are held by hand.
+    fn holds(&self) -> impl Future<Output = Result<Vec<Destination>>> + Send;
+
+    /// How many tasks wait for each called destination, by name; one for which none waits may be missing.
+    fn waiting(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<Vec<Waiting>>> + Send;
 
     /// Registers a topic unless it is there, and answers the entry that won.
     fn register(&self, entry: TopicEntry) -> impl Future<Output = Result<TopicEntry>> + Send;

@@ -49,11 +49,14 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settle
     while lanes.tasks.join_next().await.is_some() {}
 }
 
-/// The safety look: the registry, then all lanes in one pipeline. Answers whether it failed.
+/// The safety look: the registry, what is held by hand, then all lanes in one pipeline. Answers whether it failed.
 async fn look(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, failed_before: bool) -> bool {
     let looked = async {
         let topics = shared.parts.topics.refresh().await.map_err(|error| error.to_string())?;
         let all: Vec<Lane> = topics.iter().flat_map(|topic| topic.lanes()).collect();
+        // Before anything of theirs is claimed.
+        let holds = shared.parts.store.holds().await.map_err(|error| error.to_string())?;
+        shared.parts.limits.set_holds(holds.into_iter().collect());
         let asked = shared.parts.clock.now();
         let next = shared.parts.store.next_due(all.clone()).await.map_err(|error| error.to_string())?;
         shared.time.saw(next.now, asked);

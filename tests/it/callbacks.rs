@@ -205,7 +205,6 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
         .await
         .unwrap(),
     );
-    let settings = delayd::settings::Settings::load(&[], &[], std::iter::empty()).unwrap();
     for store in [embedded, redis] {
         let receiver = Receiver::answering(|call| {
             Answer::Status(if call.path == "/again" && call.attempt == 1 { 500 } else { 200 })
@@ -232,7 +231,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
             limits: Arc::new(Limits::new(LimitParams {
                 concurrency: 64,
                 concurrency_per_service: 64,
-                breaker: settings.callback.breaker.params(),
+                breaker: delayd::breaker::Params::default(),
             })),
             clock: Clock::system(),
         };

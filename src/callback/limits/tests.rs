@@ -6,25 +6,13 @@ use super::door::share;
 use super::*;
 use crate::callback::window::RECENT;
 
-fn breaker() -> breaker::Params {
-    breaker::Params {
-        failure_ratio: 0.5,
-        min_calls: 20,
-        window: Duration::from_secs(10),
-        consecutive_failures: 5,
-        open: Duration::from_secs(5),
-        open_max: Duration::from_secs(60),
-        half_open_probes: 3,
-    }
-}
-
 /// No limit but that of calls at a time.
 fn most(concurrency: usize) -> Allowance {
     Allowance { concurrency, rate: None }
 }
 
 fn limits(concurrency: usize, concurrency_per_service: usize) -> Arc<Limits> {
-    Arc::new(Limits::new(LimitParams { concurrency, concurrency_per_service, breaker: breaker() }))
+    Arc::new(Limits::new(LimitParams { concurrency, concurrency_per_service, breaker: breaker::Params::default() }))
 }
 
 fn name(name: &str) -> Destination {

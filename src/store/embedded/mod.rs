@@ -13,7 +13,7 @@
 //! | what becomes of a task, without SQL | `record`, `receipts` |
 //! | records, ids and moments as rows and values | `rows`, `values` |
 //! | names, numbers, ids, earliest moments, within one transaction | `ledger` |
-//! | the verbs | `add`, `claim`, `settle`, `manage`, `query`, `list` |
+//! | the verbs | `add`, `claim`, `settle`, `manage`, `query`, `list`, `destination` |
 //! | the file and its schema (`migrations/`) | `schema` |
 //! | what failures mean | `fault` |
 //!
@@ -38,14 +38,15 @@ use tokio::sync::{broadcast, watch};
 
 use super::{
     Added, Cancelled, Claim, Claimed, Counts, Durability, Error, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
-    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry,
+    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
 };
 use crate::clock::{Clock, UnixMillis};
-use crate::task::{Lane, Receipt, State, TaskId};
+use crate::task::{Destination, Lane, Receipt, State, TaskId};
 
 mod add;
 mod checkpoint;
 mod claim;
+mod destination;
 mod fault;
 mod ledger;
 mod list;
@@ -256,6 +257,19 @@ impl Store for Embedded {
     async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
         let lane = lane.clone();
         self.writes.run(limit, move |ledger| manage::purge(ledger, &lane, state, before, limit)).await
+    }
+
+    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
+        let destination = destination.clone();
+        self.writes.run(1, move |ledger| destination::set_hold(ledger, &destination, is_held)).await
+    }
+
+    async fn holds(&self) -> Result<Vec<Destination>> {
+        self.reads.run(destination::holds).await
+    }
+
+    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
+        self.reads.run(move |db| destination::waiting(db, &lanes)).await
     }
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {

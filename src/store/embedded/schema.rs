@@ -129,6 +129,6 @@ mod tests {
         check("busy_timeout", "5000");
         check("cache_size", "-65536");
         check("wal_autocheckpoint", "0");
-        check("user_version", "1");
+        check("user_version", &MIGRATIONS.dirs().count().to_string());
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Held {
 pub(crate) async fn embedded() -> Bench<AnyStore> {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::manual(START);
-    let params = embedded::Params { path: folder.path().join("delayd.db"), clock: clock.clone() };
+    let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 1 << 20, clock: clock.clone() };
     let store = AnyStore::Embedded(embedded::Embedded::open(params).unwrap());
     Bench { store, clock, _kept: Box::new(folder) }
 }

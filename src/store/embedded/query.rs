@@ -7,7 +7,7 @@ use super::record::{due_after_lease, ran_out};
 use super::rows::{read_name, read_options, read_state_or, state_number};
 use crate::clock::UnixMillis;
 use crate::store::{Counts, MAX_LEASE, NextDue, Task, TopicEntry};
-use crate::task::{Lane, State, TaskId};
+use crate::task::{Lane, State, TaskId, Topic};
 
 pub(super) fn get(db: &Connection, lane: &Lane, id: TaskId, now: UnixMillis) -> rusqlite::Result<Option<Task>> {
     let mut select = db.prepare_cached(
@@ -100,6 +100,12 @@ pub(super) fn earliest_deadline(db: &Connection, lane: i64, now: UnixMillis) -> 
         let is_out_of_reach = last.is_some_and(|deadline| deadline > now + MAX_LEASE);
         Ok(first.map(|deadline| if is_out_of_reach { deadline.min(now) } else { deadline }))
     })
+}
+
+pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<TopicEntry>> {
+    db.prepare_cached("SELECT shards FROM topic WHERE name = ?")?
+        .query_row([topic.as_str()], |row| Ok(TopicEntry { topic: topic.clone(), shards: row.get(0)? }))
+        .optional()
 }
 
 pub(super) fn topics(db: &Connection) -> rusqlite::Result<Vec<TopicEntry>> {

@@ -173,6 +173,10 @@ impl Space {
             self.look(db);
         }
         let has_room = self.seen.holds(self.reserve, self.taken.saturating_add(bytes));
+        // A large batch that does not fit says nothing about the tasks after it.
+        if self.state == State::Ample && !has_room && bytes <= self.reserve / 8 {
+            self.run_short();
+        }
         if self.state != State::Ample || !has_room {
             return Err(Error::Full(format!("the disk of {} has no room for more", self.params.path.display())));
         }
@@ -226,15 +230,7 @@ impl Space {
         (self.looked, self.seen, self.taken) = (Some(Instant::now()), room, 0);
         let margin = self.reserve / 4;
         match self.state {
-            State::Ample if !room.holds(self.reserve, 0) => {
-                self.state = State::Short;
-                tracing::warn!(
-                    "The disk of {} has {} left, less than the reserve of {}: adds are refused, and what is kept goes on",
-                    self.params.path.display(),
-                    in_words(room.outside + room.inside),
-                    in_words(self.reserve)
-                );
-            }
+            State::Ample if !room.holds(self.reserve, 0) => self.run_short(),
             State::Ample if room.holds(self.reserve + margin + self.missing_ballast(), 0) => self.take_ballast(),
             State::Short if room.holds(self.reserve + margin, 0) => self.recover(),
             State::Spent { since }
@@ -261,6 +257,16 @@ impl Space {
         let owed = (number("PRAGMA page_count").ok()? * page).saturating_sub(length);
         let inside = number("PRAGMA freelist_count").ok()? * page;
         Some(Room { outside: (free + log).saturating_sub(owed), inside, log })
+    }
+
+    fn run_short(&mut self) {
+        self.state = State::Short;
+        tracing::warn!(
+            "The disk of {} has {} left, and {} are kept in reserve: adds are refused, and what is kept goes on",
+            self.params.path.display(),
+            in_words(self.seen.outside + self.seen.inside),
+            in_words(self.reserve)
+        );
     }
 
     fn recover(&mut self) {

@@ -176,7 +176,7 @@ async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_with
     bench.limit_pages(Some(200)).await;
 
     let (open, gate) = mpsc::channel::<()>();
-    let hold = bench.store.writes.run(1, move |_| Ok(gate.recv().unwrap_or(())));
+    let hold = bench.store.writes.run(1, move |_| Ok(gate.recv().is_err()));
     let large: Vec<_> = (0..20).map(|_| sized("b", 100_000)).collect();
     let (held, added, settled, also_added) =
         tokio::join!(hold, bench.store.add(large), bench.settle(id, &receipt, delivered()), async {

@@ -24,7 +24,7 @@ use crate::api::{self, Api};
 use crate::callback::{self, Client, Limits, Services};
 use crate::clock::Clock;
 use crate::settings::{Settings, StoreKind};
-use crate::store::embedded::{self, Embedded};
+use crate::store::embedded::Embedded;
 use crate::store::redis::{self, Redis};
 use crate::store::{self, AnyStore, Store};
 use crate::topic::Registry;
@@ -173,7 +173,7 @@ fn raise_open_file_limit() -> Option<u64> {
 async fn open_store(settings: &Settings, clock: &Clock) -> store::Result<AnyStore> {
     match settings.store.kind {
         StoreKind::Embedded => {
-            let params = embedded::Params { path: settings.store.embedded.path.clone(), clock: clock.clone() };
+            let params = params::embedded(settings, clock);
             // Opening blocks: it may bring an old file's schema up to date.
             let opened = tokio::task::spawn_blocking(move || Embedded::open(params)).await;
             Ok(AnyStore::Embedded(opened.expect("opening the store does not panic")?))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::outcome::Policy;
 use crate::settings::{Settings, Success};
+use crate::store::embedded;
 use crate::{api, callback, topic, worker};
 
 /// The time between two safety looks.
@@ -13,6 +14,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(super) fn policy(settings: &Settings) -> Policy {
     let retry = &settings.callback.retry;
     Policy { max_attempts: retry.max_attempts, backoff: retry.backoff.clone() }
+}
+
+pub(super) fn embedded(settings: &Settings, clock: &Clock) -> embedded::Params {
+    let embedded = &settings.store.embedded;
+    embedded::Params { path: embedded.path.clone(), reserve: embedded.reserve.bytes() as u64, clock: clock.clone() }
 }
 
 pub(super) fn topic(settings: &Settings) -> topic::Params {

@@ -46,6 +46,8 @@
 //! - A finished task keeps its final receipt: the same settle repeated answers success.
 //! - Every verb treats a leased task whose lease has run out as scheduled.
 //! - A verb whose answer was lost may be repeated.
+//! - A record that cannot be read is the trouble of its task alone. A claim that comes upon it makes the task dead
+//!   ([`UNREADABLE`]) and hands out the others; a settle answers [`Settled::Unknown`]; a verb by hand fails for it.
 //!
 //! What is absent on purpose: HTTP, retry policy, service names' endpoints. The caller decides what a failure
 //! means and says so with a [`Transition`].
@@ -81,6 +83,9 @@ pub const MAX_EXPIRIES: u32 = 16;
 
 /// The last outcome of a task whose lease ran out.
 pub const LEASE_RAN_OUT: &str = "lease ran out";
+
+/// The last outcome of a task that died because what is stored of it cannot be read. Nothing of it is deleted.
+pub const UNREADABLE: &str = "record cannot be read";
 
 /// The most body bytes that one claim hands out (a single larger body still goes).
 pub const MAX_CLAIM_BYTES: usize = 4 << 20;

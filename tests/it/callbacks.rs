@@ -192,7 +192,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
 
     delayd::install_crypto();
     let folder = crate::program::folder();
-    let params = embedded::Params { path: folder.path().join("delayd.db"), clock: Clock::system() };
+    let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 1 << 20, clock: Clock::system() };
     let embedded = AnyStore::Embedded(embedded::Embedded::open(params).unwrap());
     let redis = AnyStore::Redis(
         redis::Redis::connect(redis::Params {

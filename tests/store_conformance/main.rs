@@ -13,6 +13,7 @@ mod bench;
 mod by_hand;
 mod cancel;
 mod claim;
+mod damage;
 mod destination;
 mod lease;
 mod machine;

@@ -27,7 +27,7 @@ pub(super) fn services() -> Services {
     let service = ServiceParams {
         name: "message.call".into(),
         endpoints: vec!["http://127.0.0.1:9000".into()],
-        concurrency: 0,
+        allowance: Default::default(),
         success: SuccessRule::default(),
     };
     Services::new(vec![service]).unwrap()

@@ -25,7 +25,7 @@ pub(super) fn services(settings: &Settings) -> Vec<callback::ServiceParams> {
         .map(|(name, service)| callback::ServiceParams {
             name: name.clone(),
             endpoints: service.endpoints.iter().map(|endpoint| endpoint.as_str().to_owned()).collect(),
-            concurrency: service.concurrency,
+            allowance: callback::Allowance { concurrency: service.concurrency, rate: service.rate },
             success: match service.success {
                 Success::DmError => callback::SuccessRule::DmError,
                 Success::Status => callback::SuccessRule::Status,
@@ -54,6 +54,7 @@ pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> callback::
     callback::LimitParams {
         concurrency: wanted.min(most),
         concurrency_per_service: settings.callback.concurrency_per_service,
+        breaker: settings.callback.breaker.params(),
     }
 }
 

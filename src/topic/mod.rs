@@ -29,15 +29,15 @@ pub enum Error {
 
 /// The registry. Cheap to share behind an [`Arc`].
 #[derive(Debug)]
-pub struct Registry {
-    store: Arc<AnyStore>,
+pub struct Registry<S = AnyStore> {
+    store: Arc<S>,
     params: Params,
     known: RwLock<HashMap<Topic, TopicEntry>>,
 }
 
-impl Registry {
+impl<S: Store> Registry<S> {
     /// An empty cache before `store`.
-    pub fn new(store: Arc<AnyStore>, params: Params) -> Self {
+    pub fn new(store: Arc<S>, params: Params) -> Self {
         Self { store, params, known: RwLock::default() }
     }
 

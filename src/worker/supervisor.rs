@@ -10,6 +10,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::Shared;
 use super::lane::{self, COMING, Nudge};
+use crate::callback::Caller;
 use crate::clock::UnixMillis;
 use crate::store::{Hint, Store};
 use crate::task::Lane;
@@ -24,7 +25,7 @@ struct Lanes {
 
 /// Runs until the instance stops and all lanes' tasks have ended. `settled` tells of tasks that this instance itself has put back on
 /// their schedules.
-pub(super) async fn run(shared: Arc<Shared>, mut settled: mpsc::UnboundedReceiver<Hint>) {
+pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settled: mpsc::UnboundedReceiver<Hint>) {
     let mut hints = shared.parts.store.hints();
     let mut stopping = shared.stopping.subscribe();
     let mut looks = tokio::time::interval(shared.params.look_every);
@@ -49,7 +50,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut settled: mpsc::UnboundedReceive
 }
 
 /// The safety look: the registry, then all lanes in one pipeline. Answers whether it failed.
-async fn look(shared: &Arc<Shared>, lanes: &mut Lanes, failed_before: bool) -> bool {
+async fn look(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, failed_before: bool) -> bool {
     let looked = async {
         let topics = shared.parts.topics.refresh().await.map_err(|error| error.to_string())?;
         let all: Vec<Lane> = topics.iter().flat_map(|topic| topic.lanes()).collect();
@@ -79,12 +80,12 @@ async fn look(shared: &Arc<Shared>, lanes: &mut Lanes, failed_before: bool) -> b
     }
 }
 
-fn take_hint(shared: &Arc<Shared>, lanes: &mut Lanes, hint: Hint) {
+fn take_hint(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, hint: Hint) {
     tell(shared, lanes, hint.lane, hint.due);
 }
 
 /// Wakes the lane's task, or starts it if its work is near.
-fn tell(shared: &Arc<Shared>, lanes: &mut Lanes, lane: Lane, due: UnixMillis) {
+fn tell(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, lane: Lane, due: UnixMillis) {
     if let Some(nudge) = lanes.nudges.get(&lane) {
         nudge.at(due, shared.time.store_now());
     } else if due <= shared.time.store_now() + COMING {
@@ -92,7 +93,7 @@ fn tell(shared: &Arc<Shared>, lanes: &mut Lanes, lane: Lane, due: UnixMillis) {
     }
 }
 
-fn start(shared: &Arc<Shared>, lanes: &mut Lanes, lane: Lane) {
+fn start(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, lane: Lane) {
     let nudge = Arc::new(Nudge::new());
     let task = lanes.tasks.spawn(lane::run(shared.clone(), lane.clone(), nudge.clone()));
     tracing::debug!(%lane, "Working lane {lane}");
@@ -101,7 +102,7 @@ fn start(shared: &Arc<Shared>, lanes: &mut Lanes, lane: Lane) {
 }
 
 /// A lane's task has ended: by itself after idling, or by a panic, after which it starts again.
-fn reap(shared: &Arc<Shared>, lanes: &mut Lanes, ended: Result<(Id, ()), JoinError>) {
+fn reap(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, ended: Result<(Id, ()), JoinError>) {
     let (id, panicked) = match ended {
         Ok((id, ())) => (id, false),
         Err(error) => (error.id(), true),

@@ -205,6 +205,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
         .await
         .unwrap(),
     );
+    let settings = delayd::settings::Settings::load(&[], &[], std::iter::empty()).unwrap();
     for store in [embedded, redis] {
         let receiver = Receiver::answering(|call| {
             Answer::Status(if call.path == "/again" && call.attempt == 1 { 500 } else { 200 })
@@ -215,7 +216,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
         let service = ServiceParams {
             name: "message.call".into(),
             endpoints: vec![receiver.endpoint()],
-            concurrency: 0,
+            allowance: Default::default(),
             success: callback::SuccessRule::DmError,
         };
         let client = callback::Params {
@@ -228,7 +229,11 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
             topics: topics.clone(),
             client: Client::new(client).unwrap(),
             services: Arc::new(Services::new(vec![service]).unwrap()),
-            limits: Arc::new(Limits::new(LimitParams { concurrency: 64, concurrency_per_service: 64 })),
+            limits: Arc::new(Limits::new(LimitParams {
+                concurrency: 64,
+                concurrency_per_service: 64,
+                breaker: settings.callback.breaker.params(),
+            })),
             clock: Clock::system(),
         };
         let worker = Worker::start(

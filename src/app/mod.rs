@@ -94,7 +94,10 @@ impl App {
         let topics = Arc::new(Registry::new(store.clone(), params::topic(&settings)));
         let services = Arc::new(Services::new(params::services(&settings))?);
         let client = Client::new(params::client(&settings, &clock))?;
-        let limits = Arc::new(Limits::new(params::limits(&settings, raise_open_file_limit())));
+        let open_files = raise_open_file_limit();
+        let limits = params::limits(&settings, open_files);
+        let server = params::server(limits.concurrency, open_files, CLOSING);
+        let limits = Arc::new(Limits::new(limits));
 
         let draining = watch::Sender::new(false);
         let parts = api::Parts {
@@ -108,13 +111,12 @@ impl App {
         let api = Arc::new(Api::new(parts, params::api(&settings)));
         let (close_listener, closed) = oneshot::channel::<()>();
         let router = api::router(api.clone());
-        let params = api::ServerParams { drain: CLOSING, ..api::ServerParams::default() };
         let serving = tokio::spawn(async move {
             let closed = async move {
                 // Dropped or told: either way it is time.
                 let _ = closed.await;
             };
-            api::serve(listener, router, params, closed).await;
+            api::serve(listener, router, server, closed).await;
         });
 
         let parts = worker::Parts { store: store.clone(), topics, client, services, limits, clock };

@@ -64,6 +64,20 @@ pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> callback::
     }
 }
 
+/// Connections share with the store, and with callback connections kept for reuse, what `calls` leave of the open files.
+pub(super) fn server(calls: usize, open_files: Option<u64>, drain: Duration) -> api::ServerParams {
+    let defaults = api::ServerParams { drain, ..api::ServerParams::default() };
+    let files = open_files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
+    let most = (files.saturating_sub(calls) / 2).max(16);
+    if most < defaults.max_connections {
+        tracing::info!(
+            "The open-file limit allows at most {most} connections at a time, not {}; further ones wait (raise it with ulimit -n)",
+            defaults.max_connections
+        );
+    }
+    api::ServerParams { max_connections: most.min(defaults.max_connections), ..defaults }
+}
+
 pub(super) fn worker(settings: &Settings) -> worker::Params {
     worker::Params {
         enabled: settings.worker.enabled,
@@ -85,6 +99,7 @@ pub(super) fn api(settings: &Settings) -> api::Params {
         batch_limit: limits.batch,
         batch_body_limit: limits.batch_body.bytes(),
         max_delay: limits.max_delay.0,
+        bodies: limits.bodies.bytes(),
         ..api::Params::new(policy(settings))
     }
 }
@@ -101,5 +116,21 @@ mod tests {
         check(None, 1_000);
         check(Some(1_048_576), 1_000);
         check(Some(1_024), 512);
+    }
+
+    #[test]
+    fn connections_are_capped_by_what_the_calls_leave_of_the_open_files() {
+        let check = |calls: usize, open_files: Option<u64>, connections: usize| {
+            assert_eq!(
+                server(calls, open_files, Duration::ZERO).max_connections,
+                connections,
+                "{calls} {open_files:?}"
+            );
+        };
+        check(16_384, None, 10_000);
+        check(16_384, Some(65_536), 10_000);
+        check(512, Some(1_024), 256);
+        check(128, Some(256), 64);
+        check(16, Some(20), 16);
     }
 }

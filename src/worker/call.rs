@@ -69,6 +69,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
         }
         permit.begin(timeout + OVERDUE);
         let answer = tokio::select! {
+            biased;
             answer = self.call(&service, timeout) => answer,
             // Cut off by the end of the grace period: the lease and the attempt stay as they are.
             () = self.shared.settler.finished() => return,

@@ -1,6 +1,6 @@
 //! Claiming: which destinations have free slots, and how many.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::store::{Claim, Claimed, Grant, Result, Store, Want};
 use crate::task::{Destination, Lane};
 
 /// Slots in hand, by destination.
-pub(super) type Slots = HashMap<Destination, Permits>;
+pub(super) type Slots = BTreeMap<Destination, Permits>;
 
 /// What a lane's task claims with.
 #[derive(Debug)]

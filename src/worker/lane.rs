@@ -72,8 +72,9 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
     while !*stopping.borrow() {
         nudge.busy();
         tokio::select! {
-            () = shared.settler.recovered() => {}
+            biased;
             _ = stopping.changed() => return,
+            () = shared.settler.recovered() => {}
         }
         match claimer.take(&shared, &outlook.due).await {
             Ok(Taken::Granted { grant, mut slots, since }) => {
@@ -139,9 +140,10 @@ async fn sleep(
             return;
         }
         tokio::select! {
+            biased;
+            _ = stopping.changed() => return,
             () = &mut next => return,
             () = &mut idle, if outlook.due.is_empty() => return,
-            _ = stopping.changed() => return,
             () = nudge.wake.notified() => {}
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }

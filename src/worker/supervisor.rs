@@ -34,7 +34,10 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settle
     let mut fails = false;
     while !*stopping.borrow() {
         tokio::select! {
+            biased;
+            _ = stopping.changed() => {}
             _ = looks.tick() => fails = look(&shared, &mut lanes, fails).await,
+            Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
             Some(hint) = settled.recv() => take_hint(&shared, &mut lanes, hint),
             hint = hints.recv() => match hint {
                 Ok(hint) => take_hint(&shared, &mut lanes, hint),
@@ -42,8 +45,6 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settle
                 Err(RecvError::Lagged(_)) => looks.reset_immediately(),
                 Err(RecvError::Closed) => return,
             },
-            Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
-            _ = stopping.changed() => {}
         }
     }
     while lanes.tasks.join_next().await.is_some() {}

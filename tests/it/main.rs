@@ -9,6 +9,7 @@ mod bad_input;
 mod callbacks;
 mod command_line;
 mod crash;
+mod disk;
 mod documentation;
 mod fairness;
 mod proxy;

@@ -10,6 +10,7 @@ mod callbacks;
 mod command_line;
 mod crash;
 mod destinations;
+mod disk;
 mod documentation;
 mod fairness;
 mod proxy;

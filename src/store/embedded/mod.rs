@@ -50,6 +50,8 @@ mod checkpoint;
 mod claim;
 mod destination;
 mod fault;
+#[cfg(test)]
+mod file_tests;
 mod ledger;
 mod list;
 mod manage;
@@ -138,7 +140,8 @@ impl Embedded {
         let mut db = schema::open(&path)?;
         space.look_if_due(&db);
         let health = Arc::new(fault::Health::new());
-        let names = void_push_leases(&mut db, &clock).or_else(|failure| match health.judge(&failure) {
+        let explain = |failure: rusqlite::Error| schema::explain(&path, &failure);
+        let names = void_push_leases(&mut db, &clock).or_else(|failure| match explain(failure) {
             Error::Full(_) => {
                 space.ran_out();
                 tracing::warn!("No room to put back what the process before was calling: those leases have to run out");
@@ -146,7 +149,7 @@ impl Embedded {
             }
             error => Err(error),
         })?;
-        let beside = schema::open_beside(&path).map_err(|error| health.judge(&error))?;
+        let beside = schema::open_beside(&path).map_err(explain)?;
 
         let (hints, _) = broadcast::channel(HINTS);
         let (writes, jobs) = queue::Queue::new();
@@ -165,7 +168,7 @@ impl Embedded {
         let mut handles = vec![spawn("store-writer", move || writer.run())?];
         let queries = Arc::new(Mutex::new(queries));
         for _ in 0..READERS {
-            let db = schema::open_reader(&path).map_err(|error| health.judge(&error))?;
+            let db = schema::open_reader(&path).map_err(explain)?;
             let (queries, health) = (Arc::clone(&queries), Arc::clone(&health));
             handles.push(spawn("store-reader", move || reader::run(db, &queries, &health))?);
         }

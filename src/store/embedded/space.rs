@@ -7,8 +7,11 @@
 //!   ballast held ◀──────────────────  ballast held                  ballast released
 //!        ▲          a margin above                                        │
 //!        └────────────────────────────────────────────────────────────────┘
-//!                     a margin above, and the ballast taken again
+//!          a margin above, and an add that found room; the ballast is taken again
 //! ```
+//!
+//! A file system may say that it has room and have none (for metadata, say). So after a write that found none the first add
+//! is a trial, and only its success ends the trouble.
 //!
 //! *Room* is what the file system has free, what the log takes (it can be cut), and what is free within the file (the pages
 //! of purged tasks); less what the file still has to grow by to take in its log. Since the log needs room of its own, a
@@ -81,7 +84,11 @@ impl Params {
 enum State {
     Ample,
     Short,
-    Spent { since: Instant },
+    Spent {
+        since: Instant,
+    },
+    /// Adds are let through, and the next commit tells.
+    Trying,
 }
 
 /// The writer's view of the disk.
@@ -169,7 +176,7 @@ impl Space {
     /// [`Error::Full`], if not.
     pub(super) fn admit(&mut self, db: &Connection, bytes: u64) -> Result<()> {
         self.look_if_due(db);
-        if self.state == State::Ample && !self.seen.holds(self.reserve, self.taken.saturating_add(bytes)) {
+        if self.takes_adds() && !self.seen.holds(self.reserve, self.taken.saturating_add(bytes)) {
             self.look(db);
         }
         let has_room = self.seen.holds(self.reserve, self.taken.saturating_add(bytes));
@@ -177,7 +184,7 @@ impl Space {
         if self.state == State::Ample && !has_room && bytes <= self.reserve / 8 {
             self.run_short();
         }
-        if self.state != State::Ample || !has_room {
+        if !self.takes_adds() || !has_room {
             return Err(Error::Full(format!("the disk of {} has no room for more", self.params.path.display())));
         }
         self.taken = self.taken.saturating_add(bytes);
@@ -186,7 +193,7 @@ impl Space {
 
     /// A write found no room: adds stop, and the ballast goes. Answers whether that made room.
     pub(super) fn ran_out(&mut self) -> bool {
-        if !matches!(self.state, State::Spent { .. }) {
+        if !matches!(self.state, State::Spent { .. } | State::Trying) {
             tracing::warn!(
                 "The disk of {} is full: adds are refused, and the ballast is released so that what is kept goes on",
                 self.params.path.display()
@@ -198,10 +205,21 @@ impl Space {
         self.ballast.release()
     }
 
+    /// Adds were committed.
+    pub(super) fn found_room(&mut self) {
+        if self.state == State::Trying {
+            self.recover();
+        }
+    }
+
+    fn takes_adds(&self) -> bool {
+        matches!(self.state, State::Ample | State::Trying)
+    }
+
     /// How large the log may grow before it is started over, in bytes: at most a quarter of what is free.
     pub(super) fn log_cap(&self) -> u64 {
         match self.state {
-            State::Spent { .. } => LEAST_LOG,
+            State::Spent { .. } | State::Trying => LEAST_LOG,
             State::Ample if self.looked.is_none() => MOST_LOG,
             _ => (self.seen.outside / 4).clamp(LEAST_LOG, MOST_LOG),
         }
@@ -237,8 +255,7 @@ impl Space {
                 if since.elapsed() >= self.params.hold
                     && room.holds(self.reserve + margin + self.missing_ballast(), 0) =>
             {
-                self.take_ballast();
-                self.recover();
+                self.state = State::Trying;
             }
             _ => {}
         }

@@ -197,6 +197,7 @@ async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_with
     assert!(bench.add_is_refused().await, "not before there is room for the ballast as well");
     disk.leave(4 * MIB);
     assert!(!bench.add_is_refused().await);
+    assert!(!bench.add_is_refused().await);
     assert_eq!(bench.length("-ballast"), RESERVE / 4, "the ballast is taken again");
 }
 

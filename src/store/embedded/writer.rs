@@ -198,6 +198,9 @@ impl Writer {
         while !batch.is_empty() {
             match self.commit(&mut batch) {
                 Ok(()) => {
+                    if batch.iter().any(|job| job.room().is_some()) {
+                        self.space.found_room();
+                    }
                     answer_all(batch, &Ok(()));
                     return self.tend_log();
                 }

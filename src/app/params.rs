@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::outcome::Policy;
-use crate::settings::{Settings, Success};
+use crate::settings::{Settings, Success, Topology};
+use crate::store::redis;
 use crate::{api, callback, topic, worker};
 
 /// The time between two safety looks.
@@ -13,6 +14,27 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(super) fn policy(settings: &Settings) -> Policy {
     let retry = &settings.callback.retry;
     Policy { max_attempts: retry.max_attempts, backoff: retry.backoff.clone() }
+}
+
+pub(super) fn redis(settings: &Settings, clock: &Clock) -> redis::Params {
+    let redis = &settings.store.redis;
+    redis::Params {
+        topology: match redis.topology {
+            Topology::Standalone => redis::Topology::Standalone,
+            Topology::Sentinel => {
+                let (username, password) = redis.urls[0].sentinel_login();
+                redis::Topology::Sentinel { master_name: redis.master_name.clone(), username, password }
+            }
+            Topology::Cluster => redis::Topology::Cluster,
+        },
+        urls: redis.urls.iter().map(|url| url.expose().to_owned()).collect(),
+        key_prefix: redis.key_prefix.clone(),
+        timeout: redis.timeout.0,
+        wait_replicas: redis.wait_replicas,
+        breaker: redis.breaker.params(),
+        clock: clock.clone(),
+        publish_hints: !settings.worker.enabled,
+    }
 }
 
 pub(super) fn topic(settings: &Settings) -> topic::Params {

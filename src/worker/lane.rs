@@ -72,7 +72,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
     while !*stopping.borrow() {
         nudge.busy();
         tokio::select! {
-            () = shared.settler.recovered() => {}
+            () = shared.settler.recovered(shared.parts.store.server_of(&lane)) => {}
             _ = stopping.changed() => return,
         }
         match claimer.take(&shared, &outlook.due).await {

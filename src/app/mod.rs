@@ -25,7 +25,7 @@ use crate::callback::{self, Client, Limits, Services};
 use crate::clock::Clock;
 use crate::settings::{Settings, StoreKind};
 use crate::store::embedded::Embedded;
-use crate::store::redis::{self, Redis};
+use crate::store::redis::Redis;
 use crate::store::{self, AnyStore, Store};
 use crate::topic::Registry;
 use crate::worker::{self, Worker};
@@ -180,17 +180,7 @@ async fn open_store(settings: &Settings, clock: &Clock) -> store::Result<AnyStor
             let opened = tokio::task::spawn_blocking(move || Embedded::open(params)).await;
             Ok(AnyStore::Embedded(opened.expect("opening the store does not panic")?))
         }
-        StoreKind::Redis => {
-            let redis = &settings.store.redis;
-            let params = redis::Params {
-                url: redis.urls[0].expose().to_owned(),
-                key_prefix: redis.key_prefix.clone(),
-                timeout: redis.timeout.0,
-                clock: clock.clone(),
-                publish_hints: !settings.worker.enabled,
-            };
-            Ok(AnyStore::Redis(Redis::connect(params).await?))
-        }
+        StoreKind::Redis => Ok(AnyStore::Redis(Redis::connect(params::redis(settings, clock)).await?)),
     }
 }
 
@@ -215,7 +205,11 @@ async fn broken(store: &AnyStore) {
 pub async fn check_store(settings: &Settings) -> anyhow::Result<String> {
     let store = open_store(settings, &Clock::system()).await.map_err(StartError::from)?;
     store.ping().await.map_err(StartError::from)?;
-    let answer = format!("answers, durability: {}", store.durability().as_str());
+    let servers = match &store {
+        AnyStore::Embedded(_) => String::new(),
+        AnyStore::Redis(redis) => format!(", {}", redis.describe()),
+    };
+    let answer = format!("answers{servers}, durability: {}", store.durability().as_str());
     store.close().await;
     Ok(answer)
 }

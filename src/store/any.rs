@@ -50,6 +50,13 @@ impl Store for AnyStore {
         either!(self, settle(settles))
     }
 
+    fn server_of(&self, lane: &Lane) -> u64 {
+        match self {
+            Self::Embedded(store) => store.server_of(lane),
+            Self::Redis(store) => store.server_of(lane),
+        }
+    }
+
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
         either!(self, extend(lane, id, receipt, lease))
     }

@@ -114,8 +114,14 @@ pub trait Store: Send + Sync + 'static {
     /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations, earliest first.
     fn claim(&self, claim: Claim) -> impl Future<Output = Result<Claimed>> + Send;
 
-    /// Ends leases. One answer per settle, in order.
+    /// Ends leases. One answer per settle, in order. An error says that some may not have been ended.
     fn settle(&self, settles: Vec<Settle>) -> impl Future<Output = Result<Vec<Settled>>> + Send;
+
+    /// Which of the store's servers has the lane now: lanes of one number are out of reach together. Who sends each number's settles
+    /// by themselves sees to it that one server's outage holds up its own lanes alone.
+    fn server_of(&self, _lane: &Lane) -> u64 {
+        0
+    }
 
     /// Moves a lease's deadline to the store's now + `lease`; the receipt stays. An expired lease that nobody
     /// took is leased again.
@@ -150,7 +156,7 @@ pub trait Store: Send + Sync + 'static {
     fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> impl Future<Output = Result<usize>> + Send;
 
     /// The store's now, and per lane the next moment at which a claim would have something to do: a due moment
-    /// of a called destination, or the earliest lease deadline.
+    /// of a called destination, or the earliest lease deadline. An error only if nothing can be said of any lane.
     fn next_due(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<NextDue>> + Send;
 
     /// Exact counts of one lane.

@@ -267,11 +267,10 @@ async fn keys_are_named_as_documented() {
 /// A store of its own server, which the test may hurt.
 async fn connect_to(server: &Server, clock: &Clock) -> Redis {
     let params = delayd::store::redis::Params {
-        url: server.url(),
         key_prefix: fresh_prefix(),
         timeout: Duration::from_secs(2),
         clock: clock.clone(),
-        publish_hints: false,
+        ..delayd::store::redis::Params::standalone(server.url())
     };
     Redis::connect(params).await.unwrap()
 }

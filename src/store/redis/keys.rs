@@ -11,6 +11,7 @@
 //! `<p>` is `store.redis.key_prefix`. A lane's keys end in its hash tag `{topic:shard}`, so that one node of a
 //! cluster holds them all.
 
+use super::slot;
 use crate::task::{Destination, Lane, State};
 
 /// The keys of one deployment.
@@ -70,6 +71,11 @@ impl Keys {
     fn ended(&self, state: State, lane: &Lane) -> String {
         let role = format!("DELAY_{}_TOPIC_TASK", state.as_str().to_uppercase());
         self.of_lane(&role, lane)
+    }
+
+    /// The slot of all of a lane's keys in a cluster.
+    pub(super) fn slot_of(&self, lane: &Lane) -> u16 {
+        slot::of_key(self.bodies(lane).as_bytes())
     }
 
     /// The eleven keys of a lane script, in the order of `lua/lane.lua`.

@@ -12,6 +12,8 @@ mod add;
 mod bench;
 mod by_hand;
 mod cancel;
+mod check;
+mod check_redis;
 mod claim;
 mod lease;
 mod machine;
@@ -104,6 +106,11 @@ macro_rules! conformance {
             read next_due_knows_every_lane_and_leaves_pulled_tasks_out,
             read next_due_includes_the_earliest_lease_deadline,
             read what_does_not_exist_is_unknown_and_empty,
+
+            check an_empty_store_is_in_order,
+            check every_state_is_in_order_and_a_repair_changes_nothing,
+            check a_check_pages_through_many_tasks_and_lanes,
+            check traffic_never_looks_like_a_flaw,
 
             registry the_first_registration_wins,
             registry an_add_into_an_empty_lane_registers_its_topic,

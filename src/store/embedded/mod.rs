@@ -16,6 +16,7 @@
 //! | the verbs | `add`, `claim`, `settle`, `manage`, `query`, `list` |
 //! | the file and its schema (`migrations/`) | `schema` |
 //! | what failures mean | `fault` |
+//! | `check`, and how a file is opened for it | `fsck`, `inspect` |
 //!
 //! # Invariants
 //!
@@ -37,8 +38,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{broadcast, watch};
 
 use super::{
-    Added, Cancelled, Claim, Claimed, Counts, Durability, Error, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
-    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry,
+    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Hint, ListQuery, Listed, Moment,
+    NewContent, NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry,
 };
 use crate::clock::{Clock, UnixMillis};
 use crate::task::{Lane, Receipt, State, TaskId};
@@ -47,6 +48,8 @@ mod add;
 mod checkpoint;
 mod claim;
 mod fault;
+mod fsck;
+mod inspect;
 mod ledger;
 mod list;
 mod manage;
@@ -64,6 +67,8 @@ mod testing;
 mod tests;
 mod values;
 mod writer;
+
+pub(super) use fsck::CheckPlace;
 
 /// Threads that read.
 const READERS: usize = 2;
@@ -91,6 +96,14 @@ pub struct Embedded {
     threads: Mutex<Threads>,
 }
 
+/// What a start does to the push leases of the process before.
+enum Leases {
+    /// Its workers are gone, and this process' are about to work.
+    Void,
+    /// They go on: nobody works here.
+    Go,
+}
+
 /// What is held until the store is closed.
 #[derive(Debug, Default)]
 struct Threads {
@@ -116,11 +129,18 @@ impl Embedded {
     /// [`Error::Misconfigured`] if the folder cannot be written, another process has the file, or a newer version
     /// wrote it; otherwise what SQLite says.
     pub fn open(params: Params) -> Result<Self> {
+        Self::start(params, Leases::Void)
+    }
+
+    fn start(params: Params, push_leases: Leases) -> Result<Self> {
         let Params { path, clock } = params;
         let lock = schema::lock(&path)?;
         let mut db = schema::open(&path)?;
         let health = Arc::new(fault::Health::new());
-        let names = void_push_leases(&mut db, &clock).map_err(|error| health.judge(&error))?;
+        let names = match push_leases {
+            Leases::Void => void_push_leases(&mut db, &clock).map_err(|error| health.judge(&error))?,
+            Leases::Go => ledger::Names::default(),
+        };
         let beside = schema::open_beside(&path).map_err(|error| health.judge(&error))?;
 
         let (hints, _) = broadcast::channel(HINTS);
@@ -268,6 +288,10 @@ impl Store for Embedded {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         self.writes.run(1, manage::recover_topics).await
+    }
+
+    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        fsck::check(self, from, repair).await
     }
 
     async fn ping(&self) -> Result<UnixMillis> {

@@ -19,8 +19,8 @@ use self::ids::Ids;
 use self::keys::Keys;
 use self::link::Link;
 use super::{
-    Added, Cancelled, Claim, Claimed, Counts, Durability, Error, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
-    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry,
+    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Hint, ListQuery, Listed, Moment,
+    NewContent, NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry,
 };
 use crate::clock::{Clock, UnixMillis};
 use crate::task::{Lane, Receipt, State, TaskId};
@@ -28,6 +28,7 @@ use crate::task::{Lane, Receipt, State, TaskId};
 mod add;
 mod claim;
 mod fault;
+mod fsck;
 mod hints;
 mod ids;
 mod keys;
@@ -38,6 +39,9 @@ mod registry;
 mod script;
 mod server;
 mod settle;
+mod survey;
+
+pub(super) use fsck::CheckPlace;
 
 /// The settings of the Redis store.
 #[derive(Clone)]
@@ -198,6 +202,10 @@ impl Store for Redis {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         registry::recover(&self.inner).await
+    }
+
+    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        fsck::check(&self.inner, from, repair).await
     }
 
     async fn ping(&self) -> Result<UnixMillis> {

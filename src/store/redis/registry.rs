@@ -46,7 +46,7 @@ pub(super) async fn topics(inner: &Inner) -> Result<Vec<TopicEntry>> {
     Ok(read.collect())
 }
 
-fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
+pub(super) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
     let corrupt = || Error::Corrupt(format!("the registry's entry of topic {topic:?} cannot be read"));
     let stored: Stored = serde_json::from_str(value).map_err(|_| corrupt())?;
     if !(1..=TopicEntry::MAX_SHARDS).contains(&stored.shards) {
@@ -59,13 +59,9 @@ fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
 pub(super) async fn recover(inner: &Inner) -> Result<Vec<TopicEntry>> {
     let known: Vec<Topic> = topics(inner).await?.into_iter().map(|entry| entry.topic).collect();
     let mut found: HashMap<Topic, TopicEntry> = HashMap::new();
-    let mut cursor = 0_u64;
-    loop {
-        let scan =
-            cmd("SCAN").arg(cursor).arg("MATCH").arg(inner.keys.any_bodies()).arg("COUNT").arg(SCAN_COUNT).take();
-        let answer = inner.working.run_one(scan).await?;
-        let (next, keys): (u64, Vec<String>) =
-            FromRedisValue::from_redis_value(answer).map_err(|error| Error::Corrupt(error.to_string()))?;
+    let mut cursor = Some(0);
+    while let Some(from) = cursor {
+        let (next, keys) = scan(inner, from, &inner.keys.any_bodies()).await?;
         for lane in keys.iter().filter_map(|key| inner.keys.lane_of(key)) {
             if !known.contains(&lane.topic) && !found.contains_key(&lane.topic) {
                 let entry = TopicEntry { shards: shards_of(inner, &lane).await?, topic: lane.topic };
@@ -74,15 +70,23 @@ pub(super) async fn recover(inner: &Inner) -> Result<Vec<TopicEntry>> {
             }
         }
         cursor = next;
-        if cursor == 0 {
-            return Ok(found.into_values().collect());
-        }
     }
+    Ok(found.into_values().collect())
+}
+
+/// One step through the keys that fit a pattern: where to go on, and what was found.
+pub(super) async fn scan(inner: &Inner, cursor: u64, pattern: &str) -> Result<(Option<u64>, Vec<String>)> {
+    let scan = cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT).take();
+    let answer = inner.working.run_one(scan).await?;
+    let (next, keys): (u64, Vec<Vec<u8>>) =
+        FromRedisValue::from_redis_value(answer).map_err(|error| Error::Corrupt(error.to_string()))?;
+    let keys = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+    Ok(((next != 0).then_some(next), keys))
 }
 
 /// The topic's number of lanes, which each lane remembers from its first task.
-async fn shards_of(inner: &Inner, lane: &Lane) -> Result<u16> {
+pub(super) async fn shards_of(inner: &Inner, lane: &Lane) -> Result<u16> {
     let read = cmd("HGET").arg(inner.keys.offsets(lane)).arg("#shards").take();
     let answer = Option::<u16>::from_redis_value(inner.working.run_one(read).await?);
-    Ok(answer.ok().flatten().unwrap_or(1).max(lane.shard + 1))
+    Ok(answer.ok().flatten().unwrap_or(1).max(lane.shard.saturating_add(1)))
 }

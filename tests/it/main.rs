@@ -11,6 +11,7 @@ mod command_line;
 mod crash;
 mod documentation;
 mod fairness;
+mod fsck;
 mod proxy;
 mod pull;
 mod receiver;

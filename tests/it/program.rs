@@ -22,7 +22,7 @@ pub enum StoreAt {
 }
 
 impl StoreAt {
-    fn sets(&self) -> Vec<String> {
+    pub fn sets(&self) -> Vec<String> {
         match self {
             Self::Embedded(folder) => vec![format!("store.embedded.path={:?}", folder.join("delayd.db"))],
             Self::Redis(port, prefix) => vec![

@@ -13,6 +13,7 @@ mod bench;
 mod by_hand;
 mod cancel;
 mod check;
+mod check_embedded;
 mod check_redis;
 mod claim;
 mod lease;

@@ -170,6 +170,11 @@ pub(crate) fn outlook(due: &[&str], next: Option<UnixMillis>) -> Outlook {
 }
 
 impl<S: Store> Bench<S> {
+    /// A bench around a store that needs nothing else.
+    pub(crate) fn around(store: S, clock: Clock) -> Self {
+        Self { store, clock, kept: Box::new(()) }
+    }
+
     pub(crate) fn now(&self) -> UnixMillis {
         self.clock.now()
     }

@@ -81,8 +81,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_gate_refuses_while_it_is_open_and_lets_probes_back_in() {
-        let gate =
-            Arc::new(Gate::new(Params { consecutive_failures: 2, half_open_probes: 1, ..super::super::example() }));
+        let gate = Arc::new(Gate::new(Params { consecutive_failures: 2, half_open_probes: 1, ..Params::default() }));
         let second = Duration::from_secs(1);
         for _ in 0..2 {
             gate.enter(second).unwrap().end(Verdict::Failure);

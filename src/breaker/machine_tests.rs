@@ -2,7 +2,6 @@
 
 use proptest::prelude::*;
 
-use super::super::example;
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -48,7 +47,7 @@ impl Bench {
     }
 
     fn opened() -> Self {
-        let mut bench = Self::new(example());
+        let mut bench = Self::new(Params::default());
         bench.calls("-----");
         assert_eq!(bench.state(), State::Open);
         bench
@@ -58,7 +57,7 @@ impl Bench {
 #[test]
 fn failures_in_a_row_open_it_and_a_success_between_them_does_not() {
     let check = |verdicts: &str, state: State| {
-        assert_eq!(Bench::new(example()).calls(verdicts).state(), state, "{verdicts}");
+        assert_eq!(Bench::new(Params::default()).calls(verdicts).state(), state, "{verdicts}");
     };
     check("----", State::Closed);
     check("-----", State::Open);
@@ -68,7 +67,7 @@ fn failures_in_a_row_open_it_and_a_success_between_them_does_not() {
 #[test]
 fn the_failure_ratio_opens_it_from_the_least_number_of_calls_on() {
     let check = |verdicts: String, state: State| {
-        assert_eq!(Bench::new(example()).calls(&verdicts).state(), state, "{verdicts}");
+        assert_eq!(Bench::new(Params::default()).calls(&verdicts).state(), state, "{verdicts}");
     };
     check("+-".repeat(9) + "+", State::Closed);
     check("+-".repeat(10), State::Open);
@@ -77,7 +76,7 @@ fn the_failure_ratio_opens_it_from_the_least_number_of_calls_on() {
 
 #[test]
 fn calls_that_hang_past_their_deadline_open_it_though_none_has_ended() {
-    let mut bench = Bench::new(example());
+    let mut bench = Bench::new(Params::default());
     let tickets: Vec<_> = (0..20).map(|_| bench.begin().unwrap()).collect();
     assert_eq!(bench.wait(TIMEOUT).state(), State::Closed);
     assert_eq!(bench.wait(SECOND).state(), State::Open);
@@ -121,7 +120,7 @@ fn a_calm_time_makes_the_next_opening_short_again_and_flapping_does_not() {
 /// Seen elsewhere: each late failure stamped the opening anew, and the breaker never half-opened.
 #[test]
 fn a_late_failure_neither_prolongs_the_opening_nor_counts_after_it() {
-    let mut bench = Bench::new(example());
+    let mut bench = Bench::new(Params::default());
     let late: Vec<_> = (0..20).map(|_| bench.begin().unwrap()).collect();
     bench.calls("-----");
     bench.wait(4 * SECOND);
@@ -160,7 +159,7 @@ proptest! {
     /// Whatever happens: never wedged. Once the other side is well, it is closed again within a bounded time.
     #[test]
     fn it_always_finds_its_way_back(events in prop::collection::vec((0_u8..4, 0_u64..20_000), 0..200)) {
-        let mut bench = Bench::new(example());
+        let mut bench = Bench::new(Params::default());
         let mut out = Vec::new();
         for (event, number) in events {
             match event {

@@ -58,6 +58,21 @@ pub struct Params {
     pub half_open_probes: u32,
 }
 
+impl Default for Params {
+    /// Those of `[callback.breaker]`.
+    fn default() -> Self {
+        Self {
+            failure_ratio: 0.5,
+            min_calls: 20,
+            window: Duration::from_secs(10),
+            consecutive_failures: 5,
+            open: Duration::from_secs(5),
+            open_max: Duration::from_secs(60),
+            half_open_probes: 3,
+        }
+    }
+}
+
 /// Where a breaker stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -88,18 +103,4 @@ pub enum Verdict {
     Success,
     /// The other side is in trouble.
     Failure,
-}
-
-/// The defaults, for tests.
-#[cfg(test)]
-fn example() -> Params {
-    Params {
-        failure_ratio: 0.5,
-        min_calls: 20,
-        window: Duration::from_secs(10),
-        consecutive_failures: 5,
-        open: Duration::from_secs(5),
-        open_max: Duration::from_secs(60),
-        half_open_probes: 3,
-    }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::breaker::Breaker;
 use super::check::{Wrong, ensure, within, within_spans};
-use super::value::{choice, redacted};
+use super::value::{Size, choice, redacted};
 use crate::span::Span;
 
 /// The section `[store]`.
@@ -39,6 +39,8 @@ choice! {
 pub struct Embedded {
     /// The database file.
     pub path: PathBuf,
+    /// What new tasks leave free on its disk, 1 MiB to 1 TiB.
+    pub reserve: Size,
 }
 
 /// The section `[store.redis]`.
@@ -163,6 +165,7 @@ impl Store {
         ensure("store.embedded.path", !self.embedded.path.as_os_str().is_empty(), || {
             "must be the path of a file".into()
         })?;
+        within("store.embedded.reserve", self.embedded.reserve, Size::mib(1)..=Size::mib(1 << 20))?;
         self.redis.check()
     }
 }

@@ -27,6 +27,7 @@ fn the_defaults_are_valid_and_those_of_the_contract() {
     assert_eq!(settings.limits.body.bytes(), 1 << 20);
     assert_eq!(settings.limits.content.bytes(), 256 << 10);
     assert_eq!(settings.callback.retry.backoff, crate::retry::Backoff::default());
+    assert_eq!(settings.callback.breaker.params(), crate::breaker::Params::default());
     assert!(settings.services.is_empty());
 }
 

@@ -3,7 +3,7 @@
 //! Topics come into being with their first task. This is a cache before the store's own registry; an entry
 //! never changes once it is there, so the cache can only be behind, never wrong.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::store::{self, AnyStore, Store, TopicEntry};
@@ -32,7 +32,7 @@ pub enum Error {
 pub struct Registry<S = AnyStore> {
     store: Arc<S>,
     params: Params,
-    known: RwLock<HashMap<Topic, TopicEntry>>,
+    known: RwLock<BTreeMap<Topic, TopicEntry>>,
 }
 
 impl<S: Store> Registry<S> {

@@ -24,6 +24,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>) {
     let mut round = 0_u32;
     while !*stopping.borrow() {
         tokio::select! {
+            biased;
             done = keep_house(&shared, round) => match done {
                 Ok(()) => round = round.wrapping_add(1),
                 Err(error) => tracing::debug!(%error, "Could not keep house; trying again in a minute"),

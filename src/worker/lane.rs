@@ -72,8 +72,9 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
     while !*stopping.borrow() {
         nudge.busy();
         tokio::select! {
-            () = shared.settler.recovered(shared.parts.store.server_of(&lane)) => {}
+            biased;
             _ = stopping.changed() => return,
+            () = shared.settler.recovered(shared.parts.store.server_of(&lane)) => {}
         }
         match claimer.take(&shared, &outlook.due).await {
             Ok(Taken::Granted { grant, mut slots, since }) => {
@@ -131,19 +132,20 @@ async fn sleep(
     let mut next = std::pin::pin!(until(shared, outlook.next));
     let mut idle = std::pin::pin!(tokio::time::sleep(idle));
     loop {
-        let held_for = match claim::room(shared, &outlook.due, &nudge.wake) {
+        let wait = match claim::room(shared, &outlook.due, &nudge.wake) {
             Room::Free => return,
-            Room::None { held_for } => held_for,
+            Room::None { wait } => wait,
         };
         if nudge.is_pending() {
             return;
         }
         tokio::select! {
+            biased;
+            _ = stopping.changed() => return,
             () = &mut next => return,
             () = &mut idle, if outlook.due.is_empty() => return,
-            _ = stopping.changed() => return,
             () = nudge.wake.notified() => {}
-            () = tokio::time::sleep(held_for.unwrap_or_default()), if held_for.is_some() => {}
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }
 }

@@ -16,6 +16,11 @@ pub(super) fn policy(settings: &Settings) -> Policy {
     Policy { max_attempts: retry.max_attempts, backoff: retry.backoff.clone() }
 }
 
+pub(super) fn embedded(settings: &Settings, clock: &Clock) -> embedded::Params {
+    let embedded = &settings.store.embedded;
+    embedded::Params { path: embedded.path.clone(), reserve: embedded.reserve.bytes() as u64, clock: clock.clone() }
+}
+
 pub(super) fn redis(settings: &Settings, clock: &Clock) -> redis::Params {
     let redis = &settings.store.redis;
     redis::Params {
@@ -35,11 +40,6 @@ pub(super) fn redis(settings: &Settings, clock: &Clock) -> redis::Params {
         clock: clock.clone(),
         publish_hints: !settings.worker.enabled,
     }
-}
-
-pub(super) fn embedded(settings: &Settings, clock: &Clock) -> embedded::Params {
-    let embedded = &settings.store.embedded;
-    embedded::Params { path: embedded.path.clone(), reserve: embedded.reserve.bytes() as u64, clock: clock.clone() }
 }
 
 pub(super) fn topic(settings: &Settings) -> topic::Params {

@@ -61,12 +61,14 @@ use crate::clock::UnixMillis;
 use crate::task::{Destination, Lane, Receipt, State, TaskId};
 
 mod any;
+mod check;
 pub mod embedded;
 mod error;
 pub mod redis;
 mod terms;
 
 pub use any::AnyStore;
+pub use check::{Checked, Cursor, Finding, Flaw};
 pub use error::{Error, Result};
 pub use terms::{
     Added, Cancelled, Claim, Claimed, Counts, Durability, Grant, Hint, Holder, LeasedTask, ListQuery, Listed, Moment,
@@ -190,6 +192,10 @@ pub trait Store: Send + Sync + 'static {
     /// Finds lanes that hold tasks though nobody registered them (a failover may lose the entry), registers
     /// their topics, and answers them. Slow; runs in the background.
     fn recover_topics(&self) -> impl Future<Output = Result<Vec<TopicEntry>>> + Send;
+
+    /// One step of a look at everything that is kept, for what no verb leaves behind; repairs it if told to. Begins at
+    /// [`Cursor::start`] and goes on with [`Checked::next`]. Safe beside live traffic; bounded; a look writes nothing.
+    fn check(&self, from: Cursor, repair: bool) -> impl Future<Output = Result<Checked>> + Send;
 
     /// Whether the store answers, and its now.
     fn ping(&self) -> impl Future<Output = Result<UnixMillis>> + Send;

@@ -13,6 +13,7 @@ mod destinations;
 mod disk;
 mod documentation;
 mod fairness;
+mod fsck;
 mod load;
 mod proxy;
 mod pull;

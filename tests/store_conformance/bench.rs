@@ -58,16 +58,17 @@ pub(crate) async fn redis() -> Bench<AnyStore> {
 /// A key prefix of its own on the cluster of this test process: its lanes and its common keys lie on different nodes.
 pub(crate) async fn cluster() -> Bench<AnyStore> {
     let clock = Clock::manual(START);
+    let prefix = fresh_prefix();
     let params = redis::Params {
         topology: redis::Topology::Cluster,
         urls: redis_many::shared_cluster().urls(),
-        key_prefix: fresh_prefix(),
+        key_prefix: prefix.clone(),
         timeout: Duration::from_secs(10),
         clock: clock.clone(),
         ..redis::Params::standalone("")
     };
     let store = AnyStore::Redis(redis::Redis::connect(params).await.unwrap());
-    Bench { store, clock, kept: Box::new(()) }
+    Bench { store, clock, kept: Box::new(prefix) }
 }
 
 /// The specification itself.
@@ -169,6 +170,11 @@ pub(crate) fn outlook(due: &[&str], next: Option<UnixMillis>) -> Outlook {
 }
 
 impl<S: Store> Bench<S> {
+    /// A bench around a store that needs nothing else.
+    pub(crate) fn around(store: S, clock: Clock) -> Self {
+        Self { store, clock, kept: Box::new(()) }
+    }
+
     pub(crate) fn now(&self) -> UnixMillis {
         self.clock.now()
     }

@@ -12,6 +12,9 @@ mod add;
 mod bench;
 mod by_hand;
 mod cancel;
+mod check;
+mod check_embedded;
+mod check_redis;
 mod claim;
 mod damage;
 mod destination;
@@ -111,6 +114,10 @@ macro_rules! conformance {
 
             destination a_hold_lasts_until_it_is_released,
             destination what_waits_is_counted_by_destination_over_all_lanes,
+            check an_empty_store_is_in_order,
+            check every_state_is_in_order_and_a_repair_changes_nothing,
+            check a_check_pages_through_many_tasks_and_lanes,
+            check traffic_never_looks_like_a_flaw,
 
             registry the_first_registration_wins,
             registry an_add_into_an_empty_lane_registers_its_topic,

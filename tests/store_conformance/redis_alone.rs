@@ -44,7 +44,7 @@ impl Deployment {
 }
 
 /// One command to the test process' Redis, past the store.
-fn raw<T: FromRedisValue>(words: &[&str]) -> T {
+pub(crate) fn raw<T: FromRedisValue>(words: &[&str]) -> T {
     let client = redis::Client::open(redis_server::shared().url()).unwrap();
     let mut connection = client.get_connection().unwrap();
     redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).unwrap()

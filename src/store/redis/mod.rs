@@ -24,8 +24,8 @@ use self::sentinel::Sentinels;
 use self::server::Mode;
 use self::servers::{Route, Servers};
 use super::{
-    Added, Cancelled, Claim, Claimed, Counts, Durability, Error, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
-    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
+    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Hint, ListQuery, Listed, Moment,
+    NewContent, NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
 };
 use crate::breaker;
 use crate::clock::{Clock, UnixMillis};
@@ -37,6 +37,7 @@ mod claim;
 mod destination;
 mod dial;
 mod fault;
+mod fsck;
 mod hints;
 mod ids;
 mod keys;
@@ -52,6 +53,9 @@ mod server;
 mod servers;
 mod settle;
 mod slot;
+mod survey;
+
+pub(super) use fsck::CheckPlace;
 
 /// How the servers are found.
 #[derive(Clone)]
@@ -313,6 +317,10 @@ impl Store for Redis {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         registry::recover(&self.inner).await
+    }
+
+    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        fsck::check(&self.inner, from, repair).await
     }
 
     async fn ping(&self) -> Result<UnixMillis> {

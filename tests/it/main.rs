@@ -7,10 +7,13 @@
 
 mod bad_input;
 mod callbacks;
+mod clock_jumps;
 mod command_line;
 mod crash;
 mod documentation;
 mod fairness;
+mod manners;
+mod overload;
 mod proxy;
 mod pull;
 mod receiver;
@@ -20,6 +23,10 @@ mod two_instances;
 
 mod program;
 
+#[path = "../support/fake_time.rs"]
+mod fake_time;
+#[path = "../support/open_loop.rs"]
+mod open_loop;
 #[path = "../support/redis.rs"]
 mod redis_server;
 

@@ -71,6 +71,16 @@ pub fn command(sets: &[String]) -> Command {
     command
 }
 
+/// The command that [`Program::start`] runs.
+pub fn serve(store: &StoreAt, sets: &[String]) -> Command {
+    let mut all = store.sets();
+    all.push("http.bind=\"127.0.0.1:0\"".into());
+    all.extend_from_slice(sets);
+    let mut command = command(&all);
+    command.arg("serve");
+    command
+}
+
 /// `--set` that makes the receiver a service.
 pub fn service(name: &str, receiver: &Receiver) -> String {
     format!("services.\"{name}\".endpoints=[\"{}\"]", receiver.endpoint())
@@ -79,11 +89,13 @@ pub fn service(name: &str, receiver: &Receiver) -> String {
 impl Program {
     /// Starts it on a free port, with more settings, and waits until it listens.
     pub async fn start(store: &StoreAt, sets: &[String]) -> Self {
+        Self::launch(serve(store, sets)).await
+    }
+
+    /// Starts what [`serve`] gave, perhaps with changes, and waits until it listens.
+    pub async fn launch(mut serve: Command) -> Self {
         delayd::install_crypto();
-        let mut all = store.sets();
-        all.push("http.bind=\"127.0.0.1:0\"".into());
-        all.extend_from_slice(sets);
-        let mut child = command(&all).arg("serve").stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut child = serve.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let address = watch::Sender::new(None);
         let mut found = address.subscribe();
@@ -105,6 +117,10 @@ impl Program {
             panic!("delayd does not listen:\n{}", log.lock().unwrap());
         };
         Self { child, log, address, client: client() }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn log(&self) -> String {

@@ -63,7 +63,7 @@ use crate::topic::Registry;
 use budget::Budget;
 use error::Error;
 
-pub use server::{Patience, ServerParams, serve};
+pub use server::{Patience, ServerParams, listen, serve};
 
 /// The settings of the edge.
 #[derive(Clone, Debug)]

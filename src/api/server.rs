@@ -14,18 +14,21 @@
 //! who came meanwhile.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::Serving;
 pub use super::pulse::Patience;
 
+/// The most callers who wait to be accepted; the system may allow fewer (`net.core.somaxconn`).
+const BACKLOG: u32 = 4096;
 /// The first wait after a failed accept (out of file descriptors, as a rule), and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -45,6 +48,19 @@ impl Default for ServerParams {
     fn default() -> Self {
         Self { max_connections: 10_000, patience: Patience::default(), drain: Duration::from_secs(5) }
     }
+}
+
+/// Listens, with room for those who come together: beyond it the system drops a caller's first packet, who tries again only a
+/// second later, then three.
+///
+/// # Errors
+/// The system's.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restart must not wait for the connections of the process before to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves until `shutdown` resolves; then takes no more connections, lets running requests end, and cuts off what has

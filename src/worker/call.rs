@@ -61,7 +61,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
         let Some(service) = self.shared.parts.services.get(self.task.destination.as_str()) else {
             return self.settle(Transition::Release);
         };
-        if self.shared.is_stopping() || !self.lease_covers(timeout).await {
+        if self.shared.stopping.is_cancelled() || !self.lease_covers(timeout).await {
             return self.settle(Transition::Release);
         }
         let answer = tokio::select! {

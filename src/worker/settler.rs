@@ -5,9 +5,11 @@
 //! settles go first.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::held::Holding;
@@ -50,14 +52,17 @@ impl Ending {
 #[derive(Debug)]
 pub(super) struct Settler {
     sender: mpsc::UnboundedSender<Ending>,
-    away: watch::Sender<bool>,
-    finished: watch::Sender<bool>,
+    /// A batch waits for the store to come back.
+    away: AtomicBool,
+    back: Notify,
+    finished: CancellationToken,
 }
 
 impl Settler {
     pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Ending>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        (Self { sender, away: watch::Sender::new(false), finished: watch::Sender::new(false) }, receiver)
+        let (away, back, finished) = (AtomicBool::new(false), Notify::new(), CancellationToken::new());
+        (Self { sender, away, back, finished }, receiver)
     }
 
     /// Ends a lease as soon as may be.
@@ -68,25 +73,32 @@ impl Settler {
 
     /// Returns once no batch is waiting for the store to come back.
     pub(super) async fn recovered(&self) {
-        // The sender lives in `self`, so this ends only by the store's return.
-        let _ = self.away.subscribe().wait_for(|away| !away).await;
+        loop {
+            // Listened for first and looked at then: a return in between is heard.
+            let back = self.back.notified();
+            if !self.away.load(Ordering::SeqCst) {
+                return;
+            }
+            back.await;
+        }
     }
 
     /// The store has answered: claims may go on.
     fn is_back(&self) {
-        if self.away.send_replace(false) {
+        if self.away.swap(false, Ordering::SeqCst) {
+            self.back.notify_waiters();
             tracing::info!("The store takes settles again");
         }
     }
 
     /// No more settles will come: what is there is flushed, and calls still running are cut off.
     pub(super) fn finish(&self) {
-        self.finished.send_replace(true);
+        self.finished.cancel();
     }
 
     /// Returns once [`Settler::finish`] was called.
     pub(super) async fn finished(&self) {
-        let _ = self.finished.subscribe().wait_for(|finished| *finished).await;
+        self.finished.cancelled().await;
     }
 }
 
@@ -131,7 +143,7 @@ async fn flush(shared: &Arc<Shared<impl Store, impl Caller>>, batch: Vec<Ending>
                 return;
             }
             Err(error) => {
-                if !shared.settler.away.send_replace(true) {
+                if !shared.settler.away.swap(true, Ordering::SeqCst) {
                     tracing::warn!(%error, settles = batch.len(), "The store takes no settles; they are kept, and claims wait");
                 }
                 tokio::time::sleep(pause).await;

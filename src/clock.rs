@@ -54,7 +54,8 @@ impl fmt::Display for UnixMillis {
     }
 }
 
-/// The wall clock, or one of its twins for tests: one that is moved by hand, and one that runs with tokio's time. Cheap to clone; clones share the time.
+/// The wall clock, or one of its twins for tests: one that is moved by hand, and one that runs with tokio's time. Cheap to clone;
+/// clones share the time.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Source);
 
@@ -123,17 +124,24 @@ impl Clock {
 
     /// Returns once the wall clock has reached `moment`, never before.
     pub async fn sleep_until(&self, moment: UnixMillis) {
+        while self.now() < moment {
+            self.doze_until(moment).await;
+        }
+    }
+
+    /// Returns when the wall clock has reached `moment`, or earlier: after a second, or as soon as a manual clock moves. For who
+    /// rests on more than the clock, and has to look at that again.
+    pub async fn doze_until(&self, moment: UnixMillis) {
         match &self.0 {
-            Source::System | Source::Running { .. } => loop {
-                let left = moment.since(self.now());
-                if left.is_zero() {
-                    return;
-                }
-                tokio::time::sleep(left.min(RECHECK)).await;
-            },
+            Source::System | Source::Running { .. } => {
+                tokio::time::sleep(moment.since(self.now()).min(RECHECK)).await;
+            }
             Source::Manual(time) => {
-                // The sender lives in `self`, so the wait can only end by reaching the moment.
-                let _ = time.subscribe().wait_for(|now| *now >= moment).await;
+                let mut time = time.subscribe();
+                if *time.borrow_and_update() < moment {
+                    // The sender lives in `self`, so the wait can only end by a move.
+                    let _ = time.changed().await;
+                }
             }
         }
     }

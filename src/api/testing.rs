@@ -1,14 +1,13 @@
 //! What several tests of the edge need.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::response::Response;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{Api, Params, Parts};
-use crate::callback::{ServiceParams, Services, SuccessRule};
+use crate::callback::{LimitParams, Limits, ServiceParams, Services, SuccessRule};
 use crate::clock::Clock;
 use crate::outcome::Policy;
 use crate::retry::Backoff;
@@ -27,7 +26,7 @@ pub(super) fn services() -> Services {
     let service = ServiceParams {
         name: "message.call".into(),
         endpoints: vec!["http://127.0.0.1:9000".into()],
-        concurrency: 0,
+        allowance: Default::default(),
         success: SuccessRule::default(),
     };
     Services::new(vec![service]).unwrap()
@@ -38,16 +37,17 @@ pub(super) async fn edge_without_store() -> (Api, watch::Sender<bool>) {
     let clock = Clock::system();
     // Nothing listens on port 1.
     let params = redis::Params {
-        url: "redis://127.0.0.1:1/".into(),
         key_prefix: "test".into(),
-        timeout: Duration::from_secs(1),
         clock: clock.clone(),
-        publish_hints: false,
+        ..redis::Params::standalone("redis://127.0.0.1:1/")
     };
     let store = Arc::new(AnyStore::Redis(Redis::connect(params).await.unwrap()));
     let topics = Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 }));
     let draining = watch::Sender::new(false);
-    let parts = Parts { store, topics, services: Arc::new(services()), clock, draining: draining.subscribe() };
+    let breaker = crate::breaker::Params::default();
+    let limits = Arc::new(Limits::new(LimitParams { concurrency: 64, concurrency_per_service: 64, breaker }));
+    let draining_seen = draining.subscribe();
+    let parts = Parts { store, topics, services: Arc::new(services()), limits, clock, draining: draining_seen };
     let params = Params {
         body_limit: 1000,
         batch_limit: 3,

@@ -8,7 +8,7 @@
 //! - [`Services`] knows where a service is to be found; [`Service`] picks an endpoint.
 //! - [`Client`] makes the call and nothing else, as a [`Caller`]; `trouble` names what can go wrong under HTTP.
 //! - `classify` turns what came back into an [`Answer`]. Pure.
-//! - [`Limits`] says how many calls may run, in all and per destination.
+//! - [`Limits`] says how many calls may run, in all and per destination: slots, rates, holds and breakers.
 //!
 //! # Invariants
 //!
@@ -17,7 +17,7 @@
 //! - No call leaves the endpoint's host, whatever `url` holds; redirects are not followed.
 //!
 //! What is absent on purpose: the store (this module knows of no leases or schedules), retry policy
-//! ([`crate::outcome`] decides what an answer means for the task), signatures and breakers.
+//! ([`crate::outcome`] decides what an answer means for the task), and signatures.
 
 mod classify;
 mod client;
@@ -29,6 +29,6 @@ mod window;
 
 pub use classify::{Answer, Fault, SuccessRule};
 pub use client::{BuildError, Call, Caller, Client, Params};
-pub use limits::{LimitParams, Limits, Permit, Permits};
+pub use limits::{Allowance, LimitParams, Limits, Permit, Permits, Standing};
 pub use services::{InvalidService, Service, ServiceParams, Services};
 pub use target::{InvalidTarget, InvalidUrl, Target, check_url, target};

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::{
-    Added, Cancelled, Claim, Claimed, Counts, Durability, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
-    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, embedded, redis,
+    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Hint, ListQuery, Listed, Moment, NewContent,
+    NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting, embedded, redis,
 };
 use crate::clock::UnixMillis;
-use crate::task::{Lane, Receipt, State, TaskId};
+use crate::task::{Destination, Lane, Receipt, State, TaskId};
 
 /// One of the two backends.
 #[derive(Debug)]
@@ -48,6 +48,13 @@ impl Store for AnyStore {
 
     async fn settle(&self, settles: Vec<Settle>) -> Result<Vec<Settled>> {
         either!(self, settle(settles))
+    }
+
+    fn server_of(&self, lane: &Lane) -> u64 {
+        match self {
+            Self::Embedded(store) => store.server_of(lane),
+            Self::Redis(store) => store.server_of(lane),
+        }
     }
 
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
@@ -92,6 +99,18 @@ impl Store for AnyStore {
         either!(self, purge(lane, state, before, limit))
     }
 
+    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
+        either!(self, set_hold(destination, is_held))
+    }
+
+    async fn holds(&self) -> Result<Vec<Destination>> {
+        either!(self, holds())
+    }
+
+    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
+        either!(self, waiting(lanes))
+    }
+
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
         either!(self, register(entry))
     }
@@ -102,6 +121,10 @@ impl Store for AnyStore {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         either!(self, recover_topics())
+    }
+
+    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        either!(self, check(from, repair))
     }
 
     async fn ping(&self) -> Result<UnixMillis> {

@@ -46,6 +46,8 @@
 //! - A finished task keeps its final receipt: the same settle repeated answers success.
 //! - Every verb treats a leased task whose lease has run out as scheduled.
 //! - A verb whose answer was lost may be repeated.
+//! - A record that cannot be read is the trouble of its task alone. A claim that comes upon it makes the task dead
+//!   ([`UNREADABLE`]) and hands out the others; a settle answers [`Settled::Unknown`]; a verb by hand fails for it.
 //!
 //! What is absent on purpose: HTTP, retry policy, service names' endpoints. The caller decides what a failure
 //! means and says so with a [`Transition`].
@@ -56,19 +58,21 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use crate::clock::UnixMillis;
-use crate::task::{Lane, Receipt, State, TaskId};
+use crate::task::{Destination, Lane, Receipt, State, TaskId};
 
 mod any;
+mod check;
 pub mod embedded;
 mod error;
 pub mod redis;
 mod terms;
 
 pub use any::AnyStore;
+pub use check::{Checked, Cursor, Finding, Flaw};
 pub use error::{Error, Result};
 pub use terms::{
     Added, Cancelled, Claim, Claimed, Counts, Durability, Grant, Hint, Holder, LeasedTask, ListQuery, Listed, Moment,
-    NewContent, NewTask, NextDue, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry, Transition, Want,
+    NewContent, NewTask, NextDue, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry, Transition, Waiting, Want,
 };
 
 /// The longest lease; a longer one is cut to it. A deadline further away than this is the mark of a clock that was set back, and counts
@@ -81,6 +85,9 @@ pub const MAX_EXPIRIES: u32 = 16;
 
 /// The last outcome of a task whose lease ran out.
 pub const LEASE_RAN_OUT: &str = "lease ran out";
+
+/// The last outcome of a task that died because what is stored of it cannot be read. Nothing of it is deleted.
+pub const UNREADABLE: &str = "record cannot be read";
 
 /// The most body bytes that one claim hands out (a single larger body still goes).
 pub const MAX_CLAIM_BYTES: usize = 4 << 20;
@@ -109,8 +116,14 @@ pub trait Store: Send + Sync + 'static {
     /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations, earliest first.
     fn claim(&self, claim: Claim) -> impl Future<Output = Result<Claimed>> + Send;
 
-    /// Ends leases. One answer per settle, in order.
+    /// Ends leases. One answer per settle, in order. An error says that some may not have been ended.
     fn settle(&self, settles: Vec<Settle>) -> impl Future<Output = Result<Vec<Settled>>> + Send;
+
+    /// Which of the store's servers has the lane now: lanes of one number are out of reach together. Who sends each number's settles
+    /// by themselves sees to it that one server's outage holds up its own lanes alone.
+    fn server_of(&self, _lane: &Lane) -> u64 {
+        0
+    }
 
     /// Moves a lease's deadline to the store's now + `lease`; the receipt stays. An expired lease that nobody
     /// took is leased again.
@@ -145,7 +158,7 @@ pub trait Store: Send + Sync + 'static {
     fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> impl Future<Output = Result<usize>> + Send;
 
     /// The store's now, and per lane the next moment at which a claim would have something to do: a due moment
-    /// of a called destination, or the earliest lease deadline.
+    /// of a called destination, or the earliest lease deadline. An error only if nothing can be said of any lane.
     fn next_due(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<NextDue>> + Send;
 
     /// Exact counts of one lane.
@@ -160,6 +173,16 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<usize>> + Send;
 
+    /// Holds a destination by hand, for all instances and until it is released, or releases it. Those who work look once a second:
+    /// the store itself hands its tasks out as before.
+    fn set_hold(&self, destination: &Destination, is_held: bool) -> impl Future<Output = Result<()>> + Send;
+
+    /// The destinations that are held by hand.
+    fn holds(&self) -> impl Future<Output = Result<Vec<Destination>>> + Send;
+
+    /// How many tasks wait for each called destination, by name; one for which none waits may be missing.
+    fn waiting(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<Vec<Waiting>>> + Send;
+
     /// Registers a topic unless it is there, and answers the entry that won.
     fn register(&self, entry: TopicEntry) -> impl Future<Output = Result<TopicEntry>> + Send;
 
@@ -169,6 +192,10 @@ pub trait Store: Send + Sync + 'static {
     /// Finds lanes that hold tasks though nobody registered them (a failover may lose the entry), registers
     /// their topics, and answers them. Slow; runs in the background.
     fn recover_topics(&self) -> impl Future<Output = Result<Vec<TopicEntry>>> + Send;
+
+    /// One step of a look at everything that is kept, for what no verb leaves behind; repairs it if told to. Begins at
+    /// [`Cursor::start`] and goes on with [`Checked::next`]. Safe beside live traffic; bounded; a look writes nothing.
+    fn check(&self, from: Cursor, repair: bool) -> impl Future<Output = Result<Checked>> + Send;
 
     /// Whether the store answers, and its now.
     fn ping(&self) -> impl Future<Output = Result<UnixMillis>> + Send;

@@ -303,8 +303,17 @@ pub struct Listed {
 pub struct NextDue {
     /// The store's now.
     pub now: UnixMillis,
-    /// Per asked lane, in order.
+    /// Per asked lane, in order; `None` where nothing is coming, or where that cannot be said because the lane's server is away.
     pub lanes: Vec<Option<UnixMillis>>,
+}
+
+/// How many tasks wait for one destination, over all lanes that were asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The destination; never `@pull`.
+    pub destination: Destination,
+    /// Those on its schedules, due or not.
+    pub count: u64,
 }
 
 /// Exact counts of one lane by state.

@@ -19,6 +19,9 @@ use crate::task::{Lane, Receipt};
 /// What a lease must last beyond the call's timeout, so that the settle still finds it.
 const MARGIN: Duration = Duration::from_secs(1);
 
+/// How far beyond its timeout a call may end before its destination's breaker counts it as failed: the timeout itself comes first.
+const OVERDUE: Duration = Duration::from_secs(1);
+
 /// Starts the call of a claimed task, unless this instance is calling it already. `freed` is woken when its slot is.
 pub(super) fn start(
     shared: &Arc<Shared<impl Store, impl Caller>>,
@@ -64,6 +67,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
         if self.shared.stopping.is_cancelled() || !self.lease_covers(timeout).await {
             return self.settle(Transition::Release);
         }
+        permit.begin(timeout + OVERDUE);
         let answer = tokio::select! {
             biased;
             answer = self.call(&service, timeout) => answer,
@@ -71,7 +75,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
             () = self.shared.settler.finished() => return,
         };
         match &answer {
-            Answer::Failed { fault: Fault::Destination, .. } => permit.failed(),
+            Answer::Failed { fault: Fault::Destination, outcome, .. } => permit.failed(outcome),
             // A destination that answered is well, whatever it thinks of this task.
             Answer::Delivered { .. } | Answer::Failed { .. } | Answer::Final { .. } => permit.succeeded(),
         }

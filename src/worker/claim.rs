@@ -94,12 +94,12 @@ impl Claimer {
                 continue;
             }
             let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
-            let permits = shared.parts.limits.reserve(destination, service.concurrency(), most);
+            let permits = shared.parts.limits.reserve(destination, service.allowance(), most);
             if !permits.is_empty() {
                 left -= permits.len();
                 slots.insert(destination.clone(), permits);
             }
-            more |= is_due && shared.parts.limits.free(destination, service.concurrency()) > 0;
+            more |= is_due && shared.parts.limits.free(destination, service.allowance()) > 0;
         }
         (slots, more)
     }
@@ -127,27 +127,27 @@ impl Claimer {
 pub(super) enum Room {
     /// One of them could be claimed now.
     Free,
-    /// None can. `freed` is woken when a slot comes free; a destination that asked to be left alone is free again then.
-    None { held_for: Option<Duration> },
+    /// None can. `freed` is woken when a slot comes free; after the wait, time alone (the end of a hold, a token, a breaker) may
+    /// have freed one.
+    None { wait: Option<Duration> },
 }
 
 /// Whether one of the due destinations could be claimed now.
 pub(super) fn room(shared: &Shared<impl Store, impl Caller>, due: &[Destination], freed: &Arc<Notify>) -> Room {
     let limits = &shared.parts.limits;
-    let mut held_for: Option<Duration> = None;
+    let mut least: Option<Duration> = None;
     for destination in due {
         let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
-        if let Some(held) = limits.held_for(destination) {
-            held_for = Some(held_for.map_or(held, |least| least.min(held)));
-            continue;
-        }
         // Registered first and looked at then: a slot that comes free in between is seen one way or the other.
         limits.wake_when_free(destination, freed.clone());
-        if limits.free(destination, service.concurrency()) > 0 {
+        if limits.free(destination, service.allowance()) > 0 {
             return Room::Free;
         }
+        if let Some(wait) = limits.wait_for(destination) {
+            least = Some(least.map_or(wait, |least| least.min(wait)));
+        }
     }
-    Room::None { held_for }
+    Room::None { wait: least }
 }
 
 /// Says which due destinations nobody knows: their tasks are held back, not killed.

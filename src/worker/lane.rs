@@ -73,7 +73,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
         tokio::select! {
             biased;
             () = shared.stopping.cancelled() => return,
-            () = shared.settler.recovered() => {}
+            () = shared.settler.recovered(shared.parts.store.server_of(&lane)) => {}
         }
         match claimer.take(&shared, &outlook.due).await {
             Ok(Taken::Granted { grant, mut slots, since }) => {
@@ -125,9 +125,9 @@ async fn sleep(shared: &Shared<impl Store, impl Caller>, outlook: &Outlook, nudg
     let mut next = std::pin::pin!(until(shared, outlook.next));
     let mut idle = std::pin::pin!(tokio::time::sleep(idle));
     loop {
-        let held_for = match claim::room(shared, &outlook.due, &nudge.wake) {
+        let wait = match claim::room(shared, &outlook.due, &nudge.wake) {
             Room::Free => return,
-            Room::None { held_for } => held_for,
+            Room::None { wait } => wait,
         };
         if nudge.is_pending() {
             return;
@@ -138,7 +138,7 @@ async fn sleep(shared: &Shared<impl Store, impl Caller>, outlook: &Outlook, nudg
             () = &mut next => return,
             () = &mut idle, if outlook.due.is_empty() => return,
             () = nudge.wake.notified() => {}
-            () = tokio::time::sleep(held_for.unwrap_or_default()), if held_for.is_some() => {}
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }
 }

@@ -19,10 +19,12 @@ pub enum StoreAt {
     Embedded(std::path::PathBuf),
     /// A port and a key prefix.
     Redis(u16, String),
+    /// Whatever these settings say.
+    Set(Vec<String>),
 }
 
 impl StoreAt {
-    fn sets(&self) -> Vec<String> {
+    pub fn sets(&self) -> Vec<String> {
         match self {
             Self::Embedded(folder) => vec![format!("store.embedded.path={:?}", folder.join("delayd.db"))],
             Self::Redis(port, prefix) => vec![
@@ -30,6 +32,7 @@ impl StoreAt {
                 format!("store.redis.urls=[\"redis://127.0.0.1:{port}/0\"]"),
                 format!("store.redis.key_prefix={prefix:?}"),
             ],
+            Self::Set(sets) => sets.clone(),
         }
     }
 }
@@ -71,6 +74,12 @@ pub fn command(sets: &[String]) -> Command {
     command
 }
 
+/// A command as the last arguments of another.
+fn inside(mut outer: Command, inner: &Command) -> Command {
+    outer.arg(inner.get_program()).args(inner.get_args()).stdin(Stdio::null());
+    outer
+}
+
 /// `--set` that makes the receiver a service.
 pub fn service(name: &str, receiver: &Receiver) -> String {
     format!("services.\"{name}\".endpoints=[\"{}\"]", receiver.endpoint())
@@ -79,11 +88,25 @@ pub fn service(name: &str, receiver: &Receiver) -> String {
 impl Program {
     /// Starts it on a free port, with more settings, and waits until it listens.
     pub async fn start(store: &StoreAt, sets: &[String]) -> Self {
+        Self::spawn(None, store, sets).await
+    }
+
+    /// Starts it as the child of another program, such as strace, which is given the command line.
+    pub async fn start_under(outer: Command, store: &StoreAt, sets: &[String]) -> Self {
+        Self::spawn(Some(outer), store, sets).await
+    }
+
+    async fn spawn(outer: Option<Command>, store: &StoreAt, sets: &[String]) -> Self {
         delayd::install_crypto();
         let mut all = store.sets();
         all.push("http.bind=\"127.0.0.1:0\"".into());
         all.extend_from_slice(sets);
-        let mut child = command(&all).arg("serve").stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut serve = command(&all);
+        serve.arg("serve");
+        if let Some(outer) = outer {
+            serve = inside(outer, &serve);
+        }
+        let mut child = serve.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let address = watch::Sender::new(None);
         let mut found = address.subscribe();
@@ -118,6 +141,11 @@ impl Program {
     pub async fn post(&self, path: &str, body: impl Into<String>) -> Answer {
         let sent = self.client.post(self.url(path)).body(body.into()).send().await.unwrap();
         answer(sent).await
+    }
+
+    /// `None`: nobody listens any more.
+    pub async fn try_post(&self, path: &str, body: impl Into<String>) -> Option<Answer> {
+        Some(answer(self.client.post(self.url(path)).body(body.into()).send().await.ok()?).await)
     }
 
     pub async fn get(&self, path: &str) -> Answer {

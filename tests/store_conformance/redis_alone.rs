@@ -44,7 +44,7 @@ impl Deployment {
 }
 
 /// One command to the test process' Redis, past the store.
-fn raw<T: FromRedisValue>(words: &[&str]) -> T {
+pub(crate) fn raw<T: FromRedisValue>(words: &[&str]) -> T {
     let client = redis::Client::open(redis_server::shared().url()).unwrap();
     let mut connection = client.get_connection().unwrap();
     redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).unwrap()
@@ -109,6 +109,18 @@ async fn the_lock_is_given_back_by_a_holder_that_finds_the_lane_idle() {
     assert_eq!(raw::<i64>(&["EXISTS", &deployment.lock()]), 0);
     add(&first, 1).await;
     assert_eq!(grant(&second, claim_by("second", 1, true)).await.tasks.len(), 1);
+}
+
+/// A lock's end is a moment by the server's clock. Set back by an hour, that clock would keep a dead holder's lock for an hour.
+#[tokio::test]
+async fn a_lock_from_before_the_clock_was_set_back_holds_nobody_up() {
+    let deployment = Deployment::new();
+    let store = deployment.instance().await;
+    add(&store, 1).await;
+    let () = raw(&["SET", &deployment.lock(), "dead", "PX", "3600000"]);
+    assert_eq!(grant(&store, claim_by("alive", 1, false)).await.tasks.len(), 1);
+    let () = raw(&["SET", &deployment.lock(), "busy", "PX", "2000"]);
+    assert!(refusal(&store, claim_by("alive", 1, false)).await <= Duration::from_secs(2));
 }
 
 #[tokio::test]
@@ -255,11 +267,10 @@ async fn keys_are_named_as_documented() {
 /// A store of its own server, which the test may hurt.
 async fn connect_to(server: &Server, clock: &Clock) -> Redis {
     let params = delayd::store::redis::Params {
-        url: server.url(),
         key_prefix: fresh_prefix(),
         timeout: Duration::from_secs(2),
         clock: clock.clone(),
-        publish_hints: false,
+        ..delayd::store::redis::Params::standalone(server.url())
     };
     Redis::connect(params).await.unwrap()
 }

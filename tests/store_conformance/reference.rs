@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
-    Added, Cancelled, Claim, Claimed, Counts, Durability, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
-    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry,
+    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Hint, ListQuery, Listed, Moment, NewContent,
+    NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
 };
-use delayd::task::{Lane, Receipt, State, TaskId};
+use delayd::task::{Destination, Lane, Receipt, State, TaskId};
 use tokio::sync::broadcast;
 
 use crate::model::Model;
@@ -111,6 +111,19 @@ impl Store for Reference {
         Ok(self.model().purge(lane, state, before, limit))
     }
 
+    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
+        self.model().set_hold(destination, is_held);
+        Ok(())
+    }
+
+    async fn holds(&self) -> Result<Vec<Destination>> {
+        Ok(self.model().holds())
+    }
+
+    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
+        Ok(self.model().waiting_for_each(&lanes))
+    }
+
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
         Ok(self.model().register(entry))
     }
@@ -121,6 +134,11 @@ impl Store for Reference {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         Ok(Vec::new())
+    }
+
+    /// It keeps one structure, which cannot disagree with itself.
+    async fn check(&self, _: Cursor, _: bool) -> Result<Checked> {
+        Ok(Checked::default())
     }
 
     async fn ping(&self) -> Result<UnixMillis> {

@@ -4,8 +4,8 @@
 //! destination's earliest due moment from batch to batch; the latter are written back once per transaction
 //! rather than once per task.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -22,6 +22,8 @@ pub(super) struct Names {
     /// Schedules whose earliest moment differs from what is stored.
     changed: Vec<i64>,
     last_id: Option<TaskId>,
+    /// Destinations whose names cannot be read; each is said once.
+    nameless: HashSet<i64>,
 }
 
 /// A destination's earliest due moment.
@@ -52,11 +54,24 @@ impl<'a> Ledger<'a> {
     /// Writes what was held back. Answers the hints to be given once the transaction is committed.
     pub(super) fn finish(mut self) -> rusqlite::Result<Vec<Hint>> {
         self.write_earliest()?;
-        if self.drawn {
+        self.write_last_id()?;
+        Ok(self.hints.into_iter().map(|(lane, due)| Hint { lane, due }).collect())
+    }
+
+    fn write_last_id(&mut self) -> rusqlite::Result<()> {
+        if std::mem::take(&mut self.drawn) {
             let last = self.names.last_id;
             self.db.prepare_cached("UPDATE meta SET value = ? WHERE name = 'last_id'")?.execute([last])?;
         }
-        Ok(self.hints.into_iter().map(|(lane, due)| Hint { lane, due }).collect())
+        Ok(())
+    }
+
+    /// Writes what was held back, and remembers nothing: the tables are about to be read and written past this ledger.
+    pub(super) fn forget_names(&mut self) -> rusqlite::Result<()> {
+        self.write_earliest()?;
+        self.write_last_id()?;
+        *self.names = Names::default();
+        Ok(())
     }
 
     /// Draws the next id: monotonic, and never behind the clock's second.
@@ -139,6 +154,16 @@ impl<'a> Ledger<'a> {
         let number = self.db.last_insert_rowid();
         self.names.destinations.insert((lane, name.clone()), number);
         Ok(number)
+    }
+
+    /// A destination's name, if it can be read. Where it cannot, its tasks wait: nobody could say who gets them.
+    pub(super) fn readable(&mut self, number: i64, name: rusqlite::Result<Destination>) -> Option<Destination> {
+        if let Err(error) = &name
+            && self.names.nameless.insert(number)
+        {
+            tracing::error!("The name of destination {number} cannot be read; its tasks wait: {error}");
+        }
+        name.ok()
     }
 
     /// Whether a worker calls this destination.

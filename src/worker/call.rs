@@ -64,7 +64,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
         let Some(service) = self.shared.parts.services.get(self.task.destination.as_str()) else {
             return self.settle(Transition::Release);
         };
-        if self.shared.is_stopping() || !self.lease_covers(timeout).await {
+        if self.shared.stopping.is_cancelled() || !self.lease_covers(timeout).await {
             return self.settle(Transition::Release);
         }
         permit.begin(timeout + OVERDUE);
@@ -108,22 +108,21 @@ impl<S: Store, C: Caller> Flight<S, C> {
 
     /// Whether the lease lasts longer than the call may take; extends it if not. Refused, the task is another's.
     async fn lease_covers(&self, timeout: Duration) -> bool {
-        let lease = self.holding.lease();
         let needed = timeout + MARGIN;
-        if lease.until.saturating_duration_since(Instant::now()) > needed {
-            return true;
-        }
-        let (since, span) = (Instant::now(), needed + self.shared.params.lease);
-        let store = &self.shared.parts.store;
-        match store.extend(&self.lane, self.task.id, &lease.receipt, span).await {
-            Ok(Settled::Done) => {
-                self.holding.extended(&lease.receipt, since + span);
-                true
+        loop {
+            let lease = self.holding.lease();
+            if lease.until.saturating_duration_since(Instant::now()) > needed {
+                return true;
             }
-            Ok(Settled::Stale { .. } | Settled::Unknown) => false,
-            Err(error) => {
-                tracing::warn!(task.id = %self.task.id, lane = %self.lane, %error, "Could not extend a lease; the task is given back");
-                false
+            let (since, span) = (Instant::now(), needed + self.shared.params.lease);
+            match self.shared.parts.store.extend(&self.lane, self.task.id, &lease.receipt, span).await {
+                // Looked at again: the answer may have been so long on its way that little is left.
+                Ok(Settled::Done) => self.holding.extended(&lease.receipt, since + span),
+                Ok(Settled::Stale { .. } | Settled::Unknown) => return false,
+                Err(error) => {
+                    tracing::warn!(task.id = %self.task.id, lane = %self.lane, %error, "Could not extend a lease; the task is given back");
+                    return false;
+                }
             }
         }
     }

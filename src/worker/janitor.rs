@@ -20,18 +20,17 @@ const CHUNK: usize = 500;
 
 /// Runs until the instance stops. The first round comes at once.
 pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>) {
-    let mut stopping = shared.stopping.subscribe();
     let mut round = 0_u32;
-    while !*stopping.borrow() {
+    while !shared.stopping.is_cancelled() {
         tokio::select! {
             biased;
             done = keep_house(&shared, round) => match done {
                 Ok(()) => round = round.wrapping_add(1),
                 Err(error) => tracing::debug!(%error, "Could not keep house; trying again in a minute"),
             },
-            _ = stopping.changed() => return,
+            () = shared.stopping.cancelled() => return,
         }
-        let _ = tokio::time::timeout(ROUND, stopping.changed()).await;
+        let _ = tokio::time::timeout(ROUND, shared.stopping.cancelled()).await;
     }
 }
 

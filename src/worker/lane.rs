@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::claim::{self, Claimer, Room, Taken};
@@ -63,17 +63,16 @@ impl Nudge {
 
 /// Works the lane until it has been idle for long enough, or the instance stops.
 pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane, nudge: Arc<Nudge>) {
-    let mut stopping = shared.stopping.subscribe();
     let mut claimer = Claimer::new(lane.clone());
     let mut outlook = Outlook::default();
     let mut last_work = Instant::now();
     let mut last_warning = UnixMillis::default();
     let mut pause = FIRST_PAUSE;
-    while !*stopping.borrow() {
+    while !shared.stopping.is_cancelled() {
         nudge.busy();
         tokio::select! {
             biased;
-            _ = stopping.changed() => return,
+            () = shared.stopping.cancelled() => return,
             () = shared.settler.recovered(shared.parts.store.server_of(&lane)) => {}
         }
         match claimer.take(&shared, &outlook.due).await {
@@ -90,7 +89,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
             }
             Ok(Taken::Refused(left)) => {
                 // Its holder gives the lock back earlier than it must, unless it died.
-                rest(&mut stopping, left.clamp(SHORTEST_REFUSAL, LONGEST_REFUSAL)).await;
+                rest(&shared, left.clamp(SHORTEST_REFUSAL, LONGEST_REFUSAL)).await;
                 continue;
             }
             Err(error) => {
@@ -101,7 +100,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
                     // The store says itself when it goes and when it comes back.
                     _ => tracing::debug!(%lane, %error, "Could not claim; trying again"),
                 }
-                rest(&mut stopping, pause).await;
+                rest(&shared, pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 continue;
             }
@@ -116,18 +115,12 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
         if idle_left.is_zero() && !is_coming && outlook.due.is_empty() {
             return;
         }
-        sleep(&shared, &outlook, &nudge, idle_left.max(COMING), &mut stopping).await;
+        sleep(&shared, &outlook, &nudge, idle_left.max(COMING)).await;
     }
 }
 
 /// Returns when there is reason to claim. A slot that came free is none if nobody waits for it, or another took it.
-async fn sleep(
-    shared: &Shared<impl Store, impl Caller>,
-    outlook: &Outlook,
-    nudge: &Nudge,
-    idle: Duration,
-    stopping: &mut watch::Receiver<bool>,
-) {
+async fn sleep(shared: &Shared<impl Store, impl Caller>, outlook: &Outlook, nudge: &Nudge, idle: Duration) {
     nudge.sleeps_towards(outlook.next);
     let mut next = std::pin::pin!(until(shared, outlook.next));
     let mut idle = std::pin::pin!(tokio::time::sleep(idle));
@@ -141,7 +134,7 @@ async fn sleep(
         }
         tokio::select! {
             biased;
-            _ = stopping.changed() => return,
+            () = shared.stopping.cancelled() => return,
             () = &mut next => return,
             () = &mut idle, if outlook.due.is_empty() => return,
             () = nudge.wake.notified() => {}
@@ -157,7 +150,7 @@ async fn until(shared: &Shared<impl Store, impl Caller>, moment: Option<UnixMill
     }
 }
 
-async fn rest(stopping: &mut watch::Receiver<bool>, time: Duration) {
-    // Stopping ends the rest early, whichever way the channel ends.
-    let _ = tokio::time::timeout(time, stopping.changed()).await;
+async fn rest(shared: &Shared<impl Store, impl Caller>, time: Duration) {
+    // Stopping ends the rest early.
+    let _ = tokio::time::timeout(time, shared.stopping.cancelled()).await;
 }

@@ -24,8 +24,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::callback::{Caller, Client, Limits, Services};
@@ -97,14 +98,8 @@ struct Shared<S, C> {
     settler: Settler,
     put_back: mpsc::UnboundedSender<Hint>,
     calls: TaskTracker,
-    stopping: watch::Sender<bool>,
+    stopping: CancellationToken,
     cut_off: AtomicBool,
-}
-
-impl<S, C> Shared<S, C> {
-    fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
-    }
 }
 
 /// The running workers of this instance.
@@ -129,7 +124,7 @@ impl<S: Store, C: Caller> Worker<S, C> {
             settler,
             put_back,
             calls: TaskTracker::new(),
-            stopping: watch::Sender::new(false),
+            stopping: CancellationToken::new(),
             cut_off: AtomicBool::new(false),
         });
         let settling = tokio::spawn(settler::run(shared.clone(), settles));
@@ -146,7 +141,7 @@ impl<S: Store, C: Caller> Worker<S, C> {
     /// Answers how many calls were cut off.
     pub async fn drain(self, grace: Duration) -> usize {
         let Self { shared, roles, settling } = self;
-        shared.stopping.send_replace(true);
+        shared.stopping.cancel();
         for role in roles {
             // A role that panicked has been logged by the panic itself.
             let _ = role.await;

@@ -5,11 +5,12 @@
 //! settles go first. Each server of the store has batches of its own, so that one that is away keeps no other's settles waiting.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::held::Holding;
@@ -53,14 +54,16 @@ impl Ending {
 pub(super) struct Settler {
     sender: mpsc::UnboundedSender<Ending>,
     /// The servers that take no settles just now.
-    away: watch::Sender<HashSet<u64>>,
-    finished: watch::Sender<bool>,
+    away: Mutex<HashSet<u64>>,
+    back: Notify,
+    finished: CancellationToken,
 }
 
 impl Settler {
     pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Ending>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        (Self { sender, away: watch::Sender::default(), finished: watch::Sender::new(false) }, receiver)
+        let (away, back, finished) = (Mutex::default(), Notify::new(), CancellationToken::new());
+        (Self { sender, away, back, finished }, receiver)
     }
 
     /// Ends a lease as soon as may be.
@@ -69,27 +72,39 @@ impl Settler {
         let _ = self.sender.send(ending);
     }
 
+    fn away(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns once no batch is waiting for the server to come back.
     pub(super) async fn recovered(&self, server: u64) {
-        // The sender lives in `self`, so this ends only by the server's return.
-        let _ = self.away.subscribe().wait_for(|away| !away.contains(&server)).await;
+        loop {
+            // Listened for first and looked at then: a return in between is heard.
+            let back = self.back.notified();
+            if !self.away().contains(&server) {
+                return;
+            }
+            back.await;
+        }
     }
 
     /// The server has answered: claims may go on.
     fn is_back(&self, server: u64) {
-        if self.away.send_if_modified(|away| away.remove(&server)) {
+        let was_away = self.away().remove(&server);
+        if was_away {
+            self.back.notify_waiters();
             tracing::info!("The store takes settles again");
         }
     }
 
     /// No more settles will come: what is there is flushed, and calls still running are cut off.
     pub(super) fn finish(&self) {
-        self.finished.send_replace(true);
+        self.finished.cancel();
     }
 
     /// Returns once [`Settler::finish`] was called.
     pub(super) async fn finished(&self) {
-        let _ = self.finished.subscribe().wait_for(|finished| *finished).await;
+        self.finished.cancelled().await;
     }
 }
 
@@ -159,7 +174,8 @@ async fn flush(shared: &Arc<Shared<impl Store, impl Caller>>, server: u64, batch
                 return;
             }
             Err(error) => {
-                if shared.settler.away.send_if_modified(|away| away.insert(server)) {
+                let is_news = shared.settler.away().insert(server);
+                if is_news {
                     tracing::warn!(%error, settles = batch.len(), "The store takes no settles; they are kept, and claims wait");
                 }
                 tokio::time::sleep(pause).await;

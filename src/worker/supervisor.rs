@@ -28,15 +28,14 @@ struct Lanes {
 /// their schedules.
 pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settled: mpsc::UnboundedReceiver<Hint>) {
     let mut hints = shared.parts.store.hints();
-    let mut stopping = shared.stopping.subscribe();
     let mut looks = tokio::time::interval(shared.params.look_every);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut lanes = Lanes::default();
     let mut fails = false;
-    while !*stopping.borrow() {
+    while !shared.stopping.is_cancelled() {
         tokio::select! {
             biased;
-            _ = stopping.changed() => {}
+            () = shared.stopping.cancelled() => {}
             _ = looks.tick() => fails = look(&shared, &mut lanes, fails).await,
             Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
             Some(hint) = settled.recv() => take_hint(&shared, &mut lanes, hint),

@@ -35,6 +35,7 @@ impl StoreAt {
 }
 
 /// A started `delayd serve`. Dropping it kills it.
+#[derive(Debug)]
 pub struct Program {
     child: Child,
     log: Arc<Mutex<String>>,
@@ -79,11 +80,18 @@ pub fn service(name: &str, receiver: &Receiver) -> String {
 impl Program {
     /// Starts it on a free port, with more settings, and waits until it listens.
     pub async fn start(store: &StoreAt, sets: &[String]) -> Self {
+        Self::start_by(store, sets, |command| command).await
+    }
+
+    /// As [`Program::start`], by another command that ends up as it, such as one that changes its surroundings first.
+    pub async fn start_by(store: &StoreAt, sets: &[String], by: impl FnOnce(Command) -> Command) -> Self {
         delayd::install_crypto();
         let mut all = store.sets();
         all.push("http.bind=\"127.0.0.1:0\"".into());
         all.extend_from_slice(sets);
-        let mut child = command(&all).arg("serve").stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut serve = command(&all);
+        serve.arg("serve");
+        let mut child = by(serve).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let address = watch::Sender::new(None);
         let mut found = address.subscribe();
@@ -105,6 +113,12 @@ impl Program {
             panic!("delayd does not listen:\n{}", log.lock().unwrap());
         };
         Self { child, log, address, client: client() }
+    }
+
+    /// Its process.
+    #[allow(dead_code, reason = "tests/drills share this program")]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn log(&self) -> String {

@@ -1,0 +1,57 @@
+//! Drills: the real program under a real fault and a real load, and afterwards an account of every task.
+//!
+//! A drill has two forms. The *short* one belongs to the ordinary suite: seconds, and nothing in it rests on the machine's speed.
+//! The *long* one (`DRILLS=long`, set by `scripts/drills`) does the same more often, and holds the promises that are measured
+//! in time as well. Each drill prints one row: accepted, delivered, lost, early, duplicates by cause, the slowest redelivery
+//! after a crash, lateness. `DRILL_TABLE` names a file that gets the row, too.
+//!
+//! # What every drill promises
+//!
+//! - Lost 0: each task whose add was answered with success ends as delivered, and its callback was seen.
+//! - Early 0: no callback came before its due millisecond.
+//! - A duplicate (a callback for a task whose callback had been answered with success before) lies across a fault that may
+//!   cause one. How that is known stands in [`account`].
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]
+#![allow(unreachable_pub, missing_docs, dead_code, reason = "nobody else sees it, and no drill uses all of it")]
+
+mod account;
+mod fleet;
+mod load;
+mod machine;
+mod row;
+mod verdict;
+
+mod crash;
+
+#[path = "../it/program.rs"]
+mod program;
+#[path = "../it/receiver.rs"]
+mod receiver;
+#[path = "../support/redis.rs"]
+mod redis_server;
+
+/// Whether the drills run in their long form.
+pub fn is_long() -> bool {
+    std::env::var("DRILLS").is_ok_and(|form| form == "long")
+}
+
+/// How often a drill does its fault: `DRILL_ROUNDS`, if set, or by its form.
+pub fn rounds(short: usize, long: usize) -> usize {
+    let set = std::env::var("DRILL_ROUNDS").ok().map(|rounds| rounds.parse().expect("DRILL_ROUNDS is a number"));
+    set.unwrap_or(if is_long() { long } else { short })
+}
+
+/// The service that most drills call.
+pub const SERVICE: &str = "message.call";
+
+/// Settings under which a fault shows within seconds: a short lease, and calls that need no longer one.
+pub fn quick_settings(receiver: &receiver::Receiver, lease: std::time::Duration) -> Vec<String> {
+    vec![
+        program::service(SERVICE, receiver),
+        format!("worker.lease=\"{}ms\"", lease.as_millis()),
+        "callback.timeout=\"800ms\"".into(),
+        "callback.retry.backoff={kind=\"fixed\", every=\"200ms\"}".into(),
+        "log.level=\"warn,delayd::cli=info\"".into(),
+    ]
+}

@@ -28,6 +28,7 @@ pub struct Added {
 pub enum Cause {
     Crash,
     StoreAway,
+    Timeout,
     LeaseRanOut,
     Failover,
     AddRepeated,
@@ -38,6 +39,7 @@ impl Cause {
         match self {
             Self::Crash => "crash",
             Self::StoreAway => "lost reply",
+            Self::Timeout => "timeout",
             Self::LeaseRanOut => "lease ran out",
             Self::Failover => "failover",
             Self::AddRepeated => "add repeated",

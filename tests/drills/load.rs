@@ -45,7 +45,10 @@ pub struct Load {
 
 /// The answer to one add, as far as the adder cares.
 enum Reply {
-    Stored { id: u64, due_ms: i64 },
+    Stored {
+        id: u64,
+        due_ms: i64,
+    },
     NotConfirmed,
     /// Nobody was there.
     NotSent,

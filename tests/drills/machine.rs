@@ -18,3 +18,26 @@ pub fn cpu_time(pid: u32) -> Duration {
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
     Duration::from_millis(ticks * 10)
 }
+
+/// Sends a signal by name, such as `STOP` and `CONT`.
+pub fn signal(pid: u32, name: &str) {
+    let sent = std::process::Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().unwrap();
+    assert!(sent.success(), "kill -{name} {pid}");
+}
+
+/// A process that is stopped, until this is dropped.
+#[derive(Debug)]
+pub struct Paused(u32);
+
+impl Paused {
+    pub fn now(pid: u32) -> Self {
+        signal(pid, "STOP");
+        Self(pid)
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        signal(self.0, "CONT");
+    }
+}

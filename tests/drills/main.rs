@@ -19,10 +19,14 @@ mod account;
 mod fleet;
 mod load;
 mod machine;
+mod outside;
+mod probe;
 mod row;
 mod verdict;
 
 mod crash;
+mod pause;
+mod redis;
 
 #[path = "../it/program.rs"]
 mod program;
@@ -46,12 +50,19 @@ pub fn rounds(short: usize, long: usize) -> usize {
 pub const SERVICE: &str = "message.call";
 
 /// Settings under which a fault shows within seconds: a short lease, and calls that need no longer one.
-pub fn quick_settings(receiver: &receiver::Receiver, lease: std::time::Duration) -> Vec<String> {
+pub fn quick_settings(endpoint: &str, lease: std::time::Duration) -> Vec<String> {
     vec![
-        program::service(SERVICE, receiver),
+        service(SERVICE, endpoint),
         format!("worker.lease=\"{}ms\"", lease.as_millis()),
         "callback.timeout=\"800ms\"".into(),
+        // A long fault must not use a task's attempts up.
+        "callback.retry.max_attempts=1000".into(),
         "callback.retry.backoff={kind=\"fixed\", every=\"200ms\"}".into(),
         "log.level=\"warn,delayd::cli=info\"".into(),
     ]
+}
+
+/// The setting that makes an address a service.
+pub fn service(name: &str, endpoint: &str) -> String {
+    format!("services.\"{name}\".endpoints=[\"{endpoint}\"]")
 }

@@ -100,7 +100,8 @@ impl Verdict {
         let Some(fault) = between else {
             let apart = second.arrived_ms - first.arrived_ms;
             let (id, one, two) = (second.id, first.attempt, second.attempt);
-            self.unexplained.push(format!("task {id}: attempts {one} and {two}, {apart} ms apart, and no fault between"));
+            self.unexplained
+                .push(format!("task {id}: attempts {one} and {two}, {apart} ms apart, and no fault between"));
             return;
         };
         self.count(fault.cause);

@@ -16,6 +16,7 @@
 #![allow(unreachable_pub, missing_docs, dead_code, reason = "nobody else sees it, and no drill uses all of it")]
 
 mod account;
+mod bad_receiver;
 mod fleet;
 mod load;
 mod machine;
@@ -25,7 +26,9 @@ mod row;
 mod verdict;
 
 mod crash;
+mod neighbours;
 mod pause;
+mod receivers;
 mod redis;
 
 #[path = "../it/program.rs"]

@@ -76,7 +76,10 @@ pub struct Account {
     next: AtomicU64,
     adds: Mutex<BTreeMap<u64, Added>>,
     faults: Mutex<Vec<Fault>>,
+    /// How far the store's clock is ahead of this machine's, and from when on; empty where it is this machine's.
+    clock: Mutex<Vec<(i64, i64)>>,
     refused: AtomicU64,
+    unanswered: AtomicU64,
     slowest_us: AtomicU64,
 }
 
@@ -118,6 +121,29 @@ impl Account {
 
     pub fn refusals(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// A caller's connection broke before the answer was there.
+    pub fn unanswered(&self) {
+        self.unanswered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn without_answer(&self) -> u64 {
+        self.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// The store's clock goes by another time from now on: so much ahead of this machine's.
+    pub fn clock_jumps(&self, ahead_ms: i64) {
+        self.clock.lock().unwrap().push((now_ms(), ahead_ms));
+    }
+
+    /// A moment of this machine by the store's clock. What arrives just after a jump may have been sent just before it, so it is
+    /// given the later of the two.
+    pub fn by_the_store(&self, at_ms: i64) -> i64 {
+        const ON_THE_WAY: i64 = 300;
+        let clock = self.clock.lock().unwrap();
+        let ahead = |at: i64| clock.iter().rev().find(|(from, _)| *from <= at).map_or(0, |(_, ahead)| *ahead);
+        at_ms + ahead(at_ms).max(ahead(at_ms - ON_THE_WAY))
     }
 
     /// How long an answer took, whatever it was.

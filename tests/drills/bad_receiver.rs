@@ -1,5 +1,6 @@
-//! Receivers that misbehave on the wire, each in a way of its own, and take a task properly only after that.
+//! Receivers that misbehave on the wire, each in a way of its own, until they are mended.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ pub enum Manner {
     StallAfterHead,
     /// A byte a second.
     Drip,
-    /// A body without an end, as fast as it is taken; as a failure first and then as a success.
+    /// A body without an end, as fast as it is taken; every other one is a success.
     Endless,
     /// Sends the caller elsewhere, where a call would be a success.
     Redirect,
@@ -45,54 +46,72 @@ pub const MANNERS: [Manner; 9] = [
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
 
-/// How long [`Manner::Deaf`] does not listen, from its start.
-const DEAF_FOR: Duration = Duration::from_secs(3);
-
 /// The running receiver. It notes only the calls that it has answered with success.
 #[derive(Clone, Debug)]
 pub struct BadReceiver {
     pub endpoint: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    notes: Arc<Notes>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    seen: Mutex<Vec<Seen>>,
+    is_well: AtomicBool,
 }
 
 impl BadReceiver {
-    /// Starts one that takes a task at its third attempt; `elsewhere` is where it redirects to.
+    /// Starts one; `elsewhere` is where it redirects to.
     pub async fn start(manner: Manner, elsewhere: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let receiver = Self { endpoint: format!("http://{}", listener.local_addr().unwrap()), seen: Arc::default() };
-        let (seen, elsewhere) = (receiver.seen.clone(), elsewhere.to_owned());
+        let receiver = Self { endpoint: format!("http://{}", listener.local_addr().unwrap()), notes: Arc::default() };
+        let (notes, elsewhere) = (receiver.notes.clone(), elsewhere.to_owned());
         tokio::spawn(async move {
-            if manner == Manner::Deaf {
-                tokio::time::sleep(DEAF_FOR).await;
+            while manner == Manner::Deaf && !notes.is_well() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
             while let Ok((stream, _)) = listener.accept().await {
-                let (seen, elsewhere) = (seen.clone(), elsewhere.clone());
+                let (notes, elsewhere) = (notes.clone(), elsewhere.clone());
                 tokio::spawn(async move {
                     // However the peer ends the connection, the next one begins anew.
-                    let _ = serve(stream, manner, &elsewhere, &seen).await;
+                    let _ = serve(stream, manner, &elsewhere, &notes).await;
                 });
             }
         });
         receiver
     }
 
+    /// From now on it takes whatever comes.
+    pub fn mend(&self) {
+        self.notes.is_well.store(true, Ordering::Relaxed);
+    }
+
     pub fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
+        self.notes.seen.lock().unwrap().clone()
     }
 }
 
-async fn serve(mut stream: TcpStream, manner: Manner, elsewhere: &str, seen: &Mutex<Vec<Seen>>) -> std::io::Result<()> {
+impl Notes {
+    fn is_well(&self) -> bool {
+        self.is_well.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, call: Seen) {
+        self.seen.lock().unwrap().push(call);
+    }
+}
+
+async fn serve(mut stream: TcpStream, manner: Manner, elsewhere: &str, notes: &Notes) -> std::io::Result<()> {
     let mut buffer = Vec::new();
     while let Some(call) = request(&mut stream, &mut buffer).await? {
-        let attempt = call.attempt;
-        if manner == Manner::Endless && attempt == 2 {
-            seen.lock().unwrap().push(call);
-            return endless(stream, "200 OK").await;
-        }
-        if attempt < 3 && manner != Manner::CloseIdle && manner != Manner::Deaf {
+        let answers_well = matches!(manner, Manner::CloseIdle | Manner::Deaf);
+        if !answers_well && !notes.is_well() {
+            if manner == Manner::Endless && call.id % 2 == 0 {
+                notes.take(call);
+                return endless(stream, "200 OK").await;
+            }
             return misbehave(stream, manner, elsewhere).await;
         }
-        seen.lock().unwrap().push(call);
+        notes.take(call);
         stream.write_all(OK).await?;
         if manner == Manner::CloseIdle {
             // Just when the caller may be about to use the connection again.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, RwLock};
 
 use crate::program::{self, Program, StoreAt};
@@ -28,11 +29,14 @@ impl Doors {
     }
 }
 
+/// What makes a command run in other surroundings.
+pub type By = Box<dyn Fn(Command) -> Command + Send + Sync>;
+
 /// Some instances on one store.
-#[derive(Debug)]
 pub struct Fleet {
     store: StoreAt,
     sets: Vec<String>,
+    by: By,
     members: Vec<Option<Program>>,
     doors: Doors,
 }
@@ -40,7 +44,12 @@ pub struct Fleet {
 impl Fleet {
     /// Starts `count` instances.
     pub async fn start(store: StoreAt, sets: Vec<String>, count: usize) -> Self {
-        let mut fleet = Self { store, sets, members: Vec::new(), doors: Doors::default() };
+        Self::start_by(store, sets, count, Box::new(|command| command)).await
+    }
+
+    /// Starts `count` instances, each by a command that ends up as it.
+    pub async fn start_by(store: StoreAt, sets: Vec<String>, count: usize, by: By) -> Self {
+        let mut fleet = Self { store, sets, by, members: Vec::new(), doors: Doors::default() };
         for index in 0..count {
             fleet.members.push(None);
             fleet.raise(index).await;
@@ -54,7 +63,7 @@ impl Fleet {
 
     /// Starts the absent member.
     pub async fn raise(&mut self, index: usize) {
-        let program = Program::start(&self.store, &self.sets).await;
+        let program = Program::start_by(&self.store, &self.sets, &self.by).await;
         self.doors.set(index, Some(program.address));
         self.members[index] = Some(program);
     }
@@ -70,6 +79,13 @@ impl Fleet {
         member.signal("TERM");
         let status = member.ended().await;
         self.doors.set(index, None);
+        (status.code(), member.log())
+    }
+
+    /// Waits until it has ended by itself; returns its exit code and its log. Nobody tells the callers.
+    pub async fn ended(&mut self, index: usize) -> (Option<i32>, String) {
+        let mut member = self.members[index].take().expect("a member that runs");
+        let status = member.ended().await;
         (status.code(), member.log())
     }
 

@@ -116,7 +116,7 @@ impl Adder {
             self.account.trying(n, &topic);
             match self.send(n, &task).await {
                 Reply::Stored { id, due_ms } => return self.account.confirmed(n, id, due_ms),
-                Reply::Lost => return,
+                Reply::Lost => return self.account.unanswered(),
                 Reply::NotSent => self.account.not_sent(n),
                 Reply::NotConfirmed => self.account.refused(),
             }

@@ -1,7 +1,11 @@
 //! What a drill does to the machine under the program, and reads from it: memory, CPU time, signals.
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Resident memory of a process, in KiB.
 pub fn resident_kib(pid: u32) -> u64 {
@@ -39,5 +43,39 @@ impl Paused {
 impl Drop for Paused {
     fn drop(&mut self) {
         signal(self.0, "CONT");
+    }
+}
+
+/// A slower machine for one process: it runs a part of the time. So a load generator on the same cores can ask for several times what
+/// the process can do.
+#[derive(Debug)]
+pub struct Slowed {
+    stop: Arc<AtomicBool>,
+    ticking: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Slowed {
+    /// Runs `run` of every `of`.
+    pub fn to(pid: u32, run: Duration, of: Duration) -> Self {
+        let stop = Arc::<AtomicBool>::default();
+        let stopped = stop.clone();
+        let ticking = std::thread::spawn(move || {
+            let process = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+            while !stopped.load(Ordering::Relaxed) {
+                // A process that has gone needs no brake.
+                let _ = kill_process(process, Signal::STOP);
+                std::thread::sleep(of - run);
+                let _ = kill_process(process, Signal::CONT);
+                std::thread::sleep(run);
+            }
+        });
+        Self { stop, ticking: Some(ticking) }
+    }
+}
+
+impl Drop for Slowed {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.ticking.take().map(std::thread::JoinHandle::join);
     }
 }

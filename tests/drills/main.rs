@@ -17,19 +17,28 @@
 
 mod account;
 mod bad_receiver;
+mod fake_time;
 mod fleet;
 mod load;
 mod machine;
+mod open_loop;
 mod outside;
 mod probe;
 mod row;
+mod strace;
 mod verdict;
 
 mod crash;
+mod disk;
 mod neighbours;
+mod overload;
 mod pause;
 mod receivers;
 mod redis;
+mod redis_trouble;
+mod rolling;
+mod slow_callers;
+mod time;
 
 #[path = "../it/program.rs"]
 mod program;
@@ -61,8 +70,16 @@ pub fn quick_settings(endpoint: &str, lease: std::time::Duration) -> Vec<String>
         // A long fault must not use a task's attempts up.
         "callback.retry.max_attempts=1000".into(),
         "callback.retry.backoff={kind=\"fixed\", every=\"200ms\"}".into(),
-        "log.level=\"warn,delayd::cli=info\"".into(),
+        // A receiver that is well again is tried soon.
+        "callback.breaker.open=\"300ms\"".into(),
+        "callback.breaker.open_max=\"1s\"".into(),
+        quiet(),
     ]
+}
+
+/// The setting that leaves out what a load would repeat a thousand times.
+pub fn quiet() -> String {
+    "log.level=\"warn,delayd::cli=info\"".into()
 }
 
 /// The setting that makes an address a service.

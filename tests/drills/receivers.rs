@@ -70,6 +70,7 @@ async fn misbehave(on: &str, store: StoreAt) {
     for load in loads {
         load.stop().await;
     }
+    bad.iter().for_each(BadReceiver::mend);
     let beside = healthy.seen().split_off(alone.len());
     let seen = || bad.iter().map(BadReceiver::seen).chain([healthy.seen()]).flatten().collect();
     let verdict = Verdict::of(&account, fleet.member(0), seen).await;

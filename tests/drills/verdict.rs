@@ -38,7 +38,8 @@ impl Verdict {
         let adds = account.adds();
         let states = final_states(&adds, delayd).await;
         let mut calls: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
-        for call in seen() {
+        for mut call in seen() {
+            call.arrived_ms = account.by_the_store(call.arrived_ms);
             let Some(n) = number(&call.body) else { continue };
             calls.entry(n).or_default().push(call);
         }

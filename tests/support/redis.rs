@@ -59,11 +59,16 @@ impl Server {
 
     /// One with further options, such as `["--maxmemory", "10mb"]`.
     pub(crate) fn with_options(options: &[&str]) -> Self {
+        Self::in_surroundings(options, &[])
+    }
+
+    /// One with further options and variables of its environment.
+    pub(crate) fn in_surroundings(options: &[&str], variables: &[(&str, &str)]) -> Self {
         let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
         assert!(found.is_ok(), "these tests need redis-server; this installs it: apt-get install redis-server");
         for _ in 0..TRIES {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let mut server = Self::keep(port, options);
+            let mut server = Self::keep(port, options, variables);
             if server.launch() {
                 return server;
             }
@@ -72,7 +77,7 @@ impl Server {
     }
 
     /// Starts the keeper alone.
-    fn keep(port: u16, options: &[&str]) -> Self {
+    fn keep(port: u16, options: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::Builder::new().prefix("redis-of-tests").tempdir().unwrap().keep();
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "redis-keeper"])
@@ -80,6 +85,7 @@ impl Server {
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--daemonize", "no"])
             .args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""])
             .args(options)
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

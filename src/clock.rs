@@ -10,10 +10,12 @@
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// How long a sleeper trusts the wall clock before it looks again.
 const RECHECK: Duration = Duration::from_secs(1);
@@ -52,7 +54,8 @@ impl fmt::Display for UnixMillis {
     }
 }
 
-/// The wall clock, or its manual twin for tests. Cheap to clone; clones share the time.
+/// The wall clock, or one of its twins for tests: one that is moved by hand, and one that runs with tokio's time. Cheap to clone;
+/// clones share the time.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Source);
 
@@ -61,6 +64,10 @@ enum Source {
     #[default]
     System,
     Manual(Arc<watch::Sender<UnixMillis>>),
+    Running {
+        since: Instant,
+        start: Arc<AtomicI64>,
+    },
 }
 
 impl Clock {
@@ -74,6 +81,12 @@ impl Clock {
         Self(Source::Manual(Arc::new(watch::Sender::new(start))))
     }
 
+    /// A clock that shows `start` now and goes on with tokio's time, which a test may have paused. [`Clock::set`] and
+    /// [`Clock::advance`] make it jump, unnoticed by those who sleep, as the machine's does.
+    pub fn running(start: UnixMillis) -> Self {
+        Self(Source::Running { since: Instant::now(), start: Arc::new(AtomicI64::new(start.0)) })
+    }
+
     /// The wall time.
     #[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
     pub fn now(&self) -> UnixMillis {
@@ -83,44 +96,52 @@ impl Clock {
                 UnixMillis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
             }
             Source::Manual(time) => *time.borrow(),
+            Source::Running { since, start } => UnixMillis(start.load(Ordering::Relaxed)) + since.elapsed(),
         }
     }
 
-    /// The manual time, or `None` for the machine's clock: stores pass it to their scripts.
+    /// The time of a test's clock, or `None` for the machine's: stores pass it to their scripts.
     pub fn manual_now(&self) -> Option<UnixMillis> {
         match &self.0 {
             Source::System => None,
-            Source::Manual(time) => Some(*time.borrow()),
+            Source::Manual(_) | Source::Running { .. } => Some(self.now()),
         }
     }
 
-    /// Sets a manual clock, forwards or back. The machine's clock is left alone.
+    /// Sets a test's clock, forwards or back. The machine's clock is left alone.
     pub fn set(&self, to: UnixMillis) {
-        if let Source::Manual(time) = &self.0 {
-            time.send_replace(to);
+        match &self.0 {
+            Source::System => {}
+            Source::Manual(time) => drop(time.send_replace(to)),
+            Source::Running { since, start } => start.store((to - since.elapsed()).0, Ordering::Relaxed),
         }
     }
 
-    /// Moves a manual clock forwards. The machine's clock is left alone.
+    /// Moves a test's clock forwards. The machine's clock is left alone.
     pub fn advance(&self, by: Duration) {
-        if let Source::Manual(time) = &self.0 {
-            time.send_modify(|now| *now = *now + by);
-        }
+        self.set(self.now() + by);
     }
 
     /// Returns once the wall clock has reached `moment`, never before.
     pub async fn sleep_until(&self, moment: UnixMillis) {
+        while self.now() < moment {
+            self.doze_until(moment).await;
+        }
+    }
+
+    /// Returns when the wall clock has reached `moment`, or earlier: after a second, or as soon as a manual clock moves. For who
+    /// rests on more than the clock, and has to look at that again.
+    pub async fn doze_until(&self, moment: UnixMillis) {
         match &self.0 {
-            Source::System => loop {
-                let left = moment.since(self.now());
-                if left.is_zero() {
-                    return;
-                }
-                tokio::time::sleep(left.min(RECHECK)).await;
-            },
+            Source::System | Source::Running { .. } => {
+                tokio::time::sleep(moment.since(self.now()).min(RECHECK)).await;
+            }
             Source::Manual(time) => {
-                // The sender lives in `self`, so the wait can only end by reaching the moment.
-                let _ = time.subscribe().wait_for(|now| *now >= moment).await;
+                let mut time = time.subscribe();
+                if *time.borrow_and_update() < moment {
+                    // The sender lives in `self`, so the wait can only end by a move.
+                    let _ = time.changed().await;
+                }
             }
         }
     }
@@ -138,6 +159,32 @@ mod tests {
         assert!(futures_util::poll!(sleeper.as_mut()).is_pending());
         clock.advance(Duration::from_millis(1));
         assert!(futures_util::poll!(sleeper.as_mut()).is_ready());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_running_clock_goes_with_tokios_time_and_jumps_when_it_is_set() {
+        let clock = Clock::running(UnixMillis(1_000));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(clock.now(), UnixMillis(1_500));
+        clock.set(UnixMillis(50));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(clock.now(), UnixMillis(60));
+        clock.clone().advance(Duration::from_millis(40));
+        assert_eq!(clock.now(), UnixMillis(100), "clones share the jumps");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sleeper_notices_a_jump_within_a_second() {
+        let (clock, began) = (Clock::running(UnixMillis(0)), Instant::now());
+        let jump = async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            clock.set(UnixMillis(3_600_000));
+        };
+        tokio::join!(clock.sleep_until(UnixMillis(60_000)), jump);
+        assert_eq!(began.elapsed(), Duration::from_secs(1));
+        clock.set(UnixMillis(0));
+        clock.sleep_until(UnixMillis(2_000)).await;
+        assert_eq!(began.elapsed(), Duration::from_secs(3));
     }
 
     #[tokio::test]

@@ -6,10 +6,12 @@
 
 pub mod api;
 pub mod app;
+pub mod breaker;
 pub mod callback;
 pub mod cli;
 pub mod clock;
 pub mod outcome;
+pub mod rate;
 pub mod retry;
 pub mod settings;
 pub mod span;

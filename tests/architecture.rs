@@ -8,21 +8,23 @@ use std::path::{Path, PathBuf};
 
 /// A module of the first level, and which others of the first level it may name.
 ///
-/// Imports run one way: pure ← store, callback, topic ← worker ← app; api beside worker.
+/// Imports run one way: pure ← breaker ← store, callback, topic ← worker ← app; api beside worker.
 const RULES: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("span", &[]),
+    ("rate", &[]),
     ("retry", &["span"]),
     ("task", &["retry", "span"]),
-    ("store", &["clock", "task", "span", "retry"]),
+    ("breaker", &[]),
+    ("store", &["breaker", "clock", "task", "span", "retry"]),
     ("topic", &["store", "task"]),
-    ("callback", &["clock", "task", "span"]),
+    ("callback", &["breaker", "clock", "rate", "task", "span"]),
     ("outcome", &["callback", "retry", "store", "task", "span"]),
     ("worker", &["callback", "clock", "outcome", "store", "task", "topic"]),
-    ("api", &["callback", "clock", "outcome", "retry", "span", "store", "task", "topic"]),
+    ("api", &["breaker", "callback", "clock", "outcome", "retry", "span", "store", "task", "topic"]),
     ("telemetry", &[]),
-    ("settings", &["retry", "span", "store", "task", "telemetry"]),
-    ("app", &["api", "callback", "clock", "outcome", "settings", "store", "topic", "worker"]),
+    ("settings", &["breaker", "rate", "retry", "span", "store", "task", "telemetry"]),
+    ("app", &["api", "breaker", "callback", "clock", "outcome", "settings", "store", "topic", "worker"]),
     ("cli", &["app", "clock", "settings", "span", "store", "task", "telemetry"]),
 ];
 

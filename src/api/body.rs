@@ -1,16 +1,23 @@
 //! The bytes of a request: that they are JSON by their type, and not too many.
+//!
+//! A body is read whole before its request takes a slot: who drips holds a connection and the bytes that came, and nothing that
+//! others wait for. What is refused is answered at once; the rest of its body is read and thrown away behind the answer, for a
+//! connection closed on a sender that still sends is reset, and the answer lost with it.
 
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, Request};
-use bytes::{Bytes, BytesMut};
+use axum::extract::{FromRequest, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 
+use super::budget::{Budget, Exhausted};
 use super::error::Error;
 
-/// The most bytes of a refused body that are read and thrown away, so that its sender gets round to the answer.
+/// The most bytes of a refused body that are read and thrown away.
 const MAX_DISCARDED: usize = 64 << 20;
 /// How long that may take.
 const MAX_DISCARDING: Duration = Duration::from_secs(2);
@@ -19,45 +26,68 @@ const MAX_DISCARDING: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit(pub(super) usize);
 
-/// A request's body, read whole.
-#[derive(Debug)]
+/// A request's body, read whole by [`read`].
+#[derive(Clone, Debug)]
 pub(super) struct JsonBody(pub(super) Bytes);
 
 impl<S: Sync> FromRequest<S> for JsonBody {
     type Rejection = Error;
 
-    async fn from_request(request: Request, _state: &S) -> Result<Self, Error> {
-        let Limit(limit) = *request.extensions().get().expect("every route that reads a body has its limit");
-        check_type(request.headers())?;
-        if request.headers().contains_key("idempotency-key") {
-            // Passed over in silence, it would promise what is not kept.
-            return Err(Error::invalid("Idempotency-Key: is not known; leave the header out"));
-        }
-        let expects_word = request.headers().contains_key(header::EXPECT);
-        let mut body = request.into_body();
-        let announced = http_body::Body::size_hint(&body).lower();
-        let too_large = Error::TooLarge(format!("body: is larger than {}", size(limit)));
-        if announced > limit as u64 {
-            // Who waits for our word before sending needs no more than the answer.
-            if !expects_word {
-                discard(&mut body).await;
-            }
-            return Err(too_large);
-        }
-        // Copied together as it comes: kept frame by frame, a body of one-byte chunks would take forty times its size.
-        let mut whole = BytesMut::with_capacity(usize::try_from(announced).unwrap_or(limit));
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| Error::invalid("body: broke off before its end"))?;
-            // A frame that is no data is a trailer, which says nothing here.
-            let Ok(data) = frame.into_data() else { continue };
-            if whole.len() + data.len() > limit {
-                discard(&mut body).await;
-                return Err(too_large);
-            }
-            whole.extend_from_slice(&data);
-        }
-        Ok(Self(whole.freeze()))
+    async fn from_request(mut request: Request, _state: &S) -> Result<Self, Error> {
+        Ok(request.extensions_mut().remove().expect("every route that takes a body has it read before"))
     }
+}
+
+/// The layer that reads the body, within the route's [`Limit`] and the house's [`Budget`].
+pub(super) async fn read(State(budget): State<Budget>, request: Request, next: Next) -> Result<Response, Error> {
+    let Limit(limit) = *request.extensions().get().expect("every route that reads a body has its limit");
+    let (mut head, mut body) = request.into_parts();
+    let whole = match check_head(&head.headers) {
+        Ok(()) => whole(&mut body, limit, &budget).await,
+        Err(error) => Err(error),
+    };
+    match whole {
+        Ok(whole) => {
+            head.extensions.insert(JsonBody(whole));
+            Ok(next.run(Request::from_parts(head, Body::empty())).await)
+        }
+        Err(error) => {
+            // Who waits for our word before sending needs no more than the answer.
+            if !head.headers.contains_key(header::EXPECT) {
+                tokio::spawn(discard(body));
+            }
+            Err(error)
+        }
+    }
+}
+
+fn check_head(headers: &HeaderMap) -> Result<(), Error> {
+    check_type(headers)?;
+    if headers.contains_key("idempotency-key") {
+        // Passed over in silence, it would promise what is not kept.
+        return Err(Error::invalid("Idempotency-Key: is not known; leave the header out"));
+    }
+    Ok(())
+}
+
+async fn whole(body: &mut Body, limit: usize, budget: &Budget) -> Result<Bytes, Error> {
+    let too_large = || Error::TooLarge(format!("body: is larger than {}", size(limit)));
+    if http_body::Body::size_hint(body).lower() > limit as u64 {
+        return Err(too_large());
+    }
+    let mut whole = budget.body(limit);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Error::invalid("body: broke off before its end"))?;
+        // A frame that is no data is a trailer, which says nothing here.
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + data.len() > limit {
+            return Err(too_large());
+        }
+        whole.push(&data).map_err(|Exhausted| {
+            Error::Unavailable("too many bytes of requests at once, so this one was not looked at: repeat it")
+        })?;
+    }
+    Ok(whole.whole())
 }
 
 /// Absent is taken as JSON, and so is what curl says of `-d` by itself.
@@ -72,8 +102,8 @@ fn check_type(headers: &HeaderMap) -> Result<(), Error> {
     Err(Error::MediaType)
 }
 
-/// Reads on for a while. A connection closed on a sender that still sends is reset, and the answer lost with it.
-async fn discard(body: &mut Body) {
+/// Reads on for a while.
+async fn discard(mut body: Body) {
     let all = async {
         let mut left = MAX_DISCARDED;
         while let Some(Ok(frame)) = body.frame().await {

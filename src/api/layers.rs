@@ -4,12 +4,16 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tokio::sync::Semaphore;
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use super::budget::{Budget, Exhausted, held};
 use super::error::Error;
 use super::request_id;
 
@@ -33,13 +37,45 @@ pub(super) fn panicked(panic: Box<dyn Any + Send>) -> Response {
     Error::Internal.into_response()
 }
 
+/// A slot, held by a request and by the work that outlives it.
+#[derive(Clone, Debug)]
+pub(super) struct Slot(#[expect(dead_code, reason = "it is there to be dropped")] Arc<OwnedSemaphorePermit>);
+
 /// At most as many requests as there are slots; one more is turned away at once, for a queue here would only hide
 /// the overload and let every answer come too late.
-pub(super) async fn shed(State(slots): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
-    match slots.try_acquire() {
-        Ok(_slot) => next.run(request).await,
+pub(super) async fn shed(State(slots): State<Arc<Semaphore>>, mut request: Request, next: Next) -> Response {
+    match slots.try_acquire_owned() {
+        Ok(slot) => {
+            request.extensions_mut().insert(Slot(Arc::new(slot)));
+            next.run(request).await
+        }
         Err(_) => {
             Error::Unavailable("too many requests at once, so this one was not looked at: repeat it").into_response()
+        }
+    }
+}
+
+/// Answers longer than this have to find room; the others are bounded by the number of connections.
+const SMALL_ANSWER: usize = 1024;
+
+/// Counts what the answers hold until their callers have read them. One that finds no room is not given, which its body is told by
+/// being dropped: pulled tasks go back.
+pub(super) async fn room_for_answers(State(budget): State<Budget>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let length = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
+    if length <= SMALL_ANSWER {
+        return response;
+    }
+    match budget.answer(length) {
+        Ok(share) => {
+            let share = Arc::new(share);
+            // The share goes with the bytes, for the server keeps those longer than the body that gave them.
+            response
+                .map(|body| Body::new(body.map_frame(move |frame| frame.map_data(|data| held(data, share.clone())))))
+        }
+        Err(Exhausted) => {
+            Error::Unavailable("too many answers are waiting to be read, so nothing was taken: repeat it")
+                .into_response()
         }
     }
 }

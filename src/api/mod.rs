@@ -1,11 +1,12 @@
 //! ① The edge: HTTP in. From a request to a store's verb, and back to an answer.
 //!
 //! ```text
-//! server ─▶ request id ─▶ trace ─▶ panic ─▶ shed ─▶ timeout ─▶ body limit ─▶ add │ pull │ settle │ get ─▶ store
+//! server ─▶ request id ─▶ trace ─▶ panic ─▶ timeout ─▶ body ─▶ shed ─▶ add │ pull │ settle │ get │ destination ─▶ store
 //! ```
 //!
 //! - [`router`] is the whole API at a glance; one file per family of verbs.
-//! - `server` takes connections and drains them; `layers` is what stands around every handler.
+//! - `server` takes connections and drains them, `connection` serves one; `pulse` and `paced` see to it that nobody holds one for
+//!   nothing. `layers` is what stands around every handler, `budget` how many bytes all requests and answers may hold.
 //! - `body` and `json` read a request, `fields` its values, `new_task` checks one task.
 //! - `error` is the only answer of a failure, `envelope` that of a success.
 //! - `written` knows whether an answer has been written, on which a pull without `lease` rests.
@@ -20,6 +21,9 @@
 
 mod add;
 mod body;
+mod budget;
+mod connection;
+mod destination;
 mod envelope;
 mod error;
 mod fields;
@@ -28,7 +32,9 @@ mod health;
 mod json;
 mod layers;
 mod new_task;
+mod paced;
 mod pull;
+mod pulse;
 mod request_id;
 mod server;
 mod settle;
@@ -48,15 +54,16 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::callback::Services;
+use crate::callback::{Limits, Services};
 use crate::clock::Clock;
 use crate::outcome::Policy;
 use crate::store::AnyStore;
 use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
+use budget::Budget;
 use error::Error;
 
-pub use server::{ServerParams, serve};
+pub use server::{Patience, ServerParams, serve};
 
 /// The settings of the edge.
 #[derive(Clone, Debug)]
@@ -73,6 +80,8 @@ pub struct Params {
     pub max_delay: Duration,
     /// What a nacked task follows that has no options of its own.
     pub policy: Policy,
+    /// The most bytes of requests in hand at a time, and of answers on their way (`limits.bodies`).
+    pub bodies: usize,
     /// The most requests that are worked on at a time; one more is answered 503 at once.
     pub concurrency: usize,
     /// The longest time from a request's head to its answer.
@@ -89,6 +98,7 @@ impl Params {
             batch_body_limit: 16 << 20,
             max_delay: Duration::from_secs(3650 * 24 * 3600),
             policy,
+            bodies: 256 << 20,
             concurrency: 4096,
             timeout: Duration::from_secs(10),
         }
@@ -104,6 +114,8 @@ pub struct Parts {
     pub topics: Arc<Registry>,
     /// Which services can be called back.
     pub services: Arc<Services>,
+    /// How the calls to them stand.
+    pub limits: Arc<Limits>,
     /// The machine's time.
     pub clock: Clock,
     /// True from the moment on at which no more work is taken in.
@@ -117,6 +129,7 @@ pub struct Api {
     store: Arc<AnyStore>,
     topics: Arc<Registry>,
     services: Arc<Services>,
+    limits: Arc<Limits>,
     clock: Clock,
     draining: watch::Receiver<bool>,
     /// The lane with which the next pull begins.
@@ -128,9 +141,9 @@ pub struct Api {
 impl Api {
     /// Puts the parts together.
     pub fn new(parts: Parts, params: Params) -> Self {
-        let Parts { store, topics, services, clock, draining } = parts;
+        let Parts { store, topics, services, limits, clock, draining } = parts;
         let (turn, pending) = (AtomicUsize::new(0), TaskTracker::new());
-        Self { params, store, topics, services, clock, draining, turn, pending }
+        Self { params, store, topics, services, limits, clock, draining, turn, pending }
     }
 
     /// Returns once what outlives its request (the settles of pulls whose answers were written last) is done. To be
@@ -171,21 +184,29 @@ impl Api {
 /// Every route, and what stands around them.
 pub fn router(api: Arc<Api>) -> Router {
     let params = &api.params;
+    let slots = Arc::new(Semaphore::new(params.concurrency));
+    let budget = Budget::new(params.bodies);
+    // From the outside in: the route's limit, the body, a slot. Not around the health checks: an instance that sheds load is alive.
+    let working = |routes: Router<Arc<Api>>, limit: usize| {
+        routes
+            .layer(from_fn_with_state(slots.clone(), layers::shed))
+            .layer(from_fn_with_state(budget.clone(), body::read))
+            .layer(Extension(body::Limit(limit)))
+    };
     let tasks = Router::new()
         .route("/delay/task/add", post(add::add))
         .route("/delay/task/pull", post(pull::pull))
         .route("/delay/task/ack", post(settle::ack))
         .route("/delay/task/nack", post(settle::nack))
         .route("/delay/task/get", post(get::get))
-        .layer(Extension(body::Limit(params.body_limit)));
-    let batches = Router::new()
-        .route("/delay/task/add_batch", post(add::add_batch))
-        .layer(Extension(body::Limit(params.batch_body_limit)));
-    // Not around the health checks: an instance that sheds load is alive.
-    let delay = tasks
-        .merge(batches)
-        .layer(from_fn_with_state(params.timeout, layers::timeout))
-        .layer(from_fn_with_state(Arc::new(Semaphore::new(params.concurrency)), layers::shed));
+        .route("/delay/destination/list", post(destination::list))
+        .route("/delay/destination/hold", post(destination::hold))
+        .route("/delay/destination/release", post(destination::release));
+    let batches = Router::new().route("/delay/task/add_batch", post(add::add_batch));
+    let delay = working(tasks, params.body_limit)
+        .merge(working(batches, params.batch_body_limit))
+        .layer(from_fn_with_state(budget.clone(), layers::room_for_answers))
+        .layer(from_fn_with_state(params.timeout, layers::timeout));
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
     dressed(delay.merge(health)).with_state(api)
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
@@ -29,6 +30,7 @@ use super::envelope::Success;
 use super::error::Error;
 use super::fields::{Id, Name, Number, within};
 use super::json::{self, required};
+use super::layers::Slot;
 use super::settle::settle_unasked;
 use super::written::{Fate, watched};
 use crate::span::Span;
@@ -67,7 +69,11 @@ struct Many {
 }
 
 /// `POST /delay/task/pull`
-pub(super) async fn pull(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Response, Error> {
+pub(super) async fn pull(
+    State(api): State<Arc<Api>>,
+    Extension(slot): Extension<Slot>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Error> {
     let request: Request = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;
     let lease = request.lease.map(|lease| within(lease, "lease", MIN_LEASE..=MAX_LEASE)).transpose()?;
@@ -85,6 +91,11 @@ pub(super) async fn pull(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) 
     let (pulled, held) = match api.topics.find(&topic).await? {
         Some(entry) => {
             let taking = take(api.clone(), entry, slots, lease);
+            // The slot goes along: callers who hang up again and again must not pile up claims.
+            let taking = async move {
+                let _slot = slot;
+                taking.await
+            };
             api.pending.spawn(taking).await.map_err(|_| Error::Internal)??
         }
         None => (Vec::new(), Held::new(api.clone(), lease.is_none())),

@@ -172,6 +172,65 @@ async fn one_request_too_many_is_turned_away_at_once_and_health_is_not() {
     assert_eq!(router.oneshot(get_of("/healthz")).await.unwrap().status(), StatusCode::OK);
 }
 
+/// A body that never ends, and holds up whoever reads it.
+fn dripping() -> Body {
+    Body::new(StreamBody::new(futures_util::stream::pending::<Result<http_body::Frame<Bytes>, std::io::Error>>()))
+}
+
+#[tokio::test]
+async fn bodies_that_drip_take_no_slot_from_those_that_have_come() {
+    let (mut api, _draining) = edge_without_store().await;
+    api.params.concurrency = 1;
+    let router = router(Arc::new(api));
+    let mut drips: Vec<_> = (0..100).map(|_| Box::pin(router.clone().oneshot(post_of(ADD, dripping())))).collect();
+    for drip in &mut drips {
+        assert!(futures_util::poll!(drip).is_pending());
+    }
+    let response = router.oneshot(post_of(ADD, "{}")).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_body_for_which_there_are_no_bytes_left_is_refused_at_once() {
+    let (mut api, _draining) = edge_without_store().await;
+    api.params.bodies = 4000;
+    let router = router(Arc::new(api));
+    let response = router.clone().oneshot(post_of(ADD, chunked(900))).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    let response = router.oneshot(post_of(ADD_BATCH, chunked(3000))).await.unwrap();
+    assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    assert!(json_of(response).await["error_msg"].as_str().unwrap().contains("too many bytes"));
+}
+
+#[tokio::test]
+async fn an_answer_for_which_there_is_no_room_is_not_given_and_its_body_is_told() {
+    let budget = Budget::new(5000);
+    let (tell, told) = std::sync::mpsc::channel();
+    let answers = Router::new()
+        .route(
+            "/",
+            get(move || {
+                let tell = tell.clone();
+                async move { written::watched(vec![b'x'; 3000].into(), far(), move |fate| tell.send(fate).unwrap()) }
+            }),
+        )
+        .layer(from_fn_with_state(budget, layers::room_for_answers));
+    let mut unread = answers.clone().oneshot(get_of("/")).await.unwrap().into_body();
+    // Taken from the body, but not let go of by the server that writes it.
+    let frame = http_body_util::BodyExt::frame(&mut unread).await.unwrap().unwrap();
+    drop(unread);
+    assert_eq!(told.try_recv(), Ok(written::Fate::GivenBack));
+    let refused = answers.clone().oneshot(get_of("/")).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(told.try_recv(), Ok(written::Fate::GivenBack));
+    drop(frame);
+    assert_eq!(answers.oneshot(get_of("/")).await.unwrap().status(), StatusCode::OK);
+}
+
+fn far() -> tokio::time::Instant {
+    tokio::time::Instant::now() + Duration::from_secs(3600)
+}
+
 #[tokio::test]
 async fn a_panic_is_our_fault_with_a_request_id_and_without_its_text() {
     let routes: Router = dressed(Router::new().route("/panic", get(panicking)));
@@ -189,13 +248,12 @@ async fn panicking() -> &'static str {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_drips_meets_the_timeout() {
-    let drip =
-        Body::new(StreamBody::new(futures_util::stream::pending::<Result<http_body::Frame<Bytes>, std::io::Error>>()));
     let reading = Router::new()
         .route("/", post(async |_body: body::JsonBody| "read"))
+        .layer(from_fn_with_state(Budget::new(1 << 20), body::read))
         .layer(Extension(body::Limit(100)))
         .layer(from_fn_with_state(Duration::from_secs(10), layers::timeout));
-    let response = dressed::<()>(reading).oneshot(post_of("/", drip)).await.unwrap();
+    let response = dressed::<()>(reading).oneshot(post_of("/", dripping())).await.unwrap();
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(json_of(response).await["dm_error"], 2003);
 }

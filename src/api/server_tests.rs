@@ -1,9 +1,13 @@
+use std::collections::HashMap;
+
+use axum::response::Response;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::super::written::{Fate, watched};
 use super::*;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -60,8 +64,8 @@ async fn read_to_end(stream: &mut TcpStream) -> String {
 
 #[tokio::test]
 async fn who_asks_for_nothing_or_drips_a_head_is_closed() {
-    let patience = Duration::from_millis(100);
-    let server = start(hello(), ServerParams { header_timeout: patience, ..ServerParams::default() }).await;
+    let patience = Patience { head: Duration::from_millis(100), ..Patience::default() };
+    let server = start(hello(), ServerParams { patience, ..ServerParams::default() }).await;
     for sent in [&b""[..], b"PRI * HT", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\n"] {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(sent).await.unwrap();
@@ -111,4 +115,144 @@ async fn a_request_that_does_not_end_is_cut_off_after_the_drain() {
     server.shutdown.send(()).unwrap();
     server.serving.await.unwrap();
     assert_eq!(read_to_end(&mut stream).await, "");
+}
+
+const SHORT: Duration = Duration::from_millis(100);
+
+/// The patience of these tests: short where the test waits for it, out of reach elsewhere.
+fn patience() -> Patience {
+    let never = Duration::from_secs(3600);
+    Patience { head: never, answer: never, idle: never }
+}
+
+#[tokio::test]
+async fn a_connection_that_asks_for_nothing_more_is_closed() {
+    let patience = Patience { idle: SHORT, ..patience() };
+    let server = start(hello(), ServerParams { patience, ..ServerParams::default() }).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(REQUEST).await.unwrap();
+    assert!(read_to_end(&mut stream).await.ends_with("hello"));
+}
+
+/// A router whose answer is more than sockets hold, and what became of each.
+fn endless() -> (Router, mpsc::UnboundedReceiver<Fate>) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let later = tokio::time::Instant::now() + Duration::from_secs(3600);
+    let answer = async move || {
+        let tell = tell.clone();
+        Response::new(watched(vec![b'x'; 64 << 20].into(), later, move |fate| tell.send(fate).unwrap()))
+    };
+    (Router::new().route("/", get(answer)), told)
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_read_ends_its_connection_and_is_given_back() {
+    let (router, mut told) = endless();
+    let patience = Patience { answer: SHORT, ..patience() };
+    let server = start(router, ServerParams { patience, max_connections: 1, ..ServerParams::default() }).await;
+    for _ in 0..2 {
+        // The second one needs the slot of the first.
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(REQUEST).await.unwrap();
+        assert_eq!(told.recv().await, Some(Fate::GivenBack));
+        drop(stream);
+    }
+}
+
+#[tokio::test]
+async fn answers_to_a_caller_who_asks_on_and_on_and_reads_nothing_end_its_connection() {
+    let patience = Patience { answer: SHORT, ..patience() };
+    let server = start(hello(), ServerParams { patience, ..ServerParams::default() }).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    // Ends by the server's closing of the connection, which it can only learn by failing.
+    while stream.write_all(&REQUEST.repeat(100)).await.is_ok() {}
+}
+
+/// An HTTP/2 frame.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The head of `GET /` in HPACK, all of it from the static table but for the host.
+const GET_ROOT: &[u8] = &[0x82, 0x86, 0x84, 0x41, 1, b'x'];
+
+/// Opens an HTTP/2 connection whose streams' windows are closed, and asks on so many of them.
+async fn asked_on(address: std::net::SocketAddr, streams: u32) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    sent.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    for n in 0..streams {
+        sent.extend(frame(1, 5, 2 * n + 1, GET_ROOT));
+    }
+    stream.write_all(&sent).await.unwrap();
+    stream
+}
+
+/// Counts the frames that come, by kind, until the connection ends.
+async fn frames(stream: &mut TcpStream) -> HashMap<u8, usize> {
+    frames_until(stream, |_| false).await
+}
+
+async fn frames_until(stream: &mut TcpStream, enough: impl Fn(&HashMap<u8, usize>) -> bool) -> HashMap<u8, usize> {
+    let mut kinds = HashMap::new();
+    let mut head = [0; 9];
+    while !enough(&kinds) && stream.read_exact(&mut head).await.is_ok() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        *kinds.entry(head[3]).or_default() += 1;
+        if stream.read_exact(&mut vec![0; length as usize]).await.is_err() {
+            break;
+        }
+    }
+    kinds
+}
+
+#[tokio::test]
+async fn a_stream_whose_window_stays_closed_ends_its_connection_and_is_given_back() {
+    let (router, mut told) = endless();
+    let patience = Patience { answer: SHORT, ..patience() };
+    let server = start(router, ServerParams { patience, ..ServerParams::default() }).await;
+    let mut stream = asked_on(server.address, 2).await;
+    let kinds = frames(&mut stream).await;
+    assert!(kinds.contains_key(&7), "no GOAWAY: {kinds:?}");
+    for _ in 0..2 {
+        assert_eq!(told.recv().await, Some(Fate::GivenBack));
+    }
+}
+
+#[tokio::test]
+async fn a_short_answer_is_not_held_for_a_closed_window_either() {
+    // hyper has handed it to h2 whole, and knows nothing of it any more.
+    let patience = Patience { answer: SHORT, ..patience() };
+    let server = start(hello(), ServerParams { patience, ..ServerParams::default() }).await;
+    let mut stream = asked_on(server.address, 1).await;
+    assert!(frames(&mut stream).await.contains_key(&7));
+}
+
+#[tokio::test]
+async fn streams_beyond_the_limit_are_refused() {
+    let (router, _asked, _go) = waiting();
+    let server = start(router, ServerParams::default()).await;
+    let mut stream = asked_on(server.address, 200).await;
+    // RST_STREAM for each of those that are too many: with fewer this waits in vain.
+    let too_many = 72;
+    frames_until(&mut stream, |kinds| kinds.get(&3) == Some(&too_many)).await;
+}
+
+#[tokio::test]
+async fn a_caller_who_resets_what_it_asks_for_is_cut_off() {
+    let (router, _asked, _go) = waiting();
+    let server = start(router, ServerParams::default()).await;
+    let mut stream = asked_on(server.address, 0).await;
+    let mut n = 1_u32;
+    loop {
+        let asked_and_reset: Vec<u8> = (0..100)
+            .flat_map(|i| [frame(1, 5, n + 2 * i, GET_ROOT), frame(3, 0, n + 2 * i, &[0, 0, 0, 8])].concat())
+            .collect();
+        n += 200;
+        // Ends by the server's closing of the connection.
+        if stream.write_all(&asked_and_reset).await.is_err() {
+            return;
+        }
+    }
 }

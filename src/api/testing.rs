@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{Api, Params, Parts};
-use crate::callback::{ServiceParams, Services, SuccessRule};
+use crate::callback::{LimitParams, Limits, ServiceParams, Services, SuccessRule};
 use crate::clock::Clock;
 use crate::outcome::Policy;
 use crate::retry::Backoff;
@@ -27,7 +27,7 @@ pub(super) fn services() -> Services {
     let service = ServiceParams {
         name: "message.call".into(),
         endpoints: vec!["http://127.0.0.1:9000".into()],
-        concurrency: 0,
+        allowance: Default::default(),
         success: SuccessRule::default(),
     };
     Services::new(vec![service]).unwrap()
@@ -47,7 +47,10 @@ pub(super) async fn edge_without_store() -> (Api, watch::Sender<bool>) {
     let store = Arc::new(AnyStore::Redis(Redis::connect(params).await.unwrap()));
     let topics = Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 }));
     let draining = watch::Sender::new(false);
-    let parts = Parts { store, topics, services: Arc::new(services()), clock, draining: draining.subscribe() };
+    let breaker = crate::breaker::Params::default();
+    let limits = Arc::new(Limits::new(LimitParams { concurrency: 64, concurrency_per_service: 64, breaker }));
+    let draining_seen = draining.subscribe();
+    let parts = Parts { store, topics, services: Arc::new(services()), limits, clock, draining: draining_seen };
     let params = Params {
         body_limit: 1000,
         batch_limit: 3,

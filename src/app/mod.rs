@@ -24,7 +24,7 @@ use crate::api::{self, Api};
 use crate::callback::{self, Client, Limits, Services};
 use crate::clock::Clock;
 use crate::settings::{Settings, StoreKind};
-use crate::store::embedded::{self, Embedded};
+use crate::store::embedded::Embedded;
 use crate::store::redis::{self, Redis};
 use crate::store::{self, AnyStore, Store};
 use crate::topic::Registry;
@@ -94,26 +94,29 @@ impl App {
         let topics = Arc::new(Registry::new(store.clone(), params::topic(&settings)));
         let services = Arc::new(Services::new(params::services(&settings))?);
         let client = Client::new(params::client(&settings, &clock))?;
-        let limits = Arc::new(Limits::new(params::limits(&settings, raise_open_file_limit())));
+        let open_files = raise_open_file_limit();
+        let limits = params::limits(&settings, open_files);
+        let server = params::server(limits.concurrency, open_files, CLOSING);
+        let limits = Arc::new(Limits::new(limits));
 
         let draining = watch::Sender::new(false);
         let parts = api::Parts {
             store: store.clone(),
             topics: topics.clone(),
             services: services.clone(),
+            limits: limits.clone(),
             clock: clock.clone(),
             draining: draining.subscribe(),
         };
         let api = Arc::new(Api::new(parts, params::api(&settings)));
         let (close_listener, closed) = oneshot::channel::<()>();
         let router = api::router(api.clone());
-        let params = api::ServerParams { drain: CLOSING, ..api::ServerParams::default() };
         let serving = tokio::spawn(async move {
             let closed = async move {
                 // Dropped or told: either way it is time.
                 let _ = closed.await;
             };
-            api::serve(listener, router, params, closed).await;
+            api::serve(listener, router, server, closed).await;
         });
 
         let parts = worker::Parts { store: store.clone(), topics, client, services, limits, clock };
@@ -172,7 +175,7 @@ fn raise_open_file_limit() -> Option<u64> {
 async fn open_store(settings: &Settings, clock: &Clock) -> store::Result<AnyStore> {
     match settings.store.kind {
         StoreKind::Embedded => {
-            let params = embedded::Params { path: settings.store.embedded.path.clone(), clock: clock.clone() };
+            let params = params::embedded(settings, clock);
             // Opening blocks: it may bring an old file's schema up to date.
             let opened = tokio::task::spawn_blocking(move || Embedded::open(params)).await;
             Ok(AnyStore::Embedded(opened.expect("opening the store does not panic")?))

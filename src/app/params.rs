@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::outcome::Policy;
 use crate::settings::{Settings, Success};
+use crate::store::embedded;
 use crate::{api, callback, topic, worker};
 
 /// The time between two safety looks.
@@ -13,6 +14,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(super) fn policy(settings: &Settings) -> Policy {
     let retry = &settings.callback.retry;
     Policy { max_attempts: retry.max_attempts, backoff: retry.backoff.clone() }
+}
+
+pub(super) fn embedded(settings: &Settings, clock: &Clock) -> embedded::Params {
+    let embedded = &settings.store.embedded;
+    embedded::Params { path: embedded.path.clone(), reserve: embedded.reserve.bytes() as u64, clock: clock.clone() }
 }
 
 pub(super) fn topic(settings: &Settings) -> topic::Params {
@@ -25,7 +31,7 @@ pub(super) fn services(settings: &Settings) -> Vec<callback::ServiceParams> {
         .map(|(name, service)| callback::ServiceParams {
             name: name.clone(),
             endpoints: service.endpoints.iter().map(|endpoint| endpoint.as_str().to_owned()).collect(),
-            concurrency: service.concurrency,
+            allowance: callback::Allowance { concurrency: service.concurrency, rate: service.rate },
             success: match service.success {
                 Success::DmError => callback::SuccessRule::DmError,
                 Success::Status => callback::SuccessRule::Status,
@@ -54,7 +60,22 @@ pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> callback::
     callback::LimitParams {
         concurrency: wanted.min(most),
         concurrency_per_service: settings.callback.concurrency_per_service,
+        breaker: settings.callback.breaker.params(),
     }
+}
+
+/// Connections share with the store, and with callback connections kept for reuse, what `calls` leave of the open files.
+pub(super) fn server(calls: usize, open_files: Option<u64>, drain: Duration) -> api::ServerParams {
+    let defaults = api::ServerParams { drain, ..api::ServerParams::default() };
+    let files = open_files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
+    let most = (files.saturating_sub(calls) / 2).max(16);
+    if most < defaults.max_connections {
+        tracing::info!(
+            "The open-file limit allows at most {most} connections at a time, not {}; further ones wait (raise it with ulimit -n)",
+            defaults.max_connections
+        );
+    }
+    api::ServerParams { max_connections: most.min(defaults.max_connections), ..defaults }
 }
 
 pub(super) fn worker(settings: &Settings) -> worker::Params {
@@ -78,6 +99,7 @@ pub(super) fn api(settings: &Settings) -> api::Params {
         batch_limit: limits.batch,
         batch_body_limit: limits.batch_body.bytes(),
         max_delay: limits.max_delay.0,
+        bodies: limits.bodies.bytes(),
         ..api::Params::new(policy(settings))
     }
 }
@@ -94,5 +116,21 @@ mod tests {
         check(None, 1_000);
         check(Some(1_048_576), 1_000);
         check(Some(1_024), 512);
+    }
+
+    #[test]
+    fn connections_are_capped_by_what_the_calls_leave_of_the_open_files() {
+        let check = |calls: usize, open_files: Option<u64>, connections: usize| {
+            assert_eq!(
+                server(calls, open_files, Duration::ZERO).max_connections,
+                connections,
+                "{calls} {open_files:?}"
+            );
+        };
+        check(16_384, None, 10_000);
+        check(16_384, Some(65_536), 10_000);
+        check(512, Some(1_024), 256);
+        check(128, Some(256), 64);
+        check(16, Some(20), 16);
     }
 }

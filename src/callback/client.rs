@@ -84,6 +84,12 @@ pub struct Call<'a> {
     pub body: Bytes,
 }
 
+/// Whoever makes the calls: the [`Client`], or its twin in a simulation.
+pub trait Caller: Send + Sync + 'static {
+    /// Makes a call. Whatever happens to it is an answer.
+    fn call(&self, call: Call<'_>) -> impl Future<Output = Answer> + Send;
+}
+
 /// Makes the calls. One is enough for all; clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -119,26 +125,6 @@ impl Client {
                 let _ = IS_FRESH.try_with(|fresh| fresh.set(true));
                 connection
             }))
-    }
-
-    /// Makes a call. Whatever happens to it is an answer.
-    pub async fn call(&self, call: Call<'_>) -> Answer {
-        let endpoint = call.service.pick();
-        let url = match endpoint.url(call.url) {
-            Ok(url) => url,
-            Err(error) => return refused(format!("not called: url {error}")),
-        };
-        let deadline = Instant::now() + call.timeout;
-        let sent = timeout_at(deadline, self.send(&url, headers(&call), &call.body)).await;
-        match sent.unwrap_or(Err(Trouble::TimedOut(call.timeout))) {
-            Ok(response) => self.read(response, &call, deadline).await,
-            Err(trouble) => {
-                if trouble == Trouble::Refused {
-                    endpoint.has_refused();
-                }
-                classify::unanswered(trouble)
-            }
-        }
     }
 
     /// Sends the call, once more if its connection had gone stale, and waits for the answer's head.
@@ -182,6 +168,27 @@ impl Client {
 
     fn trouble(&self, error: &reqwest::Error) -> Trouble {
         Trouble::of(error, self.params.connect_timeout)
+    }
+}
+
+impl Caller for Client {
+    async fn call(&self, call: Call<'_>) -> Answer {
+        let endpoint = call.service.pick();
+        let url = match endpoint.url(call.url) {
+            Ok(url) => url,
+            Err(error) => return refused(format!("not called: url {error}")),
+        };
+        let deadline = Instant::now() + call.timeout;
+        let sent = timeout_at(deadline, self.send(&url, headers(&call), &call.body)).await;
+        match sent.unwrap_or(Err(Trouble::TimedOut(call.timeout))) {
+            Ok(response) => self.read(response, &call, deadline).await,
+            Err(trouble) => {
+                if trouble == Trouble::Refused {
+                    endpoint.has_refused();
+                }
+                classify::unanswered(trouble)
+            }
+        }
     }
 }
 

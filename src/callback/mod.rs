@@ -6,18 +6,18 @@
 //!
 //! - [`target()`] reads from a task's content whom it wants called.
 //! - [`Services`] knows where a service is to be found; [`Service`] picks an endpoint.
-//! - [`Client`] makes the call and nothing else; `trouble` names what can go wrong under HTTP.
+//! - [`Client`] makes the call and nothing else, as a [`Caller`]; `trouble` names what can go wrong under HTTP.
 //! - `classify` turns what came back into an [`Answer`]. Pure.
-//! - [`Limits`] says how many calls may run, in all and per destination.
+//! - [`Limits`] says how many calls may run, in all and per destination: slots, rates, holds and breakers.
 //!
 //! # Invariants
 //!
-//! - A failed call is a value, never an error: [`Client::call`] always has an [`Answer`].
+//! - A failed call is a value, never an error: [`Caller::call`] always has an [`Answer`].
 //! - An outcome text holds neither payload nor URL and at most 200 bytes.
 //! - No call leaves the endpoint's host, whatever `url` holds; redirects are not followed.
 //!
 //! What is absent on purpose: the store (this module knows of no leases or schedules), retry policy
-//! ([`crate::outcome`] decides what an answer means for the task), signatures and breakers.
+//! ([`crate::outcome`] decides what an answer means for the task), and signatures.
 
 mod classify;
 mod client;
@@ -28,7 +28,7 @@ mod trouble;
 mod window;
 
 pub use classify::{Answer, Fault, SuccessRule};
-pub use client::{BuildError, Call, Client, Params};
-pub use limits::{LimitParams, Limits, Permit, Permits};
+pub use client::{BuildError, Call, Caller, Client, Params};
+pub use limits::{Allowance, LimitParams, Limits, Permit, Permits, Standing};
 pub use services::{InvalidService, Service, ServiceParams, Services};
 pub use target::{InvalidTarget, InvalidUrl, Target, check_url, target};

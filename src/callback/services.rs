@@ -12,8 +12,8 @@ use std::time::Duration;
 use reqwest::Url;
 use tokio::time::Instant;
 
-use super::SuccessRule;
 use super::target::{InvalidUrl, check_url};
+use super::{Allowance, SuccessRule};
 use crate::task::Destination;
 
 /// How long an endpoint that refused a connection is passed over.
@@ -26,8 +26,8 @@ pub struct ServiceParams {
     pub name: String,
     /// `http://host:port`, perhaps with a path to which every `url` is appended. At least one.
     pub endpoints: Vec<String>,
-    /// The most calls at a time; 0 for `callback.concurrency_per_service`.
-    pub concurrency: usize,
+    /// How much of it there may be.
+    pub allowance: Allowance,
     /// When an answer is a success.
     pub success: SuccessRule,
 }
@@ -60,6 +60,14 @@ impl Services {
         self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
+    /// All of them, by name.
+    pub fn all(&self) -> Vec<Arc<Service>> {
+        let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = by_name.values().cloned().collect();
+        all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
     /// Puts another list in the place of this one. Calls that run keep the service they have.
     ///
     /// # Errors
@@ -88,7 +96,7 @@ impl Services {
 pub struct Service {
     name: Destination,
     endpoints: Vec<Endpoint>,
-    concurrency: usize,
+    allowance: Allowance,
     success: SuccessRule,
     next: AtomicUsize,
 }
@@ -105,13 +113,7 @@ impl Service {
         }
         let endpoints = params.endpoints.iter().map(|text| Endpoint::new(text)).collect::<Result<_, _>>();
         let endpoints = endpoints.map_err(|what| invalid(format!(".endpoints {what}")))?;
-        Ok(Self {
-            name,
-            endpoints,
-            concurrency: params.concurrency,
-            success: params.success,
-            next: AtomicUsize::new(0),
-        })
+        Ok(Self { name, endpoints, allowance: params.allowance, success: params.success, next: AtomicUsize::new(0) })
     }
 
     /// Its name.
@@ -119,9 +121,9 @@ impl Service {
         &self.name
     }
 
-    /// The most calls at a time; 0 for the default. This is the `limit` that [`super::Limits`] asks for.
-    pub fn concurrency(&self) -> usize {
-        self.concurrency
+    /// What [`super::Limits`] may grant it.
+    pub fn allowance(&self) -> Allowance {
+        self.allowance
     }
 
     /// When an answer is a success.
@@ -194,7 +196,7 @@ mod tests {
 
     fn params(name: &str, endpoints: &[&str]) -> ServiceParams {
         let endpoints = endpoints.iter().map(|&endpoint| endpoint.to_owned()).collect();
-        ServiceParams { name: name.into(), endpoints, concurrency: 0, success: SuccessRule::DmError }
+        ServiceParams { name: name.into(), endpoints, allowance: Allowance::default(), success: SuccessRule::DmError }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::breaker::Breaker;
 use super::check::{Wrong, ensure, within, within_spans};
 use crate::retry::Backoff;
 use crate::span::Span;
@@ -23,6 +24,8 @@ pub struct Callback {
     pub concurrency_per_service: usize,
     /// What follows a failed call.
     pub retry: Retry,
+    /// When a service is left alone, and how it is tried again.
+    pub breaker: Breaker,
 }
 
 /// The section `[callback.retry]`.
@@ -43,6 +46,7 @@ impl Callback {
         within_spans("callback.connect_timeout", self.connect_timeout, "10ms", "60s")?;
         within("callback.concurrency", self.concurrency, 1..=MOST_CALLS)?;
         within("callback.concurrency_per_service", self.concurrency_per_service, 1..=MOST_CALLS)?;
+        self.breaker.check("callback.breaker")?;
         self.retry.check()
     }
 }

@@ -17,6 +17,7 @@ const FURTHER: &str = r#"
 [services."*"]
 endpoints = []
 concurrency = 0
+rate = ""
 success = ""
 [callback.retry.backoff]
 every = ""

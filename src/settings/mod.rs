@@ -22,6 +22,7 @@ use config::{ConfigError, Map, Value, ValueKind};
 use serde::Deserialize;
 use serde_path_to_error::Segment;
 
+mod breaker;
 mod callback;
 mod check;
 mod error;
@@ -39,6 +40,7 @@ mod tests;
 mod value;
 mod worker;
 
+pub use breaker::Breaker;
 pub use callback::{Callback, Retry};
 pub use error::Error;
 pub use history::History;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::callback::MOST_CALLS;
 use super::check::Wrong;
 use super::value::choice;
+use crate::rate::Rate;
 use crate::task::Destination;
 
 /// The section of one service.
@@ -19,6 +20,9 @@ pub struct Service {
     /// The most calls at the same time; 0 means `callback.concurrency_per_service`.
     #[serde(default)]
     pub concurrency: usize,
+    /// How many calls may begin in a time; an empty text is no limit.
+    #[serde(default, deserialize_with = "rate")]
+    pub rate: Option<Rate>,
     /// What counts as success.
     #[serde(default = "Success::by_default")]
     pub success: Success,
@@ -74,6 +78,11 @@ impl<'de> Deserialize<'de> for Endpoint {
         }
         Ok(Self(url.as_str().trim_end_matches('/').to_owned()))
     }
+}
+
+fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(serde::de::Error::custom) }
 }
 
 impl Service {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 
-use super::check::{Wrong, ensure, within_spans};
-use super::value::{choice, redacted};
+use super::check::{Wrong, ensure, within, within_spans};
+use super::value::{Size, choice, redacted};
 use crate::span::Span;
 
 /// The section `[store]`.
@@ -38,6 +38,8 @@ choice! {
 pub struct Embedded {
     /// The database file.
     pub path: PathBuf,
+    /// What new tasks leave free on its disk, 1 MiB to 1 TiB.
+    pub reserve: Size,
 }
 
 /// The section `[store.redis]`.
@@ -139,6 +141,7 @@ impl Store {
         ensure("store.embedded.path", !self.embedded.path.as_os_str().is_empty(), || {
             "must be the path of a file".into()
         })?;
+        within("store.embedded.reserve", self.embedded.reserve, Size::mib(1)..=Size::mib(1 << 20))?;
         let redis = &self.redis;
         ensure("store.redis.urls", redis.urls.len() == 1, || {
             "must be a list of exactly one address for the topology \"standalone\"".into()

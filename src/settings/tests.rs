@@ -27,6 +27,7 @@ fn the_defaults_are_valid_and_those_of_the_contract() {
     assert_eq!(settings.limits.body.bytes(), 1 << 20);
     assert_eq!(settings.limits.content.bytes(), 256 << 10);
     assert_eq!(settings.callback.retry.backoff, crate::retry::Backoff::default());
+    assert_eq!(settings.callback.breaker.params(), crate::breaker::Params::default());
     assert!(settings.services.is_empty());
 }
 
@@ -100,6 +101,7 @@ fn a_set_takes_toml_and_bare_words() {
         "http.bind=0.0.0.0:80",
         "services.\"Message.Call\".endpoints=['http://a:1/x/', 'https://b']",
         "services.\"Message.Call\".success = status",
+        "services.\"Message.Call\".rate=100/s",
         "callback.retry.final_statuses=[]",
         "callback.retry.backoff={kind='list', steps=[1, '5m']}",
     ];
@@ -108,6 +110,7 @@ fn a_set_takes_toml_and_bare_words() {
     let service = &settings.services["Message.Call"];
     assert_eq!(service.endpoints.iter().map(Endpoint::as_str).collect::<Vec<_>>(), ["http://a:1/x", "https://b"]);
     assert_eq!((service.concurrency, service.success), (0, Success::Status));
+    assert_eq!(service.rate, "100/s".parse().ok());
     let check = |set: &str, expected: &str| assert_eq!(load("", &[set], &[]).unwrap_err(), expected);
     check("http.bind", "--set http.bind: must be written section.key=value");
     check("bind=1", "--set bind: must be written section.key=value, such as --set worker.lease=30s");
@@ -177,6 +180,11 @@ fn bad_values_say_what_would_be_right() {
         "callback.retry.max_attempts = 5000000000",
         "callback.retry.final_statuses = [200]",
         "callback.retry.final_statuses = ['gone']",
+        "callback.breaker.failure_ratio = 0",
+        "callback.breaker.min_calls = 0",
+        "callback.breaker.open = '2m'",
+        "callback.breaker.open_max = '2h'",
+        "callback.breaker.half_open_probes = 0",
         "callback.retry.backoff.jitter = 2",
         "callback.retry.backoff.base = '1d'",
         "callback.retry.backoff.every = '1d'",
@@ -190,6 +198,7 @@ fn bad_values_say_what_would_be_right() {
         "services.a.endpoints = ['http://me:secret@a']",
         "services.'a b'.endpoints = ['http://a']",
         "services.a = { endpoints = ['http://a'], concurrency = 20000000 }",
+        "services.a = { endpoints = ['http://a'], rate = '5 calls' }",
         "services.a = { endpoints = ['http://a'], success = 'always' }",
         "limits.body = 'big'",
         "limits.body = 100",
@@ -232,6 +241,11 @@ fn bad_values_say_what_would_be_right() {
     test.toml: callback.retry.max_attempts = 5000000000 is too large, or negative
     test.toml: callback.retry.final_statuses = [200] must be a list of HTTP statuses from 300 to 599
     test.toml: callback.retry.final_statuses[0] = "gone" must be an integer
+    test.toml: callback.breaker.failure_ratio = 0 must be from 0.01 to 1
+    test.toml: callback.breaker.min_calls = 0 must be from 1 to 1000000
+    test.toml: callback.breaker.open = "2m" must not be longer than callback.breaker.open_max
+    test.toml: callback.breaker.open_max = "2h" must be from 10ms to 1h
+    test.toml: callback.breaker.half_open_probes = 0 must be from 1 to 1000
     test.toml: callback.retry.backoff.jitter = 2 must be from 0 to 1
     test.toml: callback.retry.backoff.base = "1d" must be at most max, 3h
     test.toml: callback.retry.backoff.every = "1d" does not go with the kind beside it, which takes one of `base`, `factor`, `max`, `jitter`
@@ -245,6 +259,7 @@ fn bad_values_say_what_would_be_right() {
     test.toml: services.a.endpoints[0] = "http://***@a" must hold no user and no password
     test.toml: services."a b" = {endpoints = ["http://a"]} has a name that cannot be used: it must be 1 to 128 characters out of A-Z a-z 0-9 . _ -
     test.toml: services.a.concurrency = 20000000 must be from 0 to 1000000
+    test.toml: services.a.rate = "5 calls" must be a number from 1 to 1000000 with a unit of time, such as "100/s", "6000/m" or "500/h"
     test.toml: services.a.success = "always" must be "dm_error" or "status"
     test.toml: limits.body = "big" must be a number of bytes or a string with a unit, such as "256KiB" or "1MiB"
     test.toml: limits.body = 100 must be from 1.0 KiB to 64.0 MiB

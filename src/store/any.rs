@@ -6,10 +6,10 @@ use tokio::sync::broadcast;
 
 use super::{
     Added, Cancelled, Claim, Claimed, Counts, Durability, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
-    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, embedded, redis,
+    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting, embedded, redis,
 };
 use crate::clock::UnixMillis;
-use crate::task::{Lane, Receipt, State, TaskId};
+use crate::task::{Destination, Lane, Receipt, State, TaskId};
 
 /// One of the two backends.
 #[derive(Debug)]
@@ -90,6 +90,18 @@ impl Store for AnyStore {
 
     async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
         either!(self, purge(lane, state, before, limit))
+    }
+
+    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
+        either!(self, set_hold(destination, is_held))
+    }
+
+    async fn holds(&self) -> Result<Vec<Destination>> {
+        either!(self, holds())
+    }
+
+    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
+        either!(self, waiting(lanes))
     }
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {

@@ -46,6 +46,8 @@
 //! - A finished task keeps its final receipt: the same settle repeated answers success.
 //! - Every verb treats a leased task whose lease has run out as scheduled.
 //! - A verb whose answer was lost may be repeated.
+//! - A record that cannot be read is the trouble of its task alone. A claim that comes upon it makes the task dead
+//!   ([`UNREADABLE`]) and hands out the others; a settle answers [`Settled::Unknown`]; a verb by hand fails for it.
 //!
 //! What is absent on purpose: HTTP, retry policy, service names' endpoints. The caller decides what a failure
 //! means and says so with a [`Transition`].
@@ -56,7 +58,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use crate::clock::UnixMillis;
-use crate::task::{Lane, Receipt, State, TaskId};
+use crate::task::{Destination, Lane, Receipt, State, TaskId};
 
 mod any;
 pub mod embedded;
@@ -68,7 +70,7 @@ pub use any::AnyStore;
 pub use error::{Error, Result};
 pub use terms::{
     Added, Cancelled, Claim, Claimed, Counts, Durability, Grant, Hint, Holder, LeasedTask, ListQuery, Listed, Moment,
-    NewContent, NewTask, NextDue, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry, Transition, Want,
+    NewContent, NewTask, NextDue, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry, Transition, Waiting, Want,
 };
 
 /// The longest lease; a longer one is cut to it. A deadline further away than this is the mark of a clock that was set back, and counts
@@ -81,6 +83,9 @@ pub const MAX_EXPIRIES: u32 = 16;
 
 /// The last outcome of a task whose lease ran out.
 pub const LEASE_RAN_OUT: &str = "lease ran out";
+
+/// The last outcome of a task that died because what is stored of it cannot be read. Nothing of it is deleted.
+pub const UNREADABLE: &str = "record cannot be read";
 
 /// The most body bytes that one claim hands out (a single larger body still goes).
 pub const MAX_CLAIM_BYTES: usize = 4 << 20;
@@ -159,6 +164,16 @@ pub trait Store: Send + Sync + 'static {
         before: UnixMillis,
         limit: usize,
     ) -> impl Future<Output = Result<usize>> + Send;
+
+    /// Holds a destination by hand, for all instances and until it is released, or releases it. Those who work look once a second:
+    /// the store itself hands its tasks out as before.
+    fn set_hold(&self, destination: &Destination, is_held: bool) -> impl Future<Output = Result<()>> + Send;
+
+    /// The destinations that are held by hand.
+    fn holds(&self) -> impl Future<Output = Result<Vec<Destination>>> + Send;
+
+    /// How many tasks wait for each called destination, by name; one for which none waits may be missing.
+    fn waiting(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<Vec<Waiting>>> + Send;
 
     /// Registers a topic unless it is there, and answers the entry that won.
     fn register(&self, entry: TopicEntry) -> impl Future<Output = Result<TopicEntry>> + Send;

@@ -307,6 +307,15 @@ pub struct NextDue {
     pub lanes: Vec<Option<UnixMillis>>,
 }
 
+/// How many tasks wait for one destination, over all lanes that were asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The destination; never `@pull`.
+    pub destination: Destination,
+    /// Those on its schedules, due or not.
+    pub count: u64,
+}
+
 /// Exact counts of one lane by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

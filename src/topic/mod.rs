@@ -3,7 +3,7 @@
 //! Topics come into being with their first task. This is a cache before the store's own registry; an entry
 //! never changes once it is there, so the cache can only be behind, never wrong.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::store::{self, AnyStore, Store, TopicEntry};
@@ -29,15 +29,15 @@ pub enum Error {
 
 /// The registry. Cheap to share behind an [`Arc`].
 #[derive(Debug)]
-pub struct Registry {
-    store: Arc<AnyStore>,
+pub struct Registry<S = AnyStore> {
+    store: Arc<S>,
     params: Params,
-    known: RwLock<HashMap<Topic, TopicEntry>>,
+    known: RwLock<BTreeMap<Topic, TopicEntry>>,
 }
 
-impl Registry {
+impl<S: Store> Registry<S> {
     /// An empty cache before `store`.
-    pub fn new(store: Arc<AnyStore>, params: Params) -> Self {
+    pub fn new(store: Arc<S>, params: Params) -> Self {
         Self { store, params, known: RwLock::default() }
     }
 

@@ -11,7 +11,7 @@ use super::Shared;
 use super::claim::Slots;
 use super::held::{Holding, Lease};
 use super::settler::Ending;
-use crate::callback::{Answer, Call, Fault, Permit, Service, target};
+use crate::callback::{Answer, Call, Caller, Fault, Permit, Service, target};
 use crate::outcome;
 use crate::store::{LeasedTask, Settled, Store, Transition};
 use crate::task::{Lane, Receipt};
@@ -19,9 +19,12 @@ use crate::task::{Lane, Receipt};
 /// What a lease must last beyond the call's timeout, so that the settle still finds it.
 const MARGIN: Duration = Duration::from_secs(1);
 
+/// How far beyond its timeout a call may end before its destination's breaker counts it as failed: the timeout itself comes first.
+const OVERDUE: Duration = Duration::from_secs(1);
+
 /// Starts the call of a claimed task, unless this instance is calling it already. `freed` is woken when its slot is.
 pub(super) fn start(
-    shared: &Arc<Shared>,
+    shared: &Arc<Shared<impl Store, impl Caller>>,
     lane: &Lane,
     task: LeasedTask,
     receipt: &Receipt,
@@ -48,14 +51,14 @@ pub(super) fn start(
 }
 
 /// A task in flight.
-struct Flight {
-    shared: Arc<Shared>,
+struct Flight<S, C> {
+    shared: Arc<Shared<S, C>>,
     lane: Lane,
     task: LeasedTask,
     holding: Holding,
 }
 
-impl Flight {
+impl<S: Store, C: Caller> Flight<S, C> {
     async fn run(self, mut permit: Permit) {
         let timeout = self.task.options.timeout.map_or(self.shared.params.timeout, |span| span.0);
         let Some(service) = self.shared.parts.services.get(self.task.destination.as_str()) else {
@@ -64,13 +67,15 @@ impl Flight {
         if self.shared.is_stopping() || !self.lease_covers(timeout).await {
             return self.settle(Transition::Release);
         }
+        permit.begin(timeout + OVERDUE);
         let answer = tokio::select! {
+            biased;
             answer = self.call(&service, timeout) => answer,
             // Cut off by the end of the grace period: the lease and the attempt stay as they are.
             () = self.shared.settler.finished() => return,
         };
         match &answer {
-            Answer::Failed { fault: Fault::Destination, .. } => permit.failed(),
+            Answer::Failed { fault: Fault::Destination, outcome, .. } => permit.failed(outcome),
             // A destination that answered is well, whatever it thinks of this task.
             Answer::Delivered { .. } | Answer::Failed { .. } | Answer::Final { .. } => permit.succeeded(),
         }

@@ -1,6 +1,6 @@
 //! Claiming: which destinations have free slots, and how many.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Shared;
-use crate::callback::Permits;
+use crate::callback::{Caller, Permits};
 use crate::clock::UnixMillis;
 use crate::store::{Claim, Claimed, Grant, Result, Store, Want};
 use crate::task::{Destination, Lane};
 
 /// Slots in hand, by destination.
-pub(super) type Slots = HashMap<Destination, Permits>;
+pub(super) type Slots = BTreeMap<Destination, Permits>;
 
 /// What a lane's task claims with.
 #[derive(Debug)]
@@ -47,7 +47,11 @@ impl Claimer {
     ///
     /// # Errors
     /// The store's; the reserved slots are free again then.
-    pub(super) async fn take(&mut self, shared: &Shared, due: &[Destination]) -> Result<Taken> {
+    pub(super) async fn take(
+        &mut self,
+        shared: &Shared<impl Store, impl Caller>,
+        due: &[Destination],
+    ) -> Result<Taken> {
         let (slots, more) = self.reserve(shared, due);
         let wants = slots
             .iter()
@@ -74,7 +78,7 @@ impl Claimer {
 
     /// Free slots for each wanted destination, together at most a batch, of which none takes so much that nothing is left for
     /// the others; and whether more slots are free than that.
-    fn reserve(&self, shared: &Shared, due: &[Destination]) -> (Slots, bool) {
+    fn reserve(&self, shared: &Shared<impl Store, impl Caller>, due: &[Destination]) -> (Slots, bool) {
         let mut slots = Slots::new();
         let mut left = shared.params.claim_batch;
         let mut waiting = due.len();
@@ -90,12 +94,12 @@ impl Claimer {
                 continue;
             }
             let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
-            let permits = shared.parts.limits.reserve(destination, service.concurrency(), most);
+            let permits = shared.parts.limits.reserve(destination, service.allowance(), most);
             if !permits.is_empty() {
                 left -= permits.len();
                 slots.insert(destination.clone(), permits);
             }
-            more |= is_due && shared.parts.limits.free(destination, service.concurrency()) > 0;
+            more |= is_due && shared.parts.limits.free(destination, service.allowance()) > 0;
         }
         (slots, more)
     }
@@ -123,32 +127,32 @@ impl Claimer {
 pub(super) enum Room {
     /// One of them could be claimed now.
     Free,
-    /// None can. `freed` is woken when a slot comes free; a destination that asked to be left alone is free again then.
-    None { held_for: Option<Duration> },
+    /// None can. `freed` is woken when a slot comes free; after the wait, time alone (the end of a hold, a token, a breaker) may
+    /// have freed one.
+    None { wait: Option<Duration> },
 }
 
 /// Whether one of the due destinations could be claimed now.
-pub(super) fn room(shared: &Shared, due: &[Destination], freed: &Arc<Notify>) -> Room {
+pub(super) fn room(shared: &Shared<impl Store, impl Caller>, due: &[Destination], freed: &Arc<Notify>) -> Room {
     let limits = &shared.parts.limits;
-    let mut held_for: Option<Duration> = None;
+    let mut least: Option<Duration> = None;
     for destination in due {
         let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
-        if let Some(held) = limits.held_for(destination) {
-            held_for = Some(held_for.map_or(held, |least| least.min(held)));
-            continue;
-        }
         // Registered first and looked at then: a slot that comes free in between is seen one way or the other.
         limits.wake_when_free(destination, freed.clone());
-        if limits.free(destination, service.concurrency()) > 0 {
+        if limits.free(destination, service.allowance()) > 0 {
             return Room::Free;
         }
+        if let Some(wait) = limits.wait_for(destination) {
+            least = Some(least.map_or(wait, |least| least.min(wait)));
+        }
     }
-    Room::None { held_for }
+    Room::None { wait: least }
 }
 
 /// Says which due destinations nobody knows: their tasks are held back, not killed.
 pub(super) fn warn_of_unknown(
-    shared: &Shared,
+    shared: &Shared<impl Store, impl Caller>,
     lane: &Lane,
     due: &[Destination],
     now: UnixMillis,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Shared;
+use crate::callback::Caller;
 use crate::store::{Result, Store};
 use crate::task::State;
 
@@ -17,11 +18,12 @@ const ROUNDS_A_SEARCH: u32 = 10;
 const CHUNK: usize = 500;
 
 /// Runs until the instance stops. The first round comes at once.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>) {
     let mut stopping = shared.stopping.subscribe();
     let mut round = 0_u32;
     while !*stopping.borrow() {
         tokio::select! {
+            biased;
             done = keep_house(&shared, round) => match done {
                 Ok(()) => round = round.wrapping_add(1),
                 Err(error) => tracing::debug!(%error, "Could not keep house; trying again in a minute"),
@@ -32,7 +34,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-async fn keep_house(shared: &Shared, round: u32) -> Result<()> {
+async fn keep_house(shared: &Shared<impl Store, impl Caller>, round: u32) -> Result<()> {
     let Shared { parts, params, .. } = shared;
     // What this instance knows goes into the registry, should it have been lost; then what others know comes out.
     for entry in parts.topics.known() {

@@ -9,8 +9,9 @@ use tokio::time::Instant;
 
 use super::claim::{self, Claimer, Room, Taken};
 use super::{Shared, call};
+use crate::callback::Caller;
 use crate::clock::UnixMillis;
-use crate::store::{self, Outlook};
+use crate::store::{self, Outlook, Store};
 use crate::task::Lane;
 
 /// A due moment this near is work that is coming: the lane's task does not end before it.
@@ -61,7 +62,7 @@ impl Nudge {
 }
 
 /// Works the lane until it has been idle for long enough, or the instance stops.
-pub(super) async fn run(shared: Arc<Shared>, lane: Lane, nudge: Arc<Nudge>) {
+pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane, nudge: Arc<Nudge>) {
     let mut stopping = shared.stopping.subscribe();
     let mut claimer = Claimer::new(lane.clone());
     let mut outlook = Outlook::default();
@@ -71,8 +72,9 @@ pub(super) async fn run(shared: Arc<Shared>, lane: Lane, nudge: Arc<Nudge>) {
     while !*stopping.borrow() {
         nudge.busy();
         tokio::select! {
-            () = shared.settler.recovered() => {}
+            biased;
             _ = stopping.changed() => return,
+            () = shared.settler.recovered() => {}
         }
         match claimer.take(&shared, &outlook.due).await {
             Ok(Taken::Granted { grant, mut slots, since }) => {
@@ -120,7 +122,7 @@ pub(super) async fn run(shared: Arc<Shared>, lane: Lane, nudge: Arc<Nudge>) {
 
 /// Returns when there is reason to claim. A slot that came free is none if nobody waits for it, or another took it.
 async fn sleep(
-    shared: &Shared,
+    shared: &Shared<impl Store, impl Caller>,
     outlook: &Outlook,
     nudge: &Nudge,
     idle: Duration,
@@ -130,24 +132,25 @@ async fn sleep(
     let mut next = std::pin::pin!(until(shared, outlook.next));
     let mut idle = std::pin::pin!(tokio::time::sleep(idle));
     loop {
-        let held_for = match claim::room(shared, &outlook.due, &nudge.wake) {
+        let wait = match claim::room(shared, &outlook.due, &nudge.wake) {
             Room::Free => return,
-            Room::None { held_for } => held_for,
+            Room::None { wait } => wait,
         };
         if nudge.is_pending() {
             return;
         }
         tokio::select! {
+            biased;
+            _ = stopping.changed() => return,
             () = &mut next => return,
             () = &mut idle, if outlook.due.is_empty() => return,
-            _ = stopping.changed() => return,
             () = nudge.wake.notified() => {}
-            () = tokio::time::sleep(held_for.unwrap_or_default()), if held_for.is_some() => {}
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }
 }
 
-async fn until(shared: &Shared, moment: Option<UnixMillis>) {
+async fn until(shared: &Shared<impl Store, impl Caller>, moment: Option<UnixMillis>) {
     match moment {
         Some(moment) => shared.time.sleep_until(moment).await,
         None => std::future::pending().await,

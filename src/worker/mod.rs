@@ -28,10 +28,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
-use crate::callback::{Client, Limits, Services};
+use crate::callback::{Caller, Client, Limits, Services};
 use crate::clock::Clock;
 use crate::outcome::Policy;
-use crate::store::{AnyStore, Hint, Holder};
+use crate::store::{AnyStore, Hint, Holder, Store};
 use crate::task::Receipt;
 use crate::topic::Registry;
 
@@ -69,15 +69,15 @@ pub struct Params {
     pub look_every: Duration,
 }
 
-/// What the workers stand on.
+/// What the workers stand on: any store, and anyone who makes the calls.
 #[derive(Debug)]
-pub struct Parts {
+pub struct Parts<S = AnyStore, C = Client> {
     /// The store.
-    pub store: Arc<AnyStore>,
+    pub store: Arc<S>,
     /// The topics.
-    pub topics: Arc<Registry>,
+    pub topics: Arc<Registry<S>>,
     /// Who makes the calls.
-    pub client: Client,
+    pub client: C,
     /// Who is called.
     pub services: Arc<Services>,
     /// How much at once.
@@ -88,8 +88,8 @@ pub struct Parts {
 
 /// What the roles share.
 #[derive(Debug)]
-struct Shared {
-    parts: Parts,
+struct Shared<S, C> {
+    parts: Parts<S, C>,
     params: Params,
     holder: Holder,
     time: StoreTime,
@@ -101,7 +101,7 @@ struct Shared {
     cut_off: AtomicBool,
 }
 
-impl Shared {
+impl<S, C> Shared<S, C> {
     fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }
@@ -109,15 +109,15 @@ impl Shared {
 
 /// The running workers of this instance.
 #[derive(Debug)]
-pub struct Worker {
-    shared: Arc<Shared>,
+pub struct Worker<S = AnyStore, C = Client> {
+    shared: Arc<Shared<S, C>>,
     roles: Vec<JoinHandle<()>>,
     settling: JoinHandle<()>,
 }
 
-impl Worker {
+impl<S: Store, C: Caller> Worker<S, C> {
     /// Starts all roles.
-    pub fn start(parts: Parts, params: Params) -> Self {
+    pub fn start(parts: Parts<S, C>, params: Params) -> Self {
         let (settler, settles) = Settler::new();
         let (put_back, hints) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {

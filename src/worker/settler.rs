@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::Shared;
 use super::held::Holding;
+use crate::callback::Caller;
 use crate::store::{Error, Hint, Settle, Settled, Store, Transition};
 use crate::task::{Lane, Receipt, State};
 
@@ -90,7 +91,7 @@ impl Settler {
 }
 
 /// Flushes batch after batch until the settler is finished and empty.
-pub(super) async fn run(shared: Arc<Shared>, mut settles: mpsc::UnboundedReceiver<Ending>) {
+pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settles: mpsc::UnboundedReceiver<Ending>) {
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         tokio::select! {
@@ -102,7 +103,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut settles: mpsc::UnboundedReceive
     }
 }
 
-async fn flush(shared: &Arc<Shared>, batch: Vec<Ending>) {
+async fn flush(shared: &Arc<Shared<impl Store, impl Caller>>, batch: Vec<Ending>) {
     let mut pause = FIRST_PAUSE;
     loop {
         // Made anew for each try: a lease may have been adopted since.
@@ -140,7 +141,7 @@ async fn flush(shared: &Arc<Shared>, batch: Vec<Ending>) {
     }
 }
 
-fn conclude(shared: &Arc<Shared>, ending: Ending, receipt: Receipt, answer: Settled) {
+fn conclude(shared: &Arc<Shared<impl Store, impl Caller>>, ending: Ending, receipt: Receipt, answer: Settled) {
     let id = ending.holding.id();
     match answer {
         Settled::Done => put_back(shared, &ending),
@@ -156,7 +157,7 @@ fn conclude(shared: &Arc<Shared>, ending: Ending, receipt: Receipt, answer: Sett
 }
 
 /// A task that waits again may be what its lane has to wake for next.
-fn put_back(shared: &Shared, ending: &Ending) {
+fn put_back(shared: &Shared<impl Store, impl Caller>, ending: &Ending) {
     let after = match &ending.transition {
         Transition::Retry { after, .. } => *after,
         Transition::Release => Duration::ZERO,
@@ -167,7 +168,7 @@ fn put_back(shared: &Shared, ending: &Ending) {
 }
 
 /// Someone else holds the task, or this instance does and is just being told: then the settle goes again by the new receipt.
-async fn adopt_or_report(shared: Arc<Shared>, ending: Ending, receipt: Receipt) {
+async fn adopt_or_report(shared: Arc<Shared<impl Store, impl Caller>>, ending: Ending, receipt: Receipt) {
     tokio::time::sleep(ADOPTION).await;
     if ending.holding.lease().receipt != receipt {
         shared.settler.send(ending);

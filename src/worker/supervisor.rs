@@ -10,6 +10,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::Shared;
 use super::lane::{self, COMING, Nudge};
+use crate::callback::Caller;
 use crate::clock::UnixMillis;
 use crate::store::{Hint, Store};
 use crate::task::Lane;
@@ -24,7 +25,7 @@ struct Lanes {
 
 /// Runs until the instance stops and all lanes' tasks have ended. `settled` tells of tasks that this instance itself has put back on
 /// their schedules.
-pub(super) async fn run(shared: Arc<Shared>, mut settled: mpsc::UnboundedReceiver<Hint>) {
+pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settled: mpsc::UnboundedReceiver<Hint>) {
     let mut hints = shared.parts.store.hints();
     let mut stopping = shared.stopping.subscribe();
     let mut looks = tokio::time::interval(shared.params.look_every);
@@ -33,7 +34,10 @@ pub(super) async fn run(shared: Arc<Shared>, mut settled: mpsc::UnboundedReceive
     let mut fails = false;
     while !*stopping.borrow() {
         tokio::select! {
+            biased;
+            _ = stopping.changed() => {}
             _ = looks.tick() => fails = look(&shared, &mut lanes, fails).await,
+            Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
             Some(hint) = settled.recv() => take_hint(&shared, &mut lanes, hint),
             hint = hints.recv() => match hint {
                 Ok(hint) => take_hint(&shared, &mut lanes, hint),
@@ -41,18 +45,19 @@ pub(super) async fn run(shared: Arc<Shared>, mut settled: mpsc::UnboundedReceive
                 Err(RecvError::Lagged(_)) => looks.reset_immediately(),
                 Err(RecvError::Closed) => return,
             },
-            Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
-            _ = stopping.changed() => {}
         }
     }
     while lanes.tasks.join_next().await.is_some() {}
 }
 
-/// The safety look: the registry, then all lanes in one pipeline. Answers whether it failed.
-async fn look(shared: &Arc<Shared>, lanes: &mut Lanes, failed_before: bool) -> bool {
+/// The safety look: the registry, what is held by hand, then all lanes in one pipeline. Answers whether it failed.
+async fn look(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, failed_before: bool) -> bool {
     let looked = async {
         let topics = shared.parts.topics.refresh().await.map_err(|error| error.to_string())?;
         let all: Vec<Lane> = topics.iter().flat_map(|topic| topic.lanes()).collect();
+        // Before anything of theirs is claimed.
+        let holds = shared.parts.store.holds().await.map_err(|error| error.to_string())?;
+        shared.parts.limits.set_holds(holds.into_iter().collect());
         let asked = shared.parts.clock.now();
         let next = shared.parts.store.next_due(all.clone()).await.map_err(|error| error.to_string())?;
         shared.time.saw(next.now, asked);
@@ -79,12 +84,12 @@ async fn look(shared: &Arc<Shared>, lanes: &mut Lanes, failed_before: bool) -> b
     }
 }
 
-fn take_hint(shared: &Arc<Shared>, lanes: &mut Lanes, hint: Hint) {
+fn take_hint(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, hint: Hint) {
     tell(shared, lanes, hint.lane, hint.due);
 }
 
 /// Wakes the lane's task, or starts it if its work is near.
-fn tell(shared: &Arc<Shared>, lanes: &mut Lanes, lane: Lane, due: UnixMillis) {
+fn tell(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, lane: Lane, due: UnixMillis) {
     if let Some(nudge) = lanes.nudges.get(&lane) {
         nudge.at(due, shared.time.store_now());
     } else if due <= shared.time.store_now() + COMING {
@@ -92,7 +97,7 @@ fn tell(shared: &Arc<Shared>, lanes: &mut Lanes, lane: Lane, due: UnixMillis) {
     }
 }
 
-fn start(shared: &Arc<Shared>, lanes: &mut Lanes, lane: Lane) {
+fn start(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, lane: Lane) {
     let nudge = Arc::new(Nudge::new());
     let task = lanes.tasks.spawn(lane::run(shared.clone(), lane.clone(), nudge.clone()));
     tracing::debug!(%lane, "Working lane {lane}");
@@ -101,7 +106,7 @@ fn start(shared: &Arc<Shared>, lanes: &mut Lanes, lane: Lane) {
 }
 
 /// A lane's task has ended: by itself after idling, or by a panic, after which it starts again.
-fn reap(shared: &Arc<Shared>, lanes: &mut Lanes, ended: Result<(Id, ()), JoinError>) {
+fn reap(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, ended: Result<(Id, ()), JoinError>) {
     let (id, panicked) = match ended {
         Ok((id, ())) => (id, false),
         Err(error) => (error.id(), true),

@@ -192,7 +192,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
 
     delayd::install_crypto();
     let folder = crate::program::folder();
-    let params = embedded::Params { path: folder.path().join("delayd.db"), clock: Clock::system() };
+    let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 1 << 20, clock: Clock::system() };
     let embedded = AnyStore::Embedded(embedded::Embedded::open(params).unwrap());
     let redis = AnyStore::Redis(
         redis::Redis::connect(redis::Params {
@@ -215,7 +215,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
         let service = ServiceParams {
             name: "message.call".into(),
             endpoints: vec![receiver.endpoint()],
-            concurrency: 0,
+            allowance: Default::default(),
             success: callback::SuccessRule::DmError,
         };
         let client = callback::Params {
@@ -228,7 +228,11 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
             topics: topics.clone(),
             client: Client::new(client).unwrap(),
             services: Arc::new(Services::new(vec![service]).unwrap()),
-            limits: Arc::new(Limits::new(LimitParams { concurrency: 64, concurrency_per_service: 64 })),
+            limits: Arc::new(Limits::new(LimitParams {
+                concurrency: 64,
+                concurrency_per_service: 64,
+                breaker: delayd::breaker::Params::default(),
+            })),
             clock: Clock::system(),
         };
         let worker = Worker::start(

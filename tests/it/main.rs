@@ -9,6 +9,8 @@ mod bad_input;
 mod callbacks;
 mod command_line;
 mod crash;
+mod destinations;
+mod disk;
 mod documentation;
 mod fairness;
 mod proxy;

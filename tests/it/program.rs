@@ -72,6 +72,12 @@ pub fn command(sets: &[String]) -> Command {
     command
 }
 
+/// A command as the last arguments of another.
+fn inside(mut outer: Command, inner: &Command) -> Command {
+    outer.arg(inner.get_program()).args(inner.get_args()).stdin(Stdio::null());
+    outer
+}
+
 /// `--set` that makes the receiver a service.
 pub fn service(name: &str, receiver: &Receiver) -> String {
     format!("services.\"{name}\".endpoints=[\"{}\"]", receiver.endpoint())
@@ -80,10 +86,15 @@ pub fn service(name: &str, receiver: &Receiver) -> String {
 impl Program {
     /// Starts it on a free port, with more settings, and waits until it listens.
     pub async fn start(store: &StoreAt, sets: &[String]) -> Self {
-        Self::start_by(store, sets, |command| command).await
+        Self::start_by(store, sets, |serve| serve).await
     }
 
-    /// As [`Program::start`], by another command that ends up as it, such as one that changes its surroundings first.
+    /// Starts it as the child of another program, such as strace, which is given the command line.
+    pub async fn start_under(outer: Command, store: &StoreAt, sets: &[String]) -> Self {
+        Self::start_by(store, sets, |serve| inside(outer, &serve)).await
+    }
+
+    /// Starts it by another command that ends up as it, such as one that changes its surroundings first.
     pub async fn start_by(store: &StoreAt, sets: &[String], by: impl FnOnce(Command) -> Command) -> Self {
         delayd::install_crypto();
         let mut all = store.sets();
@@ -132,6 +143,11 @@ impl Program {
     pub async fn post(&self, path: &str, body: impl Into<String>) -> Answer {
         let sent = self.client.post(self.url(path)).body(body.into()).send().await.unwrap();
         answer(sent).await
+    }
+
+    /// `None`: nobody listens any more.
+    pub async fn try_post(&self, path: &str, body: impl Into<String>) -> Option<Answer> {
+        Some(answer(self.client.post(self.url(path)).body(body.into()).send().await.ok()?).await)
     }
 
     pub async fn get(&self, path: &str) -> Answer {

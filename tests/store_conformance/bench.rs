@@ -26,8 +26,8 @@ pub(crate) const ALWAYS: (UnixMillis, UnixMillis) = (UnixMillis(0), UnixMillis(i
 pub(crate) struct Bench<S> {
     pub(crate) store: S,
     pub(crate) clock: Clock,
-    /// What must outlive the store: its folder.
-    _kept: Box<dyn Any + Send>,
+    /// What is behind the store: its folder, or its key prefix.
+    pub(crate) kept: Box<dyn Any + Send>,
 }
 
 /// One leased task.
@@ -41,22 +41,23 @@ pub(crate) struct Held {
 pub(crate) async fn embedded() -> Bench<AnyStore> {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::manual(START);
-    let params = embedded::Params { path: folder.path().join("delayd.db"), clock: clock.clone() };
+    let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 1 << 20, clock: clock.clone() };
     let store = AnyStore::Embedded(embedded::Embedded::open(params).unwrap());
-    Bench { store, clock, _kept: Box::new(folder) }
+    Bench { store, clock, kept: Box::new(folder) }
 }
 
 /// A key prefix of its own on the Redis of this test process.
 pub(crate) async fn redis() -> Bench<AnyStore> {
     let clock = Clock::manual(START);
-    let store = AnyStore::Redis(connect(&fresh_prefix(), &clock, false).await);
-    Bench { store, clock, _kept: Box::new(()) }
+    let prefix = fresh_prefix();
+    let store = AnyStore::Redis(connect(&prefix, &clock, false).await);
+    Bench { store, clock, kept: Box::new(prefix) }
 }
 
 /// The specification itself.
 pub(crate) async fn model() -> Bench<Reference> {
     let clock = Clock::manual(START);
-    Bench { store: Reference::new(clock.clone()), clock, _kept: Box::new(()) }
+    Bench { store: Reference::new(clock.clone()), clock, kept: Box::new(()) }
 }
 
 /// A key prefix that nobody used before.

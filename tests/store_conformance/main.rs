@@ -13,6 +13,8 @@ mod bench;
 mod by_hand;
 mod cancel;
 mod claim;
+mod damage;
+mod destination;
 mod lease;
 mod machine;
 mod model;
@@ -104,6 +106,9 @@ macro_rules! conformance {
             read next_due_knows_every_lane_and_leaves_pulled_tasks_out,
             read next_due_includes_the_earliest_lease_deadline,
             read what_does_not_exist_is_unknown_and_empty,
+
+            destination a_hold_lasts_until_it_is_released,
+            destination what_waits_is_counted_by_destination_over_all_lanes,
 
             registry the_first_registration_wins,
             registry an_add_into_an_empty_lane_registers_its_topic,

@@ -6,13 +6,13 @@
 //!
 //! What becomes of one task is in [`crate::record`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
     Added, Cancelled, Claim, Counts, Grant, LeasedTask, ListQuery, Listed, MAX_CLAIM_BYTES, MAX_OUTLOOK, MAX_SWEEP,
-    Moment, NewContent, NewTask, NextDue, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry,
+    Moment, NewContent, NewTask, NextDue, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic};
 
@@ -26,12 +26,13 @@ pub(crate) struct Model {
     last_id: u64,
     tasks: BTreeMap<TaskId, Record>,
     topics: BTreeMap<Topic, TopicEntry>,
+    holds: BTreeSet<Destination>,
 }
 
 impl Model {
     /// An empty store.
     pub(crate) fn new(now: UnixMillis) -> Self {
-        Self { now, last_id: 0, tasks: BTreeMap::new(), topics: BTreeMap::new() }
+        Self { now, last_id: 0, tasks: BTreeMap::new(), topics: BTreeMap::new(), holds: BTreeSet::new() }
     }
 
     pub(crate) fn add(&mut self, task: NewTask) -> Added {
@@ -212,6 +213,26 @@ impl Model {
         let (lane, from, to) = (lane.clone(), UnixMillis(i64::MIN), before - Duration::from_millis(1));
         let oldest = self.list(&ListQuery { lane, state, from, to, after: None, limit });
         oldest.iter().filter(|listed| self.tasks.remove(&listed.id).is_some()).count()
+    }
+
+    pub(crate) fn set_hold(&mut self, destination: &Destination, is_held: bool) {
+        match is_held {
+            true => self.holds.insert(destination.clone()),
+            false => self.holds.remove(destination),
+        };
+    }
+
+    pub(crate) fn holds(&self) -> Vec<Destination> {
+        self.holds.iter().cloned().collect()
+    }
+
+    pub(crate) fn waiting_for_each(&self, lanes: &[Lane]) -> Vec<Waiting> {
+        let mut counts: BTreeMap<Destination, u64> = BTreeMap::new();
+        let is_asked_for = |record: &&Record| lanes.contains(&record.lane) && record.listed().0 == State::Scheduled;
+        for record in self.tasks.values().filter(is_asked_for).filter(|record| !record.destination.is_pull()) {
+            *counts.entry(record.destination.clone()).or_default() += 1;
+        }
+        counts.into_iter().map(|(destination, count)| Waiting { destination, count }).collect()
     }
 
     pub(crate) fn register(&mut self, entry: TopicEntry) -> TopicEntry {

@@ -111,6 +111,18 @@ async fn the_lock_is_given_back_by_a_holder_that_finds_the_lane_idle() {
     assert_eq!(grant(&second, claim_by("second", 1, true)).await.tasks.len(), 1);
 }
 
+/// A lock's end is a moment by the server's clock. Set back by an hour, that clock would keep a dead holder's lock for an hour.
+#[tokio::test]
+async fn a_lock_from_before_the_clock_was_set_back_holds_nobody_up() {
+    let deployment = Deployment::new();
+    let store = deployment.instance().await;
+    add(&store, 1).await;
+    let () = raw(&["SET", &deployment.lock(), "dead", "PX", "3600000"]);
+    assert_eq!(grant(&store, claim_by("alive", 1, false)).await.tasks.len(), 1);
+    let () = raw(&["SET", &deployment.lock(), "busy", "PX", "2000"]);
+    assert!(refusal(&store, claim_by("alive", 1, false)).await <= Duration::from_secs(2));
+}
+
 #[tokio::test]
 async fn a_holder_renews_its_lock_with_each_claim() {
     let deployment = Deployment::new();

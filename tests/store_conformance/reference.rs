@@ -6,9 +6,9 @@ use std::time::Duration;
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
     Added, Cancelled, Claim, Claimed, Counts, Durability, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
-    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry,
+    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
 };
-use delayd::task::{Lane, Receipt, State, TaskId};
+use delayd::task::{Destination, Lane, Receipt, State, TaskId};
 use tokio::sync::broadcast;
 
 use crate::model::Model;
@@ -109,6 +109,19 @@ impl Store for Reference {
 
     async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
         Ok(self.model().purge(lane, state, before, limit))
+    }
+
+    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
+        self.model().set_hold(destination, is_held);
+        Ok(())
+    }
+
+    async fn holds(&self) -> Result<Vec<Destination>> {
+        Ok(self.model().holds())
+    }
+
+    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
+        Ok(self.model().waiting_for_each(&lanes))
     }
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {

@@ -66,7 +66,7 @@ impl Receiver {
 
     /// Where the service is, and by which rule it answers.
     fn point_at(&self, endpoints: Vec<String>, success: SuccessRule) {
-        let params = ServiceParams { name: "s".into(), endpoints, concurrency: 0, success };
+        let params = ServiceParams { name: "s".into(), endpoints, allowance: Default::default(), success };
         self.services.replace(vec![params]).unwrap();
     }
 

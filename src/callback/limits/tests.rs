@@ -2,10 +2,17 @@
 
 use proptest::prelude::*;
 
+use super::door::share;
 use super::*;
+use crate::callback::window::RECENT;
+
+/// No limit but that of calls at a time.
+fn most(concurrency: usize) -> Allowance {
+    Allowance { concurrency, rate: None }
+}
 
 fn limits(concurrency: usize, concurrency_per_service: usize) -> Arc<Limits> {
-    Arc::new(Limits::new(LimitParams { concurrency, concurrency_per_service }))
+    Arc::new(Limits::new(LimitParams { concurrency, concurrency_per_service, breaker: breaker::Params::default() }))
 }
 
 fn name(name: &str) -> Destination {
@@ -15,8 +22,15 @@ fn name(name: &str) -> Destination {
 /// Lets `times` calls to `destination` succeed, one after another.
 fn succeed(limits: &Arc<Limits>, destination: &Destination, times: usize) {
     for _ in 0..times {
-        limits.reserve(destination, 0, 1).split_one().unwrap().succeeded();
+        call(limits, destination).succeeded();
     }
+}
+
+/// A call that has begun.
+fn call(limits: &Arc<Limits>, destination: &Destination) -> Permit {
+    let mut permit = limits.reserve(destination, most(0), 1).split_one().expect("there is a slot");
+    permit.begin(Duration::from_secs(15));
+    permit
 }
 
 /// Whether `sleeper` has been notified since it was last asked.
@@ -27,38 +41,38 @@ fn is_awake(sleeper: &Arc<Notify>) -> bool {
 #[test]
 fn dropping_gives_back_what_was_and_what_was_not_used() {
     let (limits, a) = (limits(100, 10), name("a"));
-    let mut permits = limits.reserve(&a, 0, 4);
+    let mut permits = limits.reserve(&a, most(0), 4);
     let permit = permits.split_one().unwrap();
-    assert_eq!((permits.len(), limits.in_flight(), limits.free(&a, 0)), (3, 4, 6));
+    assert_eq!((permits.len(), limits.in_flight(), limits.free(&a, most(0))), (3, 4, 6));
     drop(permits);
     assert_eq!(limits.in_flight(), 1);
     drop(permit);
-    assert_eq!((limits.in_flight(), limits.free(&a, 0)), (0, 10));
-    let mut none = limits.reserve(&a, 0, 0);
+    assert_eq!((limits.in_flight(), limits.free(&a, most(0))), (0, 10));
+    let mut none = limits.reserve(&a, most(0), 0);
     assert!(none.is_empty() && none.split_one().is_none());
 }
 
 #[test]
 fn a_services_own_limit_goes_before_the_default() {
     let (limits, a) = (limits(100, 10), name("a"));
-    assert_eq!(limits.reserve(&a, 0, 99).len(), 10);
-    assert_eq!(limits.reserve(&a, 3, 99).len(), 3);
-    assert_eq!(limits.free(&name("unseen"), 5), 5);
+    assert_eq!(limits.reserve(&a, most(0), 99).len(), 10);
+    assert_eq!(limits.reserve(&a, most(3), 99).len(), 3);
+    assert_eq!(limits.free(&name("unseen"), most(5)), 5);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_destination_starts_slowly_and_falls_back_after_a_minute_without_success() {
     let (limits, a) = (limits(1_000, 100), name("a"));
-    assert_eq!(limits.free(&a, 0), 16);
+    assert_eq!(limits.free(&a, most(0)), 16);
     succeed(&limits, &a, 16);
-    assert_eq!(limits.free(&a, 0), 32);
+    assert_eq!(limits.free(&a, most(0)), 32);
     succeed(&limits, &a, 32 + 64);
-    assert_eq!(limits.free(&a, 0), 100);
-    let busy = limits.reserve(&a, 0, 50);
+    assert_eq!(limits.free(&a, most(0)), 100);
+    let busy = limits.reserve(&a, most(0), 50);
     tokio::time::advance(RECENT).await;
-    assert_eq!((busy.len(), limits.free(&a, 0)), (50, 0));
+    assert_eq!((busy.len(), limits.free(&a, most(0))), (50, 0));
     drop(busy);
-    assert_eq!(limits.free(&a, 0), 16);
+    assert_eq!(limits.free(&a, most(0)), 16);
 }
 
 #[test]
@@ -69,28 +83,28 @@ fn four_black_holes_leave_room_for_a_fifth() {
     holes.iter().for_each(|hole| succeed(&limits, hole, 16 + 32 + 64 + 128 + 256 + 512));
     let mut taken = Vec::new();
     for _ in 0..1_000 {
-        taken.extend(holes.iter().map(|hole| limits.reserve(hole, 0, 1)));
+        taken.extend(holes.iter().map(|hole| limits.reserve(hole, most(0), 1)));
     }
     let in_flight = limits.in_flight();
     assert!((790..=810).contains(&in_flight), "{in_flight}");
-    assert_eq!(limits.reserve(&name("well"), 0, 16).len(), 16);
+    assert_eq!(limits.reserve(&name("well"), most(0), 16).len(), 16);
 }
 
 #[test]
 fn one_black_hole_takes_half_the_house() {
     let (limits, hole) = (limits(100, 100), name("hole"));
     succeed(&limits, &hole, 16 + 32 + 64);
-    let taken = limits.reserve(&hole, 0, 100);
+    let taken = limits.reserve(&hole, most(0), 100);
     assert_eq!(taken.len(), 51, "the last one was taken when 50 were its own and 50 free");
-    assert_eq!(limits.free(&hole, 0), 0);
+    assert_eq!(limits.free(&hole, most(0)), 0);
 }
 
 #[test]
 fn a_sleeper_is_woken_once_when_its_destination_frees_a_slot() {
     let (limits, a, b) = (limits(100, 2), name("a"), name("b"));
     let sleeper = Arc::new(Notify::new());
-    let mut permits = limits.reserve(&a, 0, 2);
-    let other = limits.reserve(&b, 0, 1);
+    let mut permits = limits.reserve(&a, most(0), 2);
+    let other = limits.reserve(&b, most(0), 1);
     limits.wake_when_free(&a, Arc::clone(&sleeper));
     limits.wake_when_free(&a, Arc::clone(&sleeper));
     assert!(!is_awake(&sleeper));
@@ -117,10 +131,10 @@ fn a_sleeper_that_comes_late_is_woken_at_once() {
 fn a_sleeper_whom_the_house_kept_out_is_woken_by_anyones_slot() {
     let (limits, a, b) = (limits(3, 3), name("a"), name("b"));
     let sleeper = Arc::new(Notify::new());
-    let mut permits = limits.reserve(&a, 0, 3);
+    let mut permits = limits.reserve(&a, most(0), 3);
     assert_eq!(permits.len(), 2);
-    let last = limits.reserve(&b, 0, 1);
-    assert_eq!((limits.in_flight(), limits.free(&name("c"), 0)), (3, 0));
+    let last = limits.reserve(&b, most(0), 1);
+    assert_eq!((limits.in_flight(), limits.free(&name("c"), most(0))), (3, 0));
     limits.wake_when_free(&name("c"), Arc::clone(&sleeper));
     assert!(!is_awake(&sleeper));
     drop(permits.split_one());
@@ -134,9 +148,9 @@ fn a_sleeper_whom_the_house_kept_out_is_woken_by_anyones_slot() {
 fn a_sleeper_is_not_woken_while_its_share_of_the_house_is_used_up() {
     let (limits, a, b) = (limits(10, 10), name("a"), name("b"));
     let sleeper = Arc::new(Notify::new());
-    let taken = limits.reserve(&a, 0, 10);
-    let mut others = limits.reserve(&b, 0, 2);
-    assert_eq!((taken.len(), others.len(), limits.free(&a, 0)), (6, 2, 0));
+    let taken = limits.reserve(&a, most(0), 10);
+    let mut others = limits.reserve(&b, most(0), 2);
+    assert_eq!((taken.len(), others.len(), limits.free(&a, most(0))), (6, 2, 0));
     limits.wake_when_free(&a, Arc::clone(&sleeper));
     drop(others.split_one());
     drop(others);
@@ -150,19 +164,108 @@ async fn a_held_destination_gets_nothing_until_the_hold_ends() {
     let (limits, a) = (limits(100, 10), name("a"));
     limits.hold(&a, Duration::from_secs(30));
     limits.hold(&a, Duration::from_secs(10));
-    assert_eq!((limits.held_for(&a), limits.free(&a, 0)), (Some(Duration::from_secs(30)), 0));
-    assert!(limits.reserve(&a, 0, 1).is_empty());
+    assert_eq!((limits.wait_for(&a), limits.free(&a, most(0))), (Some(Duration::from_secs(30)), 0));
+    assert!(limits.reserve(&a, most(0), 1).is_empty());
     tokio::time::advance(Duration::from_secs(30)).await;
-    assert_eq!((limits.held_for(&a), limits.free(&a, 0)), (None, 10));
+    assert_eq!((limits.wait_for(&a), limits.free(&a, most(0))), (None, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_keeps_failing_is_left_alone_and_met_by_few_on_its_return() {
+    let (limits, a) = (limits(1_000, 100), name("a"));
+    succeed(&limits, &a, 16 + 32);
+    assert_eq!(limits.free(&a, most(0)), 64);
+    // These hang, and so they still do on its return.
+    let hanging: Vec<_> = (0..20).map(|_| call(&limits, &a)).collect();
+    let sleeper = Arc::new(Notify::new());
+    let mut rest = limits.reserve(&a, most(0), 44);
+    limits.wake_when_free(&a, Arc::clone(&sleeper));
+    assert!(!is_awake(&sleeper));
+    for _ in 0..5 {
+        let mut permit = rest.split_one().unwrap();
+        permit.begin(Duration::from_secs(15));
+        permit.failed("503 Service Unavailable");
+    }
+    assert!(is_awake(&sleeper), "it has to set its timer anew");
+    drop(rest);
+    let standing = limits.standing(&a, most(0));
+    assert_eq!((standing.breaker, standing.in_flight, standing.window), (breaker::State::Open, 20, 16));
+    assert_eq!(standing.last_failure.unwrap().0, "503 Service Unavailable");
+    assert_eq!(limits.free(&a, most(0)), 0);
+    let wait = limits.wait_for(&a).unwrap();
+    assert!(wait > Duration::from_secs(4), "{wait:?}");
+    tokio::time::advance(wait).await;
+    let mut probes = limits.reserve(&a, most(0), 99);
+    assert_eq!(probes.len(), 3, "half-open, with as many probes");
+    limits.wake_when_free(&a, Arc::clone(&sleeper));
+    assert!(!is_awake(&sleeper));
+    for _ in 0..3 {
+        let mut permit = probes.split_one().unwrap();
+        permit.begin(Duration::from_secs(15));
+        permit.succeeded();
+    }
+    assert!(is_awake(&sleeper));
+    drop(hanging);
+    assert_eq!(limits.free(&a, most(0)), 16, "closed again, and at the start of its window");
+}
+
+#[tokio::test(start_paused = true)]
+async fn probes_that_were_reserved_in_vain_are_there_for_others() {
+    let (limits, a) = (limits(100, 10), name("a"));
+    for _ in 0..5 {
+        call(&limits, &a).failed("connection refused");
+    }
+    tokio::time::advance(limits.wait_for(&a).unwrap()).await;
+    let in_vain = limits.reserve(&a, most(0), 3);
+    assert_eq!(limits.free(&a, most(0)), 0);
+    drop(in_vain);
+    assert_eq!(limits.free(&a, most(0)), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_lets_through_what_it_says_and_unused_tokens_come_back() {
+    let (limits, a) = (limits(100, 50), name("a"));
+    let allowance = Allowance { concurrency: 0, rate: "20/s".parse().ok() };
+    let mut permits = limits.reserve(&a, allowance, 10);
+    assert_eq!(permits.len(), 2, "a tenth of a second's");
+    let mut used = permits.split_one().unwrap();
+    used.begin(Duration::from_secs(1));
+    drop(permits);
+    assert_eq!(limits.reserve(&a, allowance, 10).len(), 1);
+    drop(used);
+    let (mut calls, start) = (0, Instant::now());
+    while start.elapsed() < Duration::from_secs(10) {
+        while let Some(mut permit) = limits.reserve(&a, allowance, 1).split_one() {
+            permit.begin(Duration::from_secs(1));
+            permit.succeeded();
+            calls += 1;
+        }
+        tokio::time::advance(limits.wait_for(&a).expect("only time can help")).await;
+    }
+    assert!((199..=203).contains(&calls), "{calls} calls in 10 s at 20/s");
+}
+
+#[test]
+fn a_hold_by_hand_lasts_until_it_is_ended() {
+    let (limits, a) = (limits(100, 10), name("a"));
+    let sleeper = Arc::new(Notify::new());
+    limits.set_holds([a.clone()].into());
+    assert_eq!((limits.free(&a, most(0)), limits.wait_for(&a)), (0, None));
+    assert!(limits.reserve(&a, most(0), 1).is_empty());
+    limits.wake_when_free(&a, Arc::clone(&sleeper));
+    assert!(!is_awake(&sleeper));
+    limits.set_holds([name("b")].into());
+    assert!(is_awake(&sleeper));
+    assert_eq!(limits.reserve(&a, most(0), 1).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn destinations_that_nobody_uses_are_forgotten() {
     let limits = limits(100, 10);
-    let busy = limits.reserve(&name("busy"), 0, 1);
+    let busy = limits.reserve(&name("busy"), most(0), 1);
     for round in 0..20 {
         for number in 0..FEW {
-            drop(limits.reserve(&name(&format!("d{round}-{number}")), 0, 1));
+            drop(limits.reserve(&name(&format!("d{round}-{number}")), most(0), 1));
         }
         tokio::time::advance(RECENT).await;
     }
@@ -182,7 +285,7 @@ proptest! {
         prop_assert_eq!(share(free, own), taken);
     }
 
-    /// Steps: take some for one of six destinations, give some back, leave a sleeper, or let one call succeed.
+    /// Steps: take some for one of six destinations, give some back, leave a sleeper, or make one call, which ends some way.
     #[test]
     fn no_limit_is_ever_exceeded_and_nobody_sleeps_beside_a_free_slot(
         concurrency in 1_usize..80,
@@ -197,8 +300,8 @@ proptest! {
         for (step, who, amount) in steps {
             match step {
                 0 => {
-                    let free = limits.free(&names[who], 0);
-                    let permits = limits.reserve(&names[who], 0, amount);
+                    let free = limits.free(&names[who], most(0));
+                    let permits = limits.reserve(&names[who], most(0), amount);
                     prop_assert_eq!(permits.len(), free.min(amount));
                     held.push((who, permits));
                 }
@@ -208,8 +311,13 @@ proptest! {
                     asleep[who] = true;
                 }
                 _ => {
-                    if let Some(mut permit) = limits.reserve(&names[who], 0, 1).split_one() {
-                        permit.succeeded();
+                    if let Some(mut permit) = limits.reserve(&names[who], most(0), 1).split_one() {
+                        permit.begin(Duration::from_secs(1));
+                        match amount % 3 {
+                            0 => permit.failed("it failed"),
+                            1 => permit.succeeded(),
+                            _ => {}
+                        }
                     }
                 }
             }
@@ -220,7 +328,7 @@ proptest! {
                 let own: usize = held.iter().filter(|(of, _)| *of == who).map(|(_, permits)| permits.len()).sum();
                 prop_assert!(own <= per_service);
                 asleep[who] &= !is_awake(&sleepers[who]);
-                prop_assert!(!asleep[who] || limits.free(&names[who], 0) == 0, "{who} sleeps beside a free slot");
+                prop_assert!(!asleep[who] || limits.free(&names[who], most(0)) == 0, "{who} sleeps beside a free slot");
             }
         }
         drop(held);

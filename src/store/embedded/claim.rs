@@ -1,5 +1,6 @@
 //! `claim`: expired leases are swept, due tasks are leased, and what is next is looked up.
 
+use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
 use super::ledger::Ledger;
@@ -76,7 +77,11 @@ fn read_leases(
     select: &str,
     params: impl rusqlite::Params,
 ) -> rusqlite::Result<Vec<(TaskId, Pending)>> {
-    ledger.db.prepare_cached(select)?.query_map(params, |row| Ok((row.get(0)?, read_pending(row, 1)?)))?.collect()
+    let read = |row: &Row<'_>| {
+        let id = row.get(0)?;
+        Ok((id, read_pending(row, 1, id)?))
+    };
+    ledger.db.prepare_cached(select)?.query_map(params, read)?.collect()
 }
 
 fn take(
@@ -91,11 +96,15 @@ fn take(
     for want in wants {
         let Some(destination) = ledger.find_destination(lane, &want.destination)? else { continue };
         let (due, is_full) = read_due(ledger, (lane, destination), want, &mut room, tasks.is_empty())?;
-        for (mut task, before) in due {
+        for Due { id, before, task } in due {
+            let Some(mut task) = task else {
+                bury(ledger, id, before)?;
+                continue;
+            };
             let after = before.leased_by(receipt, deadline);
             task.attempt = after.attempts;
-            ledger.leave_schedule(task.id, &before)?;
-            ledger.write_progress(task.id, &after)?;
+            ledger.leave_schedule(id, &before)?;
+            ledger.write_progress(id, &after)?;
             tasks.push(task);
         }
         if is_full {
@@ -103,6 +112,21 @@ fn take(
         }
     }
     Ok(tasks)
+}
+
+/// A task whose moment has come.
+struct Due {
+    id: TaskId,
+    before: Pending,
+    /// `None`: its body is gone, or is no text.
+    task: Option<LeasedTask>,
+}
+
+/// Ends a task that cannot be handed out. It would stand in front of the others at every claim.
+fn bury(ledger: &mut Ledger<'_>, id: TaskId, before: Pending) -> rusqlite::Result<()> {
+    tracing::error!(task.id = %id, "Task {id} cannot be read; it is dead, and nothing of it is deleted");
+    let dead = before.unreadable(ledger.now);
+    ledger.replace(id, &Record::Pending(before), &dead)
 }
 
 /// Reads the due tasks of a destination, as many as are wanted and have room; says whether the room ran out.
@@ -113,49 +137,60 @@ fn read_due(
     want: &Want,
     room: &mut usize,
     is_first: bool,
-) -> rusqlite::Result<(Vec<(LeasedTask, Pending)>, bool)> {
+) -> rusqlite::Result<(Vec<Due>, bool)> {
     let mut due = Vec::new();
     let mut select = ledger.db.prepare_cached(concat!(
-        "SELECT t.id, t.due, t.options, t.content, s.due, ",
+        "SELECT s.id, t.due, t.options, t.content, s.due, ",
         pending_columns!(),
-        " FROM schedule s CROSS JOIN task t ON t.id = s.id LEFT JOIN progress p ON p.id = s.id
+        " FROM schedule s LEFT JOIN task t ON t.id = s.id LEFT JOIN progress p ON p.id = s.id
          WHERE s.destination = ? AND s.due <= ? ORDER BY s.due, s.id LIMIT ?"
     ))?;
     let mut found = select.query((destination, ledger.now, rows(want.slots)))?;
     while let Some(row) = found.next()? {
-        let content = row.get_ref(3)?.as_str()?;
-        let fits = content.len() <= *room;
+        let id = row.get(0)?;
+        let content = row.get_ref(3)?.as_str().ok();
+        let bytes = content.map_or(0, str::len);
         let is_single = is_first && due.is_empty();
-        if !fits && !is_single {
+        if bytes > *room && !is_single {
             return Ok((due, true));
         }
-        *room = room.saturating_sub(content.len());
-        let id = row.get(0)?;
-        let task = LeasedTask {
-            id,
-            destination: want.destination.clone(),
-            attempt: 0,
-            due: row.get(1)?,
-            options: read_options(row, 2, id)?,
-            content: content.to_owned(),
-        };
+        *room = room.saturating_sub(bytes);
         let was_claimed = row.get_ref(5)? != ValueRef::Null;
-        let before = if was_claimed { read_pending(row, 5)? } else { Pending::fresh(lane, destination, row.get(4)?) };
-        due.push((task, before));
+        let fresh = Pending::fresh(lane, destination, row.get(4)?);
+        // Where the task waits is said by the schedule, so that it leaves that whatever else is written of it.
+        let Pending { leased, due: moment, .. } = fresh;
+        let before = match was_claimed {
+            true => Pending { lane, destination, leased, due: moment, ..read_pending(row, 5, id)? },
+            false => fresh,
+        };
+        let task = content.map(|content| read_task(row, id, want, content)).transpose()?;
+        due.push(Due { id, before, task });
     }
     Ok((due, false))
 }
 
+fn read_task(row: &Row<'_>, id: TaskId, want: &Want, content: &str) -> rusqlite::Result<LeasedTask> {
+    Ok(LeasedTask {
+        id,
+        destination: want.destination.clone(),
+        attempt: 0,
+        due: row.get(1)?,
+        options: read_options(row, 2, id)?,
+        content: content.to_owned(),
+    })
+}
+
 fn look(ledger: &mut Ledger<'_>, lane: i64, skip: usize) -> rusqlite::Result<Outlook> {
     ledger.write_earliest()?;
-    let due = ledger
+    let due: Vec<(i64, rusqlite::Result<Destination>)> = ledger
         .db
         .prepare_cached(
-            "SELECT name FROM destination WHERE lane = ? AND called = 1 AND earliest <= ?
+            "SELECT id, name FROM destination WHERE lane = ? AND called = 1 AND earliest <= ?
              ORDER BY earliest, id LIMIT ? OFFSET ?",
         )?
-        .query_map((lane, ledger.now, rows(MAX_OUTLOOK), rows(skip)), |row| read_name::<Destination>(row, 0))?
+        .query_map((lane, ledger.now, rows(MAX_OUTLOOK), rows(skip)), |row| Ok((row.get(0)?, read_name(row, 1))))?
         .collect::<rusqlite::Result<_>>()?;
+    let due = due.into_iter().filter_map(|(number, name)| ledger.readable(number, name)).collect();
     let later = earliest_due(ledger.db, lane, ledger.now)?;
     let deadline = earliest_deadline(ledger.db, lane, ledger.now)?;
     Ok(Outlook { due, next: later.into_iter().chain(deadline).min() })

@@ -3,7 +3,7 @@
 //! After an I/O error, a failed fsync among them, nobody can say what is on disk: nothing is retried, every later
 //! call fails, and the application is told to stop. A fresh start reads what the disk really holds.
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use tokio::sync::watch;
 
 use crate::store::{Error, Result};
@@ -41,10 +41,11 @@ impl Health {
 
     /// Translates a failure, and ends the work if it is one that leaves the disk's content unknown.
     pub(super) fn judge(&self, failure: &rusqlite::Error) -> Error {
-        if failure.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) {
+        let error = translate(failure);
+        if failure.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) && !matches!(error, Error::Full(_)) {
             self.condemn(&failure.to_string());
         }
-        translate(failure)
+        error
     }
 }
 
@@ -63,9 +64,40 @@ impl Drop for PanicGuard<'_> {
 pub(super) fn translate(failure: &rusqlite::Error) -> Error {
     match failure.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => Error::Full(failure.to_string()),
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::Corrupt(failure.to_string()),
+        // The log's index (`-shm`) could not grow. It holds nothing that has to be on disk.
+        Some(_) if is_index_without_room(failure) => Error::Full(failure.to_string()),
+        // Constraints are broken by rows that no version of this program stores.
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation) => {
+            Error::Corrupt(failure.to_string())
+        }
         Some(_) => Error::Unavailable(failure.to_string()),
         // No failure of SQLite, but a value that no version of this program stores.
         None => Error::Corrupt(failure.to_string()),
+    }
+}
+
+fn is_index_without_room(failure: &rusqlite::Error) -> bool {
+    failure.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_write_condemns_and_a_full_disk_does_not() {
+        let check = |code: i32, is_fatal: bool, is_full: bool| {
+            let health = Health::new();
+            let error = health.judge(&rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+            assert_eq!((health.check().is_err(), matches!(error, Error::Full(_))), (is_fatal, is_full), "{code}");
+        };
+        check(ffi::SQLITE_IOERR_FSYNC, true, false);
+        check(ffi::SQLITE_IOERR_WRITE, true, false);
+        check(ffi::SQLITE_IOERR_READ, true, false);
+        check(ffi::SQLITE_IOERR_TRUNCATE, true, false);
+        check(ffi::SQLITE_FULL, false, true);
+        check(ffi::SQLITE_IOERR_SHMSIZE, false, true);
+        check(ffi::SQLITE_BUSY, false, false);
+        check(ffi::SQLITE_CORRUPT, false, false);
     }
 }

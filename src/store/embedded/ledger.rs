@@ -4,8 +4,8 @@
 //! destination's earliest due moment from batch to batch; the latter are written back once per transaction
 //! rather than once per task.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -22,6 +22,8 @@ pub(super) struct Names {
     /// Schedules whose earliest moment differs from what is stored.
     changed: Vec<i64>,
     last_id: Option<TaskId>,
+    /// Destinations whose names cannot be read; each is said once.
+    nameless: HashSet<i64>,
 }
 
 /// A destination's earliest due moment.
@@ -139,6 +141,16 @@ impl<'a> Ledger<'a> {
         let number = self.db.last_insert_rowid();
         self.names.destinations.insert((lane, name.clone()), number);
         Ok(number)
+    }
+
+    /// A destination's name, if it can be read. Where it cannot, its tasks wait: nobody could say who gets them.
+    pub(super) fn readable(&mut self, number: i64, name: rusqlite::Result<Destination>) -> Option<Destination> {
+        if let Err(error) = &name
+            && self.names.nameless.insert(number)
+        {
+            tracing::error!("The name of destination {number} cannot be read; its tasks wait: {error}");
+        }
+        name.ok()
     }
 
     /// Whether a worker calls this destination.

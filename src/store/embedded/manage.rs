@@ -3,12 +3,13 @@
 use super::add::due;
 use super::ledger::Ledger;
 use super::record::{Pending, Record};
-use super::rows::{read_name, state_number};
+use super::rows::{read_topic, state_number};
 use super::settle::apply;
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::{Cancelled, Moment, NewContent, Rescheduled, TopicEntry};
 use crate::task::{Lane, State, TaskId};
+use rusqlite::OptionalExtension;
 
 pub(super) fn cancel(ledger: &mut Ledger<'_>, lane: &Lane, id: TaskId) -> rusqlite::Result<Cancelled> {
     let now = ledger.now;
@@ -56,8 +57,13 @@ pub(super) fn replay(ledger: &mut Ledger<'_>, lane: &Lane, ids: &[TaskId]) -> ru
         let Some(dead) = ledger.load(number, *id)?.filter(|record| record.state(ledger.now) == State::Dead) else {
             continue;
         };
-        let destination =
-            ledger.db.prepare_cached("SELECT destination FROM task WHERE id = ?")?.query_row([id], |row| row.get(0))?;
+        let destination = ledger
+            .db
+            .prepare_cached("SELECT destination FROM task WHERE id = ?")?
+            .query_row([id], |row| row.get(0))
+            .optional()?;
+        // Without a body it stays dead.
+        let Some(destination) = destination else { continue };
         let alive = Record::Pending(Pending::fresh(number, destination, ledger.now));
         ledger.replace(*id, &dead, &alive)?;
         if ledger.is_called(destination)? {
@@ -110,7 +116,8 @@ pub(super) fn recover_topics(ledger: &mut Ledger<'_>) -> rusqlite::Result<Vec<To
         .prepare_cached(
             "SELECT topic, max(shard) + 1 FROM lane WHERE topic NOT IN (SELECT name FROM topic) GROUP BY topic",
         )?
-        .query_map([], |row| Ok(TopicEntry { topic: read_name(row, 0)?, shards: row.get(1)? }))?
+        .query_map([], read_topic)?
+        .filter_map(Result::transpose)
         .collect::<rusqlite::Result<_>>()?;
     for entry in &lost {
         ledger.register(entry)?;

@@ -13,8 +13,9 @@
 //! | what becomes of a task, without SQL | `record`, `receipts` |
 //! | records, ids and moments as rows and values | `rows`, `values` |
 //! | names, numbers, ids, earliest moments, within one transaction | `ledger` |
-//! | the verbs | `add`, `claim`, `settle`, `manage`, `query`, `list` |
+//! | the verbs | `add`, `claim`, `settle`, `manage`, `query`, `list`, `destination` |
 //! | the file and its schema (`migrations/`) | `schema` |
+//! | room on the disk | `space`, `ballast` |
 //! | what failures mean | `fault` |
 //!
 //! # Invariants
@@ -38,15 +39,19 @@ use tokio::sync::{broadcast, watch};
 
 use super::{
     Added, Cancelled, Claim, Claimed, Counts, Durability, Error, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
-    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry,
+    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
 };
 use crate::clock::{Clock, UnixMillis};
-use crate::task::{Lane, Receipt, State, TaskId};
+use crate::task::{Destination, Lane, Receipt, State, TaskId};
 
 mod add;
+mod ballast;
 mod checkpoint;
 mod claim;
+mod destination;
 mod fault;
+#[cfg(test)]
+mod file_tests;
 mod ledger;
 mod list;
 mod manage;
@@ -58,6 +63,9 @@ mod record;
 mod rows;
 mod schema;
 mod settle;
+mod space;
+#[cfg(test)]
+mod space_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -68,14 +76,19 @@ mod writer;
 /// Threads that read.
 const READERS: usize = 2;
 
+/// What a task takes in the file beside its content, with its places in the tables and their indexes; on the large side.
+const PER_TASK: usize = 256;
+
 /// Hints kept for a listener that is behind.
 const HINTS: usize = 1_024;
 
 /// The settings of the embedded store.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// The file (`store.embedded.path`); its folder is created. Beside it lie `-wal`, `-shm` and `.lock`.
+    /// The file (`store.embedded.path`); its folder is created. Beside it lie `-wal`, `-shm`, `-ballast` and `.lock`.
     pub path: PathBuf,
+    /// The bytes of its disk that adds leave free (`store.embedded.reserve`); at most a quarter of the volume is taken for it.
+    pub reserve: u64,
     /// The store's clock.
     pub clock: Clock,
 }
@@ -116,12 +129,27 @@ impl Embedded {
     /// [`Error::Misconfigured`] if the folder cannot be written, another process has the file, or a newer version
     /// wrote it; otherwise what SQLite says.
     pub fn open(params: Params) -> Result<Self> {
-        let Params { path, clock } = params;
+        let disk = space::Params::of(&params.path, params.reserve);
+        Self::open_on(disk, params.clock)
+    }
+
+    fn open_on(disk: space::Params, clock: Clock) -> Result<Self> {
+        let path = disk.path.clone();
         let lock = schema::lock(&path)?;
+        let mut space = space::Space::new(disk)?;
         let mut db = schema::open(&path)?;
+        space.look_if_due(&db);
         let health = Arc::new(fault::Health::new());
-        let names = void_push_leases(&mut db, &clock).map_err(|error| health.judge(&error))?;
-        let beside = schema::open_beside(&path).map_err(|error| health.judge(&error))?;
+        let explain = |failure: rusqlite::Error| schema::explain(&path, &failure);
+        let names = void_push_leases(&mut db, &clock).or_else(|failure| match explain(failure) {
+            Error::Full(_) => {
+                space.ran_out();
+                tracing::warn!("No room to put back what the process before was calling: those leases have to run out");
+                Ok(ledger::Names::default())
+            }
+            error => Err(error),
+        })?;
+        let beside = schema::open_beside(&path).map_err(explain)?;
 
         let (hints, _) = broadcast::channel(HINTS);
         let (writes, jobs) = queue::Queue::new();
@@ -135,11 +163,12 @@ impl Embedded {
             jobs,
             hints: hints.clone(),
             checkpoints,
+            space,
         };
         let mut handles = vec![spawn("store-writer", move || writer.run())?];
         let queries = Arc::new(Mutex::new(queries));
         for _ in 0..READERS {
-            let db = schema::open_reader(&path).map_err(|error| health.judge(&error))?;
+            let db = schema::open_reader(&path).map_err(explain)?;
             let (queries, health) = (Arc::clone(&queries), Arc::clone(&health));
             handles.push(spawn("store-reader", move || reader::run(db, &queries, &health))?);
         }
@@ -193,7 +222,8 @@ impl Store for Embedded {
 
     async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let count = tasks.len();
-        match self.writes.run_if_awaited(count, move |ledger| add::add(ledger, &tasks)).await {
+        let bytes = tasks.iter().map(|task| task.content.len() + PER_TASK).sum();
+        match self.writes.add(count, bytes, move |ledger| add::add(ledger, &tasks)).await {
             Ok(added) => added.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error); count],
         }
@@ -226,7 +256,13 @@ impl Store for Embedded {
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
         let lane = lane.clone();
-        self.writes.run(1, move |ledger| manage::reschedule(ledger, &lane, id, moment, content.as_ref())).await
+        let larger = content.as_ref().map(|new| new.content.len());
+        let work =
+            move |ledger: &mut ledger::Ledger<'_>| manage::reschedule(ledger, &lane, id, moment, content.as_ref());
+        match larger {
+            Some(bytes) => self.writes.add(1, bytes, work).await,
+            None => self.writes.run(1, work).await,
+        }
     }
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
@@ -258,8 +294,26 @@ impl Store for Embedded {
         self.writes.run(limit, move |ledger| manage::purge(ledger, &lane, state, before, limit)).await
     }
 
+    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
+        let destination = destination.clone();
+        self.writes.run(1, move |ledger| destination::set_hold(ledger, &destination, is_held)).await
+    }
+
+    async fn holds(&self) -> Result<Vec<Destination>> {
+        self.reads.run(destination::holds).await
+    }
+
+    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
+        self.reads.run(move |db| destination::waiting(db, &lanes)).await
+    }
+
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        self.writes.run(1, move |ledger| manage::register(ledger, &entry)).await
+        // Known topics are registered over and over; on a full disk, too, that costs nothing.
+        let topic = entry.topic.clone();
+        if let Some(known) = self.reads.run(move |db| query::topic(db, &topic)).await? {
+            return Ok(known);
+        }
+        self.writes.add(1, PER_TASK, move |ledger| manage::register(ledger, &entry)).await
     }
 
     async fn topics(&self) -> Result<Vec<TopicEntry>> {

@@ -4,10 +4,10 @@ use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use super::ledger::lane_number;
 use super::record::{due_after_lease, ran_out};
-use super::rows::{read_name, read_options, read_state_or, state_number};
+use super::rows::{read_name, read_options, read_state_or, read_topic, state_number};
 use crate::clock::UnixMillis;
 use crate::store::{Counts, MAX_LEASE, NextDue, Task, TopicEntry};
-use crate::task::{Lane, State, TaskId};
+use crate::task::{Lane, State, TaskId, Topic};
 
 pub(super) fn get(db: &Connection, lane: &Lane, id: TaskId, now: UnixMillis) -> rusqlite::Result<Option<Task>> {
     let mut select = db.prepare_cached(
@@ -102,8 +102,15 @@ pub(super) fn earliest_deadline(db: &Connection, lane: i64, now: UnixMillis) -> 
     })
 }
 
+pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<TopicEntry>> {
+    db.prepare_cached("SELECT shards FROM topic WHERE name = ?")?
+        .query_row([topic.as_str()], |row| Ok(TopicEntry { topic: topic.clone(), shards: row.get(0)? }))
+        .optional()
+}
+
 pub(super) fn topics(db: &Connection) -> rusqlite::Result<Vec<TopicEntry>> {
     db.prepare_cached("SELECT name, shards FROM topic ORDER BY name")?
-        .query_map([], |row| Ok(TopicEntry { topic: read_name(row, 0)?, shards: row.get(1)? }))?
+        .query_map([], read_topic)?
+        .filter_map(Result::transpose)
         .collect()
 }

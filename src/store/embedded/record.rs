@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::receipts::Receipts;
 use crate::clock::UnixMillis;
-use crate::store::{Cancelled, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, Settled, Transition};
+use crate::store::{Cancelled, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, Settled, Transition, UNREADABLE};
 use crate::task::{Receipt, State};
 
 /// Where a task stands.
@@ -193,6 +193,11 @@ impl Pending {
             return self.end(State::Dead, self.receipts.clone(), outcome, now);
         }
         Record::Pending(Self { leased: false, due, expiries, outcome, ..self.clone() })
+    }
+
+    /// It is due, and there is nothing to hand out.
+    pub(super) fn unreadable(&self, now: UnixMillis) -> Record {
+        self.end(State::Dead, self.receipts.clone(), UNREADABLE.to_owned(), now)
     }
 
     fn settle(&self, by: &Receipt, to: &Transition, now: UnixMillis) -> Verdict<Settled> {

@@ -6,8 +6,13 @@
 //! | waiting otherwise | a row | a row | – |
 //! | leased | – | a row | – |
 //! | ended | – | – | a row |
+//!
+//! What a damaged row says of a task on its way is read as far as it goes: a receipt that cannot be read is nobody's, and
+//! the task is handed out again when the lease has run out. What cannot do without a value (an end without a state,
+//! a body without a text) cannot be read ([`is_unreadable`]).
 
 use std::str::FromStr;
+use std::sync::Once;
 
 use rusqlite::types::{FromSqlError, Type, ValueRef};
 use rusqlite::{OptionalExtension, Row};
@@ -15,6 +20,7 @@ use rusqlite::{OptionalExtension, Row};
 use super::ledger::Ledger;
 use super::receipts::Receipts;
 use super::record::{Ended, Pending, Record};
+use crate::store::TopicEntry;
 use crate::task::{Options, Receipt, State, TaskId};
 
 /// The columns of `progress` (as `p`) that [`read_pending`] expects, in order.
@@ -26,39 +32,60 @@ macro_rules! pending_columns {
 pub(super) use pending_columns;
 
 /// Reads the columns of [`pending_columns`], the first of which is column number `first`.
-pub(super) fn read_pending(row: &Row<'_>, first: usize) -> rusqlite::Result<Pending> {
+pub(super) fn read_pending(row: &Row<'_>, first: usize, id: TaskId) -> rusqlite::Result<Pending> {
     Ok(Pending {
         lane: row.get(first)?,
         destination: row.get(first + 1)?,
         leased: row.get(first + 2)?,
         due: row.get(first + 3)?,
-        attempts: row.get(first + 4)?,
-        expiries: row.get(first + 5)?,
+        attempts: read_count(row, first + 4)?,
+        expiries: read_count(row, first + 5)?,
         cancelling: row.get(first + 6)?,
-        receipts: read_receipts(row, first + 7)?,
-        outcome: row.get::<_, Option<String>>(first + 9)?.unwrap_or_default(),
+        receipts: read_receipts(row, first + 7, id)?,
+        outcome: read_outcome(row, first + 9)?,
     })
 }
 
-fn read_ended(row: &Row<'_>) -> rusqlite::Result<Ended> {
+fn read_ended(row: &Row<'_>, id: TaskId) -> rusqlite::Result<Ended> {
     Ok(Ended {
         lane: row.get(0)?,
         state: read_state(row, 1)?,
         finished: row.get(2)?,
-        attempts: row.get(3)?,
-        receipts: read_receipts(row, 4)?,
-        outcome: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
+        attempts: read_count(row, 3)?,
+        receipts: read_receipts(row, 4, id)?,
+        outcome: read_outcome(row, 6)?,
     })
 }
 
-fn read_receipts(row: &Row<'_>, first: usize) -> rusqlite::Result<Receipts> {
-    let current = row.get_ref(first)?.as_str_or_null()?;
-    let past = row.get_ref(first + 1)?.as_str_or_null()?;
-    Ok(Receipts {
-        current: current.map(|text| parse::<Receipt>(text, first)).transpose()?,
-        past: past
-            .map_or(Ok(Vec::new()), |text| text.split(' ').map(|one| parse::<Receipt>(one, first + 1)).collect())?,
-    })
+fn read_receipts(row: &Row<'_>, first: usize, id: TaskId) -> rusqlite::Result<Receipts> {
+    let mut are_damaged = false;
+    let mut read = |text: &[u8]| {
+        let receipt = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Receipt>().ok());
+        are_damaged |= receipt.is_none();
+        receipt
+    };
+    let current = row.get_ref(first)?.as_bytes_or_null()?.and_then(&mut read);
+    let past = row.get_ref(first + 1)?.as_bytes_or_null()?;
+    let past = past.map_or(Vec::new(), |all| all.split(|byte| *byte == b' ').filter_map(&mut read).collect());
+    if are_damaged {
+        tracing::error!(task.id = %id, "A receipt of task {id} cannot be read; it is passed over");
+    }
+    Ok(Receipts { current, past })
+}
+
+fn read_count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
+    let number: i64 = row.get(column)?;
+    Ok(u32::try_from(number.max(0)).unwrap_or(u32::MAX))
+}
+
+fn read_outcome(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    let text = row.get_ref(column)?.as_bytes_or_null()?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+/// Whether it was a value that no version of this program stores, rather than a failure of SQLite.
+pub(super) fn is_unreadable(failure: &rusqlite::Error) -> bool {
+    failure.sqlite_error_code().is_none()
 }
 
 /// The number that stands for a final state in `history`.
@@ -93,6 +120,21 @@ where
     parse(row.get_ref(column)?.as_str()?, column)
 }
 
+/// Reads a topic's name and number of lanes; `None`: they cannot be read, and must not hide the others.
+pub(super) fn read_topic(row: &Row<'_>) -> rusqlite::Result<Option<TopicEntry>> {
+    let read = || Ok(TopicEntry { topic: read_name(row, 0)?, shards: row.get(1)? });
+    match read() {
+        Ok(entry) => Ok(Some(entry)),
+        Err(failure) if is_unreadable(&failure) => {
+            // The topics are read every second.
+            static SAID: Once = Once::new();
+            SAID.call_once(|| tracing::error!("A topic is passed over: its entry cannot be read: {failure}"));
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
 fn parse<N>(text: &str, column: usize) -> rusqlite::Result<N>
 where
     N: FromStr<Err: std::error::Error + Send + Sync + 'static>,
@@ -103,8 +145,8 @@ where
 /// Reads a column that holds options. Unreadable ones are passed over: a task is rather delivered by its topic's
 /// policy than not at all.
 pub(super) fn read_options(row: &Row<'_>, column: usize, id: TaskId) -> rusqlite::Result<Options> {
-    let Some(text) = row.get_ref(column)?.as_str_or_null()? else { return Ok(Options::default()) };
-    Ok(serde_json::from_str(text).unwrap_or_else(|error| {
+    let Some(text) = row.get_ref(column)?.as_bytes_or_null()? else { return Ok(Options::default()) };
+    Ok(serde_json::from_slice(text).unwrap_or_else(|error| {
         tracing::error!(task.id = %id, "The options of task {id} cannot be read and are passed over: {error}");
         Options::default()
     }))
@@ -130,14 +172,14 @@ impl Ledger<'_> {
     fn load_pending(&self, id: TaskId) -> rusqlite::Result<Option<Pending>> {
         self.db
             .prepare_cached(concat!("SELECT ", pending_columns!(), " FROM progress p WHERE p.id = ?"))?
-            .query_row([id], |row| read_pending(row, 0))
+            .query_row([id], |row| read_pending(row, 0, id))
             .optional()
     }
 
     fn load_ended(&self, id: TaskId) -> rusqlite::Result<Option<Ended>> {
         self.db
             .prepare_cached("SELECT lane, state, finished, attempts, current, past, outcome FROM history WHERE id = ?")?
-            .query_row([id], read_ended)
+            .query_row([id], |row| read_ended(row, id))
             .optional()
     }
 
@@ -182,7 +224,8 @@ impl Ledger<'_> {
         if after.leased {
             return Ok(());
         }
-        self.db.prepare_cached("INSERT INTO schedule (destination, due, id) VALUES (?, ?, ?)")?.execute((
+        // One that is there already, of a task that is on its way as well, is no reason to fail.
+        self.db.prepare_cached("INSERT OR IGNORE INTO schedule (destination, due, id) VALUES (?, ?, ?)")?.execute((
             after.destination,
             after.due,
             id,

@@ -1,15 +1,21 @@
 //! The file: its connections, their settings, its schema's version, and the lock that keeps a second process out.
 //!
 //! `synchronous=FULL` with a write-ahead log means one fsync per transaction, before its answer. The automatic
-//! checkpoint is off: it would run inside the writer's commits and halve its throughput (see `checkpoint`).
+//! checkpoint is off: it would run inside the writer's commits and halve its throughput (see `checkpoint`). So is the one
+//! that SQLite makes when the last connection closes: after a failed fsync it would copy what may not be on disk, and throw
+//! away the log that still has it.
+//!
+//! A file that is not ours is refused before anything of it is changed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
 use include_dir::{Dir, include_dir};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rusqlite_migration::{MigrationDefinitionError, Migrations};
 
+use super::fault::translate;
 use crate::store::{Error, Result};
 
 static MIGRATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/migrations");
@@ -44,12 +50,15 @@ pub(super) fn lock(path: &Path) -> Result<File> {
 
 /// Opens the writer's connection and brings the schema up to this version.
 pub(super) fn open(path: &Path) -> Result<Connection> {
-    let explain =
-        |error: rusqlite::Error| Error::Misconfigured(format!("cannot open the store {}: {error}", path.display()));
+    let explain = |failure: rusqlite::Error| explain(path, &failure);
+    ensure_ours(path)?;
     let mut db = Connection::open(path).map_err(explain)?;
     set_up(&db, 65_536).map_err(explain)?;
     db.pragma_update(None, "journal_mode", "wal").map_err(explain)?;
     migrate(&mut db, path)?;
+    rewrite_log(&db, path)?;
+    // The first thing that an add asks for.
+    db.query_row("SELECT value FROM meta WHERE name = 'last_id'", [], |row| row.get::<_, i64>(0)).map_err(explain)?;
     Ok(db)
 }
 
@@ -62,18 +71,74 @@ pub(super) fn open_beside(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Opens one more connection that can only read.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
-    let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    let db = look_into(path)?;
     set_up(&db, 8_192)?;
     Ok(db)
 }
 
+fn look_into(path: &Path) -> rusqlite::Result<Connection> {
+    Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+}
+
 fn set_up(db: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
     db.set_prepared_statement_cache_capacity(STATEMENTS);
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     db.pragma_update(None, "busy_timeout", 5_000)?;
     db.pragma_update(None, "synchronous", "full")?;
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     // Negative: KiB instead of pages.
     db.pragma_update(None, "cache_size", -cache_kib)
+}
+
+/// Refuses a database of another program. A file without tables is nobody's yet.
+fn ensure_ours(path: &Path) -> Result<()> {
+    if std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
+        return Ok(());
+    }
+    let count = |of: &str| {
+        let select = format!("SELECT count(*) FROM sqlite_schema WHERE type = 'table' {of}");
+        look_into(path)?.query_row(&select, [], |row| row.get::<_, i64>(0))
+    };
+    let all = count("").map_err(|failure| explain(path, &failure))?;
+    let ours = count("AND name IN ('meta', 'lane', 'destination', 'schedule')");
+    if all > 0 && ours.map_err(|failure| explain(path, &failure))? < 4 {
+        return Err(Error::Misconfigured(format!(
+            "{} is a database of another program: name another file in store.embedded.path",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Copies what the process before left in the log, and starts it over.
+///
+/// If that process ended by a failed fsync, parts of the log may be in the system's cache and not on disk, and no fsync writes
+/// them any more. What is committed behind such a hole would be lost with the machine.
+fn rewrite_log(db: &Connection, path: &Path) -> Result<()> {
+    match db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+        Ok(()) => Ok(()),
+        // It stays in the log, which is read as well. The writer says that the disk is full.
+        Err(failure) if matches!(translate(&failure), Error::Full(_)) => Ok(()),
+        Err(failure) => Err(explain(path, &failure)),
+    }
+}
+
+/// What a failure means to whoever starts the program. Only what no restart mends is a matter of the configuration.
+pub(super) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
+    let path = path.display();
+    if failure.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
+        return Error::Misconfigured(format!("{path} is no store of delayd: name another file in store.embedded.path"));
+    }
+    match translate(failure) {
+        Error::Full(reason) => Error::Full(format!("no room to open {path}: {reason}")),
+        Error::Corrupt(reason) => Error::Corrupt(format!(
+            "{path} is damaged ({reason}): restore a backup, or move it away with its -wal and start with a new one"
+        )),
+        _ if failure.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
+            Error::Unavailable(format!("the disk failed while {path} was opened: {failure}"))
+        }
+        _ => Error::Misconfigured(format!("cannot open the store {path}: {failure}")),
+    }
 }
 
 fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
@@ -85,6 +150,7 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
                 path.display()
             ))
         }
+        rusqlite_migration::Error::RusqliteError { err, .. } => explain(path, &err),
         error => Error::Misconfigured(format!("cannot bring {} up to date: {error}", path.display())),
     })
 }
@@ -100,15 +166,6 @@ mod tests {
         open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
         let refusal = open(&path).unwrap_err().to_string();
         assert!(refusal.contains("newer version") && refusal.contains("delayd.db"), "{refusal}");
-    }
-
-    #[test]
-    fn a_file_that_is_no_store_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("delayd.db");
-        std::fs::write(&path, "some text that somebody keeps here, long enough to be looked at").unwrap();
-        let refusal = open(&path).unwrap_err().to_string();
-        assert!(refusal.contains("delayd.db"), "{refusal}");
     }
 
     #[test]
@@ -129,6 +186,6 @@ mod tests {
         check("busy_timeout", "5000");
         check("cache_size", "-65536");
         check("wal_autocheckpoint", "0");
-        check("user_version", "1");
+        check("user_version", &MIGRATIONS.dirs().count().to_string());
     }
 }

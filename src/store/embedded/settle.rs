@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::ledger::Ledger;
 use super::record::{Record, Verdict};
+use super::rows::is_unreadable;
 use crate::store::{Settle, Settled};
 use crate::task::{Lane, Receipt, TaskId};
 
@@ -12,8 +13,17 @@ pub(super) fn settle(ledger: &mut Ledger<'_>, settles: &[Settle]) -> rusqlite::R
     for settle in settles {
         let now = ledger.now;
         let answer =
-            apply(ledger, &settle.lane, settle.id, |record| record.settle(&settle.receipt, &settle.transition, now))?;
-        answers.push(answer.unwrap_or(Settled::Unknown));
+            apply(ledger, &settle.lane, settle.id, |record| record.settle(&settle.receipt, &settle.transition, now));
+        answers.push(match answer {
+            Ok(answer) => answer.unwrap_or(Settled::Unknown),
+            // Nothing was written yet; the others of the batch, of other lanes even, are not to suffer for it.
+            Err(failure) if is_unreadable(&failure) => {
+                let id = settle.id;
+                tracing::error!(task.id = %id, "Where task {id} stands cannot be read; its settle changed nothing: {failure}");
+                Settled::Unknown
+            }
+            Err(failure) => return Err(failure),
+        });
     }
     Ok(answers)
 }

@@ -1,5 +1,6 @@
 //! A store in a temporary folder with a manual clock, and short words for the verbs.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -23,10 +24,15 @@ pub(super) struct Bench {
     pub(super) folder: TempDir,
 }
 
+/// A store in `folder`.
+pub(super) fn params(folder: &Path, clock: &Clock) -> Params {
+    Params { path: folder.join("delayd.db"), reserve: 1 << 20, clock: clock.clone() }
+}
+
 pub(super) fn bench() -> Bench {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::manual(START);
-    let store = Embedded::open(Params { path: folder.path().join("delayd.db"), clock: clock.clone() }).unwrap();
+    let store = Embedded::open(params(folder.path(), &clock)).unwrap();
     Bench { store, clock, folder }
 }
 
@@ -61,15 +67,11 @@ pub(super) fn dead() -> Transition {
 }
 
 impl Bench {
-    pub(super) fn path(&self) -> std::path::PathBuf {
-        self.folder.path().join("delayd.db")
-    }
-
     /// Closes the store and opens the file again.
     pub(super) fn reopen(self) -> Self {
         let Self { store, clock, folder } = self;
         drop(store);
-        let store = Embedded::open(Params { path: folder.path().join("delayd.db"), clock: clock.clone() }).unwrap();
+        let store = Embedded::open(params(folder.path(), &clock)).unwrap();
         Self { store, clock, folder }
     }
 

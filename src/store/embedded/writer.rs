@@ -7,9 +7,13 @@
 //! # Invariants
 //!
 //! - Nobody is answered before the fsync of the transaction that holds his work.
-//! - A batch is committed whole or fails whole. After the first error nothing more of it runs: SQLite may have
-//!   rolled back by itself (a full disk does that), and what followed would run outside the transaction.
-//! - What the [`Ledger`] remembers between batches is dropped when a batch fails.
+//! - A transaction is committed whole or rolled back whole. After the first error nothing more of it runs: SQLite may
+//!   have rolled back by itself (a full disk does that), and what followed would run outside the transaction.
+//! - A job that fails by itself, on a row that it cannot read, say, is answered its error, and the others of its batch
+//!   are carried out again without it. Only what concerns the whole file (a full disk, an I/O error) fails them all.
+//! - While the disk is short of room, jobs that need some ([`Job::room`]) are turned away and all others go on. A full disk
+//!   in the middle of a batch rolls all of it back; what needs no room is then carried out again, without the rest.
+//! - What the [`Ledger`] remembers between batches is dropped when a transaction fails.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -21,17 +25,24 @@ use super::checkpoint;
 use super::fault::{Health, PanicGuard};
 use super::ledger::{Ledger, Names};
 use super::queue::{self, Queue};
+use super::space::Space;
 use crate::clock::Clock;
-use crate::store::{Hint, Result};
+use crate::store::{Error, Hint, Result};
 
 /// The most tasks that one transaction touches before it commits (the last job may exceed it).
 const MAX_WEIGHT: usize = 4_096;
+
+/// The most bytes of new tasks in one transaction (the last job may exceed it). They are in memory and in the log at once, and
+/// on a disk that is nearly full they must not take all that is left.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Something to be written. Its work is done in a transaction, its answer given after the commit.
 pub(super) trait Job: Send {
     /// About how many tasks it touches.
     fn weight(&self) -> usize;
-    /// Writes.
+    /// The bytes of new tasks; `None`: it adds nothing, and has to go on while the disk is full.
+    fn room(&self) -> Option<u64>;
+    /// Writes. Called once more if the transaction was rolled back on another's account.
     fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()>;
     /// Tells the caller: the result of the work, or why the transaction failed.
     fn answer(self: Box<Self>, committed: Result<()>);
@@ -42,26 +53,31 @@ pub(super) type Writes = Queue<Box<dyn Job>>;
 
 struct Call<F, T> {
     weight: usize,
-    /// Left undone if nobody waits for its answer any more.
-    only_if_awaited: bool,
-    work: Option<F>,
+    room: Option<u64>,
+    work: F,
     result: Option<T>,
     reply: oneshot::Sender<Result<T>>,
 }
 
 impl<F, T> Job for Call<F, T>
 where
-    F: FnOnce(&mut Ledger<'_>) -> rusqlite::Result<T> + Send,
+    F: FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send,
     T: Send,
 {
     fn weight(&self) -> usize {
         self.weight
     }
 
+    fn room(&self) -> Option<u64> {
+        self.room
+    }
+
     fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()> {
-        let work = self.work.take().expect("a job is worked once");
-        if !self.only_if_awaited || !self.reply.is_closed() {
-            self.result = Some(work(ledger)?);
+        self.result = None;
+        // A task whose add was refused must not be stored after all.
+        let is_pointless = self.room.is_some() && self.reply.is_closed();
+        if !is_pointless {
+            self.result = Some((self.work)(ledger)?);
         }
         Ok(())
     }
@@ -81,29 +97,44 @@ impl Writes {
     pub(super) async fn run<T: Send + 'static>(
         &self,
         weight: usize,
-        work: impl FnOnce(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.queue(weight, false, work).await
+        self.queue(weight, None, work).await
     }
 
-    /// As [`Writes::run`], but not at all once the caller has given up: a task whose add was refused must not be stored after all.
-    pub(super) async fn run_if_awaited<T: Send + 'static>(
+    /// As [`Writes::run`], for what takes `bytes` of new room: turned away while the disk is short of it, and left undone once
+    /// the caller has given up.
+    pub(super) async fn add<T: Send + 'static>(
         &self,
         weight: usize,
-        work: impl FnOnce(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+        bytes: usize,
+        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.queue(weight, true, work).await
+        self.queue(weight, Some(bytes as u64), work).await
     }
 
     async fn queue<T: Send + 'static>(
         &self,
         weight: usize,
-        only_if_awaited: bool,
-        work: impl FnOnce(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+        room: Option<u64>,
+        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        self.send(Box::new(Call { weight, only_if_awaited, work: Some(work), result: None, reply })).await?;
+        self.send(Box::new(Call { weight, room, work, result: None, reply })).await?;
         answer.await.unwrap_or_else(|_| Err(queue::closed()))
+    }
+}
+
+/// Why a transaction was rolled back.
+struct Failed {
+    /// The job in whose work it happened; `None`: beginning, or committing.
+    job: Option<usize>,
+    error: Error,
+}
+
+fn answer_all(batch: Vec<Box<dyn Job>>, committed: &Result<()>) {
+    for job in batch {
+        job.answer(committed.clone());
     }
 }
 
@@ -116,6 +147,7 @@ pub(super) struct Writer {
     pub(super) jobs: mpsc::Receiver<Box<dyn Job>>,
     pub(super) hints: broadcast::Sender<Hint>,
     pub(super) checkpoints: SyncSender<()>,
+    pub(super) space: Space,
 }
 
 impl Writer {
@@ -123,29 +155,90 @@ impl Writer {
     pub(super) fn run(mut self) {
         let health = Arc::clone(&self.health);
         let _guard = PanicGuard(&health);
-        let mut batch = Vec::new();
         while let Some(first) = self.jobs.blocking_recv() {
-            let mut weight = first.weight();
-            batch.push(first);
-            while weight < MAX_WEIGHT
-                && let Ok(job) = self.jobs.try_recv()
-            {
-                weight += job.weight();
-                batch.push(job);
+            let batch = self.gather(first);
+            let batch = self.turn_away(batch);
+            self.carry_out(batch);
+        }
+    }
+
+    fn gather(&mut self, first: Box<dyn Job>) -> Vec<Box<dyn Job>> {
+        let (mut weight, mut bytes) = (first.weight(), first.room().unwrap_or(0));
+        let mut batch = vec![first];
+        while weight < MAX_WEIGHT
+            && bytes < MAX_BYTES
+            && let Ok(job) = self.jobs.try_recv()
+        {
+            weight += job.weight();
+            bytes += job.room().unwrap_or(0);
+            batch.push(job);
+        }
+        batch
+    }
+
+    /// Refuses the adds that the disk has no room for.
+    fn turn_away(&mut self, batch: Vec<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
+        if self.health.check().is_err() {
+            return batch;
+        }
+        let Self { space, db, .. } = self;
+        space.look_if_due(db);
+        let mut admitted = Vec::with_capacity(batch.len());
+        for job in batch {
+            match job.room().map_or(Ok(()), |bytes| space.admit(db, bytes)) {
+                Ok(()) => admitted.push(job),
+                Err(error) => job.answer(Err(error)),
             }
-            let committed = self.commit(&mut batch);
-            for job in batch.drain(..) {
-                job.answer(committed.clone());
-            }
-            if committed.is_ok() {
-                self.tend_log();
+        }
+        admitted
+    }
+
+    /// Commits the batch and answers everyone in it; those who fail by themselves are answered first.
+    fn carry_out(&mut self, mut batch: Vec<Box<dyn Job>>) {
+        while !batch.is_empty() {
+            match self.commit(&mut batch) {
+                Ok(()) => {
+                    if batch.iter().any(|job| job.room().is_some()) {
+                        self.space.found_room();
+                    }
+                    answer_all(batch, &Ok(()));
+                    return self.tend_log();
+                }
+                Err(Failed { error: error @ Error::Full(_), .. }) => {
+                    let has_gained = self.make_room();
+                    let adds: Vec<_> = batch.extract_if(.., |job| job.room().is_some()).collect();
+                    if adds.is_empty() && !has_gained {
+                        return answer_all(batch, &Err(error));
+                    }
+                    answer_all(adds, &Err(error));
+                }
+                Err(Failed { job: Some(job), error: error @ Error::Corrupt(_) }) => {
+                    tracing::error!("A write failed; the others of its batch go on without it: {error}");
+                    batch.remove(job).answer(Err(error));
+                }
+                Err(Failed { error, .. }) => {
+                    tracing::warn!(jobs = batch.len(), "A batch of writes failed and was rolled back: {error}");
+                    return answer_all(batch, &Err(error));
+                }
             }
         }
     }
 
-    fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> Result<()> {
-        self.health.check()?;
-        match self.transact(batch) {
+    /// A write found the disk full. Answers whether there is more room now.
+    fn make_room(&mut self) -> bool {
+        let has_gained = self.space.ran_out();
+        // What was rolled back may have let the log grow.
+        match checkpoint::cut(&self.db).map_err(|failure| self.health.judge(&failure)) {
+            Ok(()) | Err(Error::Full(_)) => {}
+            Err(error) => tracing::warn!("Cutting the write-ahead log failed: {error}"),
+        }
+        has_gained
+    }
+
+    fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> std::result::Result<(), Failed> {
+        self.health.check().map_err(|error| Failed { job: None, error })?;
+        let mut job = None;
+        match self.transact(batch, &mut job) {
             Ok(hints) => {
                 for hint in hints {
                     // Nobody may be listening.
@@ -156,20 +249,21 @@ impl Writer {
             Err(failure) => {
                 self.names = Names::default();
                 self.ensure_rolled_back();
-                let error = self.health.judge(&failure);
-                tracing::warn!(jobs = batch.len(), "A batch of writes failed and was rolled back: {error}");
-                Err(error)
+                Err(Failed { job, error: self.health.judge(&failure) })
             }
         }
     }
 
-    fn transact(&mut self, batch: &mut [Box<dyn Job>]) -> rusqlite::Result<Vec<Hint>> {
+    /// `at` is left at the number of the job that failed, if one did.
+    fn transact(&mut self, batch: &mut [Box<dyn Job>], at: &mut Option<usize>) -> rusqlite::Result<Vec<Hint>> {
         // Dropped on an early return, the transaction rolls back, unless SQLite has done so already.
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut ledger = Ledger::new(&transaction, &mut self.names, self.clock.now());
-        for job in batch {
+        for (number, job) in batch.iter_mut().enumerate() {
+            *at = Some(number);
             job.work(&mut ledger)?;
         }
+        *at = None;
         let hints = ledger.finish()?;
         transaction.commit()?;
         Ok(hints)
@@ -184,10 +278,15 @@ impl Writer {
         }
     }
 
-    fn tend_log(&self) {
-        if let Err(failure) = checkpoint::tend(&self.db, &self.checkpoints) {
-            let error = self.health.judge(&failure);
-            tracing::warn!("Looking after the write-ahead log failed: {error}");
+    fn tend_log(&mut self) {
+        match checkpoint::tend(&self.db, &self.checkpoints, &mut self.space)
+            .map_err(|failure| self.health.judge(&failure))
+        {
+            Ok(()) => {}
+            Err(Error::Full(_)) => {
+                self.space.ran_out();
+            }
+            Err(error) => tracing::warn!("Looking after the write-ahead log failed: {error}"),
         }
     }
 }

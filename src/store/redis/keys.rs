@@ -4,13 +4,14 @@
 //! |---|---|---|
 //! | topic registry | `<p>:DELAY_TOPIC_LIST` | hash topic → `{"shards":n}` |
 //! | last task id | `<p>:DELAY_TASK_ID` | string |
+//! | destinations held by hand | `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
 //! | hints | `<p>:DELAY_HINT` | channel, message `lane due_ms` |
 //! | a lane's keys | see `lua/lane.lua` | |
 //!
 //! `<p>` is `store.redis.key_prefix`. A lane's keys end in its hash tag `{topic:shard}`, so that one node of a
 //! cluster holds them all.
 
-use crate::task::{Lane, State};
+use crate::task::{Destination, Lane, State};
 
 /// The keys of one deployment.
 #[derive(Clone, Debug)]
@@ -36,6 +37,14 @@ impl Keys {
 
     pub(super) fn hints(&self) -> String {
         format!("{}:DELAY_HINT", self.prefix)
+    }
+
+    pub(super) fn holds(&self) -> String {
+        format!("{}:DELAY_DESTINATION_HOLDS", self.prefix)
+    }
+
+    pub(super) fn schedule(&self, lane: &Lane, destination: &Destination) -> String {
+        format!("{}{destination}", self.schedules(lane))
     }
 
     pub(super) fn destinations(&self, lane: &Lane) -> String {
@@ -76,8 +85,13 @@ impl Keys {
             self.ended(State::Dead, lane),
             self.ended(State::Cancelled, lane),
             self.ended(State::Expired, lane),
-            format!("{}:", self.of_lane("DELAY_SIMPLE_TOPIC_TASK", lane)),
+            self.schedules(lane),
         ]
+    }
+
+    /// What the names of the lane's schedules begin with.
+    fn schedules(&self, lane: &Lane) -> String {
+        format!("{}:", self.of_lane("DELAY_SIMPLE_TOPIC_TASK", lane))
     }
 
     /// A SCAN pattern that every lane's body hash fits.

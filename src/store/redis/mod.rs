@@ -20,13 +20,14 @@ use self::keys::Keys;
 use self::link::Link;
 use super::{
     Added, Cancelled, Claim, Claimed, Counts, Durability, Error, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
-    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry,
+    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
 };
 use crate::clock::{Clock, UnixMillis};
-use crate::task::{Lane, Receipt, State, TaskId};
+use crate::task::{Destination, Lane, Receipt, State, TaskId};
 
 mod add;
 mod claim;
+mod destination;
 mod fault;
 mod hints;
 mod ids;
@@ -186,6 +187,18 @@ impl Store for Redis {
 
     async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
         settle::purge(&self.inner, lane, state, before, limit).await
+    }
+
+    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
+        destination::set_hold(&self.inner, destination, is_held).await
+    }
+
+    async fn holds(&self) -> Result<Vec<Destination>> {
+        destination::holds(&self.inner).await
+    }
+
+    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
+        destination::waiting(&self.inner, &lanes).await
     }
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {

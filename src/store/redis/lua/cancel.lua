@@ -12,7 +12,7 @@ if fulfil_pending_cancel(id, deadline) then
   return 'done'
 end
 local entry = entry_of(id)
-  or { attempts = 0, expiries = 0, mark = '-', current = '*', past = '*', destination = destination_of(record), outcome = '' }
+  or fresh_entry(destination_of(record) or error('the record of task ' .. id .. ' cannot be read'))
 if entry.mark == 'cancelled' then
   return 'done'
 elseif entry.mark == 'dead' then

@@ -1,4 +1,4 @@
--- Sweeps leases that have run out, then leases due tasks under the lane's lock.    scheduled -> leased
+-- Sweeps leases that have run out, then leases due tasks under the lane's lock.    scheduled -> leased | dead, unreadable
 --
 -- ARGV    2 receipt; 3 lease ms; 4 lock token ('' goes past the lock); 5 whether the holder will claim again at once
 --         (1) or not (0); 6 due destinations the outlook passes over; 7 most leases swept; 8 most body bytes;
@@ -14,7 +14,10 @@ local max_bytes = tonumber(ARGV[8])
 
 if token ~= '' and not redis.call('SET', LOCK, token, 'NX', 'EX', 2) then
   if redis.call('GET', LOCK) ~= token then
-    return { 0, redis.call('PTTL', LOCK) }
+    local left = redis.call('PTTL', LOCK)
+    if left >= 0 and left <= 2000 then return { 0, left } end
+    -- Longer than any lock lasts: the server's clock was set back since, and a holder that died would be waited for.
+    redis.call('SET', LOCK, token, 'EX', 2)
   end
 end
 
@@ -36,13 +39,33 @@ local function pick(due, slots)
   return ids, records
 end
 
+-- Those whose records this version can read. The others die: leased, they would come back again and again. They are
+-- told all the same, so that whoever claims says so.
+local function readable(ids, records, destination, leased)
+  local good_ids, good_records = {}, {}
+  for i, id in ipairs(ids) do
+    if records[i] and destination_of(records[i]) then
+      good_ids[#good_ids + 1] = id
+      good_records[#good_records + 1] = records[i]
+    else
+      local raw = redis.call('HGET', ENTRIES, id)
+      local entry = raw and read_entry(raw) or fresh_entry(destination)
+      bury(id, entry)
+      leased[#leased + 1] = id
+      leased[#leased + 1] = destination
+      leased[#leased + 1] = entry.attempts
+      leased[#leased + 1] = records[i]
+    end
+  end
+  return good_ids, good_records
+end
+
 -- Writes the leases of up to 500 tasks at once, for unpack is bounded; appends what the holder gets to know.
 local function lease(ids, records, destination, first, last, leased)
   local raw = redis.call('HMGET', ENTRIES, unpack(ids, first, last))
   local deadlines, entries = {}, {}
   for i = first, last do
-    local entry = raw[i - first + 1] and read_entry(raw[i - first + 1])
-      or { attempts = 0, expiries = 0, mark = '-', current = '*', past = '*', destination = destination, outcome = '' }
+    local entry = raw[i - first + 1] and read_entry(raw[i - first + 1]) or fresh_entry(destination)
     entry.attempts = entry.attempts + 1
     if entry.current ~= '*' or entry.past ~= '*' then
       entry.past = newest(entry.current .. ',' .. entry.past, MAX_RECEIPTS - 1)
@@ -66,14 +89,16 @@ for i = 10, #ARGV, 2 do
   local destination, slots = ARGV[i], tonumber(ARGV[i + 1])
   local due = redis.call('ZRANGEBYSCORE', SCHEDULES .. destination, '-inf', now, 'WITHSCORES', 'LIMIT', 0, slots)
   local ids, records = pick(due, slots)
-  if #ids > 0 then
+  local taken = #ids
+  if taken > 0 then
+    ids, records = readable(ids, records, destination, leased)
     for first = 1, #ids, 500 do
       lease(ids, records, destination, first, math.min(first + 499, #ids), leased)
     end
-    redis.call('ZREMRANGEBYRANK', SCHEDULES .. destination, 0, #ids - 1)
-    redis.call('HSET', OFFSETS, destination, due[2 * #ids])
+    redis.call('ZREMRANGEBYRANK', SCHEDULES .. destination, 0, taken - 1)
+    redis.call('HSET', OFFSETS, destination, due[2 * taken])
   end
-  cut = cut or #ids == slots or #ids < #due / 2
+  cut = cut or taken == slots or taken < #due / 2
   correct(destination)
 end
 

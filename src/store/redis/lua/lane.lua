@@ -21,6 +21,7 @@ local MAX_LEASE_MS = 43200000
 local MAX_EXPIRIES = 16
 local MAX_RECEIPTS = 4
 local LEASE_RAN_OUT = 'lease ran out'
+local UNREADABLE = 'record cannot be read'
 
 local now = tonumber(ARGV[1])
 if now == 0 then
@@ -39,9 +40,18 @@ local function newest(receipts, most)
   return table.concat(kept, ',')
 end
 
+-- The entry of a task that was never claimed.
+local function fresh_entry(destination)
+  return {
+    attempts = 0, expiries = 0, mark = '-', current = '*', past = '*', destination = destination, outcome = '',
+  }
+end
+
+-- nil, if no version of ours wrote it. Scripts that move several tasks have to go on then: an error would end them half way.
 local function read_entry(raw)
   local attempts, expiries, mark, current, past, destination, outcome =
     string.match(raw, '^(%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (.*)$')
+  if not attempts then return nil end
   return {
     attempts = tonumber(attempts), expiries = tonumber(expiries), mark = mark,
     current = current, past = past, destination = destination, outcome = outcome,
@@ -54,16 +64,18 @@ local function write_entry(entry)
   }, ' ')
 end
 
+-- For the verbs that move one task: nil if it has no entry yet, and an error if that cannot be read.
 local function entry_of(id)
   local raw = redis.call('HGET', ENTRIES, id)
-  return raw and read_entry(raw)
+  if not raw then return nil end
+  return read_entry(raw) or error('the entry of task ' .. id .. ' cannot be read')
 end
 
 local function keep(id, entry)
   redis.call('HSET', ENTRIES, id, write_entry(entry))
 end
 
--- The destination named by a record's head.
+-- The destination named by a record's head; nil for a head of another version.
 local function destination_of(record)
   return (string.match(record, '^1 %d+ %d+ (%S+) '))
 end
@@ -118,10 +130,24 @@ local function finish(id, entry, state)
   keep(id, entry)
 end
 
--- Ends one lease that has run out: back on the schedule, unless a cancel waits or it is a crash loop.
+-- Ends a task of which too much cannot be read. What is stored of it stays.
+local function bury(id, entry)
+  entry.outcome = UNREADABLE
+  finish(id, entry, 'dead')
+end
+
+-- Ends one lease that has run out: back on the schedule, unless a cancel waits or it is a crash loop. A task whose entry cannot
+-- be read begins anew, as far as its body says where.
 local function sweep_one(id, deadline)
-  local entry = entry_of(id)
+  local raw = redis.call('HGET', ENTRIES, id)
+  local entry = raw and read_entry(raw)
   redis.call('ZREM', LEASED, id)
+  if not entry then
+    local record = redis.call('HGET', BODIES, id)
+    local destination = record and destination_of(record)
+    entry = fresh_entry(destination or '-')
+    if not destination then return bury(id, entry) end
+  end
   entry.expiries = entry.expiries + 1
   entry.outcome = LEASE_RAN_OUT
   if entry.mark == '!' then

@@ -21,6 +21,7 @@ end
 local ms = tonumber(string.sub(moment, 2))
 local due = string.sub(moment, 1, 1) == '+' and now + ms or math.max(ms, now)
 local created, destination, options, content = string.match(record, '^1 %d+ (%d+) (%S+) ([^\n]*)\n(.*)$')
+if not created then error('the record of task ' .. id .. ' cannot be read') end
 lift(id, destination)
 redis.call('HDEL', ENTRIES, id)
 destination, content = ARGV[4] or destination, ARGV[5] or content

@@ -1,7 +1,7 @@
 -- Ends leases.    leased -> delivered | scheduled | dead | cancelled    (the table stands in store/mod.rs)
 --
 -- ARGV    for each settle: id, receipt, 'delivered' | 'retry' | 'dead' | 'release', wait ms (retry), outcome
--- returns for each settle: 'done', 'unknown', or the state that makes it stale
+-- returns for each settle: 'done', 'unknown' (or unreadable), or the state that makes it stale
 local function knows(entry, receipt)
   return entry.current == receipt or string.find(',' .. entry.past .. ',', ',' .. receipt .. ',', 1, true) ~= nil
 end
@@ -44,10 +44,12 @@ local function settle_held(id, entry, receipt, verb, wait_ms, outcome)
 end
 
 local function settle(id, receipt, verb, wait_ms, outcome)
-  local entry = entry_of(id)
-  if not entry then
+  local raw = redis.call('HGET', ENTRIES, id)
+  if not raw then
     return redis.call('HEXISTS', BODIES, id) == 1 and 'scheduled' or 'unknown'
   end
+  local entry = read_entry(raw)
+  if not entry then return 'unknown' end
   if ENDED[entry.mark] then
     return settle_ended(id, entry, receipt, verb, outcome)
   end

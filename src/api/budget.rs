@@ -1,0 +1,193 @@
+//! How many bytes of requests and answers the house holds at a time.
+//!
+//! Each body is bounded, and so is the number of requests; but four thousand batches of 16 MiB would be 64 GiB. So all bodies
+//! together share one budget, and so do all answers. What is over it is refused at once: a queue here would hold the bytes it
+//! waits for.
+//!
+//! ```text
+//! a body's first 64 KiB ──▶ a quarter of the budget: small requests stay possible beside big batches
+//! all beyond            ──▶ the other three quarters
+//! ```
+//!
+//! A share is taken as the bytes come, never by what a caller announces: sixteen callers who announce 16 MiB and send
+//! nothing would otherwise hold everything. It goes back when the last holder of the bytes lets go of them.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What a body may have of the part that is for everyone.
+const SMALL: usize = 64 << 10;
+/// The first share of a body. Most are smaller.
+const FIRST: usize = 4 << 10;
+
+/// There are no bytes left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Exhausted;
+
+/// The bytes that are left. Cheap to clone; clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+    total: usize,
+}
+
+impl Budget {
+    /// `total` bytes of bodies, and as many of answers.
+    pub(super) fn new(total: usize) -> Self {
+        let total = total.min(Semaphore::MAX_PERMITS);
+        let (small, large) = (Arc::new(Semaphore::new(total / 4)), Arc::new(Semaphore::new(total - total / 4)));
+        Self { small, large, answers: Arc::new(Semaphore::new(total)), total }
+    }
+
+    /// An empty body of at most `limit` bytes, to be filled.
+    pub(super) fn body(&self, limit: usize) -> Filling {
+        Filling { budget: self.clone(), limit, bytes: BytesMut::new(), share: Share::default() }
+    }
+
+    /// The share of a whole answer. A longer one than all answers may be together has all of it.
+    pub(super) fn answer(&self, length: usize) -> Result<OwnedSemaphorePermit, Exhausted> {
+        take(&self.answers, length.min(self.total))
+    }
+}
+
+fn take(from: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Exhausted> {
+    let bytes = u32::try_from(bytes).map_err(|_| Exhausted)?;
+    from.clone().try_acquire_many_owned(bytes).map_err(|_| Exhausted)
+}
+
+/// What a body holds of the budget.
+#[derive(Debug, Default)]
+struct Share {
+    small: Option<OwnedSemaphorePermit>,
+    large: Option<OwnedSemaphorePermit>,
+}
+
+impl Share {
+    fn grow(&mut self, budget: &Budget, from: usize, to: usize) -> Result<(), Exhausted> {
+        let small = take(&budget.small, to.min(SMALL) - from.min(SMALL))?;
+        let large = take(&budget.large, to.max(SMALL) - from.max(SMALL))?;
+        for (held, more) in [(&mut self.small, small), (&mut self.large, large)] {
+            match held {
+                Some(held) => held.merge(more),
+                None => *held = Some(more),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A body that comes in, copied together: kept frame by frame, one of one-byte chunks would take forty times its size.
+#[derive(Debug)]
+pub(super) struct Filling {
+    budget: Budget,
+    limit: usize,
+    bytes: BytesMut,
+    share: Share,
+}
+
+impl Filling {
+    /// How many bytes came.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes the next piece, which must not take it over its limit.
+    pub(super) fn push(&mut self, piece: &[u8]) -> Result<(), Exhausted> {
+        let (held, needed) = (self.bytes.capacity(), self.bytes.len() + piece.len());
+        if needed > held {
+            let to = needed.max(2 * held).max(FIRST).min(self.limit.max(needed));
+            self.share.grow(&self.budget, held, to)?;
+            // Anew, and not by `reserve`, which may take more than what is accounted for.
+            let mut larger = BytesMut::with_capacity(to);
+            larger.extend_from_slice(&self.bytes);
+            self.bytes = larger;
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// The whole body, which holds its share for as long as somebody holds it.
+    pub(super) fn whole(self) -> Bytes {
+        held(self.bytes.freeze(), self.share)
+    }
+}
+
+/// Bytes that keep something alive.
+pub(super) fn held<T: Send + Sync + 'static>(bytes: Bytes, keeps: T) -> Bytes {
+    struct Holding<T>(Bytes, T);
+    impl<T> AsRef<[u8]> for Holding<T> {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    Bytes::from_owner(Holding(bytes, keeps))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn filled(budget: &Budget, length: usize) -> Result<Bytes, Exhausted> {
+        let mut body = budget.body(16 * MIB);
+        for piece in vec![b'x'; length].chunks(10_000) {
+            body.push(piece)?;
+        }
+        Ok(body.whole())
+    }
+
+    #[test]
+    fn a_body_comes_out_as_it_came_in() {
+        let mut body = Budget::new(MIB).body(100);
+        for piece in ["to", "", "gether"] {
+            body.push(piece.as_bytes()).unwrap();
+        }
+        assert_eq!((body.len(), &body.whole()[..]), (8, &b"together"[..]));
+    }
+
+    #[test]
+    fn small_bodies_find_room_beside_large_ones() {
+        let budget = Budget::new(8 * MIB);
+        let mut large = Vec::new();
+        while let Ok(body) = filled(&budget, MIB) {
+            large.push(body);
+        }
+        assert!((5..=6).contains(&large.len()), "{}", large.len());
+        let small: Result<Vec<_>, _> = (0..100).map(|_| filled(&budget, 1_000)).collect();
+        assert_eq!(small.map(|bodies| bodies.len()), Ok(100));
+    }
+
+    #[test]
+    fn a_share_goes_back_with_the_last_of_its_bytes() {
+        let budget = Budget::new(4 * MIB);
+        let body = filled(&budget, 2 * MIB).unwrap();
+        let part = body.slice(5..6);
+        drop(body);
+        assert_eq!(filled(&budget, 2 * MIB), Err(Exhausted));
+        drop(part);
+        assert!(filled(&budget, 2 * MIB).is_ok());
+        assert_eq!(budget.small.available_permits() + budget.large.available_permits(), 4 * MIB);
+    }
+
+    #[test]
+    fn what_was_only_announced_takes_nothing() {
+        let budget = Budget::new(MIB);
+        let waiting: Vec<_> = (0..1_000).map(|_| budget.body(16 * MIB)).collect();
+        assert!(filled(&budget, 500_000).is_ok());
+        drop(waiting);
+    }
+
+    #[test]
+    fn an_answer_longer_than_the_budget_has_all_of_it() {
+        let budget = Budget::new(MIB);
+        let answer = budget.answer(5 * MIB).unwrap();
+        assert!(budget.answer(1).is_err());
+        drop(answer);
+        assert!(budget.answer(1).is_ok());
+    }
+}

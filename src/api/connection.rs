@@ -1,0 +1,111 @@
+//! One connection, from its first byte to its end: HTTP/1.1 or HTTP/2, whichever its caller speaks.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::paced::{OnStream, Paced};
+use super::pulse::{Overdue, Patience, Pulse};
+
+/// How much of an answer hyper may keep before the socket has taken it. Small, so that [`super::written`] is asked for
+/// an answer's last byte only when the rest is on its way; it is also the longest request head.
+const WRITE_BUFFER: usize = 64 * 1024;
+/// The most requests at a time on one HTTP/2 connection.
+const STREAMS: u32 = 128;
+/// How often an HTTP/2 caller is asked whether it is still there, and how long it may take to say so.
+const PING_EVERY: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What connections are served with.
+#[derive(Clone, Debug)]
+pub(super) struct Serving {
+    pub(super) router: Router,
+    pub(super) patience: Patience,
+    /// Of all connections; how many are left tells whether others wait for this one's.
+    pub(super) slots: Arc<Semaphore>,
+    /// Running requests are to end, and no more to be taken.
+    pub(super) draining: CancellationToken,
+    /// It is over.
+    pub(super) cut_off: CancellationToken,
+}
+
+impl Serving {
+    /// Serves one connection to its end. The slot is free when everything of it has been dropped.
+    pub(super) async fn connection(self, stream: TcpStream, slot: OwnedSemaphorePermit) {
+        let _slot = slot;
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "A connection was gone before it began: {error}");
+            return;
+        }
+        let Self { router, patience, slots, draining, cut_off } = self;
+        let pulse = Arc::new(Pulse::new(patience));
+        let service = {
+            let pulse = pulse.clone();
+            hyper::service::service_fn(move |request| answer(router.clone(), pulse.clone(), request))
+        };
+        let io = TokioIo::new(Paced { stream, pulse: pulse.clone() });
+        let mut connection = pin!(builder().serve_connection(io, service).into_owned());
+        let grace = tokio::select! {
+            ended = connection.as_mut() => return note(ended),
+            why = pulse.overdue(&slots) => {
+                tracing::debug!("A connection took too long ({why:?}) and is closed");
+                if matches!(why, Overdue::Head | Overdue::Answer) {
+                    return;
+                }
+                patience.answer
+            }
+            // Its end is the cut.
+            () = draining.cancelled() => Duration::MAX,
+            () = cut_off.cancelled() => return,
+        };
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            ended = connection.as_mut() => note(ended),
+            () = tokio::time::sleep(grace) => {}
+            () = cut_off.cancelled() => {}
+        }
+    }
+}
+
+fn note(ended: Result<(), Box<dyn Error + Send + Sync>>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "A connection ended early: {error}");
+    }
+}
+
+/// One request through the router, noted by the connection's pulse.
+async fn answer(router: Router, pulse: Arc<Pulse>, request: http::Request<Incoming>) -> Result<Response, Infallible> {
+    let multiplexed = request.version() == http::Version::HTTP_2;
+    let running = pulse.asked(multiplexed);
+    let response = router.oneshot(request.map(Body::new)).await?;
+    let response = if multiplexed { response.map(|body| OnStream::body(body, &pulse)) } else { response };
+    drop(running);
+    Ok(response)
+}
+
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    // Heads and idleness are timed by the pulse: hyper's own timeout knows one time for both, and none for who says nothing.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(WRITE_BUFFER);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .max_concurrent_streams(STREAMS)
+        .max_send_buf_size(WRITE_BUFFER);
+    builder
+}

@@ -1,0 +1,242 @@
+//! The three states and the ways between them.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::window::Window;
+use super::{Params, State, Verdict};
+
+/// How long probes may be in hand without having begun. Longer than a claim takes; the bound only ends a leak.
+const RESERVED: Duration = Duration::from_secs(30);
+
+/// One breaker. Every method first does what the passing of time has brought about.
+#[derive(Debug)]
+pub struct Breaker {
+    params: Params,
+    phase: Phase,
+    /// Grows with each change of state: what began in another one does not count any more.
+    epoch: u64,
+    /// Openings without a calm time between them.
+    streak: u32,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Closed { since: Instant, window: Window, in_a_row: u32, look_at: Instant },
+    Open { until: Instant },
+    HalfOpen(Probing),
+}
+
+/// The probes of a half-open breaker.
+#[derive(Debug)]
+struct Probing {
+    /// Taken and not begun.
+    reserved: u32,
+    reserved_until: Instant,
+    /// The deadlines of those that run.
+    running: Vec<Instant>,
+    successes: u32,
+}
+
+/// A call that was let through. Give it back by [`Breaker::end`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    epoch: u64,
+    /// When it began and has to end; `None` for one that was only reserved.
+    span: Option<(Instant, Instant)>,
+}
+
+impl Breaker {
+    /// A closed one.
+    pub fn new(params: Params, now: Instant) -> Self {
+        let phase = Phase::closed(&params, now);
+        Self { params, phase, epoch: 0, streak: 0 }
+    }
+
+    /// Where it stands.
+    pub fn state(&mut self, now: Instant) -> State {
+        self.advance(now);
+        match self.phase {
+            Phase::Closed { .. } => State::Closed,
+            Phase::Open { .. } => State::Open,
+            Phase::HalfOpen(_) => State::HalfOpen,
+        }
+    }
+
+    /// How many more calls may go through.
+    pub fn room(&mut self, now: Instant) -> usize {
+        self.advance(now);
+        match &self.phase {
+            Phase::Closed { .. } => usize::MAX,
+            Phase::Open { .. } => 0,
+            Phase::HalfOpen(probing) => self.params.half_open_probes.saturating_sub(probing.out()) as usize,
+        }
+    }
+
+    /// When there may be room again, if there is none now; sooner if a probe ends.
+    pub fn retry_in(&mut self, now: Instant) -> Option<Duration> {
+        if self.room(now) > 0 {
+            return None;
+        }
+        let until = match &self.phase {
+            Phase::Closed { .. } => now,
+            Phase::Open { until } => *until,
+            Phase::HalfOpen(probing) => probing.next_deadline().unwrap_or(now),
+        };
+        // A deadline counts once it has passed.
+        Some(until.saturating_duration_since(now) + Duration::from_millis(1))
+    }
+
+    /// Reserves one call, if there is room.
+    pub fn reserve(&mut self, now: Instant) -> Option<Ticket> {
+        if self.room(now) == 0 {
+            return None;
+        }
+        if let Phase::HalfOpen(probing) = &mut self.phase {
+            probing.reserved += 1;
+            probing.reserved_until = now + RESERVED;
+        }
+        Some(Ticket { epoch: self.epoch, span: None })
+    }
+
+    /// The reserved call begins, and has to end within `timeout`.
+    pub fn begin(&mut self, ticket: &mut Ticket, now: Instant, timeout: Duration) {
+        self.advance(now);
+        let deadline = now + timeout;
+        if ticket.epoch != self.epoch || ticket.span.is_some() {
+            return;
+        }
+        ticket.span = Some((now, deadline));
+        match &mut self.phase {
+            Phase::Closed { window, .. } => window.begin(now, deadline),
+            Phase::Open { .. } => {}
+            Phase::HalfOpen(probing) => {
+                probing.reserved = probing.reserved.saturating_sub(1);
+                probing.running.push(deadline);
+            }
+        }
+    }
+
+    /// A call has ended, or was not made after all (then without a verdict).
+    pub fn end(&mut self, ticket: Ticket, verdict: Option<Verdict>, now: Instant) {
+        self.advance(now);
+        if ticket.epoch != self.epoch {
+            return;
+        }
+        match (&mut self.phase, ticket.span) {
+            (Phase::Closed { window, in_a_row, .. }, Some((began, _))) => {
+                window.end(began, verdict);
+                match verdict {
+                    Some(Verdict::Success) => *in_a_row = 0,
+                    Some(Verdict::Failure) => {
+                        *in_a_row += 1;
+                        let too_many = *in_a_row >= self.params.consecutive_failures;
+                        if too_many || is_failing(window, &self.params, now) {
+                            self.open(now);
+                        }
+                    }
+                    None => {}
+                }
+            }
+            (Phase::HalfOpen(probing), None) => probing.reserved = probing.reserved.saturating_sub(1),
+            (Phase::HalfOpen(probing), Some((_, deadline))) => {
+                probing.forget(deadline);
+                match verdict {
+                    Some(Verdict::Success) => {
+                        probing.successes += 1;
+                        if probing.successes >= self.params.half_open_probes {
+                            self.close(now);
+                        }
+                    }
+                    Some(Verdict::Failure) => self.open(now),
+                    None => {}
+                }
+            }
+            (Phase::Closed { .. }, None) | (Phase::Open { .. }, _) => {}
+        }
+    }
+
+    /// Does what the time has brought about.
+    fn advance(&mut self, now: Instant) {
+        match &mut self.phase {
+            Phase::Closed { window, look_at, .. } => {
+                // Calls become overdue silently; a look per tenth of the window finds them.
+                if now >= *look_at {
+                    *look_at = now + self.params.window / 10;
+                    if is_failing(window, &self.params, now) {
+                        self.open(now);
+                    }
+                }
+            }
+            Phase::Open { until } => {
+                if now >= *until {
+                    self.epoch += 1;
+                    self.phase = Phase::HalfOpen(Probing::new(now));
+                }
+            }
+            Phase::HalfOpen(probing) => {
+                if now > probing.reserved_until {
+                    probing.reserved = 0;
+                }
+                if probing.running.iter().any(|deadline| now > *deadline) {
+                    self.open(now);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, now: Instant) {
+        if let Phase::Closed { since, .. } = self.phase
+            && now.saturating_duration_since(since) >= self.params.window
+        {
+            self.streak = 0;
+        }
+        let time = self.params.open.saturating_mul(2_u32.saturating_pow(self.streak)).min(self.params.open_max);
+        self.streak = self.streak.saturating_add(1);
+        self.epoch += 1;
+        self.phase = Phase::Open { until: now + time };
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.epoch += 1;
+        self.phase = Phase::closed(&self.params, now);
+    }
+}
+
+/// Whether too large a share of the calls of late failed.
+fn is_failing(window: &mut Window, params: &Params, now: Instant) -> bool {
+    let tally = window.tally(now);
+    tally.calls >= params.min_calls && f64::from(tally.failures) >= params.failure_ratio * f64::from(tally.calls)
+}
+
+impl Phase {
+    fn closed(params: &Params, now: Instant) -> Self {
+        Self::Closed { since: now, window: Window::new(params.window), in_a_row: 0, look_at: now }
+    }
+}
+
+impl Probing {
+    fn new(now: Instant) -> Self {
+        Self { reserved: 0, reserved_until: now, running: Vec::new(), successes: 0 }
+    }
+
+    fn out(&self) -> u32 {
+        self.reserved + u32::try_from(self.running.len()).unwrap_or(u32::MAX)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let reserved = (self.reserved > 0).then_some(self.reserved_until);
+        self.running.iter().copied().chain(reserved).min()
+    }
+
+    fn forget(&mut self, deadline: Instant) {
+        if let Some(at) = self.running.iter().position(|&known| known == deadline) {
+            self.running.swap_remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

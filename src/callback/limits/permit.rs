@@ -1,0 +1,104 @@
+//! Slots in hand, given back by dropping.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Limits;
+use super::door::Ending;
+use crate::breaker::Ticket;
+use crate::task::Destination;
+
+/// Slots taken for one destination and not yet used. Dropping gives them back.
+#[derive(Debug)]
+pub struct Permits {
+    limits: Arc<Limits>,
+    destination: Destination,
+    count: usize,
+    ticket: Option<Ticket>,
+}
+
+impl Permits {
+    pub(super) fn new(limits: Arc<Limits>, destination: Destination, count: usize, ticket: Option<Ticket>) -> Self {
+        Self { limits, destination, count, ticket }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// One of them, to be held during one call.
+    pub fn split_one(&mut self) -> Option<Permit> {
+        self.count = self.count.checked_sub(1)?;
+        Some(Permit {
+            limits: Arc::clone(&self.limits),
+            destination: self.destination.clone(),
+            ticket: self.ticket,
+            has_begun: false,
+            ending: None,
+        })
+    }
+}
+
+impl Drop for Permits {
+    fn drop(&mut self) {
+        let (count, ticket) = (self.count, self.ticket);
+        if count > 0 {
+            self.limits.at_door(&self.destination, |door, now| {
+                door.give_back(count, ticket, now);
+                count
+            });
+        }
+    }
+}
+
+/// The slot of one call. Dropping gives it back; if no call began, its token and its probe as well.
+#[derive(Debug)]
+pub struct Permit {
+    limits: Arc<Limits>,
+    destination: Destination,
+    ticket: Option<Ticket>,
+    has_begun: bool,
+    ending: Option<Ending>,
+}
+
+impl Permit {
+    /// The call begins, and has to end within `timeout`.
+    pub fn begin(&mut self, timeout: Duration) {
+        self.has_begun = true;
+        if let Some(ticket) = &mut self.ticket {
+            self.limits.at_door(&self.destination, |door, now| {
+                door.begin(ticket, timeout, now);
+                0
+            });
+        }
+    }
+
+    /// The call showed that the destination is well. Counts when the permit is dropped.
+    pub fn succeeded(&mut self) {
+        self.ending = Some(Ending::Succeeded);
+    }
+
+    /// The call showed that the destination is in trouble, namely so. Counts when the permit is dropped.
+    pub fn failed(&mut self, outcome: &str) {
+        self.ending = Some(Ending::Failed(outcome.to_owned()));
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let (ticket, ending, has_begun) = (self.ticket, self.ending.take(), self.has_begun);
+        self.limits.at_door(&self.destination, |door, now| {
+            match has_begun {
+                true => door.end(ticket, ending, now),
+                false => door.give_back(1, ticket, now),
+            }
+            1
+        });
+    }
+}

@@ -1,0 +1,175 @@
+//! Files as a power cut, an older version, another program or a bad disk leave them.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use super::Embedded;
+use super::testing::{Bench, START, bench, delivered, lane, new_task, params};
+use crate::clock::Clock;
+use crate::store::{Counts, Error, NewTask, Settled, Store};
+use crate::task::{State, TaskId};
+
+/// The schema of the first migration, and rows of every kind as that version wrote them.
+const FIRST_SCHEMA: &str = include_str!("first_schema.sql");
+
+/// A frame of the log: a head, and a page.
+const FRAME: u64 = 24 + 4_096;
+
+fn open(folder: &Path) -> Result<Embedded, Error> {
+    Embedded::open(params(folder, &Clock::manual(START)))
+}
+
+/// What a power cut leaves: the files as they are while the store is open, without the index, which is never synced.
+fn copy_of(bench: &Bench) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["delayd.db", "delayd.db-wal"] {
+        std::fs::copy(bench.folder.path().join(name), folder.path().join(name)).unwrap();
+    }
+    let log = folder.path().join("delayd.db-wal");
+    (folder, log)
+}
+
+fn length(path: &Path) -> u64 {
+    std::fs::metadata(path).unwrap().len()
+}
+
+async fn assert_kept(store: &Embedded, ids: &[TaskId]) {
+    for id in ids {
+        assert!(store.get(&lane(), *id).await.unwrap().is_some(), "task {id} was answered and is lost");
+    }
+    let counts = store.stats(&lane()).await.unwrap();
+    assert_eq!(counts, Counts { scheduled: ids.len() as u64, ..Counts::default() });
+}
+
+/// Every answered task is there, wherever in the frames of the one that was not answered the log is torn.
+#[tokio::test]
+async fn a_log_torn_in_what_was_not_answered_loses_nothing_that_was() {
+    let bench = bench();
+    let mut answered = Vec::new();
+    for _ in 0..20 {
+        answered.push(bench.add("a", 60_000).await);
+    }
+    let end = length(&bench.folder.path().join("delayd.db-wal"));
+    // Answered here, but not in the story that the copies tell.
+    let late = NewTask { content: "x".repeat(20_000), ..new_task("a", 60_000) };
+    bench.store.add(vec![late]).await.remove(0).unwrap();
+    let whole = length(&bench.folder.path().join("delayd.db-wal"));
+    assert!(whole >= end + 5 * FRAME, "{end} to {whole}");
+    for cut in [end, end + 1, end + 24, end + FRAME, end + 2 * FRAME + 100, whole - FRAME, whole - 1] {
+        let (folder, log) = copy_of(&bench);
+        std::fs::OpenOptions::new().write(true).open(log).unwrap().set_len(cut).unwrap();
+        let store = open(folder.path()).unwrap();
+        assert_kept(&store, &answered).await;
+        assert!(store.add(vec![new_task("a", 0)]).await[0].is_ok(), "torn at {cut}");
+    }
+}
+
+/// A disk may have the length of what was appended, and not its bytes.
+#[tokio::test]
+async fn garbage_behind_the_last_commit_is_passed_over() {
+    let bench = bench();
+    let mut answered = Vec::new();
+    for _ in 0..20 {
+        answered.push(bench.add("a", 60_000).await);
+    }
+    for garbage in [vec![0; 10_000], vec![0xa5; 100], (0..50_000).map(|byte| (byte % 251) as u8).collect()] {
+        let (folder, log) = copy_of(&bench);
+        let mut bytes = std::fs::read(&log).unwrap();
+        bytes.extend_from_slice(&garbage);
+        std::fs::write(&log, bytes).unwrap();
+        assert_kept(&open(folder.path()).unwrap(), &answered).await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_the_first_schema_opens_with_everything_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Connection::open(folder.path().join("delayd.db")).unwrap();
+    db.execute_batch(FIRST_SCHEMA).unwrap();
+    drop(db);
+    let store = open(folder.path()).unwrap();
+    let bench = Bench { store, clock: Clock::manual(START), folder };
+
+    let check = async |id: u64, state: State, attempts: u32, outcome: &str| {
+        let task = bench.get(TaskId(id)).await;
+        assert_eq!((task.state, task.attempts, task.last_outcome.as_str()), (state, attempts, outcome), "task {id}");
+        task
+    };
+    let waiting = check(1, State::Scheduled, 0, "").await;
+    assert_eq!((waiting.content.as_str(), waiting.options.max_attempts), ("{\"sn\":\"a\",\"url\":\"/\"}", Some(3)));
+    check(2, State::Scheduled, 1, "503 Service Unavailable").await;
+    check(3, State::Scheduled, 1, "lease ran out").await;
+    check(4, State::Leased, 1, "").await;
+    check(5, State::Delivered, 1, "200 OK").await;
+    check(6, State::Dead, 2, "410 Gone").await;
+    check(7, State::Cancelled, 0, "").await;
+    check(8, State::Expired, 0, "").await;
+    let counts = Counts { scheduled: 3, leased: 1, delivered: 1, dead: 1, cancelled: 1, expired: 1 };
+    assert_eq!(bench.store.stats(&lane()).await.unwrap(), counts);
+    assert_eq!(bench.store.topics().await.unwrap().len(), 1);
+
+    let grant = bench.claim(&[("a", 9)]).await;
+    assert_eq!(grant.tasks.len(), 3, "what waited is due, and what was being called is again");
+    let late = "aaaaaaaaaaaaaaaaaaaaaaaa".parse().unwrap();
+    assert_eq!(bench.settle(TaskId(2), &late, delivered()).await, Settled::Done, "its receipts are known");
+    assert!(bench.add("a", 0).await > TaskId(1_800_000_000_000_000), "ids go on");
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_and_not_touched() {
+    for version in [0, 1, 7] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("delayd.db");
+        let db = Connection::open(&path).unwrap();
+        db.execute_batch("CREATE TABLE bookmark (url TEXT); INSERT INTO bookmark VALUES ('x')").unwrap();
+        db.pragma_update(None, "user_version", version).unwrap();
+        drop(db);
+        refused_and_untouched(&folder, "another program");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("delayd.db"), "a letter that somebody keeps here. ".repeat(200)).unwrap();
+    refused_and_untouched(&folder, "no store of delayd");
+}
+
+fn refused_and_untouched(folder: &tempfile::TempDir, says: &str) {
+    let path = folder.path().join("delayd.db");
+    let before = std::fs::read(&path).unwrap();
+    let refusal = open(folder.path()).unwrap_err();
+    assert!(matches!(&refusal, Error::Misconfigured(text) if text.contains(says)), "{refusal}");
+    assert!(refusal.to_string().contains("delayd.db"), "{refusal}");
+    assert!(std::fs::read(&path).unwrap() == before, "it was changed");
+}
+
+/// The damage lies where the start reads: the tables of what is in flight, of names, of the last id.
+#[tokio::test]
+async fn a_damaged_file_is_one_clear_error() {
+    let bench = bench();
+    bench.add("a", 0).await;
+    bench.lease().await;
+    bench.store.close().await;
+    let path = bench.folder.path().join("delayd.db");
+    let whole = std::fs::read(&path).unwrap();
+    let page = 4_096;
+    let mut refused = 0;
+    for at in 0..whole.len() / page {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bytes = whole.clone();
+        let from = at * page + if at == 0 { 100 } else { 0 };
+        bytes[from..(at + 1) * page].fill(0xa5);
+        std::fs::write(folder.path().join("delayd.db"), bytes).unwrap();
+        // Damage elsewhere is met by those who come upon it, and is their error alone.
+        if let Err(error) = open(folder.path()) {
+            refused += 1;
+            assert!(
+                matches!(&error, Error::Corrupt(text) if text.contains("delayd.db is damaged")),
+                "page {at}: {error}"
+            );
+        }
+    }
+    assert!(refused >= 3, "only {refused} pages were missed");
+}

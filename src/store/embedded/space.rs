@@ -1,0 +1,313 @@
+//! Room on the disk: new tasks stop before it has gone, so that what is on its way out goes on.
+//!
+//! ```text
+//!               room under the reserve                 a write found no room
+//!      ample ─────────────────────────▶ short ─────────────────────────▶ spent
+//!   adds taken,                      adds refused,                   adds refused,
+//!   ballast held ◀──────────────────  ballast held                  ballast released
+//!        ▲          a margin above                                        │
+//!        └────────────────────────────────────────────────────────────────┘
+//!          a margin above, and an add that found room; the ballast is taken again
+//! ```
+//!
+//! A file system may say that it has room and have none (for metadata, say). So after a write that found none the first add
+//! is a trial, and only its success ends the trouble.
+//!
+//! *Room* is what the file system has free, what the log takes (it can be cut), and what is free within the file (the pages
+//! of purged tasks); less what the file still has to grow by to take in its log. Since the log needs room of its own, a
+//! quarter of the reserve has to be found outside of the file, however empty that is; and the fuller the disk, the sooner
+//! the log is started over and cut ([`Space::log_cap`]).
+//!
+//! The ballast is for the case that another program fills the disk: settles free no bytes by themselves, for what they
+//! delete leaves free pages within the file. With the ballast released they have at least its room.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::time::Instant;
+
+use super::ballast::Ballast;
+use crate::store::{Error, Result};
+
+/// The time between two looks at the disk.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How long after a write that found no room adds stay refused at the least, whatever the file system says it has.
+const HOLD: Duration = Duration::from_secs(5);
+
+/// The least volume: on a smaller one, not even the log would fit in what is left beside a reserve.
+const LEAST_VOLUME: u64 = 4 << 20;
+
+/// Bounds of the log's size before it is started over. The upper one is for a disk with room.
+const LEAST_LOG: u64 = 1 << 20;
+const MOST_LOG: u64 = 256 << 20;
+
+/// What a file system has, for an ordinary user.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Volume {
+    pub(super) free: u64,
+    pub(super) total: u64,
+}
+
+/// Who knows the volume of a path. The tests have a disk of their own.
+pub(super) type Gauge = Arc<dyn Fn(&Path) -> std::io::Result<Volume> + Send + Sync>;
+
+/// The gauge of real disks.
+pub(super) fn statvfs() -> Gauge {
+    Arc::new(|path| {
+        let volume = rustix::fs::statvfs(path)?;
+        Ok(Volume { free: volume.f_bavail * volume.f_frsize, total: volume.f_blocks * volume.f_frsize })
+    })
+}
+
+/// How a [`Space`] looks.
+#[derive(Clone)]
+pub(super) struct Params {
+    /// The database.
+    pub(super) path: PathBuf,
+    /// Room that adds leave to what is on its way out, on a volume that is large enough.
+    pub(super) reserve: u64,
+    pub(super) gauge: Gauge,
+    pub(super) look_every: Duration,
+    pub(super) hold: Duration,
+}
+
+impl Params {
+    pub(super) fn of(path: &Path, reserve: u64) -> Self {
+        Self { path: path.to_owned(), reserve, gauge: statvfs(), look_every: LOOK_EVERY, hold: HOLD }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Ample,
+    Short,
+    Spent {
+        since: Instant,
+    },
+    /// Adds are let through, and the next commit tells.
+    Trying,
+}
+
+/// The writer's view of the disk.
+pub(super) struct Space {
+    params: Params,
+    folder: PathBuf,
+    log: PathBuf,
+    reserve: u64,
+    ballast: Ballast,
+    /// The ballast could not be set up; said once.
+    gave_up: bool,
+    state: State,
+    /// When the disk was last looked at, what it had, and what adds took since.
+    looked: Option<Instant>,
+    seen: Room,
+    taken: u64,
+}
+
+/// What there is to write to, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    /// On the disk, once the file has taken in its log.
+    outside: u64,
+    /// Free pages of the file.
+    inside: u64,
+    /// The log as long as it lies there; a part of `outside`.
+    log: u64,
+}
+
+impl Room {
+    /// Whether so much can be added, and the reserve is still there.
+    fn holds(self, reserve: u64, bytes: u64) -> bool {
+        // In the log first and in the file later: for a while, a task lies on the disk twice.
+        self.outside.saturating_add(self.inside) >= reserve.saturating_add(bytes.saturating_mul(2))
+            && self.outside >= (reserve / 4).saturating_add(bytes)
+    }
+}
+
+impl Space {
+    /// Looks at the volume before the file is opened. If there is next to nothing left, the ballast is released at once, for
+    /// the opening needs a little.
+    ///
+    /// # Errors
+    /// [`Error::Misconfigured`] for a volume on which nothing could be kept in reserve.
+    pub(super) fn new(params: Params) -> Result<Self> {
+        let name = params.path.display();
+        let path = std::path::absolute(&params.path).unwrap_or_else(|_| params.path.clone());
+        let folder = path.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned);
+        let volume = (params.gauge)(&folder)
+            .map_err(|error| Error::Misconfigured(format!("cannot look at the disk of {name}: {error}")))?;
+        if volume.total < LEAST_VOLUME {
+            return Err(Error::Misconfigured(format!(
+                "the volume of {name} has {} in all, and the store needs one of {} or more",
+                in_words(volume.total),
+                in_words(LEAST_VOLUME)
+            )));
+        }
+        let reserve = params.reserve.min(volume.total / 4);
+        if reserve < params.reserve {
+            tracing::info!("The volume of {name} is small: the store keeps {} in reserve", in_words(reserve));
+        }
+        let mut log = path.into_os_string();
+        log.push("-wal");
+        let mut space = Self {
+            folder,
+            log: log.into(),
+            reserve,
+            ballast: Ballast::beside(&params.path, reserve / 4),
+            gave_up: false,
+            state: State::Ample,
+            looked: None,
+            seen: Room::default(),
+            taken: 0,
+            params,
+        };
+        if volume.free < space.ballast.bytes() {
+            space.ran_out();
+        }
+        Ok(space)
+    }
+
+    /// Whether there is room for adds of so many bytes. Looks at the disk if it is time to.
+    ///
+    /// # Errors
+    /// [`Error::Full`], if not.
+    pub(super) fn admit(&mut self, db: &Connection, bytes: u64) -> Result<()> {
+        self.look_if_due(db);
+        if self.takes_adds() && !self.seen.holds(self.reserve, self.taken.saturating_add(bytes)) {
+            self.look(db);
+        }
+        let has_room = self.seen.holds(self.reserve, self.taken.saturating_add(bytes));
+        // A large batch that does not fit says nothing about the tasks after it.
+        if self.state == State::Ample && !has_room && bytes <= self.reserve / 8 {
+            self.run_short();
+        }
+        if !self.takes_adds() || !has_room {
+            return Err(Error::Full(format!("the disk of {} has no room for more", self.params.path.display())));
+        }
+        self.taken = self.taken.saturating_add(bytes);
+        Ok(())
+    }
+
+    /// A write found no room: adds stop, and the ballast goes. Answers whether that made room.
+    pub(super) fn ran_out(&mut self) -> bool {
+        if !matches!(self.state, State::Spent { .. } | State::Trying) {
+            tracing::warn!(
+                "The disk of {} is full: adds are refused, and the ballast is released so that what is kept goes on",
+                self.params.path.display()
+            );
+        }
+        self.state = State::Spent { since: Instant::now() };
+        self.looked = None;
+        self.gave_up = false;
+        self.ballast.release()
+    }
+
+    /// Adds were committed.
+    pub(super) fn found_room(&mut self) {
+        if self.state == State::Trying {
+            self.recover();
+        }
+    }
+
+    fn takes_adds(&self) -> bool {
+        matches!(self.state, State::Ample | State::Trying)
+    }
+
+    /// How large the log may grow before it is started over, in bytes: at most a quarter of what is free.
+    pub(super) fn log_cap(&self) -> u64 {
+        match self.state {
+            State::Spent { .. } | State::Trying => LEAST_LOG,
+            State::Ample if self.looked.is_none() => MOST_LOG,
+            _ => (self.seen.outside / 4).clamp(LEAST_LOG, MOST_LOG),
+        }
+    }
+
+    /// Whether the log takes clearly more of the disk than it may: the disk has become fuller. Only a cut gives that back.
+    pub(super) fn log_is_overgrown(&self) -> bool {
+        self.seen.log > self.log_cap() / 4 * 5
+    }
+
+    /// The log was cut, so that what was seen is no longer so.
+    pub(super) fn log_was_cut(&mut self) {
+        (self.looked, self.seen.log) = (None, 0);
+    }
+
+    /// Looks at the disk, unless it did so a moment ago.
+    pub(super) fn look_if_due(&mut self, db: &Connection) {
+        if self.looked.is_none_or(|looked| looked.elapsed() >= self.params.look_every) {
+            self.look(db);
+        }
+    }
+
+    fn look(&mut self, db: &Connection) {
+        // What cannot be looked at is taken to be as it was.
+        let Some(room) = self.measure(db) else { return };
+        (self.looked, self.seen, self.taken) = (Some(Instant::now()), room, 0);
+        let margin = self.reserve / 4;
+        match self.state {
+            State::Ample if !room.holds(self.reserve, 0) => self.run_short(),
+            State::Ample if room.holds(self.reserve + margin + self.missing_ballast(), 0) => self.take_ballast(),
+            State::Short if room.holds(self.reserve + margin, 0) => self.recover(),
+            State::Spent { since }
+                if since.elapsed() >= self.params.hold
+                    && room.holds(self.reserve + margin + self.missing_ballast(), 0) =>
+            {
+                self.state = State::Trying;
+            }
+            _ => {}
+        }
+    }
+
+    /// `None`: it cannot be known.
+    fn measure(&self, db: &Connection) -> Option<Room> {
+        let number = |pragma: &str| {
+            let number: i64 = db.prepare_cached(pragma)?.query_row([], |row| row.get(0))?;
+            Ok::<_, rusqlite::Error>(number.unsigned_abs())
+        };
+        let free = (self.params.gauge)(&self.folder).ok()?.free;
+        let log = std::fs::metadata(&self.log).map_or(0, |file| file.len());
+        let length = std::fs::metadata(&self.params.path).ok()?.len();
+        let page = number("PRAGMA page_size").ok()?;
+        let owed = (number("PRAGMA page_count").ok()? * page).saturating_sub(length);
+        let inside = number("PRAGMA freelist_count").ok()? * page;
+        Some(Room { outside: (free + log).saturating_sub(owed), inside, log })
+    }
+
+    fn run_short(&mut self) {
+        self.state = State::Short;
+        tracing::warn!(
+            "The disk of {} has {} left, and {} are kept in reserve: adds are refused, and what is kept goes on",
+            self.params.path.display(),
+            in_words(self.seen.outside + self.seen.inside),
+            in_words(self.reserve)
+        );
+    }
+
+    fn recover(&mut self) {
+        self.state = State::Ample;
+        tracing::info!("The disk of {} has room again: adds are taken", self.params.path.display());
+    }
+
+    fn missing_ballast(&self) -> u64 {
+        if self.ballast.is_held() { 0 } else { self.ballast.bytes() }
+    }
+
+    fn take_ballast(&mut self) {
+        if self.ballast.is_held() || self.gave_up {
+            return;
+        }
+        if let Err(error) = self.ballast.take() {
+            self.gave_up = true;
+            tracing::warn!("Cannot set up the ballast beside {}: {error}", self.params.path.display());
+        }
+        // It was part of what was seen free.
+        self.looked = None;
+    }
+}
+
+fn in_words(bytes: u64) -> String {
+    if bytes >= 10 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
+}

@@ -1,0 +1,263 @@
+//! What goes on and what does not when the disk is full. The disk is a number here; SQLite's own limit of pages makes it
+//! answer SQLITE_FULL in earnest.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::Embedded;
+use super::space::{Params, Volume};
+use super::testing::{Bench, START, delivered, lane, new_task, retry, topic};
+use crate::clock::{Clock, UnixMillis};
+use crate::store::{Counts, Error, Moment, NewContent, NewTask, Settled, Store, TopicEntry};
+use crate::task::State;
+
+const MIB: u64 = 1 << 20;
+
+/// What adds leave free; a quarter of it is the ballast.
+const RESERVE: u64 = MIB;
+
+/// A disk whose free bytes the test sets.
+#[derive(Clone)]
+struct Disk {
+    free: Arc<AtomicU64>,
+    total: u64,
+}
+
+impl Disk {
+    fn of(total: u64) -> Self {
+        Self { free: Arc::new(AtomicU64::new(total)), total }
+    }
+
+    fn leave(&self, free: u64) {
+        self.free.store(free, Ordering::SeqCst);
+    }
+
+    fn open(&self, folder: tempfile::TempDir, clock: Clock) -> Bench {
+        let store = Embedded::open_on(self.params(&folder), clock.clone()).unwrap();
+        Bench { store, clock, folder }
+    }
+
+    fn params(&self, folder: &tempfile::TempDir) -> Params {
+        let disk = self.clone();
+        let gauge = move |_: &_| Ok(Volume { free: disk.free.load(Ordering::SeqCst), total: disk.total });
+        Params {
+            path: folder.path().join("delayd.db"),
+            reserve: RESERVE,
+            gauge: Arc::new(gauge),
+            look_every: Duration::ZERO,
+            hold: Duration::ZERO,
+        }
+    }
+}
+
+fn bench_on(disk: &Disk) -> Bench {
+    disk.open(tempfile::tempdir().unwrap(), Clock::manual(START))
+}
+
+fn sized(destination: &str, bytes: usize) -> NewTask {
+    NewTask { content: "x".repeat(bytes), ..new_task(destination, 0) }
+}
+
+impl Bench {
+    async fn add_is_refused(&self) -> bool {
+        match self.store.add(vec![new_task("a", 0)]).await.remove(0) {
+            Ok(_) => false,
+            Err(Error::Full(_)) => true,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Readers and the checkpoint may hold on to the log for a moment; each commit tries again.
+    async fn wait_until_the_log_is_cut(&self) {
+        for _ in 0..1_000 {
+            self.claim(&[]).await;
+            if self.length("-wal") < MIB {
+                return;
+            }
+        }
+        panic!("the log still has {} bytes", self.length("-wal"));
+    }
+
+    fn length(&self, suffix: &str) -> u64 {
+        let file = self.folder.path().join(format!("delayd.db{suffix}"));
+        std::fs::metadata(file).map_or(0, |file| file.len())
+    }
+}
+
+#[tokio::test]
+async fn adds_stop_at_the_reserve_and_come_back_a_margin_above_it() {
+    let disk = Disk::of(100 * MIB);
+    let bench = bench_on(&disk);
+    let check = async |free: u64, is_refused: bool| {
+        disk.leave(free);
+        assert_eq!(bench.add_is_refused().await, is_refused, "{free} bytes free");
+    };
+    check(RESERVE + MIB, false).await;
+    check(RESERVE - 100_000, true).await;
+    check(RESERVE + 100_000, true).await;
+    check(RESERVE / 4 * 5 + 100_000, false).await;
+    check(RESERVE + 200_000, false).await;
+    check(0, true).await;
+    assert_eq!(bench.length("-ballast"), RESERVE / 4, "it is for writes that find no room");
+    check(100 * MIB, false).await;
+}
+
+#[tokio::test]
+async fn below_the_reserve_everything_but_new_tasks_goes_on() {
+    let disk = Disk::of(100 * MIB);
+    let bench = bench_on(&disk);
+    let first = bench.add("a", 0).await;
+    let second = bench.add("b", 60_000).await;
+    disk.leave(RESERVE / 2);
+    assert!(bench.add_is_refused().await);
+    let new_topic = TopicEntry { topic: "new".parse().unwrap(), shards: 1 };
+    assert!(matches!(bench.store.register(new_topic).await, Err(Error::Full(_))), "a new topic needs room as well");
+    assert_eq!(bench.store.register(topic()).await.unwrap(), topic(), "a known one is only looked up");
+    let content = NewContent { destination: "a".parse().unwrap(), content: "{}".into() };
+    let moment = Moment::After(Duration::ZERO);
+    let moved = bench.store.reschedule(&lane(), second, moment, Some(content)).await;
+    assert!(matches!(moved, Err(Error::Full(_))), "{moved:?}");
+
+    let receipt = bench.lease().await;
+    let lease = Duration::from_secs(60);
+    assert_eq!(bench.store.extend(&lane(), first, &receipt, lease).await.unwrap(), Settled::Done);
+    assert_eq!(bench.settle(first, &receipt, retry(0)).await, Settled::Done);
+    let receipt = bench.lease().await;
+    assert_eq!(bench.settle(first, &receipt, delivered()).await, Settled::Done);
+    bench.store.reschedule(&lane(), second, Moment::After(Duration::ZERO), None).await.unwrap();
+    bench.store.cancel(&lane(), second).await.unwrap();
+    assert_eq!(bench.state(second).await, State::Cancelled);
+    bench.advance(1);
+    let purged = bench.store.purge(&lane(), State::Delivered, bench.clock.now(), 10).await.unwrap();
+    assert_eq!(purged, 1, "what ended is forgotten, or there would never be room again");
+}
+
+#[tokio::test]
+async fn what_a_batch_asks_for_must_fit_beside_the_reserve() {
+    let disk = Disk::of(100 * MIB);
+    let bench = bench_on(&disk);
+    disk.leave(3 * MIB);
+    let refused = bench.store.add((0..20).map(|_| sized("a", 100_000)).collect()).await;
+    assert!(refused.iter().all(|answer| matches!(answer, Err(Error::Full(_)))));
+    assert!(!bench.add_is_refused().await, "a small one fits");
+}
+
+#[tokio::test]
+async fn a_full_file_refuses_adds_whole_and_goes_on_when_there_is_room() {
+    let bench = bench_on(&Disk::of(100 * MIB));
+    let before = bench.add("a", 0).await;
+    bench.limit_pages(Some(200)).await;
+    let batch = || (0..20).map(|_| sized("b", 100_000)).collect();
+    let refused = bench.store.add(batch()).await;
+    assert_eq!(refused.len(), 20);
+    assert!(refused.iter().all(|answer| matches!(answer, Err(Error::Full(_)))), "{refused:?}");
+    assert_eq!(bench.store.stats(&lane()).await.unwrap(), Counts { scheduled: 1, ..Counts::default() });
+    // What is on its way out needs little room, and goes on.
+    let receipt = bench.lease().await;
+    assert_eq!(bench.settle(before, &receipt, delivered()).await, Settled::Done);
+    assert_eq!(bench.next_due().await, None);
+
+    bench.limit_pages(None).await;
+    assert!(bench.store.add(batch()).await.iter().all(Result::is_ok));
+    assert_eq!(bench.claim(&[("b", 100)]).await.tasks.len(), 20);
+    assert!(!*bench.store.fatal().borrow());
+}
+
+/// The disk is said to have room and has none: SQLite rolls all of the transaction back, the settle in it as well.
+#[tokio::test]
+async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_without_it() {
+    let disk = Disk::of(100 * MIB);
+    let bench = bench_on(&disk);
+    let id = bench.add("a", 0).await;
+    let receipt = bench.lease().await;
+    assert_eq!(bench.length("-ballast"), RESERVE / 4);
+    bench.limit_pages(Some(200)).await;
+
+    let (open, gate) = mpsc::channel::<()>();
+    let hold = bench.store.writes.run(1, move |_| Ok(gate.recv().is_err()));
+    let large: Vec<_> = (0..20).map(|_| sized("b", 100_000)).collect();
+    let (held, added, settled, also_added) =
+        tokio::join!(hold, bench.store.add(large), bench.settle(id, &receipt, delivered()), async {
+            let (added, ()) = tokio::join!(bench.store.add(vec![new_task("c", 0)]), async { drop(open) });
+            added
+        });
+    held.unwrap();
+    assert!(added.iter().all(|answer| matches!(answer, Err(Error::Full(_)))), "{added:?}");
+    assert!(matches!(also_added[0], Err(Error::Full(_))), "{also_added:?}");
+    assert_eq!(settled, Settled::Done);
+    assert_eq!(bench.state(id).await, State::Delivered);
+    assert_eq!(bench.store.stats(&lane()).await.unwrap().scheduled, 0, "nothing of a refused add is there");
+    assert_eq!(bench.length("-ballast"), 0, "the ballast is released");
+    assert!(!*bench.store.fatal().borrow());
+
+    disk.leave(RESERVE / 4 * 5);
+    bench.limit_pages(None).await;
+    assert!(bench.add_is_refused().await, "not before there is room for the ballast as well");
+    disk.leave(4 * MIB);
+    assert!(!bench.add_is_refused().await);
+    assert!(!bench.add_is_refused().await);
+    assert_eq!(bench.length("-ballast"), RESERVE / 4, "the ballast is taken again");
+}
+
+#[tokio::test]
+async fn a_store_opens_on_a_full_disk_and_works_what_is_there() {
+    let disk = Disk::of(100 * MIB);
+    let bench = bench_on(&disk);
+    let id = bench.add("a", 0).await;
+    bench.lease().await;
+    let Bench { store, clock, folder } = bench;
+    drop(store);
+    disk.leave(0);
+    let bench = disk.open(folder, clock);
+    assert_eq!(bench.length("-ballast"), 0, "it is released, for the opening needs a little room");
+    assert_eq!(bench.state(id).await, State::Scheduled, "the lease of the process before is void");
+    assert!(bench.add_is_refused().await);
+    let receipt = bench.lease().await;
+    assert_eq!(bench.settle(id, &receipt, delivered()).await, Settled::Done);
+    disk.leave(100 * MIB);
+    assert!(!bench.add_is_refused().await);
+}
+
+/// A file never shrinks. Were its free pages not counted, a store that filled its disk once would never take an add again.
+#[tokio::test]
+async fn what_was_purged_makes_room_though_the_file_stays_as_large() {
+    let disk = Disk::of(100 * MIB);
+    let bench = bench_on(&disk);
+    bench.store.add((0..30).map(|_| sized("a", 100_000)).collect()).await;
+    let grant = bench.claim(&[("a", 30)]).await;
+    for task in &grant.tasks {
+        bench.settle(task.id, &grant.receipt, delivered()).await;
+    }
+    disk.leave(RESERVE / 2);
+    bench.wait_until_the_log_is_cut().await;
+    assert!(bench.add_is_refused().await);
+    let far = UnixMillis(i64::MAX);
+    assert_eq!(bench.store.purge(&lane(), State::Delivered, far, 100).await.unwrap(), 30);
+    assert!(!bench.add_is_refused().await);
+}
+
+#[tokio::test]
+async fn the_log_is_cut_when_the_disk_grows_full() {
+    let disk = Disk::of(10_000 * MIB);
+    let bench = bench_on(&disk);
+    for _ in 0..10 {
+        bench.store.add((0..10).map(|_| sized("a", 100_000)).collect()).await;
+    }
+    let before = bench.length("-wal");
+    assert!(before > 5 * MIB, "{before}");
+    disk.leave(RESERVE / 2);
+    bench.wait_until_the_log_is_cut().await;
+}
+
+#[tokio::test]
+async fn a_small_volume_keeps_a_quarter_in_reserve_and_a_tiny_one_is_refused() {
+    let disk = Disk { total: 4 * MIB, ..Disk::of(4 * MIB) };
+    let bench = bench_on(&disk);
+    assert!(!bench.add_is_refused().await);
+    assert_eq!(bench.length("-ballast"), MIB / 4);
+    let tiny = Disk::of(3 * MIB);
+    let refusal = Embedded::open_on(tiny.params(&tempfile::tempdir().unwrap()), Clock::manual(START)).unwrap_err();
+    assert!(matches!(&refusal, Error::Misconfigured(text) if text.contains("volume")), "{refusal}");
+}

@@ -1,0 +1,161 @@
+//! Services that fail, that are held by hand, and that have a rate.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::program::{Program, service};
+use crate::receiver::{Answer, Receiver};
+use crate::{Kept, on_both_stores};
+
+on_both_stores!(
+    a_failing_service_is_left_alone_and_met_by_a_few_calls_on_its_return,
+    one_service_with_an_open_breaker_holds_up_no_other,
+    a_held_service_is_not_called_until_it_is_released,
+    a_rate_spreads_the_calls_of_a_service,
+);
+
+/// Breakers that open and close within a test.
+fn quick_breaker() -> [String; 3] {
+    [
+        "callback.breaker.open=\"300ms\"",
+        "callback.breaker.open_max=\"300ms\"",
+        "callback.retry.backoff={kind=\"fixed\",every=\"10ms\"}",
+    ]
+    .map(str::to_owned)
+}
+
+fn tasks(sn: &str, count: usize) -> Vec<Value> {
+    (0..count).map(|n| json!({"topic": "t", "delay": 0, "content": {"sn": sn, "url": format!("/{n}")}})).collect()
+}
+
+async fn listed(delayd: &Program, sn: &str) -> Value {
+    let answer = delayd.post("/delay/destination/list", "{}").await.ok();
+    let all = answer.body["destinations"].as_array().unwrap();
+    all.iter().find(|one| one["sn"] == sn).unwrap_or_else(|| panic!("{sn} is not in {all:?}")).clone()
+}
+
+async fn wait_for_breaker(delayd: &Program, sn: &str, state: &str) -> Value {
+    for _ in 0..600 {
+        let one = listed(delayd, sn).await;
+        if one["breaker"] == state {
+            return one;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the breaker of {sn} did not become {state}: {}\n{}", listed(delayd, sn).await, delayd.log());
+}
+
+async fn a_failing_service_is_left_alone_and_met_by_a_few_calls_on_its_return(kept: Kept) {
+    let is_well = Arc::new(AtomicBool::new(false));
+    let answers = is_well.clone();
+    let receiver =
+        Receiver::answering(move |_| Answer::Status(if answers.load(Ordering::SeqCst) { 200 } else { 500 })).await;
+    let mut settings = vec![service("message.call", &receiver)];
+    settings.extend(quick_breaker());
+    // Long enough to see that nothing is called meanwhile.
+    settings.extend(["callback.breaker.open=\"2s\"".into(), "callback.breaker.open_max=\"2s\"".into()]);
+    let delayd = kept.start(&settings).await;
+    delayd.add_all(&tasks("message.call", 500)).await;
+    let open = wait_for_breaker(&delayd, "message.call", "open").await;
+    assert_eq!(open["last_error"], "500 Internal Server Error", "{open}");
+    assert!(open["last_error_ms"].as_i64().unwrap() > 0 && open["configured"] == true, "{open}");
+    // What was under way ends; then nobody is called, and what waits has spent no attempt.
+    let calls = receiver.seen().len();
+    assert!(calls <= 16 + 16, "{calls} calls before the breaker opened");
+    let waiting = listed(&delayd, "message.call").await["waiting"].as_u64().unwrap();
+    assert!(waiting >= 500 - 32, "{waiting} of 500 wait");
+    is_well.store(true, Ordering::SeqCst);
+    receiver.wait_for(calls + 500).await;
+    let closed = wait_for_breaker(&delayd, "message.call", "closed").await;
+    assert_eq!(closed["waiting"], 0, "{closed}");
+    let attempts = receiver.seen().iter().filter(|call| call.attempt > 1).count();
+    assert!(attempts <= 40, "{attempts} tasks spent an attempt on a service that was left alone");
+    let log = delayd.log();
+    assert!(log.contains("keeps failing") && log.contains("is well again"), "{log}");
+}
+
+async fn one_service_with_an_open_breaker_holds_up_no_other(kept: Kept) {
+    let well = Receiver::start().await;
+    let mut settings = vec![service("well", &well), "services.gone.endpoints=[\"http://127.0.0.1:1\"]".into()];
+    settings.extend(quick_breaker());
+    let delayd = kept.start(&settings).await;
+    delayd.add_all(&tasks("gone", 1_000)).await;
+    wait_for_breaker(&delayd, "gone", "open").await;
+    delayd.add_all(&tasks("well", 300)).await;
+    well.wait_for(300).await;
+    assert_eq!(listed(&delayd, "well").await["breaker"], "closed");
+    assert!(listed(&delayd, "gone").await["waiting"].as_u64().unwrap() >= 900);
+}
+
+async fn a_held_service_is_not_called_until_it_is_released(kept: Kept) {
+    let (held, free) = (Receiver::start().await, Receiver::start().await);
+    let settings = [service("held", &held), service("free", &free)];
+    let delayd = kept.start(&settings).await;
+    let answer = delayd.post("/delay/destination/hold", r#"{"sn":"held"}"#).await.ok();
+    assert_eq!((&answer.body["sn"], &answer.body["held"]), (&json!("held"), &json!(true)));
+    delayd.add_all(&tasks("held", 20)).await;
+    delayd.add_all(&tasks("free", 20)).await;
+    free.wait_for(20).await;
+    let one = listed(&delayd, "held").await;
+    assert_eq!((&one["held"], &one["waiting"]), (&json!(true), &json!(20)), "{one}");
+    drop(delayd);
+    // It outlives the process.
+    let delayd = kept.start(&settings).await;
+    delayd.add_all(&tasks("free", 20)).await;
+    free.wait_for(40).await;
+    assert!(held.seen().is_empty());
+    let answer = delayd.post("/delay/destination/release", r#"{"sn":"held"}"#).await.ok();
+    assert_eq!(answer.body["held"], false);
+    held.wait_for(20).await;
+    assert_eq!(listed(&delayd, "held").await["held"], false);
+    for (verb, body, says) in [
+        ("hold", r#"{"sn":"nobody"}"#, "sn: there is no such service"),
+        ("release", r#"{"sn":"nobody"}"#, "sn: there is no such service"),
+        ("hold", "{}", "sn: is missing"),
+        ("hold", r#"{"sn":"@pull"}"#, "sn: must be a service"),
+        ("list", r#"{"sn":"held"}"#, "unknown field"),
+    ] {
+        let answer = delayd.post(&format!("/delay/destination/{verb}"), body).await;
+        assert!(answer.status == 400 || answer.status == 404, "{answer:?}");
+        assert!(answer.body["error_msg"].as_str().unwrap().contains(says), "{answer:?}");
+    }
+}
+
+async fn a_rate_spreads_the_calls_of_a_service(kept: Kept) {
+    let (slow, free) = (Receiver::start().await, Receiver::start().await);
+    let settings = [service("slow", &slow), "services.slow.rate=\"50/s\"".into(), service("free", &free)];
+    let delayd = kept.start(&settings).await;
+    let since = Instant::now();
+    let mut mixed = tasks("slow", 100);
+    mixed.extend(tasks("free", 100));
+    delayd.add_all(&mixed).await;
+    free.wait_for(100).await;
+    let early = slow.seen().len();
+    let elapsed = since.elapsed();
+    assert!(early as f64 <= 50.0 * elapsed.as_secs_f64() + 6.0, "{early} calls in {elapsed:?} at 50/s");
+    slow.wait_for(100).await;
+    let elapsed = since.elapsed();
+    assert!(elapsed >= Duration::from_millis(1_850), "100 calls in {elapsed:?} at 50/s");
+    assert_eq!(listed(&delayd, "slow").await["rate"], "50/s");
+}
+
+/// The other instance follows within a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_is_kept_by_every_instance() {
+    let kept = Kept::redis();
+    let receiver = Receiver::start().await;
+    let settings = [service("message.call", &receiver), service("other", &receiver)];
+    let (one, two) = (kept.start(&settings).await, kept.start(&settings).await);
+    one.post("/delay/destination/hold", r#"{"sn":"message.call"}"#).await.ok();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    two.add_all(&tasks("message.call", 50)).await;
+    two.add_all(&tasks("other", 50)).await;
+    let seen = receiver.wait_for(50).await;
+    assert_eq!(seen.len(), 50);
+    assert_eq!(listed(&two, "message.call").await["held"], true);
+    two.post("/delay/destination/release", r#"{"sn":"message.call"}"#).await.ok();
+    receiver.wait_for(100).await;
+}

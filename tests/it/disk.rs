@@ -1,0 +1,166 @@
+//! The embedded store's disk fails under the real program: strace makes the system's calls answer errors, those on the
+//! store's own files only.
+//!
+//! `when=N+` lets the first calls pass, so that something is answered before the disk fails.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::Kept;
+use crate::program::{self, Program, StoreAt, command, run, service};
+use crate::receiver::Receiver;
+
+/// strace around the program. `inject` is as strace takes it; `file` is the one whose calls fail.
+fn failing(inject: &str, file: &Path) -> Command {
+    assert!(
+        Command::new("strace").arg("-V").output().is_ok_and(|said| said.status.success()),
+        "these tests need strace: apt-get install -y strace (scripts/test does so)"
+    );
+    let calls = inject.split(':').next().unwrap();
+    let mut strace = Command::new("strace");
+    // The log of the calls goes nowhere; what the program writes to stderr is its own.
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={calls}"), "-e", &format!("inject={inject}")]);
+    strace.arg("-P").arg(file);
+    strace
+}
+
+fn file(kept: &Kept, suffix: &str) -> PathBuf {
+    let StoreAt::Embedded(folder) = &kept.store else { unreachable!() };
+    folder.join(format!("delayd.db{suffix}"))
+}
+
+/// A task that waits, and one that is called at once.
+fn waiting() -> Value {
+    json!({"topic": "t", "delay": "1h", "content": {}})
+}
+
+fn due() -> Value {
+    json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}})
+}
+
+/// Adds until one is refused, and answers the ids that were accepted. No answer may take long, and the refused one gets 503,
+/// unless the port is closed already.
+async fn add_until_refused(delayd: &Program, task: Value) -> Vec<u64> {
+    let mut accepted = Vec::new();
+    for _ in 0..10_000 {
+        let started = Instant::now();
+        let answer = delayd.try_post("/delay/task/add", task.to_string()).await;
+        assert!(started.elapsed() < Duration::from_secs(5), "a hang where an error was due");
+        match answer {
+            Some(answer) if answer.status == 200 => accepted.push(answer.id()),
+            Some(answer) => {
+                assert_eq!((answer.status, &answer.body["dm_error"]), (503, &json!(2003)), "{answer:?}");
+                return accepted;
+            }
+            None => return accepted,
+        }
+    }
+    panic!("the disk never failed:\n{}", delayd.log());
+}
+
+/// The disk fails at some moment: callers get 503 and no more, the program ends with 1, and a start finds what was answered.
+async fn stops_and_recovers(kept: &Kept, inject: &str, suffix: &str, task: Value) {
+    let mut delayd = Program::start_under(failing(inject, &file(kept, suffix)), &kept.store, &[]).await;
+    let accepted = add_until_refused(&delayd, task).await;
+    assert!(!accepted.is_empty(), "nothing was accepted before the disk failed");
+    assert_eq!(delayd.ended().await.code(), Some(1), "{}", delayd.log());
+    let log = delayd.log();
+    assert_eq!(log.matches("cannot go on").count(), 1, "{log}");
+    assert!(!log.contains("panicked"), "{log}");
+
+    let delayd = kept.start(&[]).await;
+    for id in accepted {
+        assert_eq!(delayd.task("t", id).await["state"], "scheduled");
+    }
+    delayd.add(waiting()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_fsync_of_the_log_that_fails_ends_the_program_and_loses_nothing() {
+    stops_and_recovers(&Kept::embedded(), "fsync,fdatasync:error=EIO:when=15+", "-wal", waiting()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_to_the_log_that_fails_ends_the_program_and_loses_nothing() {
+    stops_and_recovers(&Kept::embedded(), "pwrite64:error=EIO:when=60+", "-wal", waiting()).await;
+}
+
+/// Another thread copies the log into the file. What was answered is in the log, and must not be thrown away with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_that_fails_ends_the_program_and_loses_nothing() {
+    let kept = Kept::embedded();
+    set_up(&kept).await;
+    let large = json!({"topic": "t", "delay": "1h", "content": {"pad": "x".repeat(100_000)}});
+    stops_and_recovers(&kept, "fsync,fdatasync:error=EIO:when=1+", "", large).await;
+}
+
+/// Starts and stops once, so that the file is there: a new one is synced by its set-up.
+async fn set_up(kept: &Kept) {
+    let mut delayd = kept.start(&[]).await;
+    delayd.add(waiting()).await;
+    delayd.signal("TERM");
+    assert_eq!(delayd.ended().await.code(), Some(0));
+}
+
+/// The fsync that fails is a claim's or a settle's as well as an add's: whatever was accepted is called, by the next process if
+/// need be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_or_settle_that_fails_leaves_its_task_to_the_next_process() {
+    let receiver = Receiver::start().await;
+    let settings = [service("message.call", &receiver)];
+    for commit in 3..7 {
+        let kept = Kept::embedded();
+        set_up(&kept).await;
+        let under = failing(&format!("fsync,fdatasync:error=EIO:when={commit}+"), &file(&kept, "-wal"));
+        let mut delayd = Program::start_under(under, &kept.store, &settings).await;
+        let accepted = add_until_refused(&delayd, due()).await;
+        assert_eq!(delayd.ended().await.code(), Some(1), "{}", delayd.log());
+        let delayd = kept.start(&settings).await;
+        for id in accepted {
+            delayd.wait_for_state("t", id, "delivered").await;
+        }
+    }
+}
+
+/// The disk is full for a while (`when=first..last`), whatever the file system says: adds get 503, the service goes on, and
+/// adds come back by themselves.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_is_full_for_a_while_refuses_adds_and_takes_them_again() {
+    let kept = Kept::embedded();
+    let receiver = Receiver::start().await;
+    let under = failing("pwrite64:error=ENOSPC:when=100..101", &file(&kept, "-wal"));
+    let delayd = Program::start_under(under, &kept.store, &[service("message.call", &receiver)]).await;
+    let accepted = add_until_refused(&delayd, waiting()).await;
+    for _ in 0..600 {
+        if delayd.post("/delay/task/add", waiting().to_string()).await.status == 200 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let id = delayd.add(due()).await.id();
+    delayd.wait_for_state("t", id, "delivered").await;
+    for id in accepted {
+        assert_eq!(delayd.task("t", id).await["state"], "scheduled");
+    }
+    let log = delayd.log();
+    assert_eq!(log.matches("is full: adds are refused").count(), 1, "said once:\n{log}");
+    assert_eq!(log.matches("has room again").count(), 1, "said once:\n{log}");
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_one_clear_line() {
+    let folder = program::folder();
+    let path = folder.path().join("delayd.db");
+    let mut bytes = b"SQLite format 3\0".to_vec();
+    bytes.resize(8_192, 0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    let set = format!("store.embedded.path={path:?}");
+    let mut serve = command(&["http.bind=\"127.0.0.1:0\"".into(), set]);
+    serve.arg("serve");
+    let (code, _, log) = run(serve).await;
+    assert!([1, 78].contains(&code), "{code}: {log}");
+    assert!(log.contains(&path.display().to_string()) && !log.contains("panicked"), "{log}");
+}

@@ -1,0 +1,176 @@
+//! What is stored of a task is damaged, or another version wrote it: the trouble is that task's alone.
+//!
+//! Both stores, reached past their verbs. The specification has nothing that could be damaged.
+
+use deadpool_redis::redis;
+use delayd::store::{AnyStore, Error, Settle, Settled, Store};
+use delayd::task::{State, TaskId};
+use tempfile::TempDir;
+
+use crate::bench::{Bench, Held, at, delivered, embedded, ids, lane, redis as redis_bench};
+use crate::redis_server;
+
+macro_rules! on_both_stores {
+    ($($sentence:ident),+ $(,)?) => {
+        mod embedded_store {
+            $(#[tokio::test]
+            async fn $sentence() {
+                super::$sentence(super::embedded().await).await;
+            })+
+        }
+
+        mod redis_store {
+            $(#[tokio::test]
+            async fn $sentence() {
+                super::$sentence(super::redis_bench().await).await;
+            })+
+        }
+    };
+}
+
+on_both_stores!(
+    a_body_that_cannot_be_read_is_dead_and_its_neighbours_are_handed_out,
+    a_body_that_is_gone_holds_nobody_up,
+    a_replay_of_what_cannot_be_read_does_no_harm,
+    a_lease_that_cannot_be_read_runs_out_and_the_task_is_handed_out_again,
+    a_sweep_of_what_cannot_be_read_at_all_goes_on,
+    settles_of_one_batch_go_on_beside_one_that_cannot_be_read,
+    a_verb_by_hand_fails_for_what_cannot_be_read_and_changes_nothing,
+);
+
+/// What is done to the stored bytes of a task.
+#[derive(Clone, Copy)]
+enum Harm {
+    /// Its body is another version's, or no text.
+    Body,
+    /// Its body is not there.
+    NoBody,
+    /// Where it stands is garbled.
+    Place,
+}
+
+impl Bench<AnyStore> {
+    fn harm(&self, id: TaskId, harm: Harm) {
+        if let Some(folder) = self.kept.downcast_ref::<TempDir>() {
+            let db = rusqlite::Connection::open(folder.path().join("delayd.db")).unwrap();
+            let garbled = "CAST(x'ff20fe' AS TEXT)";
+            let statements = match harm {
+                Harm::Body => format!("UPDATE task SET content = {garbled} WHERE id = {id}"),
+                Harm::NoBody => format!("DELETE FROM task WHERE id = {id}"),
+                Harm::Place => format!(
+                    "UPDATE progress SET current = {garbled}, past = {garbled}, outcome = {garbled}, attempts = -5 WHERE id = {id};
+                     UPDATE history SET state = 99, current = {garbled} WHERE id = {id}"
+                ),
+            };
+            db.execute_batch(&statements).unwrap();
+        } else {
+            let prefix = self.kept.downcast_ref::<String>().unwrap();
+            let key = |role: &str| format!("{prefix}:DELAY_{role}_TOPIC_TASK-{{orders:0}}");
+            let mut connection = redis::Client::open(redis_server::shared().url()).unwrap().get_connection().unwrap();
+            let mut run = |words: &[&str]| redis::cmd(words[0]).arg(&words[1..]).exec(&mut connection).unwrap();
+            match harm {
+                Harm::Body => run(&["HSET", &key("REALL"), &id.to_string(), "9 of another version"]),
+                Harm::NoBody => run(&["HDEL", &key("REALL"), &id.to_string()]),
+                Harm::Place => run(&["HSET", &key("ATTEMPTS"), &id.to_string(), "garbled"]),
+            }
+        }
+    }
+
+    async fn settle_all(&self, held: &[&Held]) -> Vec<Settled> {
+        let settle =
+            |held: &&Held| Settle { lane: lane(), id: held.id, receipt: held.receipt.clone(), transition: delivered() };
+        self.store.settle(held.iter().map(settle).collect()).await.unwrap()
+    }
+
+    async fn dead(&self) -> Vec<TaskId> {
+        self.list(State::Dead).await.iter().map(|listed| listed.id).collect()
+    }
+}
+
+/// Adds three tasks, harms the second, and checks that a claim hands out the others and comes to rest.
+async fn check_passed_over(bench: &Bench<AnyStore>, harm: Harm) -> TaskId {
+    let mut added = Vec::new();
+    for _ in 0..3 {
+        added.push(bench.add("message.call", 0).await);
+    }
+    bench.harm(added[1], harm);
+    let grant = bench.claim(&[("message.call", 3)]).await;
+    assert_eq!(ids(&grant), [added[0], added[2]]);
+    assert!(grant.outlook.due.is_empty(), "it is due no more: it would be claimed for ever");
+    assert!(bench.claim(&[("message.call", 3)]).await.tasks.is_empty());
+    let counts = bench.counts().await;
+    assert_eq!((counts.scheduled, counts.leased, counts.dead), (0, 2, 1));
+    assert_eq!(bench.dead().await, [added[1]]);
+    for task in grant.tasks {
+        let held = Held { id: task.id, receipt: grant.receipt.clone() };
+        assert_eq!(bench.settle(&held, delivered()).await, Settled::Done);
+    }
+    added[1]
+}
+
+async fn a_body_that_cannot_be_read_is_dead_and_its_neighbours_are_handed_out(bench: Bench<AnyStore>) {
+    let id = check_passed_over(&bench, Harm::Body).await;
+    assert!(matches!(bench.store.get(&lane(), id).await, Err(Error::Corrupt(_))));
+}
+
+async fn a_body_that_is_gone_holds_nobody_up(bench: Bench<AnyStore>) {
+    let id = check_passed_over(&bench, Harm::NoBody).await;
+    assert_eq!(bench.store.get(&lane(), id).await.unwrap(), None);
+    assert_eq!(bench.store.replay(&lane(), vec![id]).await.unwrap(), 0, "there is nothing to schedule");
+}
+
+async fn a_replay_of_what_cannot_be_read_does_no_harm(bench: Bench<AnyStore>) {
+    let id = check_passed_over(&bench, Harm::Body).await;
+    assert_eq!(bench.store.replay(&lane(), vec![id]).await.unwrap(), 1);
+    let good = bench.add("message.call", 0).await;
+    let grant = bench.claim(&[("message.call", 3)]).await;
+    assert_eq!(ids(&grant), [good]);
+    assert_eq!(bench.dead().await, [id]);
+}
+
+async fn a_lease_that_cannot_be_read_runs_out_and_the_task_is_handed_out_again(bench: Bench<AnyStore>) {
+    let harmed = bench.add_held().await;
+    let well = bench.add_held().await;
+    bench.harm(harmed.id, Harm::Place);
+    bench.let_lease_run_out();
+    let grant = bench.claim(&[("message.call", 3)]).await;
+    assert_eq!(ids(&grant), [harmed.id, well.id]);
+    let again = Held { receipt: grant.receipt.clone(), ..harmed };
+    assert_eq!(bench.settle(&again, delivered()).await, Settled::Done);
+    assert_eq!(bench.state(again.id).await, State::Delivered);
+}
+
+async fn a_sweep_of_what_cannot_be_read_at_all_goes_on(bench: Bench<AnyStore>) {
+    let harmed = bench.add_held().await;
+    let well = bench.add_held().await;
+    bench.harm(harmed.id, Harm::Place);
+    bench.harm(harmed.id, Harm::Body);
+    bench.let_lease_run_out();
+    assert_eq!(ids(&bench.claim(&[("message.call", 3)]).await), [well.id]);
+    assert_eq!(bench.dead().await, [harmed.id]);
+    assert_eq!(bench.next_due().await, Some(at(60_000)), "nothing but the lease is left");
+}
+
+async fn settles_of_one_batch_go_on_beside_one_that_cannot_be_read(bench: Bench<AnyStore>) {
+    let (first, harmed, last) = (bench.add_held().await, bench.add_held().await, bench.add_held().await);
+    bench.settle(&harmed, delivered()).await;
+    bench.harm(harmed.id, Harm::Place);
+    let answers = bench.settle_all(&[&first, &harmed, &last]).await;
+    assert_eq!(answers, [Settled::Done, Settled::Unknown, Settled::Done]);
+    assert_eq!(bench.state(last.id).await, State::Delivered);
+}
+
+async fn a_verb_by_hand_fails_for_what_cannot_be_read_and_changes_nothing(bench: Bench<AnyStore>) {
+    let harmed = bench.add_held().await;
+    bench.settle(&harmed, delivered()).await;
+    bench.harm(harmed.id, Harm::Place);
+    let before = bench.counts().await;
+    assert!(matches!(bench.store.cancel(&lane(), harmed.id).await, Err(Error::Corrupt(_))));
+    assert!(matches!(
+        bench.store.extend(&lane(), harmed.id, &harmed.receipt, std::time::Duration::from_secs(1)).await,
+        Err(Error::Corrupt(_))
+    ));
+    assert_eq!(bench.counts().await, before);
+    let well = bench.add_held().await;
+    assert_eq!(bench.settle(&well, delivered()).await, Settled::Done);
+}

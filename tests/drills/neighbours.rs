@@ -41,7 +41,7 @@ async fn black_holes_on_redis() {
 
 async fn beside_black_holes(on: &str, store: StoreAt) {
     let due = if is_long() { 3_000 } else { 60 };
-    let measured = rounds(1, 5);
+    let measured = rounds(1, 3);
     let mut row = Row::new(format!("{HOLES} black holes with {due} due each beside one healthy service, {on}"));
     let (healthy, hole) = (Receiver::start().await, Receiver::answering(|_| Answer::Never).await);
     let mut sets = quick_settings(&healthy.endpoint(), Duration::from_secs(30));
@@ -86,7 +86,7 @@ async fn median_p99(account: &std::sync::Arc<Account>, fleet: &Fleet, healthy: &
         let before = healthy.seen().len();
         let plan = Plan { delay_ms: 200..700, ..Plan::default() };
         let load = Load::start(account, &fleet.doors(), plan);
-        tokio::time::sleep(Duration::from_secs(if is_long() { 4 } else { 1 })).await;
+        tokio::time::sleep(Duration::from_secs(if is_long() { 3 } else { 1 })).await;
         load.stop().await;
         // The last of them fall due.
         tokio::time::sleep(Duration::from_millis(800)).await;

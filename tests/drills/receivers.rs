@@ -1,10 +1,11 @@
 //! Receivers that break the rules of HTTP, or of decency. Their tasks arrive in the end, nobody else's are held up, and memory
 //! stays where it is.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::account::{Account, Cause};
-use crate::bad_receiver::{BadReceiver, MANNERS};
+use crate::bad_receiver::{BadReceiver, MANNERS, Manner};
 use crate::fleet::{self, Fleet};
 use crate::load::{Load, Plan};
 use crate::machine::resident_kib;
@@ -45,11 +46,11 @@ async fn misbehave(on: &str, store: StoreAt) {
     let plan = Plan { adders: 4, ..Plan::default() };
     // A while on its own first: how the healthy one fares in this run, on this machine.
     let well = Load::start(&account, &fleet.doors(), plan.clone());
-    tokio::time::sleep(Duration::from_secs(if is_long() { 10 } else { 2 })).await;
+    tokio::time::sleep(Duration::from_secs(if is_long() { 6 } else { 2 })).await;
     let alone = healthy.seen();
     let before = resident_kib(fleet.member(0).pid());
 
-    // A request that was given up may have been read and answered: that is what a timeout leaves behind.
+    // A call that was given up may still be taken, by the one who did not listen.
     let slow = account.fault(Cause::Timeout);
     let mut loads: Vec<Load> = MANNERS
         .iter()
@@ -63,7 +64,7 @@ async fn misbehave(on: &str, store: StoreAt) {
         .collect();
     loads.push(well);
     let mut most = before;
-    for _ in 0..if is_long() { 200 } else { 30 } {
+    for _ in 0..if is_long() { 100 } else { 30 } {
         tokio::time::sleep(Duration::from_millis(100)).await;
         most = most.max(resident_kib(fleet.member(0).pid()));
     }
@@ -71,11 +72,17 @@ async fn misbehave(on: &str, store: StoreAt) {
         load.stop().await;
     }
     bad.iter().for_each(BadReceiver::mend);
+    // Calls that were given up while nobody listened are read only now.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(slow);
     let beside = healthy.seen().split_off(alone.len());
     let seen = || bad.iter().map(BadReceiver::seen).chain([healthy.seen()]).flatten().collect();
-    let verdict = Verdict::of(&account, fleet.member(0), seen).await;
-    drop(slow);
-    row.settle(verdict);
+    row.settle(Verdict::of(&account, fleet.member(0), seen).await);
+    for (manner, receiver) in MANNERS.iter().zip(&bad).filter(|(manner, _)| **manner != Manner::Deaf) {
+        let calls = receiver.seen();
+        let tasks = calls.iter().map(|call| call.id).collect::<HashSet<_>>().len();
+        row.promise(calls.len() == tasks, format!("{manner:?} took {} calls for {tasks} tasks", calls.len()));
+    }
     row.promise(trap.seen().is_empty(), "a redirect was followed");
     row.promise(most - before < MOST_KIB, format!("memory grew by {} KiB", most - before));
     row.note(format!("memory {before} → {most} KiB"));

@@ -1,7 +1,6 @@
 //! What several tests of the edge need.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::response::Response;
 use serde_json::Value;
@@ -38,11 +37,9 @@ pub(super) async fn edge_without_store() -> (Api, watch::Sender<bool>) {
     let clock = Clock::system();
     // Nothing listens on port 1.
     let params = redis::Params {
-        url: "redis://127.0.0.1:1/".into(),
         key_prefix: "test".into(),
-        timeout: Duration::from_secs(1),
         clock: clock.clone(),
-        publish_hints: false,
+        ..redis::Params::standalone("redis://127.0.0.1:1/")
     };
     let store = Arc::new(AnyStore::Redis(Redis::connect(params).await.unwrap()));
     let topics = Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 }));

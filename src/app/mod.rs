@@ -24,8 +24,8 @@ use crate::api::{self, Api};
 use crate::callback::{self, Client, Limits, Services};
 use crate::clock::Clock;
 use crate::settings::{Settings, StoreKind};
-use crate::store::embedded::Embedded;
-use crate::store::redis::{self, Redis};
+use crate::store::embedded::{self, Embedded};
+use crate::store::redis::Redis;
 use crate::store::{self, AnyStore, Store};
 use crate::topic::Registry;
 use crate::worker::{self, Worker};
@@ -173,24 +173,31 @@ fn raise_open_file_limit() -> Option<u64> {
 }
 
 async fn open_store(settings: &Settings, clock: &Clock) -> store::Result<AnyStore> {
+    open_store_by(settings, clock, Embedded::open).await
+}
+
+/// Opens the configured store for `delayd fsck`, which works no task: to look, which changes nothing, or to repair as well.
+///
+/// # Errors
+/// Says what is wrong with it.
+pub async fn open_store_for_check(settings: &Settings, repair: bool) -> Result<AnyStore, StartError> {
+    let open = move |params| Embedded::open_for_check(params, repair);
+    Ok(open_store_by(settings, &Clock::system(), open).await?)
+}
+
+async fn open_store_by(
+    settings: &Settings,
+    clock: &Clock,
+    open: impl FnOnce(embedded::Params) -> store::Result<Embedded> + Send + 'static,
+) -> store::Result<AnyStore> {
     match settings.store.kind {
         StoreKind::Embedded => {
             let params = params::embedded(settings, clock);
             // Opening blocks: it may bring an old file's schema up to date.
-            let opened = tokio::task::spawn_blocking(move || Embedded::open(params)).await;
+            let opened = tokio::task::spawn_blocking(move || open(params)).await;
             Ok(AnyStore::Embedded(opened.expect("opening the store does not panic")?))
         }
-        StoreKind::Redis => {
-            let redis = &settings.store.redis;
-            let params = redis::Params {
-                url: redis.urls[0].expose().to_owned(),
-                key_prefix: redis.key_prefix.clone(),
-                timeout: redis.timeout.0,
-                clock: clock.clone(),
-                publish_hints: !settings.worker.enabled,
-            };
-            Ok(AnyStore::Redis(Redis::connect(params).await?))
-        }
+        StoreKind::Redis => Ok(AnyStore::Redis(Redis::connect(params::redis(settings, clock)).await?)),
     }
 }
 
@@ -215,7 +222,11 @@ async fn broken(store: &AnyStore) {
 pub async fn check_store(settings: &Settings) -> anyhow::Result<String> {
     let store = open_store(settings, &Clock::system()).await.map_err(StartError::from)?;
     store.ping().await.map_err(StartError::from)?;
-    let answer = format!("answers, durability: {}", store.durability().as_str());
+    let servers = match &store {
+        AnyStore::Embedded(_) => String::new(),
+        AnyStore::Redis(redis) => format!(", {}", redis.describe()),
+    };
+    let answer = format!("answers{servers}, durability: {}", store.durability().as_str());
     store.close().await;
     Ok(answer)
 }

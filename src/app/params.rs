@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::outcome::Policy;
-use crate::settings::{Settings, Success};
-use crate::store::embedded;
+use crate::settings::{Settings, Success, Topology};
+use crate::store::{embedded, redis};
 use crate::{api, callback, topic, worker};
 
 /// The time between two safety looks.
@@ -19,6 +19,27 @@ pub(super) fn policy(settings: &Settings) -> Policy {
 pub(super) fn embedded(settings: &Settings, clock: &Clock) -> embedded::Params {
     let embedded = &settings.store.embedded;
     embedded::Params { path: embedded.path.clone(), reserve: embedded.reserve.bytes() as u64, clock: clock.clone() }
+}
+
+pub(super) fn redis(settings: &Settings, clock: &Clock) -> redis::Params {
+    let redis = &settings.store.redis;
+    redis::Params {
+        topology: match redis.topology {
+            Topology::Standalone => redis::Topology::Standalone,
+            Topology::Sentinel => {
+                let (username, password) = redis.urls[0].sentinel_login();
+                redis::Topology::Sentinel { master_name: redis.master_name.clone(), username, password }
+            }
+            Topology::Cluster => redis::Topology::Cluster,
+        },
+        urls: redis.urls.iter().map(|url| url.expose().to_owned()).collect(),
+        key_prefix: redis.key_prefix.clone(),
+        timeout: redis.timeout.0,
+        wait_replicas: redis.wait_replicas,
+        breaker: redis.breaker.params(),
+        clock: clock.clone(),
+        publish_hints: !settings.worker.enabled,
+    }
 }
 
 pub(super) fn topic(settings: &Settings) -> topic::Params {

@@ -1,6 +1,6 @@
 //! The command line: one file per command.
 //!
-//! `serve` runs the service; `demo`, `receive`, `check` and `healthcheck` stand beside it; `add`, `pull` and `get` are
+//! `serve` runs the service; `demo`, `receive`, `check`, `fsck` and `healthcheck` stand beside it; `add`, `pull` and `get` are
 //! clients of a running service over HTTP and know nothing of its inside.
 //!
 //! # Invariants
@@ -22,6 +22,7 @@ mod add;
 mod check;
 mod client;
 mod demo;
+mod fsck;
 mod get;
 mod healthcheck;
 mod out;
@@ -70,6 +71,7 @@ enum Command {
     Demo(demo::Args),
     Receive(receive::Args),
     Check(check::Args),
+    Fsck(fsck::Args),
     Healthcheck(healthcheck::Args),
     Add(add::Args),
     Pull(pull::Args),
@@ -140,6 +142,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Demo(args) => demo::run(args, configuration.load()?).await,
             Command::Receive(args) => receive::run(args).await,
             Command::Check(_) => check::run(&configuration.load()?).await,
+            Command::Fsck(args) => fsck::run(args, &configuration.load()?).await,
             Command::Healthcheck(args) => healthcheck::run(args, &configuration).await,
             Command::Add(args) => add::run(args).await,
             Command::Pull(args) => pull::run(args).await,
@@ -192,6 +195,7 @@ mod tests {
         check(&[], false);
         check(&["serve"], false);
         check(&["check"], false);
+        check(&["fsck", "--repair"], false);
         check(&["healthcheck"], false);
         check(&["get", "t", "1"], true);
         check(&["pull", "t"], true);
@@ -225,6 +229,7 @@ mod tests {
         check("delayd receive --status 99");
         check("delayd receive --bind nowhere");
         check("delayd demo --tasks 0");
+        check("delayd fsck --mend");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 
+use super::breaker::Breaker;
 use super::check::{Wrong, ensure, within, within_spans};
 use super::value::{Size, choice, redacted};
 use crate::span::Span;
@@ -46,58 +47,86 @@ pub struct Embedded {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redis {
-    /// What kind of Redis.
+    /// How the servers are found.
     pub topology: Topology,
-    /// Exactly one, for the topology `standalone`.
+    /// For the topology `standalone` exactly one; for the others from 1 to 32, of sentinels or of nodes of the cluster.
     pub urls: Vec<RedisUrl>,
+    /// What the sentinels call the primary; for the topology `sentinel` alone.
+    pub master_name: String,
     /// What every key begins with: 1 to 64 characters, no braces, no spaces.
     pub key_prefix: String,
     /// For a connection and for an answer, 10 ms to 60 s.
     pub timeout: Span,
+    /// How many replicas must have an add before it counts, 0 to 16.
+    pub wait_replicas: usize,
+    /// When a server is left alone, and how it is tried again.
+    pub breaker: Breaker,
 }
 
-/// `store.redis.topology`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Topology {
-    /// One server.
-    Standalone,
-}
-
-impl Topology {
-    /// The name used in the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Standalone => "standalone",
-        }
+choice! {
+    /// `store.redis.topology`.
+    Topology {
+        /// One server.
+        Standalone = "standalone",
+        /// A primary and its replicas, watched by sentinels.
+        Sentinel = "sentinel",
+        /// Redis Cluster.
+        Cluster = "cluster",
     }
 }
 
-impl<'de> Deserialize<'de> for Topology {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match String::deserialize(from)?.as_str() {
-            "standalone" => Ok(Self::Standalone),
-            "sentinel" | "cluster" => Err(serde::de::Error::custom(
-                "is not supported yet: it must be \"standalone\", one server without Sentinel or Cluster",
-            )),
-            _ => Err(serde::de::Error::custom("must be \"standalone\"")),
-        }
-    }
-}
+/// The most addresses.
+const MOST_URLS: usize = 32;
 
-/// The address of a Redis server. `Debug` and `Display` leave user and password out.
+/// The address of a Redis server. `Debug` and `Display` leave users and passwords out.
 #[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(String);
+pub struct RedisUrl {
+    /// Without its query.
+    address: String,
+    /// User, password and database.
+    login: (String, Option<String>, String),
+    /// A sentinel's own user and password.
+    sentinel: (Option<String>, Option<String>),
+}
 
 impl RedisUrl {
-    /// The whole address, password included: for the client only, never for a log.
+    /// The address without its query, password included: for the client only, never for a log.
     pub fn expose(&self) -> &str {
-        &self.0
+        &self.address
+    }
+
+    /// The user and the password that the query names for the sentinels themselves: for the client only, never for a log.
+    pub fn sentinel_login(&self) -> (Option<String>, Option<String>) {
+        self.sentinel.clone()
+    }
+
+    fn read(text: &str) -> Result<Self, &'static str> {
+        const FORM: &str = "must be \"redis://[user:password@]host[:port][/db]\"";
+        let mut url = Url::parse(text).map_err(|_| FORM)?;
+        if url.scheme() == "rediss" {
+            return Err("cannot be used: TLS to Redis is not supported yet, only redis://");
+        }
+        if url.scheme() != "redis" || !url.has_host() || !is_database(url.path()) || url.fragment().is_some() {
+            return Err(FORM);
+        }
+        let mut sentinel = (None, None);
+        for (key, value) in url.query_pairs() {
+            match &*key {
+                "sentinel_username" => sentinel.0 = Some(value.into_owned()),
+                "sentinel_password" => sentinel.1 = Some(value.into_owned()),
+                _ => return Err("may be followed by nothing but ?sentinel_username=…&sentinel_password=…"),
+            }
+        }
+        let database = url.path().trim_matches('/').to_owned();
+        let login = (url.username().to_owned(), url.password().map(str::to_owned), database);
+        url.set_query(None);
+        Ok(Self { address: url.into(), login, sentinel })
     }
 }
 
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&redacted(&self.0))
+        f.write_str(&redacted(&self.address))
     }
 }
 
@@ -109,14 +138,7 @@ impl fmt::Debug for RedisUrl {
 
 impl<'de> Deserialize<'de> for RedisUrl {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        match Url::parse(&text) {
-            Ok(url) if url.scheme() == "redis" && url.has_host() && is_database(url.path()) => Ok(Self(text)),
-            Ok(url) if url.scheme() == "rediss" => {
-                Err(serde::de::Error::custom("cannot be used: TLS to Redis is not supported yet, only redis://"))
-            }
-            _ => Err(serde::de::Error::custom("must be \"redis://[user:password@]host[:port][/db]\"")),
-        }
+        Self::read(&String::deserialize(from)?).map_err(serde::de::Error::custom)
     }
 }
 
@@ -132,7 +154,9 @@ impl Store {
             StoreKind::Embedded => format!("embedded, {}", self.embedded.path.display()),
             StoreKind::Redis => {
                 let urls: Vec<_> = self.redis.urls.iter().map(ToString::to_string).collect();
-                format!("redis, {} {}, keys {}:*", self.redis.topology.as_str(), urls.join(", "), self.redis.key_prefix)
+                let Redis { topology, master_name, key_prefix, .. } = &self.redis;
+                let space = if master_name.is_empty() { "" } else { " " };
+                format!("redis, {}{space}{master_name} {}, keys {key_prefix}:*", topology.as_str(), urls.join(", "))
             }
         }
     }
@@ -142,15 +166,49 @@ impl Store {
             "must be the path of a file".into()
         })?;
         within("store.embedded.reserve", self.embedded.reserve, Size::mib(1)..=Size::mib(1 << 20))?;
-        let redis = &self.redis;
-        ensure("store.redis.urls", redis.urls.len() == 1, || {
-            "must be a list of exactly one address for the topology \"standalone\"".into()
+        self.redis.check()
+    }
+}
+
+impl Redis {
+    fn check(&self) -> Result<(), Wrong> {
+        self.check_urls()?;
+        let is_sentinel = self.topology == Topology::Sentinel;
+        ensure("store.redis.master_name", is_sentinel != self.master_name.is_empty(), || match is_sentinel {
+            true => "must be what the sentinels call the primary, for the topology \"sentinel\"".into(),
+            false => "goes only with the topology \"sentinel\"".into(),
         })?;
-        let prefix = &redis.key_prefix;
+        let prefix = &self.key_prefix;
         let is_plain = prefix.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != '{' && c != '}');
         ensure("store.redis.key_prefix", is_plain && (1..=64).contains(&prefix.chars().count()), || {
             "must be 1 to 64 characters without braces and spaces".into()
         })?;
-        within_spans("store.redis.timeout", redis.timeout, "10ms", "60s")
+        within_spans("store.redis.timeout", self.timeout, "10ms", "60s")?;
+        within("store.redis.wait_replicas", self.wait_replicas, 0..=16)?;
+        self.breaker.check("store.redis.breaker")
+    }
+
+    fn check_urls(&self) -> Result<(), Wrong> {
+        let urls = |right: bool, reason: &str| ensure("store.redis.urls", right, || reason.into());
+        match self.topology {
+            Topology::Standalone => {
+                urls(self.urls.len() == 1, "must be a list of exactly one address for the topology \"standalone\"")?;
+            }
+            Topology::Sentinel | Topology::Cluster => {
+                urls((1..=MOST_URLS).contains(&self.urls.len()), "must be a list of 1 to 32 addresses")?;
+            }
+        }
+        let alike = |one: &RedisUrl| one.login == self.urls[0].login && one.sentinel == self.urls[0].sentinel;
+        urls(self.urls.iter().all(alike), "must all have the same user, password and database")?;
+        let is_zero = |url: &RedisUrl| matches!(url.login.2.as_str(), "" | "0");
+        urls(
+            self.topology != Topology::Cluster || is_zero(&self.urls[0]),
+            "must name no database: a cluster has but 0",
+        )?;
+        let asks_sentinels = self.urls.iter().any(|url| url.sentinel != (None, None));
+        urls(
+            self.topology == Topology::Sentinel || !asks_sentinels,
+            "may have sentinel_username and sentinel_password only for the topology \"sentinel\"",
+        )
     }
 }

@@ -156,7 +156,6 @@ fn bad_values_say_what_would_be_right() {
         "http.bind = 'localhost'",
         "store.kind = 'mysql'",
         "store.embedded.path = ''",
-        "store.redis.topology = 'cluster'",
         "store.redis.topology = 'ring'",
         "store.redis.urls = []",
         "store.redis.urls = ['redis://a', 'redis://b']",
@@ -164,6 +163,15 @@ fn bad_values_say_what_would_be_right() {
         "store.redis.urls = ['rediss://a']",
         "store.redis.key_prefix = 'a{b}'",
         "store.redis.timeout = '2m'",
+        "store.redis = { topology = 'sentinel' }",
+        "store.redis = { topology = 'cluster', master_name = 'main' }",
+        "store.redis = { topology = 'cluster', urls = [] }",
+        "store.redis = { topology = 'cluster', urls = ['redis://a/1'] }",
+        "store.redis = { topology = 'cluster', urls = ['redis://a', 'redis://:secret@b'] }",
+        "store.redis.urls = ['redis://a?protocol=resp3']",
+        "store.redis.urls = ['redis://a?sentinel_password=secret']",
+        "store.redis.wait_replicas = 17",
+        "store.redis.breaker.open = '1m'",
         "worker.enabled = 'maybe'",
         "worker.lease = '1s'",
         "worker.lease = '13h'",
@@ -217,14 +225,22 @@ fn bad_values_say_what_would_be_right() {
     test.toml: http.bind = "localhost" must be an IP address and a port, such as "127.0.0.1:7799" or "[::1]:7799"
     test.toml: store.kind = "mysql" must be "embedded" or "redis"
     test.toml: store.embedded.path = "" must be the path of a file
-    test.toml: store.redis.topology = "cluster" is not supported yet: it must be "standalone", one server without Sentinel or Cluster
-    test.toml: store.redis.topology = "ring" must be "standalone"
+    test.toml: store.redis.topology = "ring" must be "standalone" or "sentinel" or "cluster"
     test.toml: store.redis.urls = [] must be a list of exactly one address for the topology "standalone"
     test.toml: store.redis.urls = ["redis://a", "redis://b"] must be a list of exactly one address for the topology "standalone"
     test.toml: store.redis.urls[0] = "http://a" must be "redis://[user:password@]host[:port][/db]"
     test.toml: store.redis.urls[0] = "rediss://a" cannot be used: TLS to Redis is not supported yet, only redis://
     test.toml: store.redis.key_prefix = "a{b}" must be 1 to 64 characters without braces and spaces
     test.toml: store.redis.timeout = "2m" must be from 10ms to 60s
+    built-in defaults: store.redis.master_name = "" must be what the sentinels call the primary, for the topology "sentinel"
+    test.toml: store.redis.master_name = "main" goes only with the topology "sentinel"
+    test.toml: store.redis.urls = [] must be a list of 1 to 32 addresses
+    test.toml: store.redis.urls = ["redis://a/1"] must name no database: a cluster has but 0
+    test.toml: store.redis.urls = ["redis://a", "redis://***@b"] must all have the same user, password and database
+    test.toml: store.redis.urls[0] = "redis://a?protocol=resp3" may be followed by nothing but ?sentinel_username=…&sentinel_password=…
+    test.toml: store.redis.urls = ["redis://a?***"] may have sentinel_username and sentinel_password only for the topology "sentinel"
+    test.toml: store.redis.wait_replicas = 17 must be from 0 to 16
+    test.toml: store.redis.breaker.open = "1m" must not be longer than store.redis.breaker.open_max
     test.toml: worker.enabled = "maybe" must be true or false
     test.toml: worker.lease = "1s" must be longer than 1s and at most 12h
     test.toml: worker.lease = "13h" must be longer than 1s and at most 12h
@@ -295,6 +311,11 @@ fn no_password_is_shown_anywhere() {
     check("store.redis.urls = ['redis://me:secret@host");
     check("store.redis.urls = {a = 'redis://me:secret@host'}");
     check("store.redis.url = 'redis://me:secret@host'");
+    check("store.redis.urls = ['redis://host?sentinel_password=secret']");
+    check(
+        "store.redis = { topology = 'sentinel', master_name = 'm', urls = ['redis://host?sentinel_password=secret'] }",
+    );
+    check("store.redis.urls = ['redis://host?sentinel_password=secret&x=1']");
     let error = load("", &["store.redis.urls=['redis://me:secret@host"], &[]).unwrap_err();
     assert!(!error.contains("secret"), "{error}");
 }

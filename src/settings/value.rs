@@ -69,8 +69,13 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// `text` with whatever may be a user and password in an address replaced: all between `://` and the last `@`.
+/// `text` with whatever may be a user and password in an address replaced: all between `://` and the last `@`, and all from a query
+/// that may hold a password.
 pub(super) fn redacted(text: &str) -> String {
+    let text = match text.find('?') {
+        Some(query) if text[query..].contains("sentinel") => &format!("{}?***", &text[..query]),
+        _ => text,
+    };
     let Some(end) = text.rfind('@') else { return text.to_owned() };
     let start = text[..end].find("://").map_or(0, |scheme_end| scheme_end + 3);
     format!("{}***{}", &text[..start], &text[end..])
@@ -107,5 +112,6 @@ mod tests {
         check("redis://me:sec@ret@host", "redis://***@host");
         check("redis:/me:secret@host", "***@host");
         check("http://h/a@b", "http://***@b");
+        check("redis://:secret@host/0?sentinel_password=sec@ret", "redis://***@host/0?***");
     }
 }

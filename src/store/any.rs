@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::{
-    Added, Cancelled, Claim, Claimed, Counts, Durability, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
-    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting, embedded, redis,
+    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Hint, ListQuery, Listed, Moment, NewContent,
+    NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting, embedded, redis,
 };
 use crate::clock::UnixMillis;
 use crate::task::{Destination, Lane, Receipt, State, TaskId};
@@ -48,6 +48,13 @@ impl Store for AnyStore {
 
     async fn settle(&self, settles: Vec<Settle>) -> Result<Vec<Settled>> {
         either!(self, settle(settles))
+    }
+
+    fn server_of(&self, lane: &Lane) -> u64 {
+        match self {
+            Self::Embedded(store) => store.server_of(lane),
+            Self::Redis(store) => store.server_of(lane),
+        }
     }
 
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
@@ -114,6 +121,10 @@ impl Store for AnyStore {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         either!(self, recover_topics())
+    }
+
+    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        either!(self, check(from, repair))
     }
 
     async fn ping(&self) -> Result<UnixMillis> {

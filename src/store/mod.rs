@@ -61,12 +61,14 @@ use crate::clock::UnixMillis;
 use crate::task::{Destination, Lane, Receipt, State, TaskId};
 
 mod any;
+mod check;
 pub mod embedded;
 mod error;
 pub mod redis;
 mod terms;
 
 pub use any::AnyStore;
+pub use check::{Checked, Cursor, Finding, Flaw};
 pub use error::{Error, Result};
 pub use terms::{
     Added, Cancelled, Claim, Claimed, Counts, Durability, Grant, Hint, Holder, LeasedTask, ListQuery, Listed, Moment,
@@ -114,8 +116,14 @@ pub trait Store: Send + Sync + 'static {
     /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations, earliest first.
     fn claim(&self, claim: Claim) -> impl Future<Output = Result<Claimed>> + Send;
 
-    /// Ends leases. One answer per settle, in order.
+    /// Ends leases. One answer per settle, in order. An error says that some may not have been ended.
     fn settle(&self, settles: Vec<Settle>) -> impl Future<Output = Result<Vec<Settled>>> + Send;
+
+    /// Which of the store's servers has the lane now: lanes of one number are out of reach together. Who sends each number's settles
+    /// by themselves sees to it that one server's outage holds up its own lanes alone.
+    fn server_of(&self, _lane: &Lane) -> u64 {
+        0
+    }
 
     /// Moves a lease's deadline to the store's now + `lease`; the receipt stays. An expired lease that nobody
     /// took is leased again.
@@ -150,7 +158,7 @@ pub trait Store: Send + Sync + 'static {
     fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> impl Future<Output = Result<usize>> + Send;
 
     /// The store's now, and per lane the next moment at which a claim would have something to do: a due moment
-    /// of a called destination, or the earliest lease deadline.
+    /// of a called destination, or the earliest lease deadline. An error only if nothing can be said of any lane.
     fn next_due(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<NextDue>> + Send;
 
     /// Exact counts of one lane.
@@ -184,6 +192,10 @@ pub trait Store: Send + Sync + 'static {
     /// Finds lanes that hold tasks though nobody registered them (a failover may lose the entry), registers
     /// their topics, and answers them. Slow; runs in the background.
     fn recover_topics(&self) -> impl Future<Output = Result<Vec<TopicEntry>>> + Send;
+
+    /// One step of a look at everything that is kept, for what no verb leaves behind; repairs it if told to. Begins at
+    /// [`Cursor::start`] and goes on with [`Checked::next`]. Safe beside live traffic; bounded; a look writes nothing.
+    fn check(&self, from: Cursor, repair: bool) -> impl Future<Output = Result<Checked>> + Send;
 
     /// Whether the store answers, and its now.
     fn ping(&self) -> impl Future<Output = Result<UnixMillis>> + Send;

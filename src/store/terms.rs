@@ -303,7 +303,7 @@ pub struct Listed {
 pub struct NextDue {
     /// The store's now.
     pub now: UnixMillis,
-    /// Per asked lane, in order.
+    /// Per asked lane, in order; `None` where nothing is coming, or where that cannot be said because the lane's server is away.
     pub lanes: Vec<Option<UnixMillis>>,
 }
 

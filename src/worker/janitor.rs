@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::callback::Caller;
+use crate::clock::UnixMillis;
 use crate::store::{Result, Store};
-use crate::task::State;
+use crate::task::{Lane, State};
 
 /// The time between two rounds.
 const ROUND: Duration = Duration::from_secs(60);
@@ -50,10 +51,18 @@ async fn keep_house(shared: &Shared<impl Store, impl Caller>, round: u32) -> Res
     }
     let before = parts.store.ping().await? - params.keep;
     for lane in parts.topics.known().iter().flat_map(|entry| entry.lanes()) {
-        for state in [State::Delivered, State::Cancelled, State::Expired] {
-            while parts.store.purge(&lane, state, before, CHUNK).await? == CHUNK {
-                tokio::task::yield_now().await;
-            }
+        // A lane whose server is away keeps its history for a minute more; the others do not wait for it.
+        if let Err(error) = forget(&*parts.store, &lane, before).await {
+            tracing::debug!(%lane, %error, "Could not forget what ended long ago");
+        }
+    }
+    Ok(())
+}
+
+async fn forget(store: &impl Store, lane: &Lane, before: UnixMillis) -> Result<()> {
+    for state in [State::Delivered, State::Cancelled, State::Expired] {
+        while store.purge(lane, state, before, CHUNK).await? == CHUNK {
+            tokio::task::yield_now().await;
         }
     }
     Ok(())

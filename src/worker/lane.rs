@@ -74,7 +74,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
         tokio::select! {
             biased;
             _ = stopping.changed() => return,
-            () = shared.settler.recovered() => {}
+            () = shared.settler.recovered(shared.parts.store.server_of(&lane)) => {}
         }
         match claimer.take(&shared, &outlook.due).await {
             Ok(Taken::Granted { grant, mut slots, since }) => {

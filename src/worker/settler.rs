@@ -1,13 +1,15 @@
 //! The ends of leases, gathered and kept until the store has answered.
 //!
 //! What comes while a batch is with the store makes up the next one: nothing waits longer than the batch before it takes,
-//! and batches grow under load. While the store is away the batch is kept and tried again, and no lane claims: the
-//! settles go first.
+//! and batches grow under load. While the store is away the batch is kept and tried again, and its lanes do not claim: the
+//! settles go first. Each server of the store has batches of its own, so that one that is away keeps no other's settles waiting.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 use super::Shared;
 use super::held::Holding;
@@ -50,14 +52,15 @@ impl Ending {
 #[derive(Debug)]
 pub(super) struct Settler {
     sender: mpsc::UnboundedSender<Ending>,
-    away: watch::Sender<bool>,
+    /// The servers that take no settles just now.
+    away: watch::Sender<HashSet<u64>>,
     finished: watch::Sender<bool>,
 }
 
 impl Settler {
     pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Ending>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        (Self { sender, away: watch::Sender::new(false), finished: watch::Sender::new(false) }, receiver)
+        (Self { sender, away: watch::Sender::default(), finished: watch::Sender::new(false) }, receiver)
     }
 
     /// Ends a lease as soon as may be.
@@ -66,15 +69,15 @@ impl Settler {
         let _ = self.sender.send(ending);
     }
 
-    /// Returns once no batch is waiting for the store to come back.
-    pub(super) async fn recovered(&self) {
-        // The sender lives in `self`, so this ends only by the store's return.
-        let _ = self.away.subscribe().wait_for(|away| !away).await;
+    /// Returns once no batch is waiting for the server to come back.
+    pub(super) async fn recovered(&self, server: u64) {
+        // The sender lives in `self`, so this ends only by the server's return.
+        let _ = self.away.subscribe().wait_for(|away| !away.contains(&server)).await;
     }
 
-    /// The store has answered: claims may go on.
-    fn is_back(&self) {
-        if self.away.send_replace(false) {
+    /// The server has answered: claims may go on.
+    fn is_back(&self, server: u64) {
+        if self.away.send_if_modified(|away| away.remove(&server)) {
             tracing::info!("The store takes settles again");
         }
     }
@@ -90,20 +93,45 @@ impl Settler {
     }
 }
 
-/// Flushes batch after batch until the settler is finished and empty.
+/// Sorts the settles by the server that they go to, until the settler is finished and all are flushed.
 pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settles: mpsc::UnboundedReceiver<Ending>) {
+    let mut servers: HashMap<u64, mpsc::UnboundedSender<Ending>> = HashMap::new();
+    let mut flushing = JoinSet::new();
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         tokio::select! {
             biased;
             _ = settles.recv_many(&mut batch, BATCH) => {}
-            () = shared.settler.finished() => return,
+            () = shared.settler.finished() => break,
         }
-        flush(&shared, std::mem::take(&mut batch)).await;
+        for ending in batch.drain(..) {
+            let server = shared.parts.store.server_of(&ending.lane);
+            let sender = servers.entry(server).or_insert_with(|| {
+                let (sender, receiver) = mpsc::unbounded_channel();
+                flushing.spawn(run_server(shared.clone(), server, receiver));
+                sender
+            });
+            // The receiver lives until its sender goes.
+            let _ = sender.send(ending);
+        }
+    }
+    drop(servers);
+    while flushing.join_next().await.is_some() {}
+}
+
+/// Flushes batch after batch of one server's settles until there will be no more.
+async fn run_server(
+    shared: Arc<Shared<impl Store, impl Caller>>,
+    server: u64,
+    mut settles: mpsc::UnboundedReceiver<Ending>,
+) {
+    let mut batch = Vec::with_capacity(BATCH);
+    while settles.recv_many(&mut batch, BATCH).await > 0 {
+        flush(&shared, server, std::mem::take(&mut batch)).await;
     }
 }
 
-async fn flush(shared: &Arc<Shared<impl Store, impl Caller>>, batch: Vec<Ending>) {
+async fn flush(shared: &Arc<Shared<impl Store, impl Caller>>, server: u64, batch: Vec<Ending>) {
     let mut pause = FIRST_PAUSE;
     loop {
         // Made anew for each try: a lease may have been adopted since.
@@ -111,7 +139,7 @@ async fn flush(shared: &Arc<Shared<impl Store, impl Caller>>, batch: Vec<Ending>
         let receipts: Vec<Receipt> = settles.iter().map(|settle| settle.receipt.clone()).collect();
         match shared.parts.store.settle(settles).await {
             Ok(answers) => {
-                shared.settler.is_back();
+                shared.settler.is_back(server);
                 for ((ending, receipt), answer) in batch.into_iter().zip(receipts).zip(answers) {
                     conclude(shared, ending, receipt, answer);
                 }
@@ -121,17 +149,17 @@ async fn flush(shared: &Arc<Shared<impl Store, impl Caller>>, batch: Vec<Ending>
                 // One lane's trouble is not the others'.
                 let first = batch[0].lane.clone();
                 let (one, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|ending| ending.lane == first);
-                Box::pin(flush(shared, one)).await;
-                return Box::pin(flush(shared, others)).await;
+                Box::pin(flush(shared, server, one)).await;
+                return Box::pin(flush(shared, server, others)).await;
             }
             Err(error @ Error::Corrupt(_)) => {
                 // It has answered, if only this: the other lanes must not wait for it any longer.
-                shared.settler.is_back();
+                shared.settler.is_back(server);
                 tracing::error!(%error, settles = batch.len(), "The store could not take settles; those tasks come back when their leases run out");
                 return;
             }
             Err(error) => {
-                if !shared.settler.away.send_replace(true) {
+                if shared.settler.away.send_if_modified(|away| away.insert(server)) {
                     tracing::warn!(%error, settles = batch.len(), "The store takes no settles; they are kept, and claims wait");
                 }
                 tokio::time::sleep(pause).await;

@@ -196,11 +196,10 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
     let embedded = AnyStore::Embedded(embedded::Embedded::open(params).unwrap());
     let redis = AnyStore::Redis(
         redis::Redis::connect(redis::Params {
-            url: format!("redis://127.0.0.1:{}/0", crate::redis_server::shared().port()),
             key_prefix: format!("timer{:x}", rand::random::<u64>()),
             timeout: Duration::from_secs(5),
             clock: Clock::system(),
-            publish_hints: false,
+            ..redis::Params::standalone(crate::redis_server::shared().url())
         })
         .await
         .unwrap(),

@@ -13,15 +13,21 @@ mod destinations;
 mod disk;
 mod documentation;
 mod fairness;
+mod fsck;
+mod load;
 mod proxy;
 mod pull;
 mod receiver;
+mod redis_cluster;
 mod redis_faults;
+mod redis_sentinel;
 mod start_and_stop;
 mod two_instances;
 
 mod program;
 
+#[path = "../support/redis_many.rs"]
+mod redis_many;
 #[path = "../support/redis.rs"]
 mod redis_server;
 
@@ -49,7 +55,7 @@ impl Kept {
     pub fn prefix(&self) -> &str {
         match &self.store {
             StoreAt::Redis(_, prefix) => prefix,
-            StoreAt::Embedded(_) => panic!("the embedded store has no key prefix"),
+            other => panic!("{other:?} names no key prefix"),
         }
     }
 

@@ -19,10 +19,12 @@ pub enum StoreAt {
     Embedded(std::path::PathBuf),
     /// A port and a key prefix.
     Redis(u16, String),
+    /// Whatever these settings say.
+    Set(Vec<String>),
 }
 
 impl StoreAt {
-    fn sets(&self) -> Vec<String> {
+    pub fn sets(&self) -> Vec<String> {
         match self {
             Self::Embedded(folder) => vec![format!("store.embedded.path={:?}", folder.join("delayd.db"))],
             Self::Redis(port, prefix) => vec![
@@ -30,6 +32,7 @@ impl StoreAt {
                 format!("store.redis.urls=[\"redis://127.0.0.1:{port}/0\"]"),
                 format!("store.redis.key_prefix={prefix:?}"),
             ],
+            Self::Set(sets) => sets.clone(),
         }
     }
 }

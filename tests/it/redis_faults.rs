@@ -16,11 +16,10 @@ use crate::{Program, StoreAt};
 
 async fn connect(port: u16, prefix: &str) -> Redis {
     let params = Params {
-        url: format!("redis://127.0.0.1:{port}/0"),
         key_prefix: prefix.to_owned(),
         timeout: Duration::from_secs(5),
         clock: Clock::system(),
-        publish_hints: false,
+        ..Params::standalone(format!("redis://127.0.0.1:{port}/0"))
     };
     Redis::connect(params).await.unwrap()
 }

@@ -10,6 +10,7 @@ use delayd::store::{
 };
 use delayd::task::{Lane, Options, Receipt, State, TaskId};
 
+use crate::redis_many;
 use crate::redis_server;
 use crate::reference::Reference;
 
@@ -54,6 +55,22 @@ pub(crate) async fn redis() -> Bench<AnyStore> {
     Bench { store, clock, kept: Box::new(prefix) }
 }
 
+/// A key prefix of its own on the cluster of this test process: its lanes and its common keys lie on different nodes.
+pub(crate) async fn cluster() -> Bench<AnyStore> {
+    let clock = Clock::manual(START);
+    let prefix = fresh_prefix();
+    let params = redis::Params {
+        topology: redis::Topology::Cluster,
+        urls: redis_many::shared_cluster().urls(),
+        key_prefix: prefix.clone(),
+        timeout: Duration::from_secs(10),
+        clock: clock.clone(),
+        ..redis::Params::standalone("")
+    };
+    let store = AnyStore::Redis(redis::Redis::connect(params).await.unwrap());
+    Bench { store, clock, kept: Box::new(prefix) }
+}
+
 /// The specification itself.
 pub(crate) async fn model() -> Bench<Reference> {
     let clock = Clock::manual(START);
@@ -68,11 +85,11 @@ pub(crate) fn fresh_prefix() -> String {
 /// An instance at work under a key prefix.
 pub(crate) async fn connect(prefix: &str, clock: &Clock, publish_hints: bool) -> redis::Redis {
     let params = redis::Params {
-        url: redis_server::shared().url(),
         key_prefix: prefix.into(),
         timeout: Duration::from_secs(10),
         clock: clock.clone(),
         publish_hints,
+        ..redis::Params::standalone(redis_server::shared().url())
     };
     redis::Redis::connect(params).await.unwrap()
 }
@@ -153,6 +170,11 @@ pub(crate) fn outlook(due: &[&str], next: Option<UnixMillis>) -> Outlook {
 }
 
 impl<S: Store> Bench<S> {
+    /// A bench around a store that needs nothing else.
+    pub(crate) fn around(store: S, clock: Clock) -> Self {
+        Self { store, clock, kept: Box::new(()) }
+    }
+
     pub(crate) fn now(&self) -> UnixMillis {
         self.clock.now()
     }

@@ -1,17 +1,20 @@
 //! The conformance suite of [`delayd::store`]: the contract in sentences.
 //!
 //! Each sentence below is one async fn over [`delayd::store::Store`], and appears as `embedded::…`, `redis::…` and
-//! `specification::…`. The last runs it on the specification in [`model`], so that the tests and the specification
+//! `specification::…`, and all of them in one test as `cluster::…` (Redis Cluster). The last runs it on the specification in [`model`], so that the tests and the specification
 //! cannot come to disagree. [`machine`] drives both stores with random calls against that specification. What only
 //! Redis has (its lock, its scripts, a registry that can be lost) is in [`redis_alone`].
 //!
 //! All clocks are manual. The lane lock alone counts in Redis' own time.
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]
 
 mod add;
 mod bench;
 mod by_hand;
 mod cancel;
+mod check;
+mod check_embedded;
+mod check_redis;
 mod claim;
 mod damage;
 mod destination;
@@ -26,13 +29,15 @@ mod registry;
 mod settle;
 mod steps;
 
+#[path = "../support/redis_many.rs"]
+mod redis_many;
 #[path = "../support/redis.rs"]
 mod redis_server;
 
 /// The sentences, by verb. One that is missing here is dead code, and the compiler says so.
 macro_rules! conformance {
-    ($store:ident) => {
-        conformance! { @ $store
+    ($how:ident $store:ident) => {
+        $how! { $store
             add ids_grow_and_start_at_the_clock_times_a_million,
             add an_add_answers_the_due_moment_and_clamps_the_past,
             add content_and_options_are_kept_byte_for_byte,
@@ -109,13 +114,21 @@ macro_rules! conformance {
 
             destination a_hold_lasts_until_it_is_released,
             destination what_waits_is_counted_by_destination_over_all_lanes,
+            check an_empty_store_is_in_order,
+            check every_state_is_in_order_and_a_repair_changes_nothing,
+            check a_check_pages_through_many_tasks_and_lanes,
+            check traffic_never_looks_like_a_flaw,
 
             registry the_first_registration_wins,
             registry an_add_into_an_empty_lane_registers_its_topic,
             registry a_recovery_finds_nothing_where_all_is_registered,
         }
     };
-    (@ $store:ident $($verb:ident $sentence:ident,)+) => {
+}
+
+/// A test for each sentence.
+macro_rules! each_by_itself {
+    ($store:ident $($verb:ident $sentence:ident,)+) => {
         $(#[tokio::test]
         async fn $sentence() {
             crate::$verb::$sentence(crate::bench::$store().await).await;
@@ -123,15 +136,31 @@ macro_rules! conformance {
     };
 }
 
+/// One test for all: where a store takes seconds to start.
+macro_rules! one_after_another {
+    ($store:ident $($verb:ident $sentence:ident,)+) => {
+        #[tokio::test]
+        async fn keeps_every_sentence() {
+            $(println!("{}", stringify!($sentence));
+            crate::$verb::$sentence(crate::bench::$store().await).await;)+
+        }
+    };
+}
+
 mod embedded {
-    conformance!(embedded);
+    conformance!(each_by_itself embedded);
 }
 
 mod redis {
-    conformance!(redis);
+    conformance!(each_by_itself redis);
+}
+
+/// Redis again, over three primaries.
+mod cluster {
+    conformance!(one_after_another cluster);
 }
 
 /// The specification, held to its own sentences.
 mod specification {
-    conformance!(model);
+    conformance!(each_by_itself model);
 }

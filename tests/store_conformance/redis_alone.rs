@@ -44,7 +44,7 @@ impl Deployment {
 }
 
 /// One command to the test process' Redis, past the store.
-fn raw<T: FromRedisValue>(words: &[&str]) -> T {
+pub(crate) fn raw<T: FromRedisValue>(words: &[&str]) -> T {
     let client = redis::Client::open(redis_server::shared().url()).unwrap();
     let mut connection = client.get_connection().unwrap();
     redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).unwrap()
@@ -267,11 +267,10 @@ async fn keys_are_named_as_documented() {
 /// A store of its own server, which the test may hurt.
 async fn connect_to(server: &Server, clock: &Clock) -> Redis {
     let params = delayd::store::redis::Params {
-        url: server.url(),
         key_prefix: fresh_prefix(),
         timeout: Duration::from_secs(2),
         clock: clock.clone(),
-        publish_hints: false,
+        ..delayd::store::redis::Params::standalone(server.url())
     };
     Redis::connect(params).await.unwrap()
 }

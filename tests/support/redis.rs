@@ -7,7 +7,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -62,13 +62,31 @@ impl Server {
         Self::in_surroundings(options, &[])
     }
 
-    /// One with further options and variables of its environment.
+    /// One with further options, and variables in its environment.
     pub(crate) fn in_surroundings(options: &[&str], variables: &[(&str, &str)]) -> Self {
+        let further =
+            |port, _: &Path| [Self::options(port), options.iter().map(ToString::to_string).collect()].concat();
+        Self::launched_in(variables, further)
+    }
+
+    /// What most servers are started with.
+    fn options(port: u16) -> Vec<String> {
+        let port = port.to_string();
+        let options = ["--port", &port, "--bind", "127.0.0.1", "--daemonize", "no"].into_iter();
+        let options = options.chain(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
+        options.map(str::to_owned).collect()
+    }
+
+    /// One with the options that go with its port and folder.
+    fn launched(options: impl Fn(u16, &Path) -> Vec<String>) -> Self {
+        Self::launched_in(&[], options)
+    }
+
+    fn launched_in(variables: &[(&str, &str)], options: impl Fn(u16, &Path) -> Vec<String>) -> Self {
         let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
         assert!(found.is_ok(), "these tests need redis-server; this installs it: apt-get install redis-server");
         for _ in 0..TRIES {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let mut server = Self::keep(port, options, variables);
+            let mut server = Self::keep(free_port(), variables, &options);
             if server.launch() {
                 return server;
             }
@@ -76,15 +94,41 @@ impl Server {
         panic!("redis-server does not start, on {TRIES} ports");
     }
 
+    /// One in sentinel mode, which watches nothing yet.
+    pub(crate) fn sentinel() -> Self {
+        Self::launched(|port, folder| {
+            // A sentinel keeps its state in its configuration file, and must find it there.
+            let file = folder.join("sentinel.conf");
+            std::fs::write(&file, format!("port {port}\nbind 127.0.0.1\n")).unwrap();
+            vec![file.display().to_string(), "--sentinel".into()]
+        })
+    }
+
+    /// A node of a cluster that does not exist yet.
+    pub(crate) fn cluster_node() -> Self {
+        Self::launched(|port, _| {
+            let mut options = Self::options(port);
+            let bus = free_port().to_string();
+            let further = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-port", &bus]
+                .into_iter()
+                .chain(["--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"]);
+            options.extend(further.map(str::to_owned));
+            options
+        })
+    }
+
+    /// The port of the cluster's bus.
+    pub(crate) fn bus_port(&self) -> u16 {
+        self.command(&["CONFIG", "GET", "cluster-port"]).lines().nth(1).unwrap().parse().unwrap()
+    }
+
     /// Starts the keeper alone.
-    fn keep(port: u16, options: &[&str], variables: &[(&str, &str)]) -> Self {
+    fn keep(port: u16, variables: &[(&str, &str)], options: &impl Fn(u16, &Path) -> Vec<String>) -> Self {
         let folder = tempfile::Builder::new().prefix("redis-of-tests").tempdir().unwrap().keep();
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "redis-keeper"])
             .arg(&folder)
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--daemonize", "no"])
-            .args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""])
-            .args(options)
+            .args(options(port, &folder))
             .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -114,7 +158,7 @@ impl Server {
         while Instant::now() < deadline {
             match info(self.port) {
                 Some(info) if !info.contains(&is_ours) => return false,
-                Some(info) if info.contains("loading:0\r\n") => return true,
+                Some(info) if !info.contains("loading:1\r\n") => return true,
                 _ => std::thread::sleep(Duration::from_millis(5)),
             }
         }
@@ -179,4 +223,9 @@ fn info(port: u16) -> Option<String> {
     let mut text = vec![0; length.trim().strip_prefix('$')?.parse().ok()?];
     answer.read_exact(&mut text).ok()?;
     String::from_utf8(text).ok()
+}
+
+/// A port that is free right now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -54,11 +54,24 @@ impl<'a> Ledger<'a> {
     /// Writes what was held back. Answers the hints to be given once the transaction is committed.
     pub(super) fn finish(mut self) -> rusqlite::Result<Vec<Hint>> {
         self.write_earliest()?;
-        if self.drawn {
+        self.write_last_id()?;
+        Ok(self.hints.into_iter().map(|(lane, due)| Hint { lane, due }).collect())
+    }
+
+    fn write_last_id(&mut self) -> rusqlite::Result<()> {
+        if std::mem::take(&mut self.drawn) {
             let last = self.names.last_id;
             self.db.prepare_cached("UPDATE meta SET value = ? WHERE name = 'last_id'")?.execute([last])?;
         }
-        Ok(self.hints.into_iter().map(|(lane, due)| Hint { lane, due }).collect())
+        Ok(())
+    }
+
+    /// Writes what was held back, and remembers nothing: the tables are about to be read and written past this ledger.
+    pub(super) fn forget_names(&mut self) -> rusqlite::Result<()> {
+        self.write_earliest()?;
+        self.write_last_id()?;
+        *self.names = Names::default();
+        Ok(())
     }
 
     /// Draws the next id: monotonic, and never behind the clock's second.

@@ -17,6 +17,7 @@
 //! | the file and its schema (`migrations/`) | `schema` |
 //! | room on the disk | `space`, `ballast` |
 //! | what failures mean | `fault` |
+//! | `check`, and how a file is opened for it | `fsck`, `inspect` |
 //!
 //! # Invariants
 //!
@@ -38,8 +39,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{broadcast, watch};
 
 use super::{
-    Added, Cancelled, Claim, Claimed, Counts, Durability, Error, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
-    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
+    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Hint, ListQuery, Listed, Moment,
+    NewContent, NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
 };
 use crate::clock::{Clock, UnixMillis};
 use crate::task::{Destination, Lane, Receipt, State, TaskId};
@@ -52,6 +53,8 @@ mod destination;
 mod fault;
 #[cfg(test)]
 mod file_tests;
+mod fsck;
+mod inspect;
 mod ledger;
 mod list;
 mod manage;
@@ -72,6 +75,8 @@ mod testing;
 mod tests;
 mod values;
 mod writer;
+
+pub(super) use fsck::CheckPlace;
 
 /// Threads that read.
 const READERS: usize = 2;
@@ -104,6 +109,14 @@ pub struct Embedded {
     threads: Mutex<Threads>,
 }
 
+/// What a start does to the push leases of the process before.
+enum Leases {
+    /// Its workers are gone, and this process' are about to work.
+    Void,
+    /// They go on: nobody works here.
+    Go,
+}
+
 /// What is held until the store is closed.
 #[derive(Debug, Default)]
 struct Threads {
@@ -130,10 +143,10 @@ impl Embedded {
     /// wrote it; otherwise what SQLite says.
     pub fn open(params: Params) -> Result<Self> {
         let disk = space::Params::of(&params.path, params.reserve);
-        Self::open_on(disk, params.clock)
+        Self::open_on(disk, params.clock, Leases::Void)
     }
 
-    fn open_on(disk: space::Params, clock: Clock) -> Result<Self> {
+    fn open_on(disk: space::Params, clock: Clock, push_leases: Leases) -> Result<Self> {
         let path = disk.path.clone();
         let lock = schema::lock(&path)?;
         let mut space = space::Space::new(disk)?;
@@ -141,7 +154,11 @@ impl Embedded {
         space.look_if_due(&db);
         let health = Arc::new(fault::Health::new());
         let explain = |failure: rusqlite::Error| schema::explain(&path, &failure);
-        let names = void_push_leases(&mut db, &clock).or_else(|failure| match explain(failure) {
+        let voided = match push_leases {
+            Leases::Void => void_push_leases(&mut db, &clock),
+            Leases::Go => Ok(ledger::Names::default()),
+        };
+        let names = voided.or_else(|failure| match explain(failure) {
             Error::Full(_) => {
                 space.ran_out();
                 tracing::warn!("No room to put back what the process before was calling: those leases have to run out");
@@ -322,6 +339,10 @@ impl Store for Embedded {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         self.writes.run(1, manage::recover_topics).await
+    }
+
+    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        fsck::check(self, from, repair).await
     }
 
     async fn ping(&self) -> Result<UnixMillis> {

@@ -141,6 +141,11 @@ pub(super) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
     }
 }
 
+/// The schema's version: the number of migrations.
+pub(super) fn version() -> i64 {
+    i64::try_from(MIGRATIONS.dirs().count()).unwrap_or(i64::MAX)
+}
+
 fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
     let migrations = Migrations::from_directory(&MIGRATIONS).expect("migrations/ holds NN-name/up.sql only");
     migrations.to_latest(db).map_err(|error| match error {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::Embedded;
 use super::space::{Params, Volume};
 use super::testing::{Bench, START, delivered, lane, new_task, retry, topic};
+use super::{Embedded, Leases};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{Counts, Error, Moment, NewContent, NewTask, Settled, Store, TopicEntry};
 use crate::task::State;
@@ -35,7 +35,7 @@ impl Disk {
     }
 
     fn open(&self, folder: tempfile::TempDir, clock: Clock) -> Bench {
-        let store = Embedded::open_on(self.params(&folder), clock.clone()).unwrap();
+        let store = Embedded::open_on(self.params(&folder), clock.clone(), Leases::Void).unwrap();
         Bench { store, clock, folder }
     }
 
@@ -258,6 +258,7 @@ async fn a_small_volume_keeps_a_quarter_in_reserve_and_a_tiny_one_is_refused() {
     assert!(!bench.add_is_refused().await);
     assert_eq!(bench.length("-ballast"), MIB / 4);
     let tiny = Disk::of(3 * MIB);
-    let refusal = Embedded::open_on(tiny.params(&tempfile::tempdir().unwrap()), Clock::manual(START)).unwrap_err();
+    let refusal =
+        Embedded::open_on(tiny.params(&tempfile::tempdir().unwrap()), Clock::manual(START), Leases::Void).unwrap_err();
     assert!(matches!(&refusal, Error::Misconfigured(text) if text.contains("volume")), "{refusal}");
 }

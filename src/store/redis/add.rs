@@ -1,16 +1,21 @@
 //! Adding, with group commit: what arrives while a batch is under way goes together with the next one, with no added wait.
 //!
-//! Two adders take turns, so that one batch can be gathered while the other is with Redis.
+//! Each server has a queue of its own, so that one that is silent holds up its own tasks and no others; a call whose tasks lie on several
+//! servers gets each one's answer from its own. Two adders a queue take turns, so that one batch can be gathered while the other is with
+//! Redis. Where replicas are waited for there is one adder: the wait blocks the connection, and the next batch grows meanwhile.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
+use futures_util::future::join_all;
 use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::Inner;
-use super::ids::script_call;
+use super::ids::{Run, script_call};
+use super::link::Repeat;
+use super::node::Purpose;
 use super::record::write_options;
 use super::script;
 use crate::clock::UnixMillis;
@@ -28,44 +33,123 @@ const MOST_REQUESTS: usize = 512;
 /// How often an id that turned out to be taken is drawn anew.
 const REDRAWS: usize = 3;
 
-/// One caller's tasks.
+/// What one caller has for one server.
 struct Request {
-    tasks: Vec<NewTask>,
-    answer: Caller,
+    tasks: Arc<[NewTask]>,
+    members: Vec<(usize, TaskId)>,
+    run: Run,
+    /// Closed once the caller waits no more.
+    answer: oneshot::Sender<Vec<Result<Kept>>>,
 }
 
-/// Who waits for an answer; closed once they do not any more.
-type Caller = oneshot::Sender<Vec<Result<Added>>>;
+/// What became of a task.
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    Added(Added),
+    /// Its id is another task's, or may be by now: it has to be drawn anew.
+    Taken,
+}
 
-/// The way to the adders.
+/// The adders of all servers.
 #[derive(Debug)]
-pub(super) struct Adders(mpsc::Sender<Request>);
+pub(super) struct Adders {
+    inner: Arc<Inner>,
+    /// By the server's number.
+    queues: std::sync::Mutex<HashMap<u64, mpsc::Sender<Request>>>,
+}
 
 impl Adders {
-    /// Starts two adders; they end when this is dropped.
-    pub(super) fn start(inner: &Arc<Inner>) -> Self {
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        let receiver = Arc::new(Mutex::new(receiver));
-        for _ in 0..2 {
-            tokio::spawn(run(inner.clone(), receiver.clone()));
-        }
-        Self(sender)
+    /// None yet: the first task for a server starts its adders. They end when this is dropped.
+    pub(super) fn new(inner: Arc<Inner>) -> Self {
+        Self { inner, queues: std::sync::Mutex::default() }
     }
 
-    /// Adds the tasks with whatever else waits. Nobody waits longer than `timeout`, in the queue or for the answer.
-    pub(super) async fn add(&self, tasks: Vec<NewTask>, timeout: Duration) -> Vec<Result<Added>> {
-        let count = tasks.len();
-        let (answer, answered) = oneshot::channel();
-        let adding = async {
-            self.0.send(Request { tasks, answer }).await.ok()?;
-            answered.await.ok()
-        };
-        let failed = |why: &str| vec![Err(Error::Unavailable(why.into())); count];
-        match tokio::time::timeout(timeout, adding).await {
-            Ok(Some(answers)) => answers,
-            Ok(None) => failed("the store is closed"),
-            Err(_) => failed("Redis does not answer in time"),
+    /// Adds the tasks with whatever else waits. Nobody waits longer than the timeout, in the queue or for the answer.
+    pub(super) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        let tasks: Arc<[NewTask]> = tasks.into();
+        let deadline = Instant::now() + self.inner.timeout;
+        let mut answers: Vec<Result<Added>> = vec![Err(Error::Unavailable("no free id was found".into())); tasks.len()];
+        let mut open: Vec<usize> = (0..tasks.len()).collect();
+        for _ in 0..=REDRAWS {
+            open = self.add_once(&tasks, open, deadline, &mut answers).await;
+            if open.is_empty() {
+                break;
+            }
         }
+        hint(&self.inner, &tasks, &answers);
+        answers
+    }
+
+    /// One try; answers those of `open` whose id was another task's.
+    async fn add_once(
+        &self,
+        tasks: &Arc<[NewTask]>,
+        open: Vec<usize>,
+        deadline: Instant,
+        answers: &mut [Result<Added>],
+    ) -> Vec<usize> {
+        let silent = || Error::Unavailable("Redis does not answer in time".into());
+        let drawn = tokio::time::timeout_at(deadline, self.inner.ids.draw(open.len(), &self.inner)).await;
+        let (ids, run) = match drawn.unwrap_or_else(|_| Err(silent())) {
+            Ok((ids, run)) => (ids.map(TaskId), run),
+            Err(error) => {
+                for i in open {
+                    answers[i] = Err(error.clone());
+                }
+                return Vec::new();
+            }
+        };
+        let mut servers: HashMap<u64, Vec<(usize, TaskId)>> = HashMap::new();
+        for (i, id) in open.into_iter().zip(ids) {
+            let slot = self.inner.keys.slot_of(&tasks[i].topic.lane_of(id));
+            servers.entry(self.inner.servers.number_of(slot)).or_default().push((i, id));
+        }
+        let adding = servers.into_iter().map(|(server, members)| {
+            let (tasks, run, queue) = (tasks.clone(), run.clone(), self.queue(server));
+            async move {
+                let sent = async {
+                    let (answer, answered) = oneshot::channel();
+                    let request = Request { tasks, members: members.clone(), run, answer };
+                    queue.send(request).await.ok()?;
+                    answered.await.ok()
+                };
+                let kept = match tokio::time::timeout_at(deadline, sent).await {
+                    Ok(Some(kept)) => kept,
+                    Ok(None) => vec![Err(Error::Unavailable("the store is closed".into())); members.len()],
+                    Err(_) => vec![Err(silent()); members.len()],
+                };
+                (members, kept)
+            }
+        });
+        let mut taken = Vec::new();
+        for (members, kept) in join_all(adding).await {
+            for ((i, _), kept) in members.into_iter().zip(kept) {
+                match kept {
+                    Ok(Kept::Added(added)) => answers[i] = Ok(added),
+                    Ok(Kept::Taken) => taken.push(i),
+                    Err(error) => answers[i] = Err(error),
+                }
+            }
+        }
+        taken
+    }
+
+    /// The queue of a server. Those of servers that are gone end once they are empty.
+    fn queue(&self, server: u64) -> mpsc::Sender<Request> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = queues.get(&server) {
+            return queue.clone();
+        }
+        let there: HashSet<u64> = self.inner.servers.map().nodes().iter().map(|node| node.number).collect();
+        queues.retain(|server, _| there.contains(server));
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let adders = if self.inner.wait_replicas > 0 { 1 } else { 2 };
+        for _ in 0..adders {
+            tokio::spawn(run(self.inner.clone(), receiver.clone()));
+        }
+        queues.insert(server, sender.clone());
+        sender
     }
 }
 
@@ -77,12 +161,8 @@ async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
             gather(&mut requests).await
         };
         let Some(batch) = gathered else { return };
-        let tasks: Vec<&NewTask> = batch.iter().flat_map(|request| &request.tasks).collect();
-        let callers: Vec<&Caller> =
-            batch.iter().flat_map(|request| request.tasks.iter().map(|_| &request.answer)).collect();
-        let mut answers = add(&inner, &tasks, &callers).await.into_iter();
-        for request in batch {
-            let own = answers.by_ref().take(request.tasks.len()).collect();
+        let answers = add(&inner, &batch).await;
+        for (request, own) in batch.into_iter().zip(answers) {
             // A caller that has gone does not need its answer.
             let _ = request.answer.send(own);
         }
@@ -97,7 +177,7 @@ async fn gather(requests: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> 
     let mut next = Some(requests.recv().await?);
     while let Some(request) = next {
         if !request.answer.is_closed() {
-            bytes += request.tasks.iter().map(|task| task.content.len()).sum::<usize>();
+            bytes += request.members.iter().map(|&(i, _)| request.tasks[i].content.len()).sum::<usize>();
             batch.push(request);
         }
         next = if batch.len() < MOST_REQUESTS && bytes < MOST_BYTES { requests.try_recv().ok() } else { None };
@@ -105,79 +185,67 @@ async fn gather(requests: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> 
     Some(batch)
 }
 
-async fn add(inner: &Inner, tasks: &[&NewTask], callers: &[&Caller]) -> Vec<Result<Added>> {
-    let mut answers: Vec<Result<Added>> = vec![Err(Error::Unavailable("no free id was found".into())); tasks.len()];
-    let mut open: Vec<usize> = (0..tasks.len()).collect();
-    for _ in 0..=REDRAWS {
-        open = add_once(inner, tasks, callers, open, &mut answers).await;
-        if open.is_empty() {
-            break;
-        }
-    }
-    hint(inner, tasks, &answers);
-    answers
+/// A task of a batch: whose request, which of its members.
+type Place = (usize, usize);
+
+/// The tasks of a batch by lane, and what is known of each so far.
+struct Batch<'a> {
+    requests: &'a [Request],
+    answers: Vec<Vec<Result<Kept>>>,
 }
 
-/// One try; answers those of `open` whose id was another task's.
-async fn add_once(
-    inner: &Inner,
-    tasks: &[&NewTask],
-    callers: &[&Caller],
-    open: Vec<usize>,
-    answers: &mut [Result<Added>],
-) -> Vec<usize> {
-    let (ids, live) = match inner.ids.draw(open.len(), &inner.adding, &inner.keys, &inner.clock).await {
-        Ok((ids, live)) => (ids.map(TaskId), live),
-        Err(error) => {
-            for i in open {
-                answers[i] = Err(error.clone());
-            }
-            return Vec::new();
+impl Batch<'_> {
+    fn task(&self, (request, member): Place) -> (TaskId, &NewTask) {
+        let request = &self.requests[request];
+        let (i, id) = request.members[member];
+        (id, &request.tasks[i])
+    }
+
+    fn answer(&mut self, (request, member): Place, kept: Result<Kept>) {
+        self.answers[request][member] = kept;
+    }
+}
+
+async fn add(inner: &Inner, requests: &[Request]) -> Vec<Vec<Result<Kept>>> {
+    // An id whose server has restarted may be drawn again by another instance: it must not be used any more.
+    let answers = requests.iter().map(|request| vec![Ok(Kept::Taken); request.members.len()]).collect();
+    let mut batch = Batch { requests, answers };
+    let mut lanes: HashMap<Lane, Vec<Place>> = HashMap::new();
+    for (r, request) in requests.iter().enumerate().filter(|(_, request)| request.run.lasts()) {
+        for m in 0..request.members.len() {
+            let (id, task) = batch.task((r, m));
+            lanes.entry(task.topic.lane_of(id)).or_default().push((r, m));
         }
-    };
-    let mut lanes: HashMap<Lane, Vec<(usize, TaskId)>> = HashMap::new();
-    // Drawing may have taken a while, and who was refused meanwhile is left out.
-    for (i, id) in open.into_iter().zip(ids).filter(|(i, _)| !callers[*i].is_closed()) {
-        lanes.entry(tasks[i].topic.lane_of(id)).or_default().push((i, id));
     }
     let mut calls: Vec<Cmd> = Vec::new();
-    let mut called: Vec<(Lane, Vec<(usize, TaskId)>)> = Vec::new();
-    for (lane, members) in lanes {
-        for chunk in chunks(members, tasks) {
-            calls.push(call(inner, &lane, &chunk, tasks));
+    let mut called: Vec<(Lane, Vec<Place>)> = Vec::new();
+    for (lane, places) in lanes {
+        for chunk in chunks(places, &batch) {
+            calls.push(call(inner, &lane, &chunk, &batch));
             called.push((lane.clone(), chunk));
         }
     }
-    match inner.adding.run_pinned(&live, &calls).await {
-        Ok(replies) => {
-            let mut taken = Vec::new();
-            for ((lane, members), reply) in called.into_iter().zip(replies) {
-                taken.extend(read(inner, &lane, &members, tasks, reply, answers).await);
-            }
-            taken
-        }
-        Err(error) => {
-            for (i, _) in called.into_iter().flat_map(|(_, members)| members) {
-                answers[i] = Err(error.clone());
-            }
-            Vec::new()
-        }
+    let lasts = || requests.iter().all(|request| request.run.lasts());
+    let replies = inner.servers.run(Purpose::Adding, &calls, Repeat::While(&lasts)).await;
+    for ((lane, places), reply) in called.into_iter().zip(replies) {
+        read(inner, &lane, &places, reply, &mut batch).await;
     }
+    batch.answers
 }
 
 /// Splits a lane's tasks into script calls of bounded length.
-fn chunks(members: Vec<(usize, TaskId)>, tasks: &[&NewTask]) -> Vec<Vec<(usize, TaskId)>> {
-    let mut chunks: Vec<Vec<(usize, TaskId)>> = Vec::new();
+fn chunks(places: Vec<Place>, batch: &Batch<'_>) -> Vec<Vec<Place>> {
+    let mut chunks: Vec<Vec<Place>> = Vec::new();
     let mut bytes = 0;
-    for member in members {
-        let length = tasks[member.0].content.len();
+    for place in places {
+        let length = batch.task(place).1.content.len();
         match chunks.last_mut() {
             Some(chunk) if chunk.len() < MOST_TASKS && bytes + length <= MOST_BYTES => {
-                chunk.push(member);
+                chunk.push(place);
                 bytes += length;
             }
             _ => {
-                chunks.push(vec![member]);
+                chunks.push(vec![place]);
                 bytes = length;
             }
         }
@@ -185,11 +253,11 @@ fn chunks(members: Vec<(usize, TaskId)>, tasks: &[&NewTask]) -> Vec<Vec<(usize, 
     chunks
 }
 
-fn call(inner: &Inner, lane: &Lane, members: &[(usize, TaskId)], tasks: &[&NewTask]) -> Cmd {
+fn call(inner: &Inner, lane: &Lane, places: &[Place], batch: &Batch<'_>) -> Cmd {
     let mut call = script_call(&script::ADD, &inner.keys.of_script(lane), &inner.clock);
-    call.arg(members.first().map_or(1, |&(i, _)| tasks[i].topic.shards));
-    for &(i, id) in members {
-        let task = tasks[i];
+    call.arg(places.first().map_or(1, |&place| batch.task(place).1.topic.shards));
+    for &place in places {
+        let (id, task) = batch.task(place);
         call.arg(id.0)
             .arg(write_moment(task.moment))
             .arg(task.destination.as_str())
@@ -207,50 +275,38 @@ pub(super) fn write_moment(moment: Moment) -> String {
     }
 }
 
-async fn read(
-    inner: &Inner,
-    lane: &Lane,
-    members: &[(usize, TaskId)],
-    tasks: &[&NewTask],
-    reply: Result<Value>,
-    answers: &mut [Result<Added>],
-) -> Vec<usize> {
+async fn read(inner: &Inner, lane: &Lane, places: &[Place], reply: Result<Value>, batch: &mut Batch<'_>) {
     let numbers = reply.and_then(|value| {
         Vec::<i64>::from_redis_value(value).map_err(|error| Error::Corrupt(format!("add.lua answered: {error}")))
     });
     let numbers = match numbers {
-        Ok(numbers) if numbers.len() == members.len() + 1 => numbers,
-        Ok(_) => return fail(members, &Error::Corrupt("add.lua answered too little".into()), answers),
-        Err(error) => return fail(members, &error, answers),
+        Ok(numbers) if numbers.len() == places.len() + 1 => numbers,
+        Ok(_) => return fail(places, &Error::Corrupt("add.lua answered too little".into()), batch),
+        Err(error) => return fail(places, &error, batch),
     };
     // The registry may have been lost (a failover) or never written by whoever emptied the lane last; whoever finds a
     // lane empty writes it again, before the caller hears that the task is kept.
     if numbers[0] == 1
-        && let Some(&(i, _)) = members.first()
-        && let Err(error) = super::registry::assert(inner, &tasks[i].topic).await
+        && let Some(&first) = places.first()
+        && let Err(error) = super::registry::assert(inner, &batch.task(first).1.topic).await
     {
         tracing::warn!(%lane, %error, "Could not write the topic registry again");
-        return fail(members, &error, answers);
+        return fail(places, &error, batch);
     }
-    let mut taken = Vec::new();
-    for (&(i, id), &due) in members.iter().zip(&numbers[1..]) {
-        if due < 0 {
-            taken.push(i);
-        } else {
-            answers[i] = Ok(Added { id, due: UnixMillis(due) });
-        }
+    for (&place, &due) in places.iter().zip(&numbers[1..]) {
+        let id = batch.task(place).0;
+        let kept = if due < 0 { Kept::Taken } else { Kept::Added(Added { id, due: UnixMillis(due) }) };
+        batch.answer(place, Ok(kept));
     }
-    taken
 }
 
-fn fail(members: &[(usize, TaskId)], error: &Error, answers: &mut [Result<Added>]) -> Vec<usize> {
-    for &(i, _) in members {
-        answers[i] = Err(error.clone());
+fn fail(places: &[Place], error: &Error, batch: &mut Batch<'_>) {
+    for &place in places {
+        batch.answer(place, Err(error.clone()));
     }
-    Vec::new()
 }
 
-fn hint(inner: &Inner, tasks: &[&NewTask], answers: &[Result<Added>]) {
+fn hint(inner: &Inner, tasks: &[NewTask], answers: &[Result<Added>]) {
     let mut earliest: HashMap<Lane, UnixMillis> = HashMap::new();
     for (task, answer) in tasks.iter().zip(answers) {
         if let Ok(added) = answer

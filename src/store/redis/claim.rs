@@ -6,7 +6,6 @@ use deadpool_redis::redis::{FromRedisValue, Value};
 
 use super::Inner;
 use super::ids::script_call;
-use super::link::one;
 use super::record::Record;
 use super::script;
 use crate::clock::UnixMillis;
@@ -34,7 +33,7 @@ pub(super) async fn claim(inner: &Inner, claim: &Claim) -> Result<Claimed> {
     for want in &claim.wants {
         call.arg(want.destination.as_str()).arg(want.slots);
     }
-    let answer = one(inner.working.run(&[call]).await?)?;
+    let answer = inner.working.run_once(call).await?;
     let mut fields = Vec::<Value>::from_redis_value(answer).map_err(corrupt)?.into_iter();
     let mut field = || fields.next().ok_or_else(|| corrupt("too few fields"));
     if i64::from_redis_value(field()?).map_err(corrupt)? == 0 {

@@ -36,7 +36,7 @@ pub(super) async fn waiting(inner: &Inner, lanes: &[Lane]) -> Result<Vec<Waiting
     let mut schedules = Vec::new();
     for lanes in lanes.chunks(CHUNK) {
         let look = |lane| cmd("ZRANGE").arg(inner.keys.destinations(lane)).arg(0).arg(-1).take();
-        let answers = inner.working.run_repeatable(&lanes.iter().map(look).collect::<Vec<_>>()).await?;
+        let answers = inner.working.run_repeatable(&lanes.iter().map(look).collect::<Vec<_>>()).await;
         for (lane, answer) in lanes.iter().zip(answers) {
             let names = Vec::<String>::from_redis_value(answer?).map_err(corrupt)?;
             schedules.extend(names.into_iter().filter_map(|name| Some((lane, name.parse::<Destination>().ok()?))));
@@ -47,7 +47,7 @@ pub(super) async fn waiting(inner: &Inner, lanes: &[Lane]) -> Result<Vec<Waiting
         let count = |(lane, destination): &(&Lane, Destination)| {
             cmd("ZCARD").arg(inner.keys.schedule(lane, destination)).take()
         };
-        let answers = inner.working.run_repeatable(&schedules.iter().map(count).collect::<Vec<_>>()).await?;
+        let answers = inner.working.run_repeatable(&schedules.iter().map(count).collect::<Vec<_>>()).await;
         for ((_, destination), answer) in schedules.iter().zip(answers) {
             *counts.entry(destination.clone()).or_default() += u64::from_redis_value(answer?).map_err(corrupt)?;
         }

@@ -1,9 +1,46 @@
 //! What Redis' errors mean.
 
-use deadpool_redis::PoolError;
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
+use super::address::Address;
 use crate::store::Error;
+
+/// Why a command was not carried out.
+#[derive(Clone, Debug)]
+pub(super) enum Refusal {
+    /// Its slot lies on that node now.
+    Moved(Address),
+    /// Its slot is on the way to that node, and its key is already there.
+    Ask(Address),
+    /// Its slot is on the way to another node, some of its keys here and some there.
+    TryAgain,
+    /// Anything else.
+    Failed(Error),
+}
+
+impl Refusal {
+    /// What the error says of a command sent to the server at `asked`.
+    pub(super) fn of(error: &RedisError, asked: &Address) -> Self {
+        let to = || error.redirect_node().and_then(|(address, _)| Address::read(address, asked));
+        let refusal = match error.code() {
+            Some("MOVED") => to().map(Self::Moved),
+            Some("ASK") => to().map(Self::Ask),
+            Some("TRYAGAIN") => Some(Self::TryAgain),
+            _ => None,
+        };
+        refusal.unwrap_or_else(|| Self::Failed(of_redis(error)))
+    }
+
+    /// What it means to a caller of the store, where it cannot be helped.
+    pub(super) fn into_error(self) -> Error {
+        match self {
+            Self::Failed(error) => error,
+            Self::Moved(_) | Self::Ask(_) | Self::TryAgain => {
+                Error::Unavailable("a slot of the cluster is being moved".into())
+            }
+        }
+    }
+}
 
 /// Whether the server does not know the script: it did nothing.
 pub(super) fn is_forgotten(answer: &std::result::Result<Value, RedisError>) -> bool {
@@ -12,16 +49,12 @@ pub(super) fn is_forgotten(answer: &std::result::Result<Value, RedisError>) -> b
 
 /// Whether the server is of no use to us any more: no writable primary, or not for us.
 pub(super) fn is_no_primary(error: &RedisError) -> bool {
-    matches!(error.code(), Some("READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "NOAUTH"))
+    matches!(error.code(), Some("READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH"))
 }
 
-/// What a connection that could not be had means to a caller of the store.
-pub(super) fn of_pool(error: PoolError) -> Error {
-    match error {
-        PoolError::Backend(error) => of_redis(&error),
-        PoolError::Timeout(_) => Error::Unavailable("Redis does not answer in time".into()),
-        other => Error::Unavailable(other.to_string()),
-    }
+/// Whether the node says that its map of the cluster is not ours any more, or that a part of the cluster is away.
+pub(super) fn is_of_the_map(error: &RedisError) -> bool {
+    matches!(error.code(), Some("MOVED" | "CLUSTERDOWN"))
 }
 
 /// What a Redis error means to a caller of the store.

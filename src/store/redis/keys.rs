@@ -11,6 +11,7 @@
 //! `<p>` is `store.redis.key_prefix`. A lane's keys end in its hash tag `{topic:shard}`, so that one node of a
 //! cluster holds them all.
 
+use super::slot;
 use crate::task::{Destination, Lane, State};
 
 /// The keys of one deployment.
@@ -21,6 +22,38 @@ pub(super) struct Keys {
 
 /// How many keys a lane script is given.
 pub(super) const LANE_KEYS: usize = 11;
+
+const BODIES: &str = "DELAY_REALL_TOPIC_TASK";
+const SCHEDULE: &str = "DELAY_SIMPLE_TOPIC_TASK";
+
+/// The roles of a lane's keys that tasks stand in.
+const ROLES: [&str; 10] = [
+    BODIES,
+    SCHEDULE,
+    "DELAY_ATTEMPTS_TOPIC_TASK",
+    "DELAY_LEASED_TOPIC_TASK",
+    "DELAY_TOPIC_DESTINATIONS",
+    "DELAY_TOPIC_OFFSET",
+    "DELAY_DELIVERED_TOPIC_TASK",
+    "DELAY_DEAD_TOPIC_TASK",
+    "DELAY_CANCELLED_TOPIC_TASK",
+    "DELAY_EXPIRED_TOPIC_TASK",
+];
+
+/// What a key's name says.
+#[derive(Debug, PartialEq)]
+pub(super) enum Named {
+    /// A lane's bodies.
+    Bodies(Lane),
+    /// A lane's schedule, and whose.
+    Schedule(Lane, String),
+    /// Something else that a lane's tasks stand in.
+    OfLane(Lane),
+    /// It begins as a lane's key does, but there is no such lane.
+    Stray,
+    /// None of a lane's.
+    Foreign,
+}
 
 impl Keys {
     pub(super) fn new(prefix: &str) -> Self {
@@ -59,8 +92,13 @@ impl Keys {
         self.of_lane("DELAY_TOPIC_OFFSET", lane)
     }
 
+    /// What a repair has set aside: it could not be read, and is not lost.
+    pub(super) fn aside(&self, lane: &Lane) -> String {
+        self.of_lane("DELAY_ASIDE_TOPIC_TASK", lane)
+    }
+
     fn bodies(&self, lane: &Lane) -> String {
-        self.of_lane("DELAY_REALL_TOPIC_TASK", lane)
+        self.of_lane(BODIES, lane)
     }
 
     fn of_lane(&self, role: &str, lane: &Lane) -> String {
@@ -70,6 +108,11 @@ impl Keys {
     fn ended(&self, state: State, lane: &Lane) -> String {
         let role = format!("DELAY_{}_TOPIC_TASK", state.as_str().to_uppercase());
         self.of_lane(&role, lane)
+    }
+
+    /// The slot of all of a lane's keys in a cluster.
+    pub(super) fn slot_of(&self, lane: &Lane) -> u16 {
+        slot::of_key(self.bodies(lane).as_bytes())
     }
 
     /// The eleven keys of a lane script, in the order of `lua/lane.lua`.
@@ -91,20 +134,47 @@ impl Keys {
 
     /// What the names of the lane's schedules begin with.
     fn schedules(&self, lane: &Lane) -> String {
-        format!("{}:", self.of_lane("DELAY_SIMPLE_TOPIC_TASK", lane))
+        format!("{}:", self.of_lane(SCHEDULE, lane))
     }
 
     /// A SCAN pattern that every lane's body hash fits.
     pub(super) fn any_bodies(&self) -> String {
-        let escaped: String =
-            self.prefix.chars().flat_map(|c| if "*?[]\\".contains(c) { vec!['\\', c] } else { vec![c] }).collect();
-        format!("{escaped}:DELAY_REALL_TOPIC_TASK-{{*}}")
+        format!("{}:{BODIES}-{{*}}", self.escaped_prefix())
+    }
+
+    /// A SCAN pattern that every key of every lane fits.
+    pub(super) fn any_of_lanes(&self) -> String {
+        format!("{}:DELAY_*-{{*}}*", self.escaped_prefix())
+    }
+
+    fn escaped_prefix(&self) -> String {
+        self.prefix.chars().flat_map(|c| if "*?[]\\".contains(c) { vec!['\\', c] } else { vec![c] }).collect()
+    }
+
+    /// Reads a key's name back.
+    pub(super) fn read(&self, key: &str) -> Named {
+        let parts = || {
+            let (role, rest) = key.strip_prefix(&self.prefix)?.strip_prefix(':')?.split_once("-{")?;
+            let (tag, tail) = rest.split_once('}')?;
+            ROLES.contains(&role).then_some((role, tag, tail))
+        };
+        let Some((role, tag, tail)) = parts() else { return Named::Foreign };
+        match (tag.parse::<Lane>(), role, tail.strip_prefix(':')) {
+            // A shard has one spelling.
+            (Ok(lane), ..) if lane.to_string() != tag => Named::Stray,
+            (Ok(lane), SCHEDULE, Some(name)) => Named::Schedule(lane, name.to_owned()),
+            (Ok(lane), BODIES, None) if tail.is_empty() => Named::Bodies(lane),
+            (Ok(lane), other, None) if tail.is_empty() && other != SCHEDULE => Named::OfLane(lane),
+            _ => Named::Stray,
+        }
     }
 
     /// The lane of a body hash's key.
     pub(super) fn lane_of(&self, bodies: &str) -> Option<Lane> {
-        let tag = bodies.strip_prefix(&format!("{}:DELAY_REALL_TOPIC_TASK-{{", self.prefix))?;
-        tag.strip_suffix('}')?.parse().ok()
+        match self.read(bodies) {
+            Named::Bodies(lane) => Some(lane),
+            _ => None,
+        }
     }
 }
 
@@ -123,5 +193,24 @@ mod tests {
         assert_eq!(of_script[10], "delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}:");
         assert_eq!(keys.lane_of(&of_script[0]), Some(lane));
         assert_eq!(Keys::new("a[b").any_bodies(), "a\\[b:DELAY_REALL_TOPIC_TASK-{*}");
+    }
+
+    #[test]
+    fn a_key_says_whose_it_is() {
+        let keys = Keys::new("delay");
+        let lane: Lane = "order:eu:3".parse().unwrap();
+        let of_script = keys.of_script(&lane);
+        let check = |key: &str, named: Named| assert_eq!(keys.read(key), named, "{key}");
+        check(&of_script[0], Named::Bodies(lane.clone()));
+        for i in [1, 2, 3, 4, 6, 7, 8, 9] {
+            check(&of_script[i], Named::OfLane(lane.clone()));
+        }
+        check(&format!("{}message.call", of_script[10]), Named::Schedule(lane.clone(), "message.call".into()));
+        check("delay:DELAY_REALL_TOPIC_TASK-{order}", Named::Stray);
+        check("delay:DELAY_REALL_TOPIC_TASK-{order:07}", Named::Stray);
+        check("delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}", Named::Stray);
+        check(&of_script[5], Named::Foreign);
+        check(&keys.aside(&lane), Named::Foreign);
+        check("other:DELAY_REALL_TOPIC_TASK-{order:0}", Named::Foreign);
     }
 }

@@ -1,64 +1,61 @@
-//! The way to one Redis server: a few long-lived multiplexed connections out of a deadpool pool.
+//! The way to one Redis server: a long-lived multiplexed connection out of a deadpool pool.
 //!
 //! A connection from the pool costs a round trip each time it is taken, so a [`Link`] keeps the one it has and shares it
 //! until an error shows that it is of no use any more: a broken or silent socket, or a server that is no
-//! writable primary (`READONLY`, `LOADING`, `MASTERDOWN`). Each new connection checks what it talks to before anyone uses it.
+//! writable primary (`READONLY`, `LOADING`, `MASTERDOWN`). Each new connection checks what it talks to before anyone uses it, and
+//! [`Link::look_after`] goes on checking: a primary may become a replica without breaking a single connection.
 //!
-//! Nobody waits longer than `timeout`. While the server is away callers are refused at once, and [`Link::look_after`] alone tries to
-//! connect, every [`REST`].
+//! Nobody waits longer than `timeout`. The circuit breaker counts what fails, over all links to the server. While it is not closed,
+//! callers are refused at once, and [`Link::look_after`] alone sends the probes that close it.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use deadpool_redis::redis::{self, AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
-use deadpool_redis::{Connection, Manager, Pool, Runtime, Timeouts};
-use tokio::sync::{Mutex, MutexGuard};
+use deadpool::managed::{Object, Pool};
+use deadpool_redis::redis::{self, Cmd, FromRedisValue, Pipeline, RedisError, Value};
+use tokio::sync::{Mutex, MutexGuard, Notify};
 
-use super::fault::{cause, is_forgotten, is_no_primary, of_pool, of_redis};
+use super::address::Address;
+use super::dial::{self, Dialer, silent};
+use super::fault::{Refusal, is_forgotten, is_no_primary, is_of_the_map, of_redis};
 use super::script;
 use super::server::{self, Server};
+use crate::breaker::{Gate, State, Verdict};
 use crate::store::{Durability, Error, Result};
 
-/// The rest between two attempts to connect.
-const REST: Duration = Duration::from_millis(200);
+/// The rest between two attempts to connect, and between two looks at an open breaker.
+const REST: Duration = Duration::from_millis(100);
 /// The time between two looks at a connection that is in order.
 const ROUND: Duration = Duration::from_secs(1);
 /// Every so many rounds the look is at the server's settings, too.
 const ROUNDS_A_LOOK: u32 = 10;
-/// Connections the pool may have open; the links hold one each, the rest replaces broken ones.
-const POOL_SIZE: usize = 8;
 
-/// Opens the pool. Nothing is connected yet.
-///
-/// # Errors
-/// [`Error::Misconfigured`] for a URL that is none.
-pub(super) fn pool(url: &str, timeout: Duration) -> Result<Pool> {
-    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(Some(timeout));
-    let manager = Manager::new_with_config(url, config)
-        .map_err(|error| Error::Misconfigured(format!("store.redis.urls: {}", cause(&error))))?;
-    let timeouts = Timeouts {
-        wait: Some(Duration::from_millis(250).min(timeout)),
-        create: Some(timeout),
-        recycle: Some(Duration::from_millis(250).min(timeout)),
-    };
-    Pool::builder(manager)
-        .max_size(POOL_SIZE)
-        .timeouts(timeouts)
-        .runtime(Runtime::Tokio1)
-        .build()
-        .map_err(|error| Error::Misconfigured(error.to_string()))
+/// What a link is told.
+#[derive(Clone, Debug)]
+pub(super) struct Params {
+    /// What it is for, in the log.
+    pub(super) name: &'static str,
+    /// Where it leads, in the log.
+    pub(super) server: Arc<str>,
+    pub(super) pool: Pool<Dialer>,
+    pub(super) timeout: Duration,
+    /// Shared by the links to one server.
+    pub(super) gate: Arc<Gate>,
+    /// Told when this server may not be the right one any more.
+    pub(super) trouble: Arc<Notify>,
+    /// How many replicas must have what is sent before it counts as done.
+    pub(super) replicas: usize,
 }
 
 /// One shared connection at a time.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// What it is for, in the log.
-    name: &'static str,
-    pool: Pool,
-    timeout: Duration,
+    params: Params,
     live: RwLock<Option<Arc<Live>>>,
     connecting: Mutex<()>,
+    /// Attempts to connect that failed.
+    failures: AtomicU64,
     /// Why the last attempt failed, until one succeeds.
     failing: std::sync::Mutex<Option<Error>>,
     /// As last seen; 255 before that.
@@ -66,138 +63,200 @@ pub(super) struct Link {
 }
 
 /// A connection in use, and the server it leads to.
-pub(super) struct Live {
-    connection: Connection,
-    pub(super) server: Server,
+pub(super) struct Live(Option<Object<Dialer>>);
+
+impl Live {
+    fn dialed(&self) -> &dial::Dialed {
+        self.0.as_ref().expect("only the drop takes it")
+    }
+
+    /// What it leads to.
+    pub(super) fn server(&self) -> &Server {
+        &self.dialed().server
+    }
+
+    /// Where that is.
+    pub(super) fn at(&self) -> &Address {
+        &self.dialed().at
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // A link lets go of a connection only when it is of no use any more, so it must not go back to the pool.
+        if let Some(object) = self.0.take() {
+            drop(Object::take(object));
+        }
+    }
 }
 
 impl std::fmt::Debug for Live {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Live").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("Live").field("server", self.server()).finish_non_exhaustive()
     }
 }
 
+/// Whether commands whose connection broke before the answers came are sent once more. What fell silent is never asked twice.
+#[derive(Clone, Copy)]
+pub(super) enum Repeat<'a> {
+    /// No.
+    Never,
+    /// On a new connection.
+    Once,
+    /// On a new connection to a server that is still in the same run, and only if this still holds: for commands that name something
+    /// drawn from a server, which may be drawn again once that has restarted.
+    While(&'a (dyn Fn() -> bool + Sync)),
+}
+
+/// What became of each command.
+pub(super) type Answers = Vec<std::result::Result<Value, Refusal>>;
+
+/// A connection that broke before the answers came.
+struct Lost {
+    error: Error,
+    /// It fell silent: to ask again would only double the wait.
+    silent: bool,
+}
+
 impl Link {
-    pub(super) fn new(name: &'static str, pool: Pool, timeout: Duration) -> Self {
+    pub(super) fn new(params: Params) -> Self {
         Self {
-            name,
-            pool,
-            timeout,
+            params,
             live: RwLock::default(),
             connecting: Mutex::default(),
+            failures: AtomicU64::default(),
             failing: std::sync::Mutex::default(),
             durability: AtomicU8::new(u8::MAX),
         }
     }
 
-    /// The connection; made if there is none, unless that has failed already: then [`Link::look_after`] keeps trying, and everyone
-    /// else is refused at once.
+    /// The connection; made if there is none. Refused at once while the breaker is not closed.
     ///
     /// # Errors
     /// [`Error::Unavailable`] within the timeout; [`Error::Misconfigured`] if the server cannot be used as it is.
     pub(super) async fn live(&self) -> Result<Arc<Live>> {
+        if self.params.gate.state() != State::Closed {
+            return Err(self.failure());
+        }
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        if let Some(error) = self.failure() {
-            return Err(error);
-        }
         // Many may come here together. The first one's attempt is all of theirs: nobody waits for more than one timeout.
-        let Ok(turn) = tokio::time::timeout(self.timeout, self.connecting.lock()).await else {
-            return Err(Error::Unavailable("Redis does not answer in time".into()));
+        let failures = self.failures.load(Ordering::SeqCst);
+        let Ok(turn) = tokio::time::timeout(self.params.timeout, self.connecting.lock()).await else {
+            return Err(silent());
         };
-        match self.failure() {
-            Some(error) => Err(error),
-            None => self.reconnect(turn).await,
+        if self.current().is_none() && self.failures.load(Ordering::SeqCst) != failures {
+            return Err(self.failure());
         }
+        self.reconnect(turn).await
     }
 
-    fn failure(&self) -> Option<Error> {
-        self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Why callers are refused.
+    fn failure(&self) -> Error {
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        failing.unwrap_or_else(|| Error::Unavailable("the circuit breaker around Redis is open".into()))
     }
 
-    /// One attempt to connect, by whose turn it is.
+    /// One attempt to connect, by whose turn it is, if the breaker has room for it.
     async fn reconnect(&self, _turn: MutexGuard<'_, ()>) -> Result<Arc<Live>> {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        let silent = || Error::Unavailable("Redis does not answer in time".into());
-        let attempt = match tokio::time::timeout(self.timeout, self.connect()).await {
+        let Ok(pass) = self.params.gate.enter(self.params.timeout) else { return Err(self.failure()) };
+        let attempt = match tokio::time::timeout(self.params.timeout, dial::take(&self.params.pool)).await {
             Err(_) => Err(silent()),
             // Such as "max number of clients reached": a server may refuse us for a while.
             Ok(Err(Error::Corrupt(text))) => Err(Error::Unavailable(text)),
             Ok(attempt) => attempt,
         };
-        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         match attempt {
-            Ok(live) => {
-                if failing.take().is_some() {
-                    tracing::info!(link = self.name, "Redis answers again");
-                }
-                *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
-                Ok(live)
+            Ok(object) => {
+                pass.end(Verdict::Success);
+                Ok(self.adopt(object))
             }
             Err(error) => {
-                let is_news = failing.replace(error.clone()).is_none();
-                // What keeps delayd from starting at all is said by whoever starts it.
-                let ends_the_start = matches!(error, Error::Misconfigured(_)) && !self.has_been_up();
-                if is_news && !ends_the_start {
-                    tracing::warn!(link = self.name, %error, "Redis is out of reach; trying on");
-                }
+                pass.end(Verdict::Failure);
+                self.fail(&error);
                 Err(error)
             }
         }
     }
 
-    /// Keeps the link in order for as long as it is polled: connects again while the server is away, notices a connection that died
-    /// while nobody used it, and follows what the server keeps.
-    pub(super) async fn look_after(&self) {
-        for round in 0_u32.. {
-            let Some(live) = self.current() else {
-                // Its failure is remembered and logged by the attempt itself.
-                let _ = self.reconnect(self.connecting.lock().await).await;
-                tokio::time::sleep(REST).await;
-                continue;
-            };
-            if round.is_multiple_of(ROUNDS_A_LOOK) {
-                match server::inspect(&mut (*live.connection).clone()).await {
-                    Ok(server) => self.keeps(server.durability),
-                    Err(error) => {
-                        tracing::warn!(%error, "Redis is not what it was; connecting anew");
-                        self.discard(&live);
-                    }
-                }
-            } else {
-                // A failure has been noticed by the link.
-                let _ = self.send(&live, &[redis::cmd("PING")]).await;
-            }
-            tokio::time::sleep(ROUND).await;
+    fn adopt(&self, object: Object<Dialer>) -> Arc<Live> {
+        self.keeps(object.server.durability);
+        let live = Arc::new(Live(Some(object)));
+        if self.failing.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
+            tracing::info!(link = self.params.name, server = %self.params.server, "Redis answers again");
+        }
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
+        live
+    }
+
+    fn fail(&self, error: &Error) {
+        let is_news = self.failing.lock().unwrap_or_else(PoisonError::into_inner).replace(error.clone()).is_none();
+        self.failures.fetch_add(1, Ordering::SeqCst);
+        self.params.trouble.notify_one();
+        // What keeps delayd from starting at all is said by whoever starts it.
+        let ends_the_start = matches!(error, Error::Misconfigured(_)) && !self.has_been_up();
+        if is_news && !ends_the_start {
+            tracing::warn!(link = self.params.name, server = %self.params.server, %error, "Redis is out of reach; trying on");
         }
     }
 
-    fn has_been_up(&self) -> bool {
+    /// Keeps the link in order for as long as it is polled: connects again while the server is away, sends the probes of a breaker
+    /// that is half open, notices a connection that died or led astray while nobody used it, and follows what the server keeps.
+    pub(super) async fn look_after(&self) {
+        for round in 0_u32.. {
+            let rest = match (self.params.gate.state(), self.current()) {
+                (State::Open, _) => REST,
+                (_, None) => {
+                    // Its failure is remembered and logged by the attempt itself.
+                    let _ = self.reconnect(self.connecting.lock().await).await;
+                    REST
+                }
+                (state, Some(live)) => {
+                    self.look(&live, round.is_multiple_of(ROUNDS_A_LOOK)).await;
+                    if state == State::Closed { ROUND } else { REST }
+                }
+            };
+            tokio::time::sleep(rest).await;
+        }
+    }
+
+    async fn look(&self, live: &Arc<Live>, thoroughly: bool) {
+        let dialer = self.params.pool.manager();
+        let dialed = live.dialed();
+        // A failure has been noticed by the link.
+        let Ok(answers) = self.send(live, &[redis::cmd("INFO").arg("replication").take()]).await else { return };
+        let info = answers.into_iter().next().and_then(|answer| String::from_redis_value(answer.ok()?).ok());
+        if !info.as_deref().is_some_and(server::is_primary) {
+            tracing::warn!(server = %dialed.at, "This Redis is no primary any more; connecting anew");
+            self.discard(live);
+        } else if dialer.leads_elsewhere(&dialed.at).await {
+            tracing::warn!(server = %dialed.at, "The sentinels name another primary; connecting anew");
+            self.discard(live);
+        } else if thoroughly {
+            match server::inspect(&mut dialed.connection.clone(), dialer.mode).await {
+                Ok(server) => self.keeps(server.durability),
+                Err(error) => {
+                    tracing::warn!(server = %dialed.at, %error, "Redis is not what it was; connecting anew");
+                    self.discard(live);
+                }
+            }
+        }
+    }
+
+    /// Whether it was ever connected.
+    pub(super) fn has_been_up(&self) -> bool {
         self.durability.load(Ordering::Relaxed) != u8::MAX
     }
 
     fn keeps(&self, durability: Durability) {
         let before = self.durability.swap(durability as u8, Ordering::Relaxed);
         if durability == Durability::Volatile && before != durability as u8 {
-            tracing::warn!("Redis keeps no append-only file: tasks are lost when it stops (durability: volatile)");
-        }
-    }
-
-    async fn connect(&self) -> Result<Arc<Live>> {
-        let mut connection = self.pool.get().await.map_err(of_pool)?;
-        match server::inspect(&mut connection).await {
-            Ok(server) => {
-                self.keeps(server.durability);
-                Ok(Arc::new(Live { connection, server }))
-            }
-            Err(error) => {
-                // A connection that failed its check must not go back to the pool for the next caller.
-                drop(Connection::take(connection));
-                Err(error)
-            }
+            tracing::warn!(server = %self.params.server,
+                "Redis keeps no append-only file: tasks are lost when it stops (durability: volatile)");
         }
     }
 
@@ -210,7 +269,8 @@ impl Link {
             .unwrap_or(Durability::Volatile)
     }
 
-    fn current(&self) -> Option<Arc<Live>> {
+    /// The connection, if there is one.
+    pub(super) fn current(&self) -> Option<Arc<Live>> {
         self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -220,6 +280,7 @@ impl Link {
         if live.as_ref().is_some_and(|live| Arc::ptr_eq(live, dead)) {
             *live = None;
         }
+        self.params.trouble.notify_one();
     }
 
     /// Sends commands in one pipeline and answers each on its own. Scripts that the server has forgotten are loaded
@@ -227,41 +288,28 @@ impl Link {
     ///
     /// # Errors
     /// [`Error::Unavailable`] within the timeout: whether the commands were carried out is not known.
-    pub(super) async fn run(&self, commands: &[Cmd]) -> Result<Vec<Result<Value>>> {
+    pub(super) async fn run(&self, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
         let live = self.live().await?;
-        self.run_via(&live, commands).await.map_err(|lost| lost.error)
-    }
-
-    /// As [`Link::run`], once more on a new connection if the first one broke: for commands that may be repeated.
-    pub(super) async fn run_repeatable(&self, commands: &[Cmd]) -> Result<Vec<Result<Value>>> {
-        let live = self.live().await?;
-        match self.run_via(&live, commands).await {
-            Err(Lost { silent: false, .. }) => self.run(commands).await,
-            answers => answers.map_err(|lost| lost.error),
-        }
-    }
-
-    /// As [`Link::run_repeatable`], beginning on `live` and repeating only on a server that is still in the same run: for
-    /// commands that name something drawn from it, which a restarted server may draw again.
-    pub(super) async fn run_pinned(&self, live: &Arc<Live>, commands: &[Cmd]) -> Result<Vec<Result<Value>>> {
-        match self.run_via(live, commands).await {
-            Err(Lost { silent: false, error }) => {
+        let lost = match self.run_via(&live, commands).await {
+            Ok(answers) => return Ok(answers),
+            Err(lost) => lost,
+        };
+        let again = match repeat {
+            Repeat::Never => return Err(lost.error),
+            _ if lost.silent => return Err(lost.error),
+            Repeat::Once => self.live().await?,
+            Repeat::While(holds) => {
                 let again = self.live().await?;
-                if again.server.run_id != live.server.run_id {
-                    return Err(error);
+                if again.server().run_id != live.server().run_id || !holds() {
+                    return Err(lost.error);
                 }
-                self.run_via(&again, commands).await.map_err(|lost| lost.error)
+                again
             }
-            answers => answers.map_err(|lost| lost.error),
-        }
+        };
+        self.run_via(&again, commands).await.map_err(|lost| lost.error)
     }
 
-    /// One command that may be repeated.
-    pub(super) async fn run_one(&self, command: Cmd) -> Result<Value> {
-        one(self.run_repeatable(&[command]).await?)
-    }
-
-    async fn run_via(&self, live: &Arc<Live>, commands: &[Cmd]) -> std::result::Result<Vec<Result<Value>>, Lost> {
+    async fn run_via(&self, live: &Arc<Live>, commands: &[Cmd]) -> std::result::Result<Answers, Lost> {
         let mut answers = self.send(live, commands).await?;
         let forgotten: Vec<usize> = (0..answers.len()).filter(|&i| is_forgotten(&answers[i])).collect();
         if !forgotten.is_empty() {
@@ -273,7 +321,29 @@ impl Link {
                 answers[i] = answer;
             }
         }
-        Ok(answers.into_iter().map(|answer| answer.map_err(|error| of_redis(&error))).collect())
+        let at = &live.dialed().at;
+        let answers: Answers =
+            answers.into_iter().map(|answer| answer.map_err(|error| Refusal::of(&error, at))).collect();
+        self.confirm(live, answers).await
+    }
+
+    /// Waits until enough replicas have what was just done on this very connection (WAIT covers no other); if they do not come to have
+    /// it, nothing of it counts as done.
+    async fn confirm(&self, live: &Arc<Live>, answers: Answers) -> std::result::Result<Answers, Lost> {
+        let Params { replicas, timeout, .. } = self.params;
+        if replicas == 0 || answers.iter().all(std::result::Result::is_err) {
+            return Ok(answers);
+        }
+        // Shorter than the connection's own patience, which would take its end for silence.
+        let patience = timeout / 2;
+        let wait = redis::cmd("WAIT").arg(replicas).arg(patience.as_millis().max(1) as u64).take();
+        let have = self.send(live, &[wait]).await?.into_iter().next();
+        let have = have.and_then(|have| usize::from_redis_value(have.ok()?).ok()).unwrap_or_default();
+        if have >= replicas {
+            return Ok(answers);
+        }
+        let error = Error::Unavailable(format!("{have} of {replicas} replicas have it after {patience:?}"));
+        Ok(answers.into_iter().map(|answer| answer.and(Err(Refusal::Failed(error.clone())))).collect())
     }
 
     async fn send(
@@ -288,32 +358,31 @@ impl Link {
         for command in commands {
             pipeline.add_command(command.clone());
         }
-        let mut connection = (*live.connection).clone();
+        let Ok(pass) = self.params.gate.enter(self.params.timeout) else {
+            return Err(Lost { error: self.failure(), silent: true });
+        };
+        let mut connection = live.dialed().connection.clone();
         let answers: std::result::Result<Vec<std::result::Result<Value, RedisError>>, RedisError> =
             pipeline.ignore_errors().query_async(&mut connection).await;
         match answers {
             Ok(answers) => {
-                if answers.iter().flat_map(|answer| answer.as_ref().err()).any(is_no_primary) {
+                let mut errors = answers.iter().filter_map(|answer| answer.as_ref().err());
+                if errors.clone().any(is_no_primary) {
+                    pass.end(Verdict::Failure);
                     self.discard(live);
+                } else {
+                    pass.end(Verdict::Success);
+                    if errors.any(is_of_the_map) {
+                        self.params.trouble.notify_one();
+                    }
                 }
                 Ok(answers)
             }
             Err(error) => {
+                pass.end(Verdict::Failure);
                 self.discard(live);
                 Err(Lost { silent: error.is_timeout(), error: of_redis(&error) })
             }
         }
     }
-}
-
-/// A connection that broke before the answers came.
-struct Lost {
-    error: Error,
-    /// It fell silent: to ask again would only double the wait.
-    silent: bool,
-}
-
-/// The only answer of a pipeline of one.
-pub(super) fn one(answers: Vec<Result<Value>>) -> Result<Value> {
-    answers.into_iter().next().unwrap_or_else(|| Err(Error::Corrupt("Redis left a command unanswered".into())))
 }

@@ -1,58 +1,153 @@
-//! The Redis store: several instances share the work of one server.
+//! The Redis store: several instances share the work of one server, of one under sentinels, or of a cluster.
 //!
 //! Every transition is one Lua script over one lane (`lua/`), atomic, idempotent and bounded; `keys` lists what is kept where.
 //! Time is the server's `TIME`. The lane's lock (`SET NX EX` inside the claim script) makes one instance its claimer for a
 //! while; nobody's correctness rests on it.
 //!
-//! Two connections: adds go their own way, so that a large batch does not stand before a claim.
+//! The road of a command: a verb here → `servers` (who has its slot; redirections) → `node` (one primary) → `link` (its
+//! connection, breaker, repeats) → `dial` (find, connect, look) → `server` (is it fit for use).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::redis::Client;
-use tokio::sync::broadcast;
+use tokio::sync::{Notify, broadcast};
 use tokio::task::AbortHandle;
 
 use self::add::Adders;
+use self::address::{Login, read_url};
+use self::dial::Target;
 use self::hints::Hints;
 use self::ids::Ids;
 use self::keys::Keys;
-use self::link::Link;
+use self::node::Purpose;
+use self::sentinel::Sentinels;
+use self::server::Mode;
+use self::servers::{Route, Servers};
 use super::{
-    Added, Cancelled, Claim, Claimed, Counts, Durability, Error, Hint, ListQuery, Listed, Moment, NewContent, NewTask,
-    NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
+    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Hint, ListQuery, Listed, Moment,
+    NewContent, NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
 };
+use crate::breaker;
 use crate::clock::{Clock, UnixMillis};
 use crate::task::{Destination, Lane, Receipt, State, TaskId};
 
 mod add;
+mod address;
 mod claim;
 mod destination;
+mod dial;
 mod fault;
+mod fsck;
 mod hints;
 mod ids;
 mod keys;
 mod link;
+mod map;
+mod node;
 mod query;
 mod record;
 mod registry;
 mod script;
+mod sentinel;
 mod server;
+mod servers;
 mod settle;
+mod slot;
+mod survey;
+
+pub(super) use fsck::CheckPlace;
+
+/// How the servers are found.
+#[derive(Clone)]
+pub enum Topology {
+    /// The one at the first URL.
+    Standalone,
+    /// The URLs are those of sentinels, who know the primary. User, password and database in them are the primary's.
+    Sentinel {
+        /// What the sentinels call the primary.
+        master_name: String,
+        /// The sentinels' own user, if they want one.
+        username: Option<String>,
+        /// The sentinels' own password, if they want one.
+        password: Option<String>,
+    },
+    /// The URLs are those of some nodes, who know the others.
+    Cluster,
+}
 
 /// The settings of the Redis store.
 #[derive(Clone)]
 pub struct Params {
-    /// `redis://[user:password@]host:port/db`.
-    pub url: String,
+    /// How the servers are found.
+    pub topology: Topology,
+    /// `redis://[user:password@]host:port/db`, at least one.
+    pub urls: Vec<String>,
     /// What every key begins with; no braces.
     pub key_prefix: String,
     /// The longest wait for a connection, and for an answer.
     pub timeout: Duration,
+    /// How many replicas must have an add before it counts.
+    pub wait_replicas: usize,
+    /// The circuit breaker around each server.
+    pub breaker: breaker::Params,
     /// Tests set a manual one; then its now is given to every script instead of the server's.
     pub clock: Clock,
     /// Tell other instances of adds: for an instance that does not work itself.
     pub publish_hints: bool,
+}
+
+impl Params {
+    /// The configuration's defaults, for one server.
+    pub fn standalone(url: impl Into<String>) -> Self {
+        Self {
+            topology: Topology::Standalone,
+            urls: vec![url.into()],
+            key_prefix: "delay".into(),
+            timeout: Duration::from_secs(1),
+            wait_replicas: 0,
+            breaker: breaker::Params {
+                failure_ratio: 0.5,
+                min_calls: 20,
+                window: Duration::from_secs(10),
+                consecutive_failures: 3,
+                open: Duration::from_millis(200),
+                open_max: Duration::from_millis(500),
+                half_open_probes: 1,
+            },
+            clock: Clock::system(),
+            publish_hints: false,
+        }
+    }
+
+    fn servers(&self) -> Result<Servers> {
+        let mut addresses = Vec::new();
+        let mut login = Login::default();
+        for url in self.urls.iter().rev() {
+            let (address, first) = read_url(url)?;
+            addresses.insert(0, address);
+            login = first;
+        }
+        let mode = if matches!(self.topology, Topology::Cluster) { Mode::Cluster } else { Mode::Alone };
+        let params = node::Params {
+            login,
+            mode,
+            timeout: self.timeout,
+            breaker: self.breaker.clone(),
+            wait_replicas: self.wait_replicas,
+            trouble: Arc::new(Notify::new()),
+        };
+        let first = addresses.first().cloned();
+        match (&self.topology, first) {
+            (_, None) => Err(Error::Misconfigured("store.redis.urls names no server".into())),
+            (Topology::Standalone, Some(first)) => Ok(Servers::one(Target::Server(first), params)),
+            (Topology::Sentinel { master_name, username, password }, _) => {
+                let own = Login::of(username.as_deref(), password.as_deref());
+                let sentinels = Sentinels::new(master_name.clone(), addresses, own, self.timeout);
+                Ok(Servers::one(Target::Primary(Arc::new(sentinels)), params))
+            }
+            (Topology::Cluster, _) => Ok(Servers::cluster(addresses, params)),
+        }
+    }
 }
 
 /// The Redis store.
@@ -66,52 +161,59 @@ pub struct Redis {
 /// What the verbs share.
 #[derive(Debug)]
 struct Inner {
-    adding: Link,
-    working: Link,
+    adding: Route,
+    working: Route,
+    servers: Arc<Servers>,
     keys: Keys,
     ids: Ids,
     hints: Hints,
     clock: Clock,
     timeout: Duration,
+    wait_replicas: usize,
 }
 
 impl Redis {
-    /// Prepares the store and looks at the server. A server that does not answer is no error: it is looked for again with each
-    /// call, and until then the verbs answer [`Error::Unavailable`].
+    /// Prepares the store and looks at the servers. One that does not answer is no error: it is looked for all the time,
+    /// and until it is found the verbs answer [`Error::Unavailable`].
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] for a malformed URL, a refused login, or a server that would lose tasks.
+    /// [`Error::Misconfigured`] for a malformed URL, a refused login, a name that no sentinel knows, or a server that would lose tasks.
     pub async fn connect(params: Params) -> Result<Self> {
-        let pool = link::pool(&params.url, params.timeout)?;
-        let client = Client::open(params.url.as_str()).map_err(|e| Error::Misconfigured(e.to_string()))?;
+        let servers = Arc::new(params.servers()?);
+        // Out of reach is no reason not to start: the links say so, and try on.
+        match servers.connect().await {
+            Err(error @ Error::Misconfigured(_)) => return Err(error),
+            Err(error) => tracing::debug!(%error, "Redis does not answer yet"),
+            Ok(()) => {}
+        }
         let (hints, outward) = Hints::new(params.publish_hints);
+        let route = |purpose| Route { servers: servers.clone(), purpose };
         let inner = Arc::new(Inner {
-            adding: Link::new("adds", pool.clone(), params.timeout),
-            working: Link::new("work", pool, params.timeout),
+            adding: route(Purpose::Adding),
+            working: route(Purpose::Working),
+            servers: servers.clone(),
             keys: Keys::new(&params.key_prefix),
             ids: Ids::default(),
             hints,
             clock: params.clock,
             timeout: params.timeout,
+            wait_replicas: params.wait_replicas,
         });
-        // Out of reach is no reason not to start: the link says so, and tries on.
-        if let Err(error @ Error::Misconfigured(_)) = inner.working.live().await {
-            return Err(error);
-        }
         let mut tasks = vec![
-            tokio::spawn(hints::listen(inner.clone(), client)).abort_handle(),
-            tokio::spawn(look_after(inner.clone())).abort_handle(),
+            tokio::spawn(hints::listen(inner.clone())).abort_handle(),
+            tokio::spawn(async move { servers.look_after().await }).abort_handle(),
         ];
         if let Some(outward) = outward {
             tasks.push(tokio::spawn(hints::publish(inner.clone(), outward)).abort_handle());
         }
-        let adders = Adders::start(&inner);
+        let adders = Adders::new(inner.clone());
         Ok(Self { inner, adders, tasks })
     }
-}
 
-async fn look_after(inner: Arc<Inner>) {
-    tokio::join!(inner.adding.look_after(), inner.working.look_after());
+    /// Which servers there are, for people.
+    pub fn describe(&self) -> String {
+        self.inner.servers.describe()
+    }
 }
 
 impl Drop for Redis {
@@ -124,11 +226,11 @@ impl Drop for Redis {
 
 impl Store for Redis {
     fn durability(&self) -> Durability {
-        self.inner.working.durability()
+        self.inner.servers.durability()
     }
 
     async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
-        self.adders.add(tasks, self.inner.timeout).await
+        self.adders.add(tasks).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
@@ -137,6 +239,10 @@ impl Store for Redis {
 
     async fn settle(&self, settles: Vec<Settle>) -> Result<Vec<Settled>> {
         settle::settle(&self.inner, &settles).await
+    }
+
+    fn server_of(&self, lane: &Lane) -> u64 {
+        self.inner.servers.number_of(self.inner.keys.slot_of(lane))
     }
 
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
@@ -211,6 +317,10 @@ impl Store for Redis {
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         registry::recover(&self.inner).await
+    }
+
+    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        fsck::check(&self.inner, from, repair).await
     }
 
     async fn ping(&self) -> Result<UnixMillis> {

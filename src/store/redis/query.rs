@@ -84,7 +84,8 @@ pub(super) async fn stats(inner: &Inner, lane: &Lane) -> Result<Counts> {
     Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired })
 }
 
-/// One pipeline, however many lanes: the server's time, then each lane's earliest destination, its first deadline and its last.
+/// One pipeline a server, however many lanes: the time, then each lane's earliest destination, its first deadline and its last. Of a lane
+/// whose server is away nothing is known; only if that is so of all is it an error.
 pub(super) async fn next_due(inner: &Inner, lanes: &[Lane]) -> Result<NextDue> {
     let at = |key: String, rank: i64| cmd("ZRANGE").arg(key).arg(rank).arg(rank).arg("WITHSCORES").take();
     let mut commands = vec![cmd("TIME")];
@@ -93,24 +94,42 @@ pub(super) async fn next_due(inner: &Inner, lanes: &[Lane]) -> Result<NextDue> {
         commands.push(at(inner.keys.leased(lane), 0));
         commands.push(at(inner.keys.leased(lane), -1));
     }
-    let mut answers = inner.working.run_repeatable(&commands).await?.into_iter();
+    let mut answers = inner.working.run_repeatable(&commands).await.into_iter();
     let mut next = || answers.next().unwrap_or_else(|| Err(corrupt("too few answers")));
     let now = read_time(inner, next()?)?;
-    let lanes = lanes
-        .iter()
-        .map(|_| {
-            let (due, first, last) = (read_head(next()?)?, read_head(next()?)?, read_head(next()?)?);
-            // A deadline that is too far away counts as run out: the clock was set back.
-            let beyond_reach = last.filter(|deadline| *deadline > now + MAX_LEASE).map(|_| now);
-            Ok(due.into_iter().chain(first).chain(beyond_reach).min())
-        })
-        .collect::<Result<_>>()?;
-    Ok(NextDue { now, lanes })
+    let mut moments = Vec::with_capacity(lanes.len());
+    let (mut failed, mut is_any_known) = (None, false);
+    for lane in lanes {
+        match read_next(now, [next(), next(), next()]) {
+            Ok(moment) => {
+                is_any_known = true;
+                moments.push(moment);
+            }
+            Err(error) => {
+                tracing::debug!(%lane, %error, "Could not look into a lane");
+                moments.push(None);
+                failed = Some(error);
+            }
+        }
+    }
+    match failed {
+        Some(error) if !is_any_known => Err(error),
+        _ => Ok(NextDue { now, lanes: moments }),
+    }
 }
 
-/// Asks on both connections: a store that answers questions but takes no tasks is not well.
+fn read_next(now: UnixMillis, [due, first, last]: [Result<Value>; 3]) -> Result<Option<UnixMillis>> {
+    let (due, first, last) = (read_head(due?)?, read_head(first?)?, read_head(last?)?);
+    // A deadline that is too far away counts as run out: the clock was set back.
+    let beyond_reach = last.filter(|deadline| *deadline > now + MAX_LEASE).map(|_| now);
+    Ok(due.into_iter().chain(first).chain(beyond_reach).min())
+}
+
+/// Asks the server that has the id counter, on both ways: a store that answers questions but takes no tasks is not well.
 pub(super) async fn ping(inner: &Inner) -> Result<UnixMillis> {
-    inner.adding.run_one(cmd("PING")).await?;
+    let counter = || cmd("EXISTS").arg(inner.keys.last_id()).take();
+    inner.adding.run_one(counter()).await?;
+    inner.working.run_one(counter()).await?;
     read_time(inner, inner.working.run_one(cmd("TIME")).await?)
 }
 

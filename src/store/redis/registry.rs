@@ -9,6 +9,9 @@ use deadpool_redis::redis::{FromRedisValue, cmd};
 use serde::{Deserialize, Serialize};
 
 use super::Inner;
+use super::fault::Refusal;
+use super::link::Repeat;
+use super::node::{Node, Purpose};
 use crate::store::{Error, Result, TopicEntry};
 use crate::task::{Lane, Topic};
 
@@ -27,7 +30,7 @@ pub(super) async fn assert(inner: &Inner, entry: &TopicEntry) -> Result<TopicEnt
     let key = inner.keys.topics();
     let write = cmd("HSETNX").arg(&key).arg(entry.topic.as_str()).arg(value).take();
     let read = cmd("HGET").arg(&key).arg(entry.topic.as_str()).take();
-    let mut answers = inner.working.run_repeatable(&[write, read]).await?.into_iter();
+    let mut answers = inner.working.run_repeatable(&[write, read]).await.into_iter();
     answers.next().transpose()?;
     let winner = answers.next().transpose()?.unwrap_or_default();
     let text = String::from_redis_value(winner).map_err(|error| Error::Corrupt(error.to_string()))?;
@@ -46,7 +49,7 @@ pub(super) async fn topics(inner: &Inner) -> Result<Vec<TopicEntry>> {
     Ok(read.collect())
 }
 
-fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
+pub(super) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
     let corrupt = || Error::Corrupt(format!("the registry's entry of topic {topic:?} cannot be read"));
     let stored: Stored = serde_json::from_str(value).map_err(|_| corrupt())?;
     if !(1..=TopicEntry::MAX_SHARDS).contains(&stored.shards) {
@@ -55,17 +58,22 @@ fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
     Ok(TopicEntry { topic: topic.parse().map_err(|_| corrupt())?, shards: stored.shards })
 }
 
-/// Finds lanes that nobody registered and registers their topics.
+/// Finds lanes that nobody registered and registers their topics. A server that is away is passed over: the next search finds its lanes.
 pub(super) async fn recover(inner: &Inner) -> Result<Vec<TopicEntry>> {
     let known: Vec<Topic> = topics(inner).await?.into_iter().map(|entry| entry.topic).collect();
     let mut found: HashMap<Topic, TopicEntry> = HashMap::new();
-    let mut cursor = 0_u64;
-    loop {
-        let scan =
-            cmd("SCAN").arg(cursor).arg("MATCH").arg(inner.keys.any_bodies()).arg("COUNT").arg(SCAN_COUNT).take();
-        let answer = inner.working.run_one(scan).await?;
-        let (next, keys): (u64, Vec<String>) =
-            FromRedisValue::from_redis_value(answer).map_err(|error| Error::Corrupt(error.to_string()))?;
+    for node in inner.servers.map().nodes() {
+        if let Err(error) = recover_of(inner, node, &known, &mut found).await {
+            tracing::debug!(server = %node.name, %error, "Could not search a server for lanes");
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+async fn recover_of(inner: &Inner, node: &Node, known: &[Topic], found: &mut HashMap<Topic, TopicEntry>) -> Result<()> {
+    let mut cursor = Some(0);
+    while let Some(from) = cursor {
+        let (next, keys) = scan(node, from, &inner.keys.any_bodies()).await?;
         for lane in keys.iter().filter_map(|key| inner.keys.lane_of(key)) {
             if !known.contains(&lane.topic) && !found.contains_key(&lane.topic) {
                 let entry = TopicEntry { shards: shards_of(inner, &lane).await?, topic: lane.topic };
@@ -74,15 +82,24 @@ pub(super) async fn recover(inner: &Inner) -> Result<Vec<TopicEntry>> {
             }
         }
         cursor = next;
-        if cursor == 0 {
-            return Ok(found.into_values().collect());
-        }
     }
+    Ok(())
+}
+
+/// One step through the keys of a server that fit a pattern: where to go on, and what was found.
+pub(super) async fn scan(node: &Node, cursor: u64, pattern: &str) -> Result<(Option<u64>, Vec<String>)> {
+    let scan = cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT).take();
+    let mut answers = node.link(Purpose::Working).run(&[scan], Repeat::Once).await?.into_iter();
+    let answer = answers.next().transpose().map_err(Refusal::into_error)?.unwrap_or_default();
+    let (next, keys): (u64, Vec<Vec<u8>>) =
+        FromRedisValue::from_redis_value(answer).map_err(|error| Error::Corrupt(error.to_string()))?;
+    let keys = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+    Ok(((next != 0).then_some(next), keys))
 }
 
 /// The topic's number of lanes, which each lane remembers from its first task.
-async fn shards_of(inner: &Inner, lane: &Lane) -> Result<u16> {
+pub(super) async fn shards_of(inner: &Inner, lane: &Lane) -> Result<u16> {
     let read = cmd("HGET").arg(inner.keys.offsets(lane)).arg("#shards").take();
     let answer = Option::<u16>::from_redis_value(inner.working.run_one(read).await?);
-    Ok(answer.ok().flatten().unwrap_or(1).max(lane.shard + 1))
+    Ok(answer.ok().flatten().unwrap_or(1).max(lane.shard.saturating_add(1)))
 }

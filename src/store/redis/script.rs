@@ -53,6 +53,10 @@ scripts! {
     GET: READ, [LANE, include_str!("lua/get.lua")];
     LIST: READ, [LANE, include_str!("lua/list.lua")];
     STATS: READ, [LANE, include_str!("lua/stats.lua")];
+    FSCK_LOOK: READ, [LANE, include_str!("lua/fsck.lua")];
+    FSCK_REPAIR: WAY_OUT, [LANE, include_str!("lua/fsck.lua")];
+    FSCK_COUNTER: WAY_OUT, [include_str!("lua/fsck_counter.lua")];
+    FSCK_TOPIC: WAY_OUT, [include_str!("lua/fsck_topic.lua")];
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub(super) async fn settle(inner: &Inner, settles: &[Settle]) -> Result<Vec<Sett
         }
     }
     let mut answers = vec![Settled::Unknown; settles.len()];
-    for (chunk, reply) in called.into_iter().zip(inner.working.run_repeatable(&calls).await?) {
+    for (chunk, reply) in called.into_iter().zip(inner.working.run_repeatable(&calls).await) {
         let words = Vec::<String>::from_redis_value(reply?).map_err(corrupt)?;
         for (&i, word) in chunk.iter().zip(words) {
             answers[i] = settled(&word)?;

@@ -1,0 +1,218 @@
+//! `delayd fsck`: is everything that is kept where it belongs?
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tokio::time::{Duration, Instant};
+
+use super::{Code, out, table};
+use crate::app;
+use crate::settings::Settings;
+use crate::store::{AnyStore, Cursor, Finding, Flaw, Store};
+
+/// Look at everything that the store keeps, for what no call leaves behind; with --repair, put it right.
+///
+/// A look changes nothing. Both are safe while delayd is at work with a Redis store. An embedded file can be looked at beside a
+/// running delayd, too; to repair it, stop delayd first. No contents are printed.
+///
+/// Exit codes: 0 all is in order, or was repaired; 1 something was found, or could not be repaired; 78 the configuration is
+/// wrong, or a running delayd has the file.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd fsck --config /etc/delayd.toml
+  delayd fsck --set store.embedded.path=data/delayd.db
+  DELAYD__STORE__KIND=redis delayd fsck --repair --json")]
+pub(super) struct Args {
+    /// Put right what is found, so that nothing accepted is lost and nothing that has ended is called again
+    #[arg(long)]
+    repair: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Time between two signs of life on stderr.
+const SIGN: Duration = Duration::from_secs(5);
+
+/// Subjects that are named of each flaw.
+const NAMED: usize = 3;
+
+/// The longest subject that is printed.
+const LONGEST: usize = 80;
+
+pub(super) async fn run(args: Args, settings: &Settings) -> anyhow::Result<Code> {
+    let store = app::open_store_for_check(settings, args.repair).await?;
+    let report = look(&store, args.repair).await;
+    store.close().await;
+    let report = report?;
+    out::line(&if args.json { report.json().to_string() } else { report.text() })?;
+    Ok(if report.is_in_order() { Code::Done } else { Code::Failed })
+}
+
+/// Walks the whole store; says so from time to time if that takes long.
+async fn look(store: &AnyStore, repair: bool) -> anyhow::Result<Report> {
+    let mut report = Report { repair, ..Report::default() };
+    let (mut next, mut last_sign) = (Some(Cursor::start()), Instant::now());
+    while let Some(cursor) = next {
+        let checked = store.check(cursor, repair).await?;
+        report.tasks += checked.tasks;
+        report.lanes += checked.lanes;
+        for finding in checked.findings {
+            report.add(&finding);
+        }
+        if last_sign.elapsed() >= SIGN {
+            last_sign = Instant::now();
+            eprintln!("delayd: {} tasks looked at so far, {} findings", report.tasks, report.count());
+        }
+        next = checked.next;
+    }
+    Ok(report)
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+struct Report {
+    repair: bool,
+    tasks: u64,
+    lanes: u64,
+    flaws: BTreeMap<Flaw, Found>,
+}
+
+/// What was seen of one flaw.
+#[derive(Debug, Default)]
+struct Found {
+    count: u64,
+    repaired: u64,
+    /// The first few: lane and subject.
+    first: Vec<(Option<String>, String)>,
+}
+
+impl Report {
+    fn add(&mut self, finding: &Finding) {
+        let found = self.flaws.entry(finding.flaw).or_default();
+        found.count += 1;
+        found.repaired += u64::from(finding.repaired);
+        if found.first.len() < NAMED {
+            let lane = finding.lane.as_ref().map(ToString::to_string);
+            found.first.push((lane, out::plain(&finding.subject, LONGEST)));
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.flaws.values().map(|found| found.count).sum()
+    }
+
+    fn repaired(&self) -> u64 {
+        self.flaws.values().map(|found| found.repaired).sum()
+    }
+
+    fn is_in_order(&self) -> bool {
+        self.count() == self.repaired()
+    }
+
+    fn text(&self) -> String {
+        let looked = format!("{} and {} looked at", many(self.tasks, "task"), many(self.lanes, "lane"));
+        if self.flaws.is_empty() {
+            return format!("{looked}, all in order");
+        }
+        let left = self.count() - self.repaired();
+        let ending = match (left, self.repair) {
+            (0, _) => ", all repaired".to_owned(),
+            (_, true) => format!(", {} repaired, {left} left alone", self.repaired()),
+            (_, false) => "; delayd fsck --repair puts right what can be".to_owned(),
+        };
+        let rows: Vec<_> = self.flaws.iter().map(|(flaw, found)| found.row(*flaw)).collect();
+        let table = table::columns(&["finding", "count", "repaired", "first"], &rows);
+        let meanings: Vec<_> = self.flaws.keys().map(|flaw| meaning(*flaw)).collect();
+        format!("{table}\n\n{}\n\n{looked}: {}{ending}", meanings.join("\n"), many(self.count(), "finding"))
+    }
+
+    fn json(&self) -> Value {
+        let findings: Vec<Value> = self.flaws.iter().map(|(flaw, found)| found.json(*flaw)).collect();
+        json!({
+            "tasks": self.tasks, "lanes": self.lanes, "found": self.count(), "repaired": self.repaired(),
+            "findings": findings,
+        })
+    }
+}
+
+impl Found {
+    fn row(&self, flaw: Flaw) -> Vec<String> {
+        let named = |(lane, subject): &(Option<String>, String)| match lane {
+            Some(lane) => format!("{subject} in {lane}"),
+            None => subject.clone(),
+        };
+        let more = if self.count > NAMED as u64 { ", …" } else { "" };
+        let first = self.first.iter().map(named).collect::<Vec<_>>().join(", ") + more;
+        vec![flaw.name().into(), self.count.to_string(), self.repaired.to_string(), first]
+    }
+
+    fn json(&self, flaw: Flaw) -> Value {
+        let first: Vec<Value> =
+            self.first.iter().map(|(lane, subject)| json!({"lane": lane, "subject": subject})).collect();
+        json!({
+            "finding": flaw.name(), "meaning": flaw.meaning(), "repair": flaw.remedy(),
+            "count": self.count, "repaired": self.repaired, "first": first,
+        })
+    }
+}
+
+/// A number with its noun.
+fn many(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+fn meaning(flaw: Flaw) -> String {
+    let remedy = flaw.remedy().unwrap_or("It is left alone.");
+    format!("{}: {} Repair: {remedy}", flaw.name(), flaw.meaning())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(repair: bool, findings: &[(Flaw, &str, bool)]) -> Report {
+        let mut report = Report { repair, tasks: 12_000, lanes: 1, ..Report::default() };
+        for (flaw, subject, repaired) in findings {
+            let lane = (*flaw != Flaw::StrayKey).then(|| "orders:0".parse().unwrap());
+            report.add(&Finding { flaw: *flaw, lane, subject: (*subject).into(), repaired: *repaired });
+        }
+        report
+    }
+
+    #[test]
+    fn a_store_in_order_is_one_line() {
+        let report = report(false, &[]);
+        assert_eq!(report.text(), "12000 tasks and 1 lane looked at, all in order");
+        assert!(report.is_in_order());
+    }
+
+    #[test]
+    fn findings_are_counted_and_explained() {
+        let body = |id| (Flaw::BodyWithoutPlace, id, true);
+        let findings = [body("1"), body("2"), body("3"), body("4"), (Flaw::StrayKey, "p:\u{1b}[2J{x}", false)];
+        let report = report(true, &findings);
+        assert!(!report.is_in_order());
+        insta::assert_snapshot!(report.text(), @r#"
+        FINDING             COUNT  REPAIRED  FIRST
+        body-without-place  4      4         1 in orders:0, 2 in orders:0, 3 in orders:0, …
+        stray-key           1      0         p:\u{1b}[2J{x}
+
+        body-without-place: The body of a task that stands nowhere: it would never be called. Repair: It is put on its schedule, for its due moment or for now, whichever is later.
+        stray-key: A key that looks like a lane's and names none. Repair: It is left alone.
+
+        12000 tasks and 1 lane looked at: 5 findings, 4 repaired, 1 left alone
+        "#);
+        assert_eq!(report.json()["findings"][0]["count"], 4);
+        assert_eq!(report.json()["findings"][1]["repair"], Value::Null);
+    }
+
+    #[test]
+    fn what_was_repaired_is_in_order() {
+        let finding = (Flaw::EarliestWrong, "message.call");
+        assert!(report(true, &[(finding.0, finding.1, true)]).text().ends_with(": 1 finding, all repaired"));
+        let look = report(false, &[(finding.0, finding.1, false)]);
+        assert!(look.text().ends_with("--repair puts right what can be") && !look.is_in_order());
+    }
+}

@@ -1,0 +1,108 @@
+//! Topics, lanes, destinations, and the counter of ids.
+
+use std::collections::BTreeMap;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::remedy::Remedy;
+use super::{Page, is_moment, read_lane, read_text};
+use crate::store::{Flaw, TopicEntry};
+use crate::task::{Destination, Lane, Topic};
+
+pub(super) fn look(db: &Connection) -> rusqlite::Result<Page> {
+    let mut page = Page::default();
+    look_at_topics(db, &mut page)?;
+    look_at_destinations(db, &mut page)?;
+    look_at_counter(db, &mut page)?;
+    Ok(page)
+}
+
+fn look_at_topics(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
+    let mut lanes: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    let mut select = db.prepare_cached("SELECT topic, shard FROM lane ORDER BY topic, shard")?;
+    let mut found = select.query([])?;
+    while let Some(row) = found.next()? {
+        lanes.entry(read_text(row, 0)?.unwrap_or_default()).or_default().push(row.get(1)?);
+        page.lanes += 1;
+    }
+    let mut registered: BTreeMap<String, i64> = BTreeMap::new();
+    let mut select = db.prepare_cached("SELECT name, shards FROM topic")?;
+    let mut found = select.query([])?;
+    while let Some(row) = found.next()? {
+        registered.insert(read_text(row, 0)?.unwrap_or_default(), row.get(1)?);
+    }
+    let most = i64::from(TopicEntry::MAX_SHARDS);
+    let write = |topic: &str, shards: i64| {
+        let statement =
+            "INSERT INTO topic (name, shards) VALUES (?, ?) ON CONFLICT DO UPDATE SET shards = excluded.shards";
+        vec![Remedy::new(statement, [Value::from(topic.to_owned()), shards.into()])]
+    };
+    let seen =
+        |topic: &str| lanes.get(topic).and_then(|shards| shards.last()).map_or(1, |last| (last + 1).clamp(1, most));
+    for (topic, shards) in &registered {
+        let is_name = topic.parse::<Topic>().is_ok();
+        if !is_name || !(1..=most).contains(shards) {
+            let remedies = if is_name { write(topic, seen(topic)) } else { Vec::new() };
+            page.find(Flaw::UnreadableTopic, None, topic, remedies);
+        }
+    }
+    for (topic, shards) in &lanes {
+        let Ok(name) = topic.parse::<Topic>() else {
+            page.find(Flaw::UnreadableTopic, None, topic, Vec::new());
+            continue;
+        };
+        match registered.get(topic) {
+            None => page.find(Flaw::UnregisteredTopic, None, topic, write(topic, seen(topic))),
+            Some(registered) if (1..=most).contains(registered) => {
+                for shard in shards.iter().filter(|shard| *shard >= registered) {
+                    let lane = u16::try_from(*shard).ok().map(|shard| Lane { topic: name.clone(), shard });
+                    let remedies = if *shard < most { write(topic, seen(topic)) } else { Vec::new() };
+                    page.find(Flaw::LaneOutsideTopic, lane.as_ref(), topic, remedies);
+                }
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn look_at_destinations(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
+    let mut select = db.prepare_cached(
+        "SELECT d.id, d.name, d.called, d.earliest, (SELECT min(due) FROM schedule WHERE destination = d.id), l.topic, l.shard
+         FROM destination d LEFT JOIN lane l ON l.id = d.lane",
+    )?;
+    let mut found = select.query([])?;
+    while let Some(row) = found.next()? {
+        let (id, called): (i64, i64) = (row.get(0)?, row.get(2)?);
+        let (stored, exact): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
+        let (name, lane) = (read_text(row, 1)?.unwrap_or_default(), read_lane(row, 5)?);
+        let set_called = |called: bool| {
+            vec![Remedy::new("UPDATE destination SET called = ? WHERE id = ?", [i64::from(called).into(), id.into()])]
+        };
+        let lane = lane.as_ref();
+        match name.parse::<Destination>() {
+            // One that is not called any more is out of everybody's way.
+            Err(_) if called != 0 => page.find(Flaw::UnreadableDestination, lane, &name, set_called(false)),
+            Ok(destination) if called != i64::from(!destination.is_pull()) => {
+                page.find(Flaw::CalledWrong, lane, &name, set_called(!destination.is_pull()));
+            }
+            _ => {}
+        }
+        if stored != exact {
+            let flaw = if exact.is_none() { Flaw::ListedWithoutSchedule } else { Flaw::EarliestWrong };
+            page.find(flaw, lane, &name, vec![Remedy::earliest(id)]);
+        }
+    }
+    Ok(())
+}
+
+fn look_at_counter(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
+    let last: Option<i64> =
+        db.query_row("SELECT value FROM meta WHERE name = 'last_id'", [], |row| row.get(0)).optional()?;
+    if !last.is_some_and(is_moment) {
+        let begin = "INSERT OR REPLACE INTO meta (name, value) SELECT 'last_id', ifnull(max(id), 0) FROM task";
+        page.find(Flaw::UnreadableCounter, None, "last_id", vec![Remedy::new(begin, [])]);
+    }
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! What puts a flaw right: one statement. Each may be repeated.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+
+/// A statement, and the destination whose schedule it touches.
+#[derive(Debug)]
+pub(super) struct Remedy {
+    statement: &'static str,
+    values: Vec<Value>,
+    destination: Option<i64>,
+}
+
+impl Remedy {
+    pub(super) fn new(statement: &'static str, values: impl Into<Vec<Value>>) -> Self {
+        Self { statement, values: values.into(), destination: None }
+    }
+
+    pub(super) fn take_off(destination: i64, due: i64, id: i64) -> Self {
+        let statement = "DELETE FROM schedule WHERE destination = ? AND due = ? AND id = ?";
+        Self { destination: Some(destination), ..Self::new(statement, [destination, due, id].map(Value::from)) }
+    }
+
+    pub(super) fn put_on(destination: i64, due: i64, id: i64) -> Self {
+        let statement = "INSERT OR IGNORE INTO schedule (destination, due, id) VALUES (?, ?, ?)";
+        Self { destination: Some(destination), ..Self::new(statement, [destination, due, id].map(Value::from)) }
+    }
+
+    /// Looks the earliest due moment of a destination up again.
+    pub(super) fn earliest(destination: i64) -> Self {
+        let statement =
+            "UPDATE destination SET earliest = (SELECT min(due) FROM schedule WHERE destination = ?1) WHERE id = ?1";
+        Self::new(statement, [Value::from(destination)])
+    }
+
+    pub(super) fn forget_progress(id: i64) -> Self {
+        Self::new("DELETE FROM progress WHERE id = ?", [Value::from(id)])
+    }
+
+    pub(super) fn forget_end(id: i64) -> Self {
+        Self::new("DELETE FROM history WHERE id = ?", [Value::from(id)])
+    }
+
+    pub(super) fn apply(&self, db: &Connection) -> rusqlite::Result<()> {
+        db.prepare_cached(self.statement)?.execute(params_from_iter(&self.values))?;
+        self.destination.map_or(Ok(()), |destination| Self::earliest(destination).apply(db))
+    }
+}

@@ -1,0 +1,66 @@
+//! A store opened for a check alone.
+//!
+//! A look needs no lock, for it cannot write: it may run beside the delayd that has the file, each page of it on one
+//! committed state. A repair has the file for itself. Neither voids a lease: nobody is about to work the tasks.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::broadcast;
+
+use super::{Embedded, Params, Threads, fault, queue, reader, schema, space, spawn};
+use crate::store::{Error, Result};
+
+impl Embedded {
+    /// Opens a file that is there: to look, which changes nothing, or to repair it as well.
+    ///
+    /// # Errors
+    /// [`Error::Misconfigured`] if there is no such file, it is of another version, or, to be repaired, a running delayd has it.
+    pub fn open_for_check(params: Params, repair: bool) -> Result<Self> {
+        if !params.path.is_file() {
+            return Err(Error::Misconfigured(format!("there is no store at {}", params.path.display())));
+        }
+        if repair {
+            let disk = space::Params::of(&params.path, params.reserve);
+            return Self::open_on(disk, params.clock, super::Leases::Go).map_err(|error| match error {
+                Error::Misconfigured(text) => Error::Misconfigured(format!(
+                    "a repair needs the file for itself, while fsck without --repair looks beside a running delayd: {text}"
+                )),
+                error => error,
+            });
+        }
+        Self::open_to_look(params)
+    }
+
+    fn open_to_look(Params { path, clock, .. }: Params) -> Result<Self> {
+        let health = Arc::new(fault::Health::new());
+        let db = open_reader(&path)?;
+        // Nobody takes what is written: it is refused.
+        let (writes, _) = queue::Queue::new();
+        let (reads, queries) = queue::Queue::new();
+        let (queries, watched) = (Arc::new(Mutex::new(queries)), Arc::clone(&health));
+        let handles = vec![spawn("store-reader", move || reader::run(db, &queries, &watched))?];
+        let (hints, _) = broadcast::channel(1);
+        Ok(Self { writes, reads, clock, hints, health, threads: Mutex::new(Threads { handles, lock: None }) })
+    }
+}
+
+fn open_reader(path: &Path) -> Result<rusqlite::Connection> {
+    let explain =
+        |error: rusqlite::Error| Error::Misconfigured(format!("cannot open the store {}: {error}", path.display()));
+    let db = schema::open_reader(path).map_err(explain)?;
+    let stored: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(explain)?;
+    let ours = schema::version();
+    if stored != ours {
+        let (age, advice) = if stored < ours {
+            ("an older", "start delayd once, or repair it, to bring it up to date")
+        } else {
+            ("a newer", "use that version")
+        };
+        return Err(Error::Misconfigured(format!(
+            "{} was written by {age} version of delayd: {advice}",
+            path.display()
+        )));
+    }
+    Ok(db)
+}

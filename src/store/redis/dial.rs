@@ -1,0 +1,131 @@
+//! How a connection to a server is made: the server is found, connected to within a timeout, and looked at.
+//!
+//! This is the manager of a deadpool pool. The stock one has no timeouts of its own, connects to whatever it was told to, and looks at
+//! nothing but PING; this one hands out only connections to a primary that is fit for use, and, under Sentinel, to the one that the
+//! sentinels name right then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool::Runtime;
+use deadpool::managed::{Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult, Timeouts};
+use deadpool_redis::redis::AsyncConnectionConfig;
+use deadpool_redis::redis::aio::MultiplexedConnection;
+
+use super::address::{Address, Login};
+use super::fault::of_redis;
+use super::sentinel::Sentinels;
+use super::server::{self, Mode, Server};
+use crate::store::{Error, Result};
+
+/// Connections a pool may have open; the links hold one each, the rest replaces broken ones.
+const POOL_SIZE: usize = 8;
+
+/// Where connections lead.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// To one server.
+    Server(Address),
+    /// To whichever server the sentinels call the primary.
+    Primary(Arc<Sentinels>),
+}
+
+/// Makes connections to one target.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    pub(super) target: Target,
+    pub(super) login: Login,
+    /// What the server must be.
+    pub(super) mode: Mode,
+    pub(super) timeout: Duration,
+}
+
+/// A connection, and what is at its other end.
+pub(super) struct Dialed {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) server: Server,
+    pub(super) at: Address,
+}
+
+impl std::fmt::Debug for Dialed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dialed").field("server", &self.server).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl Dialer {
+    /// The pool of this dialer's connections. Nothing is connected yet.
+    pub(super) fn pool(self) -> Pool<Self> {
+        let brief = Duration::from_millis(250).min(self.timeout);
+        let timeouts = Timeouts { wait: Some(brief), create: Some(self.timeout), recycle: Some(brief) };
+        Pool::builder(self)
+            .max_size(POOL_SIZE)
+            .timeouts(timeouts)
+            .runtime(Runtime::Tokio1)
+            .build()
+            .expect("a pool with timeouts has a runtime")
+    }
+
+    /// Where a connection would lead now.
+    pub(super) async fn find(&self) -> Result<Address> {
+        match &self.target {
+            Target::Server(address) => Ok(address.clone()),
+            Target::Primary(sentinels) => sentinels.primary().await,
+        }
+    }
+
+    /// Whether a connection to `at` is known to lead to the wrong server by now: another is the primary.
+    pub(super) async fn leads_elsewhere(&self, at: &Address) -> bool {
+        matches!(self.find().await, Ok(address) if address != *at)
+    }
+}
+
+impl Manager for Dialer {
+    type Type = Dialed;
+    type Error = Error;
+
+    async fn create(&self) -> Result<Dialed> {
+        let at = self.find().await?;
+        let mut connection = connect(&at, &self.login, self.timeout).await?;
+        let server = server::inspect(&mut connection, self.mode).await?;
+        Ok(Dialed { connection, server, at })
+    }
+
+    async fn recycle(&self, dialed: &mut Dialed, _: &Metrics) -> RecycleResult<Error> {
+        if self.leads_elsewhere(&dialed.at).await {
+            return Err(RecycleError::message("another server is the primary by now"));
+        }
+        dialed.server = server::inspect(&mut dialed.connection, self.mode).await?;
+        Ok(())
+    }
+}
+
+/// One connection, no longer than `timeout` in the making, nor for any answer.
+///
+/// # Errors
+/// [`Error::Unavailable`], or [`Error::Misconfigured`] if the login is refused.
+pub(super) async fn connect(at: &Address, login: &Login, timeout: Duration) -> Result<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(Some(timeout));
+    let client = login.client(at)?;
+    match tokio::time::timeout(timeout, client.get_multiplexed_async_connection_with_config(&config)).await {
+        Ok(connected) => connected.map_err(|error| of_redis(&error)),
+        Err(_) => Err(silent()),
+    }
+}
+
+/// What a server's silence means.
+pub(super) fn silent() -> Error {
+    Error::Unavailable("Redis does not answer in time".into())
+}
+
+/// Takes a connection out of a pool.
+///
+/// # Errors
+/// Those of [`connect`] and [`server::inspect`].
+pub(super) async fn take(pool: &Pool<Dialer>) -> Result<Object<Dialer>> {
+    pool.get().await.map_err(|error| match error {
+        PoolError::Backend(error) => error,
+        PoolError::Timeout(_) => silent(),
+        other => Error::Unavailable(other.to_string()),
+    })
+}

@@ -1,0 +1,219 @@
+//! `check`: each lane walked page by page by `lua/fsck.lua`, which judges an id over all structures in one script.
+//!
+//! ```text
+//! survey (keys, registry, counter) ─▶ per lane: names ─▶ pages of every structure ─▶ next lane
+//! ```
+//!
+//! The keys are scanned before the registry is read: a lane seen among the keys was registered before its first task. Ids are
+//! read before the counter is: an id that was seen had been drawn. So live traffic cannot look like a flaw.
+
+use std::collections::BTreeSet;
+
+use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
+
+use super::Inner;
+use super::ids::script_call;
+use super::link::Repeat;
+use super::node::Purpose;
+use super::script;
+use super::survey::{self, LaneAhead};
+use crate::store::check::Place;
+use crate::store::{Checked, Cursor, Error, Finding, Flaw, Result};
+use crate::task::{Destination, Lane, State, TaskId};
+
+/// Elements of a structure that one script looks at, about.
+const COUNT: usize = 100;
+/// Destinations that one script looks at.
+const DESTINATIONS: usize = 250;
+/// Scripts sent together.
+const TOGETHER: usize = 8;
+
+/// How far a check has come.
+#[derive(Debug, Default)]
+pub(in crate::store) struct CheckPlace {
+    /// Those still to be looked at; the last one is next, or under way.
+    lanes: Vec<LaneAhead>,
+    /// What is left of the lane under way.
+    pages: Vec<Page>,
+    /// The names of its destinations.
+    names: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Page {
+    structure: String,
+    cursor: String,
+    names: Vec<String>,
+}
+
+impl Page {
+    fn first(structure: impl Into<String>) -> Self {
+        Self { structure: structure.into(), cursor: "0".into(), names: Vec::new() }
+    }
+}
+
+fn corrupt(error: impl std::fmt::Display) -> Error {
+    Error::Corrupt(format!("fsck.lua answered: {error}"))
+}
+
+pub(super) async fn check(inner: &Inner, from: Cursor, repair: bool) -> Result<Checked> {
+    let mut checked = Checked::default();
+    let mut place = match from.0 {
+        Place::Start => {
+            let (lanes, findings) = survey::survey(inner, repair).await?;
+            checked.findings = findings;
+            CheckPlace { lanes, ..CheckPlace::default() }
+        }
+        Place::Redis(place) => {
+            let mut place = place;
+            step(inner, &mut place, repair, &mut checked).await?;
+            place
+        }
+        Place::Embedded(_) => return Err(Cursor::foreign()),
+    };
+    if place.pages.is_empty() {
+        checked.lanes += finish_lane(&mut place);
+    }
+    checked.next = (!place.lanes.is_empty()).then(|| Cursor(Place::Redis(std::mem::take(&mut place))));
+    Ok(checked)
+}
+
+/// Leaves the lane under way behind, if there is one. Answers how many that are.
+fn finish_lane(place: &mut CheckPlace) -> u64 {
+    if std::mem::take(&mut place.names).is_empty() {
+        return 0;
+    }
+    place.lanes.pop();
+    1
+}
+
+/// The names of the next lane, or some pages of the one under way.
+async fn step(inner: &Inner, place: &mut CheckPlace, repair: bool, checked: &mut Checked) -> Result<()> {
+    let Some(ahead) = place.lanes.last() else { return Ok(()) };
+    if place.pages.is_empty() {
+        let seen = run(inner, ahead, vec![Page::first("lane")], &[], repair, checked).await?;
+        let known: BTreeSet<String> = seen.into_iter().flat_map(|answer| answer.names).collect();
+        place.names =
+            known.into_iter().chain(ahead.schedules.clone()).chain([Destination::pull().to_string()]).collect();
+        place.names.sort_unstable();
+        place.names.dedup();
+        place.pages = pages_of(&place.names);
+        return Ok(());
+    }
+    // What a repair does to a task puts its destination right as well: a wrong one is named before that.
+    let mut now = place.pages.split_off(place.pages.len().saturating_sub(TOGETHER));
+    now.reverse();
+    let answers = run(inner, ahead, now, &place.names, repair, checked).await?;
+    let highest = answers.iter().filter_map(|answer| answer.highest).max();
+    place.pages.extend(answers.into_iter().filter_map(|answer| answer.rest));
+    if let Some(highest) = highest {
+        check_counter(inner, &ahead.lane, highest, repair, checked).await?;
+    }
+    Ok(())
+}
+
+/// The first page of every structure, the next one last.
+fn pages_of(names: &[String]) -> Vec<Page> {
+    let schedules = names.iter().map(|name| Page::first(format!("schedule:{name}")));
+    let ended = State::ALL.into_iter().filter(|state| state.is_final()).map(|state| Page::first(state.as_str()));
+    let others = ["leased", "entries", "bodies"].map(Page::first);
+    let destinations =
+        names.chunks(DESTINATIONS).map(|names| Page { names: names.to_vec(), ..Page::first("destinations") });
+    schedules.chain(ended).chain(others).chain(destinations).collect()
+}
+
+/// What a script says of one page.
+struct Seen {
+    rest: Option<Page>,
+    highest: Option<TaskId>,
+    names: Vec<String>,
+}
+
+async fn run(
+    inner: &Inner,
+    ahead: &LaneAhead,
+    pages: Vec<Page>,
+    all_names: &[String],
+    repair: bool,
+    checked: &mut Checked,
+) -> Result<Vec<Seen>> {
+    let calls: Vec<Cmd> = pages.iter().map(|page| call(inner, ahead, page, all_names, repair)).collect();
+    // A repair whose answer was lost is not repeated: it would find nothing, and what it did would go unreported.
+    let repeat = if repair { Repeat::Never } else { Repeat::Once };
+    let answers = inner.servers.run(Purpose::Working, &calls, repeat).await;
+    pages.into_iter().zip(answers).map(|(page, answer)| read(page, answer?, &ahead.lane, checked)).collect()
+}
+
+fn call(inner: &Inner, ahead: &LaneAhead, page: &Page, all_names: &[String], repair: bool) -> Cmd {
+    let lane = &ahead.lane;
+    let keys: Vec<String> = inner.keys.of_script(lane).into_iter().chain([inner.keys.aside(lane)]).collect();
+    let script = if repair { &script::FSCK_REPAIR } else { &script::FSCK_LOOK };
+    let names = if page.structure == "bodies" { all_names } else { &page.names };
+    script_call(script, &keys, &inner.clock)
+        .arg(&page.structure)
+        .arg(&page.cursor)
+        .arg(COUNT)
+        .arg(u8::from(repair))
+        .arg(ahead.shards)
+        .arg(lane.shard)
+        .arg(names)
+        .take()
+}
+
+fn read(page: Page, answer: Value, lane: &Lane, checked: &mut Checked) -> Result<Seen> {
+    let (cursor, tasks, highest, findings, names): (String, u64, String, Vec<Value>, Vec<Vec<u8>>) =
+        FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
+    checked.tasks += tasks;
+    for triple in findings.chunks_exact(3) {
+        checked.findings.push(read_finding(triple, lane)?);
+    }
+    Ok(Seen {
+        rest: if cursor == "0" { None } else { Some(Page { cursor, ..page }) },
+        highest: if highest.is_empty() { None } else { Some(highest.parse().map_err(corrupt)?) },
+        names: names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
+    })
+}
+
+fn read_finding(triple: &[Value], lane: &Lane) -> Result<Finding> {
+    let text = |value: &Value| Vec::<u8>::from_redis_value(value.clone()).map_err(corrupt);
+    Ok(Finding {
+        flaw: Flaw::from_name(&String::from_utf8_lossy(&text(&triple[0])?))?,
+        lane: Some(lane.clone()),
+        subject: String::from_utf8_lossy(&text(&triple[1])?).into_owned(),
+        repaired: u8::from_redis_value(triple[2].clone()).map_err(corrupt)? == 1,
+    })
+}
+
+/// Compares the counter with an id that was read before it is.
+async fn check_counter(inner: &Inner, lane: &Lane, highest: TaskId, repair: bool, checked: &mut Checked) -> Result<()> {
+    if survey::counter(inner).await?.is_none_or(|last| last >= highest.0) {
+        return Ok(());
+    }
+    if repair {
+        survey::raise_counter(inner, highest.0).await?;
+    }
+    checked.findings.push(Finding {
+        flaw: Flaw::BehindIds,
+        lane: Some(lane.clone()),
+        subject: highest.to_string(),
+        repaired: repair,
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_names_flaws_that_there_are() {
+        let text = include_str!("lua/fsck.lua");
+        let named = |call: &'static str| text.split(call).skip(1).filter_map(|rest| rest.split('\'').next());
+        let names: BTreeSet<&str> =
+            named("find('").chain(named("leave_alone('")).chain(named("judge_bodiless(id, '")).collect();
+        assert!(names.len() >= 20, "{names:?}");
+        for name in names {
+            Flaw::from_name(name).unwrap();
+        }
+    }
+}

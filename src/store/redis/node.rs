@@ -1,0 +1,115 @@
+//! One primary, and the two links to it: adds go their own way, so that a large batch does not stand before a claim.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::address::{Address, Login};
+use super::dial::{Dialer, Target};
+use super::link::{self, Link};
+use super::server::Mode;
+use crate::breaker::{self, Gate};
+use crate::store::Durability;
+
+/// What all nodes are told.
+#[derive(Debug)]
+pub(super) struct Params {
+    pub(super) login: Login,
+    pub(super) mode: Mode,
+    pub(super) timeout: Duration,
+    pub(super) breaker: breaker::Params,
+    /// How many replicas must have an add before it counts.
+    pub(super) wait_replicas: usize,
+    /// Told when a node is in trouble.
+    pub(super) trouble: Arc<Notify>,
+}
+
+/// Which of the two ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// For tasks on their way in.
+    Adding,
+    /// For everything else.
+    Working,
+}
+
+/// One primary. Its links are looked after for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// No other node of this process ever has it.
+    pub(super) number: u64,
+    /// For the log.
+    pub(super) name: Arc<str>,
+    /// Where it is, unless sentinels say.
+    pub(super) address: Option<Address>,
+    links: Arc<Links>,
+    keeper: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Links {
+    adding: Link,
+    working: Link,
+}
+
+impl Node {
+    /// Begins to look for the server; must be called within a runtime.
+    pub(super) fn new(target: Target, params: &Params) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let (name, address): (Arc<str>, _) = match &target {
+            Target::Server(address) => (address.to_string().into(), Some(address.clone())),
+            Target::Primary(sentinels) => (sentinels.name().into(), None),
+        };
+        let dialer = Dialer { target, login: params.login.clone(), mode: params.mode, timeout: params.timeout };
+        let working = link::Params {
+            name: "work",
+            server: name.clone(),
+            pool: dialer.pool(),
+            timeout: params.timeout,
+            gate: Arc::new(Gate::new(params.breaker.clone())),
+            trouble: params.trouble.clone(),
+            replicas: 0,
+        };
+        let adding = link::Params { name: "adds", replicas: params.wait_replicas, ..working.clone() };
+        let links = Arc::new(Links { adding: Link::new(adding), working: Link::new(working) });
+        let kept = links.clone();
+        let keeper = tokio::spawn(async move {
+            tokio::join!(kept.adding.look_after(), kept.working.look_after());
+        });
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Self { number, name, address, links, keeper: keeper.abort_handle() }
+    }
+
+    pub(super) fn link(&self, purpose: Purpose) -> &Link {
+        match purpose {
+            Purpose::Adding => &self.links.adding,
+            Purpose::Working => &self.links.working,
+        }
+    }
+
+    /// Whether all connections that there are lead to this run of the server.
+    pub(super) fn is_in_run(&self, run_id: &str) -> bool {
+        let runs = [&self.links.adding, &self.links.working].map(|link| link.current());
+        runs.iter().flatten().all(|live| live.server().run_id == run_id)
+    }
+
+    /// Whether it is connected for work.
+    pub(super) fn is_up(&self) -> bool {
+        self.links.working.current().is_some()
+    }
+
+    /// What it keeps, if it was ever seen.
+    pub(super) fn durability(&self) -> Option<Durability> {
+        let links = [&self.links.adding, &self.links.working];
+        links.into_iter().filter(|link| link.has_been_up()).map(Link::durability).max_by_key(|kept| *kept as u8)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}

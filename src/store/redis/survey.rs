@@ -1,0 +1,183 @@
+//! The first step of a check: which lanes there are, and whether the registry and the counter of ids know of them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use deadpool_redis::redis::{FromRedisValue, cmd};
+use serde_json::{Map, Value, json};
+
+use super::Inner;
+use super::ids::script_call;
+use super::keys::Named;
+use super::registry::{self, read_entry, scan, shards_of};
+use super::script;
+use crate::store::{Error, Finding, Flaw, Result, TopicEntry};
+use crate::task::{Lane, TaskId, Topic};
+
+/// A lane to be looked at.
+#[derive(Debug)]
+pub(super) struct LaneAhead {
+    pub(super) lane: Lane,
+    /// The number of its topic's lanes; 0 if it is not known.
+    pub(super) shards: u16,
+    /// The names of its schedules, as its keys show them.
+    pub(super) schedules: BTreeSet<String>,
+}
+
+/// What the keys show of a topic.
+#[derive(Debug, Default)]
+struct Seen {
+    lanes: BTreeMap<u16, BTreeSet<String>>,
+    with_bodies: BTreeSet<u16>,
+}
+
+fn corrupt(error: impl std::fmt::Display) -> Error {
+    Error::Corrupt(error.to_string())
+}
+
+/// A finding that concerns no single lane.
+fn finding(flaw: Flaw, subject: impl Into<String>, repaired: bool) -> Finding {
+    Finding { flaw, lane: None, subject: subject.into(), repaired }
+}
+
+/// Looks at everything that is not a lane's own. Answers the lanes, and what is wrong.
+pub(super) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead>, Vec<Finding>)> {
+    let mut findings = Vec::new();
+    let seen = read_keys(inner, &mut findings).await?;
+    let read = cmd("HGETALL").arg(inner.keys.topics()).take();
+    let entries: HashMap<Vec<u8>, Vec<u8>> =
+        FromRedisValue::from_redis_value(inner.working.run_one(read).await?).map_err(corrupt)?;
+
+    let mut shards: HashMap<Topic, u16> = HashMap::new();
+    for (name, value) in &entries {
+        let (name, text) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+        if let Ok(entry) = read_entry(&name, &text) {
+            shards.insert(entry.topic, entry.shards);
+            continue;
+        }
+        let lanes = name.parse::<Topic>().ok().map(|topic| (seen.get(&topic), topic));
+        let repaired = match lanes {
+            Some((lanes, topic)) if repair => {
+                let entry = TopicEntry { shards: remembered(inner, &topic, lanes).await?, topic };
+                let is_written = rewrite(inner, &entry, value, Map::new()).await?;
+                shards.insert(entry.topic, entry.shards);
+                is_written
+            }
+            _ => false,
+        };
+        findings.push(finding(Flaw::UnreadableTopic, name, repaired));
+    }
+    for (topic, lanes) in &seen {
+        let is_known = entries.contains_key(topic.as_str().as_bytes());
+        if !is_known && !lanes.with_bodies.is_empty() {
+            if repair {
+                let entry = TopicEntry { topic: topic.clone(), shards: remembered(inner, topic, Some(lanes)).await? };
+                shards.insert(topic.clone(), registry::assert(inner, &entry).await?.shards);
+            }
+            findings.push(finding(Flaw::UnregisteredTopic, topic.as_str(), repair));
+        }
+        if let Some(registered) = shards.get(topic).copied() {
+            let outside: Vec<u16> = lanes.with_bodies.range(registered..).copied().collect();
+            if outside.is_empty() {
+                continue;
+            }
+            let wanted = remembered(inner, topic, Some(lanes)).await?;
+            let mut repaired = false;
+            if repair && let Some(value) = entries.get(topic.as_str().as_bytes()) {
+                let fields = serde_json::from_slice(value).unwrap_or_default();
+                let entry = TopicEntry { topic: topic.clone(), shards: wanted };
+                repaired = rewrite(inner, &entry, value, fields).await?;
+                shards.insert(topic.clone(), wanted);
+            }
+            for shard in outside {
+                let lane = Some(Lane { topic: topic.clone(), shard });
+                let repaired = repaired && shard < wanted;
+                findings.push(Finding { lane, ..finding(Flaw::LaneOutsideTopic, topic.as_str(), repaired) });
+            }
+        }
+    }
+    findings.extend(check_counter(inner, repair).await?);
+    let ahead = |(topic, seen): (Topic, Seen)| {
+        let shards = shards.get(&topic).copied().unwrap_or(0);
+        let of = move |(shard, schedules)| LaneAhead { lane: Lane { topic: topic.clone(), shard }, shards, schedules };
+        seen.lanes.into_iter().map(of)
+    };
+    Ok((seen.into_iter().flat_map(ahead).collect(), findings))
+}
+
+async fn read_keys(inner: &Inner, findings: &mut Vec<Finding>) -> Result<BTreeMap<Topic, Seen>> {
+    let mut topics: BTreeMap<Topic, Seen> = BTreeMap::new();
+    let pattern = inner.keys.any_of_lanes();
+    for node in inner.servers.map().nodes() {
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            let (next, keys) = scan(node, from, &pattern).await?;
+            keys.into_iter().for_each(|key| see(inner, key, &mut topics, findings));
+            cursor = next;
+        }
+    }
+    Ok(topics)
+}
+
+fn see(inner: &Inner, key: String, topics: &mut BTreeMap<Topic, Seen>, findings: &mut Vec<Finding>) {
+    let (lane, schedule, has_bodies) = match inner.keys.read(&key) {
+        Named::Bodies(lane) => (lane, None, true),
+        Named::Schedule(lane, name) => (lane, Some(name), false),
+        Named::OfLane(lane) => (lane, None, false),
+        Named::Stray => {
+            findings.push(finding(Flaw::StrayKey, key, false));
+            return;
+        }
+        Named::Foreign => return,
+    };
+    let seen = topics.entry(lane.topic).or_default();
+    seen.lanes.entry(lane.shard).or_default().extend(schedule);
+    if has_bodies {
+        seen.with_bodies.insert(lane.shard);
+    }
+}
+
+/// The number of lanes that a topic's lanes remember; 1 for a topic that has none.
+async fn remembered(inner: &Inner, topic: &Topic, seen: Option<&Seen>) -> Result<u16> {
+    let mut most = 1;
+    for shard in seen.into_iter().flat_map(|seen| seen.with_bodies.iter().copied()) {
+        most = most.max(shards_of(inner, &Lane { topic: topic.clone(), shard }).await?);
+    }
+    Ok(most.min(TopicEntry::MAX_SHARDS))
+}
+
+/// Writes a topic's entry in the place of `before`; fields that a newer version may have added stay.
+async fn rewrite(inner: &Inner, entry: &TopicEntry, before: &[u8], mut fields: Map<String, Value>) -> Result<bool> {
+    fields.insert("shards".into(), json!(entry.shards));
+    let call = script_call(&script::FSCK_TOPIC, &[inner.keys.topics()], &inner.clock)
+        .arg(entry.topic.as_str())
+        .arg(before)
+        .arg(Value::Object(fields).to_string())
+        .take();
+    Ok(u8::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)? == 1)
+}
+
+async fn check_counter(inner: &Inner, repair: bool) -> Result<Option<Finding>> {
+    if counter(inner).await?.is_some() {
+        return Ok(None);
+    }
+    if repair {
+        raise_counter(inner, 0).await?;
+    }
+    Ok(Some(finding(Flaw::UnreadableCounter, inner.keys.last_id(), repair)))
+}
+
+/// The last id drawn, 0 before the first; `None` if it cannot be read.
+pub(super) async fn counter(inner: &Inner) -> Result<Option<u64>> {
+    let answer = inner.working.run_one(cmd("GET").arg(inner.keys.last_id()).take()).await?;
+    let Some(bytes) = Option::<Vec<u8>>::from_redis_value(answer).map_err(corrupt)? else { return Ok(Some(0)) };
+    let number = String::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
+    Ok(number.filter(|last| *last <= TaskId::MAX.0))
+}
+
+pub(super) async fn raise_counter(inner: &Inner, to: u64) -> Result<()> {
+    inner
+        .working
+        .run_one(script_call(&script::FSCK_COUNTER, &[inner.keys.last_id()], &inner.clock).arg(to).take())
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! `delayd fsck` as its users meet it: beside a running delayd, and alone with its store.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::program::{StoreAt, command, run, service};
+use crate::receiver::Receiver;
+use crate::{Kept, on_both_stores, redis_server};
+
+on_both_stores!(
+    a_running_store_is_in_order,
+    a_task_that_would_never_be_called_is_found_repaired_and_called,
+    what_is_not_there_is_no_store
+);
+
+/// Runs fsck on the store; answers its exit code and what it printed on either channel.
+async fn fsck(store: &StoreAt, words: &[&str]) -> (i32, String) {
+    let mut fsck = command(&store.sets());
+    fsck.arg("fsck").args(words);
+    let (code, output, error) = run(fsck).await;
+    (code, output + &error)
+}
+
+fn file(store: &StoreAt) -> PathBuf {
+    match store {
+        StoreAt::Embedded(folder) => folder.join("delayd.db"),
+        StoreAt::Redis(..) | StoreAt::Set(_) => panic!("it is no file"),
+    }
+}
+
+/// Takes the only task off its schedule, behind everybody's back.
+fn misplace(kept: &Kept) {
+    match &kept.store {
+        StoreAt::Embedded(_) => {
+            let db = rusqlite::Connection::open(file(&kept.store)).unwrap();
+            db.execute_batch("DELETE FROM schedule; UPDATE destination SET earliest = NULL").unwrap();
+        }
+        StoreAt::Set(_) => panic!("it is on no store of its own"),
+        StoreAt::Redis(_, prefix) => {
+            let lane = "{t:0}";
+            let schedule = format!("{prefix}:DELAY_SIMPLE_TOPIC_TASK-{lane}:message.call");
+            let destinations = format!("{prefix}:DELAY_TOPIC_DESTINATIONS-{lane}");
+            assert_eq!(redis_server::shared().command(&["DEL", &schedule, &destinations]).trim(), "2");
+        }
+    }
+}
+
+async fn a_running_store_is_in_order(kept: Kept) {
+    let receiver = Receiver::start().await;
+    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+    let content = json!({"sn": "message.call", "url": "/", "data": "content-payload"});
+    let tasks: Vec<Value> = (0..3_000).map(|i| json!({"topic": "t", "delay": i % 2, "content": content})).collect();
+    delayd.add_all(&tasks).await;
+    // While the first are called.
+    for _ in 0..5 {
+        let (code, said) = fsck(&kept.store, &[]).await;
+        assert_eq!((code, said.trim()), (0, "3000 tasks and 1 lane looked at, all in order"));
+    }
+    receiver.wait_for(3_000).await;
+}
+
+async fn a_task_that_would_never_be_called_is_found_repaired_and_called(kept: Kept) {
+    let receiver = Receiver::start().await;
+    let services = [service("message.call", &receiver)];
+    let delayd = kept.start(&services).await;
+    let content = json!({"sn": "message.call", "url": "/", "data": "content-payload"});
+    let id = delayd.add(json!({"topic": "t", "delay": "1h", "content": content})).await.id();
+    let is_embedded = matches!(kept.store, StoreAt::Embedded(_));
+    if is_embedded {
+        let (code, refused) = fsck(&kept.store, &["--repair"]).await;
+        assert!(code == 78 && refused.contains("stop it") && refused.lines().count() == 1, "{refused}");
+    }
+    delayd.kill();
+    misplace(&kept);
+
+    for _ in 0..2 {
+        let (code, said) = fsck(&kept.store, &[]).await;
+        assert!(code == 1 && said.contains("body-without-place") && said.contains(&id.to_string()), "{said}");
+        assert!(!said.contains("content-payload"), "{said}");
+    }
+    let (code, said) = fsck(&kept.store, &["--repair", "--json"]).await;
+    assert_eq!(code, 0, "{said}");
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["tasks"], &said["found"], &said["repaired"]), (&json!(1), &json!(1), &json!(1)), "{said}");
+    assert_eq!(said["findings"][0]["first"][0], json!({"lane": "t:0", "subject": id.to_string()}), "{said}");
+    for words in [&["--repair"][..], &[]] {
+        let (code, said) = fsck(&kept.store, words).await;
+        assert_eq!((code, said.trim()), (0, "1 task and 1 lane looked at, all in order"));
+    }
+
+    let delayd = kept.start(&services).await;
+    let task = delayd.task("t", id).await;
+    assert_eq!(task["state"], "scheduled");
+    assert!(task["due_ms"].as_i64() > task["created_ms"].as_i64().map(|ms| ms + 3_500_000), "never early: {task}");
+}
+
+/// Whoever mistypes a path must not be told that all is in order.
+async fn what_is_not_there_is_no_store(kept: Kept) {
+    match &kept.store {
+        StoreAt::Embedded(folder) => {
+            let elsewhere = StoreAt::Embedded(folder.join("no").join("such"));
+            for words in [&["--repair"][..], &[]] {
+                let (code, said) = fsck(&elsewhere, words).await;
+                assert!(code == 78 && said.contains("there is no store at"), "{said}");
+            }
+            assert!(!folder.join("no").exists(), "nothing is created");
+        }
+        StoreAt::Set(_) => panic!("it is on no store of its own"),
+        StoreAt::Redis(..) => {
+            let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let (code, said) = fsck(&StoreAt::Redis(closed.port(), "p".into()), &[]).await;
+            assert!(code == 1 && said.contains("unavailable"), "{said}");
+        }
+    }
+}
+
+/// Lease, file and log of the process that crashed are its successor's to deal with.
+#[tokio::test]
+async fn a_look_at_a_file_changes_nothing() {
+    let kept = Kept::embedded();
+    let delayd = kept.start(&[]).await;
+    delayd.add(json!({"topic": "p", "delay": 0, "content": {"a": 1}})).await;
+    delayd.post("/delay/task/pull", r#"{"topic":"p","lease":"1h"}"#).await.ok();
+    delayd.kill();
+    let files = || {
+        let path = file(&kept.store);
+        ["", "-wal"].map(|suffix| std::fs::read(path.with_file_name(format!("delayd.db{suffix}"))).unwrap_or_default())
+    };
+    let before = files();
+    let (code, said) = fsck(&kept.store, &[]).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(files() == before, "neither the file nor its log has changed");
+    let (code, said) = fsck(&kept.store, &["--repair"]).await;
+    assert_eq!(code, 0, "{said}");
+    let db = rusqlite::Connection::open(file(&kept.store)).unwrap();
+    let leased: i64 = db.query_row("SELECT count(*) FROM progress WHERE leased = 1", [], |row| row.get(0)).unwrap();
+    assert_eq!(leased, 1, "a repair voids no lease either");
+}

@@ -1,0 +1,216 @@
+//! A cluster: one primary dies and the others do not notice; a slot moves while it is in use.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use delayd::store::redis::{Params, Redis, Topology};
+use delayd::store::{Moment, NewTask, Store, TopicEntry};
+use serde_json::json;
+
+use crate::load::{Load, lost, times_seen};
+use crate::program::service;
+use crate::receiver::Receiver;
+use crate::redis_many::{Cluster, until};
+use crate::{Program, StoreAt};
+
+/// What a client may take from the election to its first accepted write.
+const RESUME: Duration = Duration::from_secs(5);
+
+/// A key prefix under which the registry and the id counter lie with the first primary.
+fn prefix(cluster: &Cluster) -> String {
+    let is_first = |key: String| cluster.first_owner(&key).0 == 0;
+    let fits =
+        |prefix: &String| is_first(format!("{prefix}:DELAY_TOPIC_LIST")) && is_first(format!("{prefix}:DELAY_TASK_ID"));
+    (0..).map(|n| format!("p{n}")).find(fits).unwrap()
+}
+
+async fn start(cluster: &Cluster, receiver: &Receiver) -> Arc<Program> {
+    let store = StoreAt::Set(vec![
+        "store.kind=redis".into(),
+        "store.redis.topology=cluster".into(),
+        format!("store.redis.urls={:?}", cluster.urls()),
+        format!("store.redis.key_prefix={}", prefix(cluster)),
+    ]);
+    let delayd = Arc::new(Program::start(&store, &[service("message.call", receiver)]).await);
+    delayd.wait_until_ready(200).await;
+    delayd
+}
+
+/// Waits until one of the replicas has taken the place of the `n`th primary, as another node sees it.
+fn elect(cluster: &Cluster, n: usize) -> Instant {
+    let other = &cluster.nodes[(n + 1) % 3];
+    let gone = format!("127.0.0.1:{}@", cluster.nodes[n].port());
+    until("a replica takes over", || {
+        let nodes = other.command(&["CLUSTER", "NODES"]);
+        nodes.lines().filter(|line| line.contains("master") && !line.contains(&gone)).count() == 3
+    });
+    Instant::now()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_primary_holds_up_its_own_slots_and_no_others() {
+    let mut cluster = Cluster::start();
+    let receiver = Receiver::start().await;
+    let delayd = start(&cluster, &receiver).await;
+    let (healthy, hurt) = (cluster.topic_on(1), cluster.topic_on(2));
+    let loads = [Load::start(&delayd, &healthy, "0s", 4), Load::start(&delayd, &hurt, "0s", 4)];
+    for load in &loads {
+        load.accepted_after(Instant::now(), 100).await;
+    }
+    let killed = Instant::now();
+    cluster.nodes[2].kill();
+    let elected = elect(&cluster, 2);
+    let resumed = loads[1].accepted_after(elected, 1).await;
+    assert!(resumed - elected < RESUME, "resumed {:?} after the election", resumed - elected);
+    loads[1].accepted_after(resumed, 100).await;
+    let [healthy, hurt] = loads;
+    let ((healthy, undisturbed), (hurt, answers)) = (healthy.stop().await, hurt.stop().await);
+
+    assert!(undisturbed.iter().all(|a| a.status == 200), "another primary's slots were held up");
+    let meanwhile = undisturbed.iter().filter(|a| a.at > killed && a.at < elected).count();
+    assert!(meanwhile > 0, "nothing was added to the healthy slots meanwhile");
+    assert_eq!(lost(&delayd, &receiver, &healthy, &undisturbed).await.len(), 0);
+    let refused = answers.iter().filter(|a| a.status == 503).count();
+    assert!(refused > 0, "the outage was not noticed");
+    let lost = lost(&delayd, &receiver, &hurt, &answers).await;
+    println!(
+        "cluster: {meanwhile} adds elsewhere while one primary was dead; of its own {refused} refused, {} lost, resumed {:?} after the election",
+        lost.len(),
+        resumed - elected
+    );
+    assert!(lost.iter().all(|a| a.at < killed + Duration::from_millis(100)), "the successor lost a task: {lost:?}");
+}
+
+/// Without the id counter nothing can be added, and that is said at once; what is there goes on being delivered.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_id_counters_node_adds_are_refused_at_once_and_work_goes_on() {
+    let mut cluster = Cluster::start();
+    let receiver = Receiver::start().await;
+    let delayd = start(&cluster, &receiver).await;
+    let topic = cluster.topic_on(1);
+    let task = |delay: &str| json!({"topic": topic, "delay": delay, "content": {"sn": "message.call", "url": "/"}});
+    let ids = delayd.add_all(&vec![task("2s"); 30]).await;
+    cluster.nodes[0].kill();
+    let load = Load::start(&delayd, &topic, "0s", 2);
+    let elected = elect(&cluster, 0);
+    let resumed = load.accepted_after(elected, 1).await;
+    assert!(resumed - elected < RESUME, "resumed {:?} after the election", resumed - elected);
+    let (topic, answers) = load.stop().await;
+    let refused: Vec<_> = answers.iter().filter(|a| a.status == 503).collect();
+    let longest = refused.iter().map(|a| a.took).max().expect("the counter was away");
+    assert!(longest < Duration::from_secs(2), "a refusal took {longest:?}");
+    println!("cluster: {} adds refused without the counter, the slowest in {longest:?}", refused.len());
+    // The tasks' node never was away.
+    for &id in &ids {
+        delayd.wait_for_state(&topic, id, "delivered").await;
+    }
+    let fresh = answers.iter().filter_map(|a| a.id).min().unwrap();
+    assert!(fresh > *ids.iter().max().unwrap(), "an id was drawn again");
+    assert_eq!(lost(&delayd, &receiver, &topic, &answers).await.len(), 0);
+}
+
+/// Moves all keys of a slot, whose state is then still "on its way".
+fn move_keys(cluster: &Cluster, slot: &str, from: usize, to: usize) {
+    let port = cluster.nodes[to].port().to_string();
+    loop {
+        let keys = cluster.nodes[from].command(&["CLUSTER", "GETKEYSINSLOT", slot, "1"]);
+        let Some(key) = keys.lines().next().filter(|key| !key.is_empty()) else { return };
+        cluster.nodes[from].command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+    }
+}
+
+fn begin_move(cluster: &Cluster, slot: &str, from: usize, to: usize) {
+    cluster.nodes[to].command(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &cluster.id_of(from)]);
+    cluster.nodes[from].command(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &cluster.id_of(to)]);
+}
+
+fn end_move(cluster: &Cluster, slot: &str, to: usize) {
+    let id = cluster.id_of(to);
+    for n in [to, 0, 1, 2] {
+        cluster.nodes[n].command(&["CLUSTER", "SETSLOT", slot, "NODE", &id]);
+    }
+}
+
+/// The map is read again a quarter of a second later at best: until then the nodes' own word is what counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn redirections_are_followed_at_once() {
+    let cluster = Cluster::start();
+    let params = Params {
+        topology: Topology::Cluster,
+        urls: cluster.urls(),
+        key_prefix: prefix(&cluster),
+        timeout: Duration::from_secs(10),
+        ..Params::standalone("")
+    };
+    let registry = format!("{}:DELAY_TOPIC_LIST", params.key_prefix);
+    let store = Arc::new(Redis::connect(params).await.unwrap());
+    let topic = TopicEntry { topic: cluster.topic_on(1).parse().unwrap(), shards: 1 };
+    let task = || NewTask {
+        topic: topic.clone(),
+        destination: "message.call".parse().unwrap(),
+        moment: Moment::After(Duration::ZERO),
+        options: Default::default(),
+        content: "{}".into(),
+    };
+    store.add(vec![task()]).await.remove(0).unwrap();
+
+    // TRYAGAIN while the lane is on its way, then MOVED.
+    let slot = cluster.first_owner(&format!("{{{}:0}}", topic.topic)).1.to_string();
+    begin_move(&cluster, &slot, 1, 2);
+    let adding = tokio::spawn({
+        let (store, task) = (store.clone(), task());
+        async move { store.add(vec![task]).await.remove(0) }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!adding.is_finished(), "half a lane was added to");
+    move_keys(&cluster, &slot, 1, 2);
+    end_move(&cluster, &slot, 2);
+    adding.await.unwrap().unwrap();
+    assert_eq!(store.stats(&topic.lanes().next().unwrap()).await.unwrap().scheduled, 2);
+
+    // ASK while the registry's only key is there already and its slot is not.
+    let slot = cluster.first_owner(&registry).1.to_string();
+    begin_move(&cluster, &slot, 0, 1);
+    move_keys(&cluster, &slot, 0, 1);
+    assert_eq!(store.topics().await.unwrap(), std::slice::from_ref(&topic));
+    end_move(&cluster, &slot, 1);
+    assert_eq!(store.topics().await.unwrap(), [topic]);
+}
+
+/// A lane's slot moves to another primary, key by key, while it is added to, claimed and settled.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_moves_under_traffic_loses_and_doubles_nothing() {
+    let cluster = Cluster::start();
+    let receiver = Receiver::start().await;
+    let delayd = start(&cluster, &receiver).await;
+    let topic = cluster.topic_on(1);
+    let slot = cluster.first_owner(&format!("{{{topic}:0}}")).1.to_string();
+    let load = Load::start(&delayd, &topic, "300ms", 8);
+    load.accepted_after(Instant::now(), 200).await;
+
+    let (from, to) = (&cluster.nodes[1], &cluster.nodes[2]);
+    let (from_id, to_id) = (cluster.id_of(1), cluster.id_of(2));
+    to.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
+    from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
+    let port = to.port().to_string();
+    for round in 0.. {
+        let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", &slot, "1"]);
+        let Some(key) = keys.lines().next().filter(|key| !key.is_empty()) else { break };
+        from.command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+        if round == 2 {
+            // Half here and half there, for a while.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+    for node in [to, from, &cluster.nodes[0]] {
+        node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
+    }
+    load.accepted_after(Instant::now(), 200).await;
+    let (topic, answers) = load.stop().await;
+    assert_eq!(lost(&delayd, &receiver, &topic, &answers).await.len(), 0);
+    let twice = times_seen(&receiver).into_iter().filter(|(_, times)| *times > 1).count();
+    let refused = answers.iter().filter(|a| a.status != 200).count();
+    println!("cluster: a slot moved under {} adds, {refused} refused, {twice} delivered twice", answers.len());
+    assert_eq!(twice, 0);
+    assert!(to.command(&["CLUSTER", "COUNTKEYSINSLOT", &slot]).trim() != "0", "the slot did not move");
+}

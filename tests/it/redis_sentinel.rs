@@ -1,0 +1,174 @@
+//! A primary that sentinels watch: it dies, sleeps, is demoted; and replicas that are waited for.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::load::{Load, lost};
+use crate::program::{self, service};
+use crate::receiver::Receiver;
+use crate::redis_many::{MASTER, Watched, until};
+use crate::redis_server::Server;
+use crate::{Program, StoreAt};
+
+/// What a client may take from the election to its first accepted write.
+const RESUME: Duration = Duration::from_secs(5);
+
+fn under_sentinels(urls: &[String], further: &[&str]) -> StoreAt {
+    let sets = ["store.kind=redis", "store.redis.topology=sentinel"].into_iter().chain(further.iter().copied());
+    let mut sets: Vec<String> = sets.map(str::to_owned).collect();
+    sets.push(format!("store.redis.urls={urls:?}"));
+    sets.push(format!("store.redis.master_name={MASTER}"));
+    StoreAt::Set(sets)
+}
+
+fn elect(watched: &Watched, old: u16) -> Instant {
+    until("another primary is elected", || watched.primary() != old);
+    Instant::now()
+}
+
+/// kill -9 of the primary under load. What replication had not carried over yet is lost with it; nothing else is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_primary_is_followed_to_its_successor() {
+    let mut watched = Watched::start();
+    let receiver = Receiver::start().await;
+    let store = under_sentinels(&watched.urls(), &[]);
+    let delayd = Arc::new(Program::start(&store, &[service("message.call", &receiver)]).await);
+    let load = Load::start(&delayd, "t", "0s", 8);
+    load.accepted_after(Instant::now(), 300).await;
+
+    let old = watched.primary();
+    let killed = Instant::now();
+    watched.on(old).kill();
+    let elected = elect(&watched, old);
+    let resumed = load.accepted_after(elected, 1).await;
+    assert!(resumed - elected < RESUME, "resumed {:?} after the election", resumed - elected);
+    // The old one comes back, and is made a replica.
+    watched.on(old).restart();
+    until("the old primary is a replica", || watched.on(old).command(&["INFO", "replication"]).contains("role:slave"));
+    let tail = Instant::now();
+    load.accepted_after(tail, 200).await;
+    let (topic, answers) = load.stop().await;
+    assert!(answers.iter().filter(|a| a.at > tail).all(|a| a.status == 200), "the outage has no end");
+    assert!(answers.iter().all(|a| a.status == 200 || a.status == 503));
+
+    let lost = lost(&delayd, &receiver, &topic, &answers).await;
+    let accepted = answers.iter().filter(|a| a.id.is_some()).count();
+    println!("failover: {accepted} accepted, {} lost, resumed {:?} after the election", lost.len(), resumed - elected);
+    assert!(lost.iter().all(|a| a.at < killed + Duration::from_millis(100)), "the successor lost a task: {lost:?}");
+}
+
+/// The primary sleeps until another is elected, and wakes up believing that it still is the one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_wakes_up_demoted_gets_no_more_tasks() {
+    let mut watched = Watched::start();
+    let receiver = Receiver::start().await;
+    let store = under_sentinels(&watched.urls(), &[]);
+    let delayd = Arc::new(Program::start(&store, &[service("message.call", &receiver)]).await);
+    let load = Load::start(&delayd, "t", "0s", 4);
+    load.accepted_after(Instant::now(), 100).await;
+    let old = watched.primary();
+    watched.on(old).signal("STOP");
+    let elected = elect(&watched, old);
+    let resumed = load.accepted_after(elected, 1).await;
+    assert!(resumed - elected < RESUME, "resumed {:?} after the election", resumed - elected);
+    watched.on(old).signal("CONT");
+    load.accepted_after(Instant::now(), 100).await;
+    let (topic, answers) = load.stop().await;
+    let lost = lost(&delayd, &receiver, &topic, &answers).await;
+    println!("sleeping primary: {} lost", lost.len());
+    assert!(lost.iter().all(|a| a.at < elected), "a task went to the old primary: {lost:?}");
+}
+
+/// A planned failover breaks no connection by itself: whoever looks at nothing but PING goes on writing to a replica for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_demoted_server_is_noticed_though_it_answers() {
+    let server = Server::start();
+    let delayd = Program::start(&StoreAt::Redis(server.port(), "demoted".into()), &[]).await;
+    delayd.wait_until_ready(200).await;
+    let nobody = Server::start();
+    server.command(&["REPLICAOF", "127.0.0.1", &nobody.port().to_string()]);
+    delayd.wait_until_ready(503).await;
+    assert!(delayd.log().contains("is no primary any more"), "{}", delayd.log());
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    delayd.wait_until_ready(200).await;
+}
+
+/// An add counts once so many replicas have it; while they are away adds are refused, and what is there goes out.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_add_that_too_few_replicas_have_is_not_confirmed() {
+    let watched = Watched::start();
+    let receiver = Receiver::start().await;
+    let store = under_sentinels(&watched.urls(), &["store.redis.wait_replicas=2"]);
+    let delayd = Program::start(&store, &[service("message.call", &receiver)]).await;
+    let task = |delay: &str| json!({"topic": "t", "delay": delay, "content": {"sn": "message.call", "url": "/"}});
+    delayd.wait_until_ready(200).await;
+    let ids = delayd.add_all(&vec![task("1500ms"); 20]).await;
+    let primary = watched.primary();
+    let replica = watched.servers.iter().find(|server| server.port() != primary).unwrap();
+    replica.signal("STOP");
+    let refused = delayd.post("/delay/task/add", task("0s").to_string()).await;
+    assert_eq!((refused.status, &refused.body["dm_error"]), (503, &json!(2003)), "{refused:?}");
+    delayd.wait_until_ready(503).await;
+    for id in ids {
+        delayd.wait_for_state("t", id, "delivered").await;
+    }
+    replica.signal("CONT");
+    delayd.wait_until_ready(200).await;
+    let id = delayd.add(task("0s")).await.id();
+    delayd.wait_for_state("t", id, "delivered").await;
+}
+
+async fn check(store: &StoreAt) -> (i32, String, String) {
+    let mut command = program::command(&store.sets());
+    command.arg("check");
+    program::run(command).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_the_sentinels_is_said() {
+    let (server, sentinel) = (Server::start(), Server::sentinel());
+    let port = server.port().to_string();
+    let store = under_sentinels(&[sentinel.url()], &[]);
+    let (code, _, says) = check(&store).await;
+    assert_eq!(code, 78, "{says}");
+    assert!(says.contains("no sentinel knows a primary called \"main\""), "{says}");
+
+    sentinel.command(&["SENTINEL", "MONITOR", MASTER, "127.0.0.1", &port, "1"]);
+    let (code, says, _) = check(&store).await;
+    assert!(code == 0 && says.contains(&format!("1 primary: 127.0.0.1:{port}")), "{says}");
+
+    // Somebody else's port, where nobody listens now.
+    let gone = Server::start().url();
+    let (code, _, says) = check(&under_sentinels(std::slice::from_ref(&gone), &[])).await;
+    assert!(code == 1 && says.contains("no sentinel answers"), "{code}: {says}");
+    // The first does not answer, and the second does.
+    let (code, says, _) = check(&under_sentinels(&[gone, sentinel.url()], &[])).await;
+    assert_eq!(code, 0, "{says}");
+
+    let alone = StoreAt::Set(vec!["store.kind=redis".into(), format!("store.redis.urls=[{:?}]", sentinel.url())]);
+    let (code, _, says) = check(&alone).await;
+    assert!(code == 78 && says.contains("a sentinel: set store.redis.topology to \"sentinel\""), "{code}: {says}");
+}
+
+/// The servers' login comes first in the address, the sentinels' own at its end; neither is ever shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_and_servers_have_logins_of_their_own() {
+    let (server, sentinel) = (Server::start(), Server::sentinel());
+    sentinel.command(&["SENTINEL", "MONITOR", MASTER, "127.0.0.1", &server.port().to_string(), "1"]);
+    let allow_all = ["on", "~*", "&*", "+@all"];
+    server.command(&[&["ACL", "SETUSER", "tasks", ">hush-tasks"][..], &allow_all].concat());
+    server.command(&["ACL", "SETUSER", "default", "off"]);
+    sentinel.command(&[&["ACL", "SETUSER", "watch", ">hush-watch"][..], &allow_all].concat());
+    sentinel.command(&["ACL", "SETUSER", "default", "off"]);
+    let url = |login: &str, query: &str| vec![format!("redis://{login}@127.0.0.1:{}{query}", sentinel.port())];
+    let query = "?sentinel_username=watch&sentinel_password=hush-watch";
+    let (code, says, error) = check(&under_sentinels(&url("tasks:hush-tasks", query), &[])).await;
+    assert!(code == 0 && !says.contains("hush"), "{says}{error}");
+    for url in [url("tasks:hush", query), url("tasks:hush-tasks", "")] {
+        let (code, says, error) = check(&under_sentinels(&url, &[])).await;
+        assert!(code == 78 && error.contains("refuses the login"), "{code}: {says}{error}");
+        assert!(!says.contains("hush") && !error.contains("hush"), "{says}{error}");
+    }
+}

@@ -1,0 +1,334 @@
+//! Each flaw of the embedded store: made by hand, found, repaired; and the task then goes its right road.
+
+use delayd::clock::Clock;
+use delayd::store::embedded::{Embedded, Params};
+use delayd::store::{Counts, Error, Flaw, NewTask, Settled, Store};
+use delayd::task::{State, TaskId};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use crate::bench::{Bench, START, at, dead, delivered, ids, lane, new_task, retry, topic_of};
+use crate::check::check;
+
+/// A store, and a hand in its file.
+struct Broken {
+    bench: Bench<Embedded>,
+    folder: TempDir,
+}
+
+fn params(folder: &TempDir, clock: &Clock) -> Params {
+    Params { path: folder.path().join("delayd.db"), reserve: 1 << 20, clock: clock.clone() }
+}
+
+fn broken() -> Broken {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(START);
+    let store = Embedded::open(params(&folder, &clock)).unwrap();
+    Broken { bench: Bench::around(store, clock), folder }
+}
+
+impl Broken {
+    fn db(&self) -> Connection {
+        Connection::open(self.folder.path().join("delayd.db")).unwrap()
+    }
+
+    /// Statements past the store. `$` is the task.
+    fn hand(&self, id: TaskId, statements: &str) {
+        self.db().execute_batch(&statements.replace('$', &id.to_string())).unwrap();
+    }
+
+    /// A look finds this and changes nothing; a repair puts it right; then all is in order.
+    async fn mends(&self, expected: &[(Flaw, &str)]) {
+        self.finds(expected, true).await;
+        let report = check(&self.bench.store, false).await;
+        assert!(report.findings.is_empty(), "after the repair: {:?}", report.findings);
+    }
+
+    async fn leaves_alone(&self, expected: &[(Flaw, &str)]) {
+        self.finds(expected, false).await;
+        self.finds(expected, false).await;
+    }
+
+    async fn finds(&self, expected: &[(Flaw, &str)], is_repaired: bool) {
+        let mut expected: Vec<_> = expected.iter().map(|(flaw, subject)| (*flaw, (*subject).to_owned())).collect();
+        expected.sort();
+        let look = check(&self.bench.store, false).await;
+        assert_eq!(look.flaws(), expected, "a look");
+        assert!(look.findings.iter().all(|found| !found.repaired), "a look repairs nothing");
+        let report = check(&self.bench.store, true).await;
+        assert_eq!(report.flaws(), expected, "a repair");
+        assert!(report.findings.iter().all(|found| found.repaired == is_repaired), "{:?}", report.findings);
+    }
+
+    async fn is_called_once(&self, id: TaskId) {
+        let held = self.bench.hold().await;
+        assert_eq!(held.id, id);
+        assert!(self.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(), "it is handed out once");
+        assert_eq!(self.bench.settle(&held, delivered()).await, Settled::Done);
+        assert_eq!(self.bench.state(id).await, State::Delivered);
+    }
+
+    async fn stays(&self, id: TaskId, state: State) {
+        self.bench.advance(24 * 3_600_000);
+        assert!(self.bench.claim(&[("message.call", 9), ("a", 9), ("b", 9)]).await.tasks.is_empty());
+        assert_eq!(self.bench.state(id).await, state);
+    }
+}
+
+#[tokio::test]
+async fn a_body_without_a_place_is_scheduled_for_its_moment_or_now() {
+    let broken = broken();
+    let held = broken.bench.add_held().await;
+    broken.bench.settle(&held, retry(60_000)).await;
+    let due = broken.bench.add("message.call", 0).await;
+    broken.bench.advance(1_000);
+    broken.hand(due, "DELETE FROM schedule; UPDATE destination SET earliest = NULL");
+    let flaw = Flaw::BodyWithoutPlace;
+    broken.mends(&[(flaw, &due.to_string()), (flaw, &held.id.to_string())]).await;
+    assert_eq!(broken.bench.next_due().await, Some(at(0)));
+    broken.is_called_once(due).await;
+    broken.bench.advance(58_999);
+    assert!(broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(), "never early");
+    broken.bench.advance(1);
+    assert_eq!(broken.bench.get(held.id).await.attempts, 1);
+    broken.is_called_once(held.id).await;
+}
+
+#[tokio::test]
+async fn a_wrong_or_missing_earliest_moment_is_looked_up() {
+    for moment in ["NULL", "9", "9000000000000"] {
+        let broken = broken();
+        let id = broken.bench.add("message.call", 0).await;
+        broken.hand(id, &format!("UPDATE destination SET earliest = {moment}, called = 0"));
+        broken.mends(&[(Flaw::EarliestWrong, "message.call"), (Flaw::CalledWrong, "message.call")]).await;
+        assert_eq!(broken.bench.next_due().await, Some(at(0)));
+        broken.is_called_once(id).await;
+        broken.hand(id, "UPDATE destination SET earliest = 5");
+        broken.mends(&[(Flaw::ListedWithoutSchedule, "message.call")]).await;
+        assert_eq!(broken.bench.next_due().await, None);
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_body_is_taken_off_everywhere() {
+    let broken = broken();
+    let scheduled = broken.bench.add("a", 0).await;
+    let held = broken.bench.add_held().await;
+    let ended = broken.bench.add_held().await;
+    broken.bench.settle(&ended, dead()).await;
+    let retried = broken.bench.add_held().await;
+    broken.bench.settle(&retried, retry(0)).await;
+    broken.hand(scheduled, "DELETE FROM task");
+    let flaws = [
+        (Flaw::ScheduledWithoutBody, &*scheduled.to_string()),
+        (Flaw::LeasedWithoutBody, &held.id.to_string()),
+        (Flaw::EndedWithoutBody, &ended.id.to_string()),
+        (Flaw::ScheduledWithoutBody, &retried.id.to_string()),
+        (Flaw::EntryWithoutBody, &retried.id.to_string()),
+    ];
+    broken.mends(&flaws).await;
+    assert_eq!((broken.bench.counts().await, broken.bench.next_due().await), (Counts::default(), None));
+}
+
+#[tokio::test]
+async fn a_task_in_two_places_stays_where_it_should() {
+    let broken = broken();
+    let ended = broken.bench.add_held().await;
+    broken.bench.settle(&ended, delivered()).await;
+    let schedule = "INSERT INTO schedule SELECT destination, 7, id FROM task WHERE id = $;";
+    let lease =
+        "INSERT INTO progress SELECT id, lane, destination, 1, 7, 1, 0, 0, 'r', NULL, NULL FROM task WHERE id = $;";
+    broken.hand(ended.id, &format!("{schedule}{lease}UPDATE destination SET earliest = 7"));
+    let id = ended.id.to_string();
+    broken.mends(&[(Flaw::EndedYetLive, &*id), (Flaw::EndedYetLive, &id)]).await;
+    broken.stays(ended.id, State::Delivered).await;
+
+    let held = broken.bench.add_held().await;
+    broken.hand(held.id, &format!("{schedule}UPDATE destination SET earliest = 7"));
+    broken.mends(&[(Flaw::ScheduledAndLeased, &held.id.to_string())]).await;
+    assert!(broken.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(), "it is held");
+    assert_eq!(broken.bench.settle(&held, delivered()).await, Settled::Done);
+
+    let twice = broken.bench.add("message.call", 500).await;
+    broken.hand(twice, &format!("{schedule}UPDATE destination SET earliest = 7"));
+    broken.mends(&[(Flaw::DueDiffers, &twice.to_string())]).await;
+    assert!(broken.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(), "never early");
+    broken.bench.advance(500);
+    broken.is_called_once(twice).await;
+}
+
+#[tokio::test]
+async fn a_lease_without_a_receipt_runs_to_its_end() {
+    let broken = broken();
+    let held = broken.bench.add_held().await;
+    broken.hand(held.id, "UPDATE progress SET current = NULL");
+    broken.mends(&[(Flaw::LeasedWithoutReceipt, &held.id.to_string())]).await;
+    broken.bench.advance(29_999);
+    assert!(broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(), "somebody may be calling it");
+    broken.bench.advance(1);
+    broken.is_called_once(held.id).await;
+
+    let nobodys = broken.bench.add_held().await;
+    let schedule = "INSERT INTO schedule SELECT destination, 1800000090000, id FROM task WHERE id = $;";
+    let earliest = "UPDATE destination SET earliest = 1800000090000;";
+    broken.hand(nobodys.id, &format!("UPDATE progress SET current = NULL; {schedule}{earliest}"));
+    broken.mends(&[(Flaw::ScheduledAndLeased, &nobodys.id.to_string())]).await;
+    assert_eq!(broken.bench.next_due().await, Some(at(90_000)));
+
+    let cancelled = broken.bench.add_held().await;
+    broken.bench.store.cancel(&lane(), cancelled.id).await.unwrap();
+    broken.hand(cancelled.id, "UPDATE progress SET current = NULL WHERE id = $");
+    broken.mends(&[(Flaw::CancelWithoutLease, &cancelled.id.to_string())]).await;
+    assert_eq!(broken.bench.state(cancelled.id).await, State::Cancelled);
+}
+
+#[tokio::test]
+async fn a_task_on_anothers_schedule_is_moved_home() {
+    let broken = broken();
+    let (id, other) = (broken.bench.add("message.call", 1_000).await, broken.bench.add("a", 0).await);
+    broken.hand(other, "UPDATE schedule SET destination = (SELECT destination FROM task WHERE id = $) WHERE id <> $");
+    broken.hand(
+        id,
+        "UPDATE destination SET earliest = (SELECT min(due) FROM schedule WHERE destination = destination.id)",
+    );
+    broken.mends(&[(Flaw::WrongSchedule, &id.to_string())]).await;
+    assert_eq!(ids(&broken.bench.claim(&[("a", 9)]).await), [other]);
+    broken.bench.advance(1_000);
+    let held = broken.bench.hold().await;
+    broken.bench.settle(&held, retry(1_000)).await;
+    broken.hand(other, "UPDATE progress SET destination = (SELECT destination FROM task WHERE id = $) WHERE id <> $");
+    broken.mends(&[(Flaw::DestinationsDiffer, &id.to_string())]).await;
+    broken.bench.advance(1_000);
+    broken.is_called_once(id).await;
+}
+
+#[tokio::test]
+async fn a_moment_that_is_none_is_replaced() {
+    for moment in ["-5", "9007199254740992"] {
+        let broken = broken();
+        let fresh = broken.bench.add("message.call", 0).await;
+        let held = broken.bench.add("a", 0).await;
+        broken.bench.claim(&[("a", 1)]).await;
+        let ended = broken.bench.add("b", 0).await;
+        broken.bench.store.cancel(&lane(), ended).await.unwrap();
+        broken.hand(fresh, &format!("UPDATE schedule SET due = {moment}; UPDATE task SET due = {moment} WHERE id = $"));
+        broken.hand(held, &format!("UPDATE progress SET due = {moment}; UPDATE history SET finished = {moment}"));
+        broken.hand(
+            held,
+            "UPDATE destination SET earliest = (SELECT min(due) FROM schedule WHERE destination = destination.id)",
+        );
+        let flaw = Flaw::BadMoment;
+        broken.mends(&[(flaw, &fresh.to_string()), (flaw, &held.to_string()), (flaw, &ended.to_string())]).await;
+        assert_eq!(ids(&broken.bench.claim(&[("a", 1)]).await), [held], "its lease is over");
+        broken.is_called_once(fresh).await;
+        assert_eq!(broken.bench.get(ended).await.finished, Some(at(0)));
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_written_anew() {
+    let broken = broken();
+    let retried = broken.bench.add_held().await;
+    broken.bench.settle(&retried, retry(0)).await;
+    let ended = broken.bench.add("b", 0).await;
+    broken.bench.store.cancel(&lane(), ended).await.unwrap();
+    broken.hand(ended, "UPDATE progress SET attempts = -1, past = 'no,receipt ok', lane = 77");
+    broken.hand(ended, "UPDATE history SET state = 9, current = '', lane = 77");
+    let (retried, ended_name) = (retried.id.to_string(), ended.to_string());
+    let flaw = Flaw::UnreadableEntry;
+    let lanes = [(Flaw::LanesDiffer, &*retried), (Flaw::LanesDiffer, &*ended_name)];
+    broken.mends(&[&lanes[..], &[(flaw, &*retried), (flaw, &*ended_name)]].concat()).await;
+    let past: String = broken.db().query_row("SELECT past FROM progress", [], |row| row.get(0)).unwrap();
+    assert_eq!(past, "ok", "what is a receipt stays");
+    broken.is_called_once(retried.parse().unwrap()).await;
+    broken.stays(ended, State::Dead).await;
+}
+
+#[tokio::test]
+async fn topics_and_counter_are_put_right() {
+    let broken = broken();
+    let id = broken.bench.add("message.call", 0).await;
+    broken.hand(id, "DELETE FROM topic");
+    broken.mends(&[(Flaw::UnregisteredTopic, "orders")]).await;
+    broken.hand(id, "UPDATE topic SET shards = 0");
+    broken.mends(&[(Flaw::UnreadableTopic, "orders")]).await;
+    broken.hand(id, "UPDATE meta SET value = 5");
+    broken.mends(&[(Flaw::BehindIds, &id.to_string())]).await;
+    broken.hand(id, "DELETE FROM meta");
+    broken.mends(&[(Flaw::UnreadableCounter, "last_id")]).await;
+    assert!(broken.bench.add("message.call", 0).await > id);
+
+    let entry = topic_of("sharded", 2);
+    let task = NewTask { topic: entry.clone(), ..new_task("message.call", 0) };
+    broken.bench.store.add(vec![task.clone(), task]).await;
+    broken.hand(id, "UPDATE topic SET shards = 1 WHERE name = 'sharded'");
+    let found = check(&broken.bench.store, true).await.flaws();
+    assert!(found.contains(&(Flaw::LaneOutsideTopic, "sharded".into())), "{found:?}");
+    broken.mends(&[]).await;
+    assert!(broken.bench.store.topics().await.unwrap().contains(&entry));
+}
+
+#[tokio::test]
+async fn rows_that_name_nothing_are_left_alone() {
+    let broken = broken();
+    let foreign = broken.bench.add("message.call", 0).await;
+    broken.hand(foreign, "UPDATE task SET lane = 77");
+    broken.leaves_alone(&[(Flaw::ForeignRow, &foreign.to_string())]).await;
+    broken.hand(
+        foreign,
+        "UPDATE task SET lane = (SELECT id FROM lane); UPDATE lane SET shard = 2; UPDATE topic SET shards = 3",
+    );
+    broken.leaves_alone(&[(Flaw::Misplaced, &foreign.to_string())]).await;
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_said_to_be() {
+    let broken = broken();
+    let id = broken.bench.add_held().await.id;
+    broken.bench.store.close().await;
+    // An index that leads to another one's pages: no look-up would see the lease.
+    let db = broken.db();
+    db.pragma_update(None, "writable_schema", "ON").unwrap();
+    let sql = "UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'history_by_end')
+               WHERE name = 'progress_by_deadline'";
+    assert_eq!(db.execute(sql, []).unwrap(), 1);
+    drop(db);
+    let store = Embedded::open_for_check(params(&broken.folder, &broken.bench.clock), false).unwrap();
+    let found = check(&store, false).await;
+    assert!(found.findings.iter().all(|found| found.flaw == Flaw::Damaged), "{:?}", found.findings);
+    assert!(!found.findings.is_empty(), "task {id} is missing from an index");
+}
+
+#[tokio::test]
+async fn a_look_goes_on_beside_the_one_that_has_the_file() {
+    let broken = broken();
+    let held = broken.bench.add_held().await;
+    let store = Embedded::open_for_check(params(&broken.folder, &broken.bench.clock), false).unwrap();
+    assert!(check(&store, false).await.findings.is_empty());
+    let refused = check_refused(&broken, true);
+    assert!(refused.contains("another process works on"), "{refused}");
+    let written = store.add(vec![new_task("message.call", 0)]).await.remove(0);
+    assert!(matches!(written, Err(Error::Unavailable(_))), "a look writes nothing");
+    assert_eq!(broken.bench.settle(&held, delivered()).await, Settled::Done);
+}
+
+#[tokio::test]
+async fn another_versions_file_is_refused_and_left_as_it_is() {
+    let broken = broken();
+    broken.bench.store.close().await;
+    for (version, says) in [(0, "an older version"), (999, "a newer version")] {
+        broken.db().pragma_update(None, "user_version", version).unwrap();
+        let refused = check_refused(&broken, false);
+        assert!(refused.contains(says), "{refused}");
+        let still: i64 = broken.db().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+        assert_eq!(still, version);
+    }
+}
+
+/// Why a check cannot open the file.
+fn check_refused(broken: &Broken, repair: bool) -> String {
+    match Embedded::open_for_check(params(&broken.folder, &broken.bench.clock), repair) {
+        Err(Error::Misconfigured(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}

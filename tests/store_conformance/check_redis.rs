@@ -1,0 +1,485 @@
+//! Each flaw of the Redis store: made by hand, found, repaired; and the task then goes its right road.
+
+use delayd::store::redis::Redis;
+use delayd::store::{Flaw, Moment, Settled, Store};
+use delayd::task::{Lane, State, TaskId};
+
+use crate::bench::{
+    Bench, START, at, connect, dead, delivered, fresh_prefix, ids, lane, ms, new_task, retry, topic_of,
+};
+use crate::check::check;
+use crate::redis_alone::raw;
+
+/// A store, and a hand in its data.
+struct Broken {
+    bench: Bench<Redis>,
+    prefix: String,
+}
+
+async fn broken() -> Broken {
+    let prefix = fresh_prefix();
+    let clock = delayd::clock::Clock::manual(START);
+    let store = connect(&prefix, &clock, false).await;
+    Broken { bench: Bench::around(store, clock), prefix }
+}
+
+impl Broken {
+    fn key(&self, role: &str) -> String {
+        format!("{}:{role}", self.prefix)
+    }
+
+    fn of(&self, role: &str) -> String {
+        self.key(&format!("{role}-{{orders:0}}"))
+    }
+
+    fn bodies(&self) -> String {
+        self.of("DELAY_REALL_TOPIC_TASK")
+    }
+
+    fn entries(&self) -> String {
+        self.of("DELAY_ATTEMPTS_TOPIC_TASK")
+    }
+
+    fn leased(&self) -> String {
+        self.of("DELAY_LEASED_TOPIC_TASK")
+    }
+
+    fn schedule(&self, destination: &str) -> String {
+        format!("{}:{destination}", self.of("DELAY_SIMPLE_TOPIC_TASK"))
+    }
+
+    fn aside(&self) -> Vec<String> {
+        raw(&["HVALS", &self.of("DELAY_ASIDE_TOPIC_TASK")])
+    }
+
+    /// One command past the store. `$` is the task.
+    fn hand(&self, id: TaskId, words: &[&str]) {
+        let id = id.to_string();
+        let words: Vec<&str> = words.iter().map(|word| if *word == "$" { id.as_str() } else { *word }).collect();
+        raw::<deadpool_redis::redis::Value>(&words);
+    }
+
+    /// A look finds this and changes nothing; a repair puts it right; then all is in order.
+    async fn mends(&self, expected: &[(Flaw, &str)]) {
+        self.finds(expected, true).await;
+        let report = check(&self.bench.store, false).await;
+        assert!(report.findings.is_empty(), "after the repair: {:?}", report.findings);
+    }
+
+    /// As [`Broken::mends`], but it is left alone.
+    async fn leaves_alone(&self, expected: &[(Flaw, &str)]) {
+        self.finds(expected, false).await;
+        self.finds(expected, false).await;
+    }
+
+    async fn finds(&self, expected: &[(Flaw, &str)], is_repaired: bool) {
+        let mut expected: Vec<_> = expected.iter().map(|(flaw, subject)| (*flaw, (*subject).to_owned())).collect();
+        expected.sort();
+        let before = self.dump();
+        assert_eq!(check(&self.bench.store, false).await.flaws(), expected, "a look");
+        assert_eq!(self.dump(), before, "a look writes nothing");
+        let report = check(&self.bench.store, true).await;
+        assert_eq!(report.flaws(), expected, "a repair");
+        assert!(report.findings.iter().all(|found| found.repaired == is_repaired), "{:?}", report.findings);
+    }
+
+    /// Everything under the prefix.
+    fn dump(&self) -> Vec<(String, Vec<u8>)> {
+        let mut keys: Vec<String> = raw(&["KEYS", &format!("{}*", self.prefix)]);
+        keys.sort();
+        keys.into_iter().map(|key| (key.clone(), raw(&["DUMP", &key]))).collect()
+    }
+
+    /// The task is called, once.
+    async fn is_called_once(&self, id: TaskId) {
+        let held = self.bench.hold().await;
+        assert_eq!(held.id, id);
+        assert!(self.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(), "it is handed out once");
+        assert_eq!(self.bench.settle(&held, delivered()).await, Settled::Done);
+        assert_eq!(self.bench.state(id).await, State::Delivered);
+    }
+
+    /// The task is not called any more, and stands in this state.
+    async fn stays(&self, id: TaskId, state: State) {
+        self.bench.advance(24 * 3_600_000);
+        assert!(self.bench.claim(&[("message.call", 9), ("a", 9), ("b", 9)]).await.tasks.is_empty());
+        assert_eq!(self.bench.state(id).await, state);
+    }
+}
+
+#[tokio::test]
+async fn a_body_without_a_place_is_scheduled_for_its_moment_or_now() {
+    let broken = broken().await;
+    let late = broken.bench.add("message.call", 60_000).await;
+    let due = broken.bench.add("message.call", 0).await;
+    broken.bench.advance(1_000);
+    broken.hand(due, &["DEL", &broken.schedule("message.call")]);
+    broken.hand(due, &["DEL", &broken.of("DELAY_TOPIC_DESTINATIONS")]);
+    let flaw = Flaw::BodyWithoutPlace;
+    broken.mends(&[(flaw, &due.to_string()), (flaw, &late.to_string())]).await;
+    assert_eq!(broken.bench.get(due).await.due, at(1_000));
+    assert_eq!(broken.bench.next_due().await, Some(at(1_000)));
+    broken.is_called_once(due).await;
+    broken.bench.advance(58_999);
+    assert!(broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(), "never early");
+    broken.bench.advance(1);
+    broken.is_called_once(late).await;
+}
+
+#[tokio::test]
+async fn a_retrying_body_without_a_place_keeps_its_attempts() {
+    let broken = broken().await;
+    let held = broken.bench.add_held().await;
+    broken.bench.settle(&held, retry(5_000)).await;
+    broken.hand(held.id, &["ZREM", &broken.schedule("message.call"), "$"]);
+    let id = held.id.to_string();
+    broken.mends(&[(Flaw::BodyWithoutPlace, &id), (Flaw::ListedWithoutSchedule, "message.call")]).await;
+    assert_eq!(broken.bench.get(held.id).await.attempts, 1);
+    broken.is_called_once(held.id).await;
+}
+
+#[tokio::test]
+async fn a_wrong_or_missing_earliest_moment_is_looked_up() {
+    for (verb, score) in [("ZREM", None), ("ZADD", Some("9")), ("ZADD", Some("9000000000000"))] {
+        let broken = broken().await;
+        let id = broken.bench.add("message.call", 0).await;
+        let destinations = broken.of("DELAY_TOPIC_DESTINATIONS");
+        let words = [verb, &destinations].into_iter().chain(score).chain(["message.call"]).collect::<Vec<_>>();
+        broken.hand(id, &words);
+        broken.mends(&[(Flaw::EarliestWrong, "message.call")]).await;
+        assert_eq!(broken.bench.next_due().await, Some(at(0)));
+        broken.is_called_once(id).await;
+    }
+}
+
+#[tokio::test]
+async fn destinations_that_should_not_be_listed_are_taken_off() {
+    let broken = broken().await;
+    let id = broken.bench.add("@pull", 0).await;
+    for name in ["@pull", "nobody", "no name"] {
+        broken.hand(id, &["ZADD", &broken.of("DELAY_TOPIC_DESTINATIONS"), "5", name]);
+    }
+    let unreadable = (Flaw::UnreadableDestination, "no name");
+    broken.mends(&[(Flaw::CalledWrong, "@pull"), (Flaw::ListedWithoutSchedule, "nobody"), unreadable]).await;
+    assert_eq!(ids(&broken.bench.claim(&[("@pull", 1)]).await), [id]);
+}
+
+#[tokio::test]
+async fn what_has_no_body_is_taken_off_everywhere() {
+    let broken = broken().await;
+    let scheduled = broken.bench.add("a", 0).await;
+    let held = broken.bench.add_held().await;
+    let ended = broken.bench.add_held().await;
+    broken.bench.settle(&ended, dead()).await;
+    for id in [scheduled, held.id, ended.id] {
+        broken.hand(id, &["HDEL", &broken.bodies(), "$"]);
+    }
+    let (held, ended) = (held.id.to_string(), ended.id.to_string());
+    let entries = [(Flaw::EntryWithoutBody, &*held), (Flaw::EntryWithoutBody, &*ended)];
+    let places = [
+        (Flaw::ScheduledWithoutBody, &*scheduled.to_string()),
+        (Flaw::LeasedWithoutBody, &*held),
+        (Flaw::EndedWithoutBody, &*ended),
+    ];
+    broken.mends(&[&entries[..], &places[..]].concat()).await;
+    assert_eq!(broken.bench.counts().await, delayd::store::Counts::default());
+    assert_eq!(broken.bench.next_due().await, None);
+}
+
+#[tokio::test]
+async fn a_task_in_two_places_stays_where_its_mark_says() {
+    let broken = broken().await;
+    let ended = broken.bench.add_held().await;
+    broken.bench.settle(&ended, delivered()).await;
+    broken.hand(ended.id, &["ZADD", &broken.schedule("message.call"), "7", "$"]);
+    broken.hand(ended.id, &["ZADD", &broken.leased(), "7", "$"]);
+    broken.hand(ended.id, &["ZADD", &broken.of("DELAY_DEAD_TOPIC_TASK"), "7", "$"]);
+    let id = ended.id.to_string();
+    let flaws = [(Flaw::EndedYetLive, &*id), (Flaw::EndedTwice, &id), (Flaw::EarliestWrong, "message.call")];
+    broken.finds(&flaws, true).await;
+    broken.mends(&[]).await;
+    broken.stays(ended.id, State::Delivered).await;
+
+    let held = broken.bench.add_held().await;
+    broken.hand(held.id, &["ZADD", &broken.schedule("message.call"), "7", "$"]);
+    broken.hand(held.id, &["ZADD", &broken.of("DELAY_DEAD_TOPIC_TASK"), "7", "$"]);
+    let id = held.id.to_string();
+    let flaws = [(Flaw::ScheduledAndLeased, &*id), (Flaw::LiveYetListed, &id), (Flaw::EarliestWrong, "message.call")];
+    broken.mends(&flaws).await;
+    assert!(broken.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(), "it is held");
+    assert_eq!(broken.bench.settle(&held, delivered()).await, Settled::Done);
+    broken.stays(held.id, State::Delivered).await;
+}
+
+#[tokio::test]
+async fn a_lease_on_a_waiting_task_that_nobody_holds_is_ended() {
+    let broken = broken().await;
+    let id = broken.bench.add("message.call", 0).await;
+    broken.hand(id, &["ZADD", &broken.leased(), &at(9_000).to_string(), "$"]);
+    broken.mends(&[(Flaw::ScheduledAndLeased, &id.to_string())]).await;
+    broken.is_called_once(id).await;
+}
+
+#[tokio::test]
+async fn a_lease_without_a_receipt_runs_to_its_end() {
+    for is_cancelled in [false, true] {
+        let broken = broken().await;
+        let held = broken.bench.add_held().await;
+        let raw_entry = if is_cancelled { "1 0 ! * * message.call " } else { "" };
+        broken.hand(held.id, &["HDEL", &broken.entries(), "$"]);
+        if is_cancelled {
+            broken.hand(held.id, &["HSET", &broken.entries(), "$", raw_entry]);
+            broken.mends(&[(Flaw::CancelWithoutLease, &held.id.to_string())]).await;
+            broken.stays(held.id, State::Cancelled).await;
+            continue;
+        }
+        broken.mends(&[(Flaw::LeasedWithoutReceipt, &held.id.to_string())]).await;
+        broken.bench.advance(29_999);
+        assert!(broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(), "somebody may be calling it");
+        broken.bench.advance(1);
+        broken.is_called_once(held.id).await;
+    }
+}
+
+#[tokio::test]
+async fn a_task_on_anothers_schedule_is_moved_home() {
+    let broken = broken().await;
+    let id = broken.bench.add("message.call", 1_000).await;
+    broken.hand(id, &["ZREM", &broken.schedule("message.call"), "$"]);
+    broken.hand(id, &["ZADD", &broken.schedule("a"), &at(2_000).to_string(), "$"]);
+    let name = id.to_string();
+    let lists = [(Flaw::ListedWithoutSchedule, "message.call"), (Flaw::EarliestWrong, "a")];
+    broken.mends(&[&lists[..], &[(Flaw::WrongSchedule, &*name)]].concat()).await;
+    assert_eq!(broken.bench.next_due().await, Some(at(2_000)));
+
+    broken.hand(id, &["ZADD", &broken.schedule("a"), "5", "$"]);
+    broken.mends(&[(Flaw::WrongSchedule, &*name), (Flaw::EarliestWrong, "a")]).await;
+    broken.bench.advance(2_000);
+    assert!(broken.bench.claim(&[("a", 1)]).await.tasks.is_empty());
+    broken.is_called_once(id).await;
+}
+
+#[tokio::test]
+async fn the_bodys_destination_counts() {
+    let broken = broken().await;
+    let held = broken.bench.add_held().await;
+    broken.bench.settle(&held, retry(1_000)).await;
+    let entry: String = raw(&["HGET", &broken.entries(), &held.id.to_string()]);
+    broken.hand(held.id, &["HSET", &broken.entries(), "$", &entry.replace("message.call", "b")]);
+    broken.mends(&[(Flaw::DestinationsDiffer, &held.id.to_string())]).await;
+    broken.bench.advance(1_000);
+    broken.is_called_once(held.id).await;
+}
+
+#[tokio::test]
+async fn an_end_is_marked_and_listed() {
+    let broken = broken().await;
+    let unlisted = broken.bench.add_held().await;
+    broken.bench.settle(&unlisted, dead()).await;
+    broken.hand(unlisted.id, &["ZREM", &broken.of("DELAY_DEAD_TOPIC_TASK"), "$"]);
+    let unmarked = broken.bench.add_held().await;
+    broken.bench.settle(&unmarked, delivered()).await;
+    broken.hand(unmarked.id, &["HDEL", &broken.entries(), "$"]);
+    let flaws = [(Flaw::EndedUnlisted, &*unlisted.id.to_string()), (Flaw::EndedUnmarked, &unmarked.id.to_string())];
+    broken.mends(&flaws).await;
+    broken.stays(unlisted.id, State::Dead).await;
+    broken.stays(unmarked.id, State::Delivered).await;
+    assert_eq!(broken.bench.store.replay(&lane(), vec![unlisted.id]).await.unwrap(), 1);
+    broken.is_called_once(unlisted.id).await;
+}
+
+#[tokio::test]
+async fn a_score_that_is_no_moment_is_replaced() {
+    for score in ["inf", "-inf", "-5", "1800000000000.5", "1e300"] {
+        let broken = broken().await;
+        let id = broken.bench.add("message.call", 500).await;
+        let held = broken.bench.add("a", 0).await;
+        broken.bench.claim(&[("a", 1)]).await;
+        let ended = broken.bench.add("b", 0).await;
+        broken.bench.store.cancel(&lane(), ended).await.unwrap();
+        broken.hand(id, &["ZADD", &broken.schedule("message.call"), score, "$"]);
+        broken.hand(id, &["ZADD", &broken.of("DELAY_TOPIC_DESTINATIONS"), score, "message.call"]);
+        broken.hand(held, &["ZADD", &broken.leased(), score, "$"]);
+        broken.hand(ended, &["ZADD", &broken.of("DELAY_CANCELLED_TOPIC_TASK"), score, "$"]);
+        let flaw = Flaw::BadMoment;
+        broken.mends(&[(flaw, &id.to_string()), (flaw, &held.to_string()), (flaw, &ended.to_string())]).await;
+        assert_eq!(ids(&broken.bench.claim(&[("a", 1), ("message.call", 1)]).await), [held], "{score}");
+        broken.bench.advance(500);
+        broken.is_called_once(id).await;
+        assert_eq!(broken.bench.get(ended).await.finished, Some(at(0)), "{score}");
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_body_is_buried_bytes_and_all() {
+    for body in ["no record", "1 x 5 message.call -\n{}", "1 5 5 no,name -\n{}", "1 5 5 message.call {\n{}"] {
+        let broken = broken().await;
+        let held = broken.bench.add_held().await;
+        let id = broken.bench.add("message.call", 0).await;
+        broken.hand(id, &["HSET", &broken.bodies(), "$", body]);
+        broken.hand(held.id, &["HSET", &broken.bodies(), "$", body]);
+        // One was claimed, and one waits.
+        let flaw = Flaw::UnreadableBody;
+        broken.mends(&[(flaw, &id.to_string()), (flaw, &held.id.to_string())]).await;
+        assert_eq!(raw::<String>(&["HGET", &broken.bodies(), &id.to_string()]), body);
+        assert_eq!(broken.bench.counts().await.dead, 2, "{body}");
+        assert_eq!((broken.bench.next_due().await, broken.bench.counts().await.leased), (None, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_another_version_is_left_to_it() {
+    let broken = broken().await;
+    let id = broken.bench.add("message.call", 60_000).await;
+    broken.hand(id, &["HSET", &broken.bodies(), "$", "2 whatever it may hold"]);
+    broken.leaves_alone(&[(Flaw::ForeignBody, &id.to_string())]).await;
+    assert_eq!(broken.bench.next_due().await, Some(at(60_000)), "where it stands");
+}
+
+#[tokio::test]
+async fn an_unreadable_entry_is_set_aside_and_its_task_goes_on() {
+    let broken = broken().await;
+    let retried = broken.bench.add_held().await;
+    broken.bench.settle(&retried, retry(0)).await;
+    let held = broken.bench.add("a", 0).await;
+    broken.bench.claim(&[("a", 1)]).await;
+    let ended = broken.bench.add("b", 0).await;
+    broken.bench.store.cancel(&lane(), ended).await.unwrap();
+    for id in [retried.id, held, ended] {
+        broken.hand(id, &["HSET", &broken.entries(), "$", "gibberish"]);
+    }
+    let flaw = Flaw::UnreadableEntry;
+    let (retried, held_id, ended_id) = (retried.id, held.to_string(), ended.to_string());
+    let more = [(Flaw::LeasedWithoutReceipt, &*held_id)];
+    let flaws = [(flaw, &*retried.to_string()), (flaw, &held_id), (flaw, &ended_id)];
+    broken.mends(&[&flaws[..], &more[..]].concat()).await;
+    assert_eq!(broken.aside(), ["gibberish"; 3]);
+    assert_eq!(ids(&broken.bench.claim(&[("message.call", 1)]).await), [retried]);
+    assert_eq!(broken.bench.state(ended).await, State::Cancelled);
+    broken.bench.let_lease_run_out();
+    assert_eq!(ids(&broken.bench.claim(&[("a", 1)]).await), [held]);
+}
+
+#[tokio::test]
+async fn what_is_no_id_is_set_aside() {
+    let broken = broken().await;
+    let id = broken.bench.add("message.call", 0).await;
+    broken.hand(id, &["ZADD", &broken.schedule("message.call"), "5", "nobody"]);
+    broken.hand(id, &["ZADD", &broken.of("DELAY_TOPIC_DESTINATIONS"), "5", "message.call"]);
+    broken.hand(id, &["HSET", &broken.bodies(), "07", "some bytes"]);
+    broken.hand(id, &["HSET", &broken.entries(), "9007199254740992", "more bytes"]);
+    let flaw = Flaw::NotAnId;
+    broken.mends(&[(flaw, "nobody"), (flaw, "07"), (flaw, "9007199254740992")]).await;
+    let mut aside = broken.aside();
+    aside.sort();
+    assert_eq!(aside, ["5", "more bytes", "some bytes"]);
+    broken.is_called_once(id).await;
+}
+
+#[tokio::test]
+async fn a_counter_behind_the_ids_is_raised() {
+    for value in [None, Some("5"), Some("nonsense"), Some("99999999999999999999")] {
+        let broken = broken().await;
+        let id = broken.bench.add("message.call", 0).await;
+        broken.hand(id, &["DEL", &broken.key("DELAY_TASK_ID")]);
+        if let Some(value) = value {
+            broken.hand(id, &["SET", &broken.key("DELAY_TASK_ID"), value]);
+        }
+        let behind = (Flaw::BehindIds, &*id.to_string());
+        if value.is_some_and(|value| value != "5") {
+            // What cannot be read is not behind anything yet.
+            let unreadable = (Flaw::UnreadableCounter, &*broken.key("DELAY_TASK_ID"));
+            assert_eq!(check(&broken.bench.store, false).await.flaws(), [(unreadable.0, unreadable.1.to_owned())]);
+            let mended = check(&broken.bench.store, true).await.flaws();
+            assert_eq!(mended, [(behind.0, behind.1.to_owned()), (unreadable.0, unreadable.1.to_owned())]);
+            broken.mends(&[]).await;
+        } else {
+            broken.mends(&[behind]).await;
+        }
+        let another = connect(&broken.prefix, &broken.bench.clock, false).await;
+        let next = another.add(vec![new_task("message.call", 0)]).await.remove(0).unwrap().id;
+        assert!(next > id);
+    }
+}
+
+#[tokio::test]
+async fn an_unregistered_topic_is_registered_with_all_its_lanes() {
+    let broken = broken().await;
+    let entry = topic_of("sharded", 8);
+    let task = delayd::store::NewTask { topic: entry.clone(), ..new_task("message.call", 0) };
+    broken.bench.store.add(vec![task]).await.remove(0).unwrap();
+    raw::<()>(&["HDEL", &broken.key("DELAY_TOPIC_LIST"), "sharded"]);
+    broken.mends(&[(Flaw::UnregisteredTopic, "sharded")]).await;
+    assert_eq!(broken.bench.store.topics().await.unwrap(), std::slice::from_ref(&entry));
+
+    for unreadable in ["{", "{\"shards\":0}", "nonsense"] {
+        raw::<()>(&["HSET", &broken.key("DELAY_TOPIC_LIST"), "sharded", unreadable]);
+        broken.mends(&[(Flaw::UnreadableTopic, "sharded")]).await;
+        assert_eq!(broken.bench.store.topics().await.unwrap(), std::slice::from_ref(&entry));
+    }
+}
+
+/// A failover lost the entry, and a new one was made with fewer lanes before anybody noticed.
+#[tokio::test]
+async fn lanes_beyond_their_topic_are_brought_back() {
+    let broken = broken().await;
+    let entry = topic_of("sharded", 4);
+    let task = delayd::store::NewTask { topic: entry.clone(), ..new_task("message.call", 0) };
+    let id = loop {
+        let added = broken.bench.store.add(vec![task.clone()]).await.remove(0).unwrap();
+        if added.id.0 % 4 == 3 {
+            break added.id;
+        }
+        broken.bench.store.cancel(&entry.lane_of(added.id), added.id).await.unwrap();
+    };
+    raw::<()>(&["HSET", &broken.key("DELAY_TOPIC_LIST"), "sharded", "{\"shards\":1,\"newer\":[2]}"]);
+    let found = check(&broken.bench.store, false).await;
+    assert!(found.flaws().contains(&(Flaw::LaneOutsideTopic, "sharded".into())), "{:?}", found.findings);
+    assert!(check(&broken.bench.store, true).await.findings.iter().all(|found| found.repaired));
+    broken.mends(&[]).await;
+    assert_eq!(broken.bench.store.topics().await.unwrap(), std::slice::from_ref(&entry));
+    let kept: String = raw(&["HGET", &broken.key("DELAY_TOPIC_LIST"), "sharded"]);
+    assert_eq!(kept, "{\"newer\":[2],\"shards\":4}");
+    assert_eq!(broken.bench.store.get(&entry.lane_of(id), id).await.unwrap().unwrap().state, State::Scheduled);
+}
+
+#[tokio::test]
+async fn a_lane_remembers_its_topics_lanes() {
+    for wrong in [None, Some("7"), Some("many")] {
+        let broken = broken().await;
+        let id = broken.bench.add("message.call", 0).await;
+        broken.hand(id, &["HDEL", &broken.of("DELAY_TOPIC_OFFSET"), "#shards"]);
+        if let Some(wrong) = wrong {
+            broken.hand(id, &["HSET", &broken.of("DELAY_TOPIC_OFFSET"), "#shards", wrong]);
+        }
+        broken.mends(&[(Flaw::ShardsDiffer, wrong.unwrap_or("none"))]).await;
+        assert_eq!(raw::<String>(&["HGET", &broken.of("DELAY_TOPIC_OFFSET"), "#shards"]), "1");
+    }
+}
+
+#[tokio::test]
+async fn misplaced_tasks_and_stray_keys_are_left_alone() {
+    let broken = broken().await;
+    let entry = topic_of("sharded", 2);
+    let task = delayd::store::NewTask { topic: entry.clone(), ..new_task("message.call", 0) };
+    let id = broken.bench.store.add(vec![task]).await.remove(0).unwrap().id;
+    let (here, there) = (entry.lane_of(id), Lane { shard: 1 - entry.lane_of(id).shard, ..entry.lane_of(id) });
+    let keys: Vec<String> = raw(&["KEYS", &format!("{}:*{{{here}}}*", broken.prefix)]);
+    for key in keys {
+        raw::<()>(&["RENAME", &key, &key.replace(&here.to_string(), &there.to_string())]);
+    }
+    let stray = broken.key("DELAY_REALL_TOPIC_TASK-{sharded:x}");
+    raw::<()>(&["HSET", &stray, "1", "what is this"]);
+    broken.leaves_alone(&[(Flaw::Misplaced, &id.to_string()), (Flaw::StrayKey, &stray)]).await;
+}
+
+/// Nothing stands in a lane but its schedule: who looks at bodies alone does not see it.
+#[tokio::test]
+async fn a_schedule_of_a_lane_without_bodies_is_looked_at() {
+    let broken = broken().await;
+    let id = broken.bench.add("message.call", 0).await;
+    broken
+        .hand(id, &["DEL", &broken.bodies(), &broken.of("DELAY_TOPIC_DESTINATIONS"), &broken.of("DELAY_TOPIC_OFFSET")]);
+    broken.mends(&[(Flaw::ScheduledWithoutBody, &id.to_string()), (Flaw::EarliestWrong, "message.call")]).await;
+    assert!(broken.bench.store.reschedule(&lane(), id, Moment::After(ms(1)), None).await.is_ok());
+}

@@ -1,0 +1,155 @@
+//! Several real redis-servers together: a primary with replicas and sentinels, or a cluster. Dropping one ends all its servers.
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::redis_server::Server;
+
+/// How long a set of servers may take until it is ready.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What the sentinels call the primary.
+pub(crate) const MASTER: &str = "main";
+
+/// Asks until it is so; panics after half a minute.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A primary, two replicas, and three sentinels that take a second to find it down.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) servers: Vec<Server>,
+    pub(crate) sentinels: Vec<Server>,
+}
+
+impl Watched {
+    /// All of them up, and known to each other.
+    pub(crate) fn start() -> Self {
+        Self::with_options(&[])
+    }
+
+    /// The servers (not the sentinels) with further options.
+    pub(crate) fn with_options(options: &[&str]) -> Self {
+        let primary = Server::with_options(options);
+        let port = primary.port().to_string();
+        let mut servers = vec![primary];
+        for _ in 0..2 {
+            let quick = ["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"];
+            servers.push(Server::with_options(&[&quick, options].concat()));
+        }
+        let replicas = || servers[0].command(&["INFO", "replication"]).matches("state=online").count();
+        until("both replicas follow", || replicas() == 2);
+        let sentinels: Vec<Server> = (0..3).map(|_| Server::sentinel()).collect();
+        for sentinel in &sentinels {
+            sentinel.command(&["SENTINEL", "MONITOR", MASTER, "127.0.0.1", &port, "2"]);
+            for (option, value) in [("down-after-milliseconds", "1000"), ("failover-timeout", "5000")] {
+                sentinel.command(&["SENTINEL", "SET", MASTER, option, value]);
+            }
+        }
+        let watched = Self { servers, sentinels };
+        let knows = |sentinel: &Server, field: &str, count: &str| {
+            let about = sentinel.command(&["SENTINEL", "MASTER", MASTER]);
+            about.lines().skip_while(|line| *line != field).nth(1) == Some(count)
+        };
+        until("the sentinels know each other and the replicas", || {
+            let all = |sentinel| knows(sentinel, "num-slaves", "2") && knows(sentinel, "num-other-sentinels", "2");
+            watched.sentinels.iter().all(all)
+        });
+        watched
+    }
+
+    /// The sentinels' addresses.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.sentinels.iter().map(Server::url).collect()
+    }
+
+    /// The port of the primary, as the first sentinel has it.
+    pub(crate) fn primary(&self) -> u16 {
+        let answer = self.sentinels[0].command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]);
+        answer.lines().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// The server on a port.
+    pub(crate) fn on(&mut self, port: u16) -> &mut Server {
+        self.servers.iter_mut().find(|server| server.port() == port).unwrap()
+    }
+}
+
+/// Three primaries and three replicas that take a second and a half to find a node down, and serve what slots they have.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    /// The first three are the primaries at first, in the order of their slots.
+    pub(crate) nodes: Vec<Server>,
+}
+
+/// The one that all tests of this process share.
+pub(crate) fn shared_cluster() -> &'static Cluster {
+    static SHARED: OnceLock<Cluster> = OnceLock::new();
+    SHARED.get_or_init(Cluster::start)
+}
+
+impl Cluster {
+    /// All of them up, all slots covered.
+    pub(crate) fn start() -> Self {
+        let nodes: Vec<Server> = (0..6).map(|_| Server::cluster_node()).collect();
+        let cluster = Self { nodes };
+        for node in &cluster.nodes[1..] {
+            let (port, bus) = (node.port().to_string(), node.bus_port().to_string());
+            cluster.nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+        }
+        let known =
+            |node: &Server| node.command(&["CLUSTER", "NODES"]).lines().filter(|l| !l.contains("handshake")).count();
+        until("the nodes have met", || cluster.nodes.iter().all(|node| known(node) == 6));
+        for (n, range) in ["0 5460", "5461 10922", "10923 16383"].iter().enumerate() {
+            let (first, last) = range.split_once(' ').unwrap();
+            cluster.nodes[n].command(&["CLUSTER", "SET-CONFIG-EPOCH", &(n + 1).to_string()]);
+            cluster.nodes[n].command(&["CLUSTER", "ADDSLOTSRANGE", first, last]);
+        }
+        for n in 0..3 {
+            let primary = cluster.id_of(n);
+            until("a replica follows", || {
+                cluster.nodes[n + 3].command(&["CLUSTER", "REPLICATE", &primary]).trim() == "OK"
+            });
+        }
+        until("the cluster is well", || {
+            let well = |node: &Server| node.command(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
+            let followed = |node: &Server| node.command(&["INFO", "replication"]).contains("state=online");
+            cluster.nodes.iter().all(well) && cluster.nodes[..3].iter().all(followed)
+        });
+        cluster
+    }
+
+    /// A node's own name.
+    pub(crate) fn id_of(&self, n: usize) -> String {
+        self.nodes[n].command(&["CLUSTER", "MYID"]).trim().to_owned()
+    }
+
+    /// The addresses of two nodes; the others are found.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.nodes[1..3].iter().map(Server::url).collect()
+    }
+
+    /// Which of the first three has the key's slot at first, and the slot.
+    pub(crate) fn first_owner(&self, key: &str) -> (usize, u16) {
+        let slot: u16 = self.nodes[0].command(&["CLUSTER", "KEYSLOT", key]).trim().parse().unwrap();
+        (
+            match slot {
+                0..=5_460 => 0,
+                5_461..=10_922 => 1,
+                _ => 2,
+            },
+            slot,
+        )
+    }
+
+    /// A topic's name whose only lane lies with the `n`th primary at first.
+    pub(crate) fn topic_on(&self, n: usize) -> String {
+        (0..).map(|i| format!("t{i}")).find(|topic| self.first_owner(&format!("{{{topic}:0}}")).0 == n).unwrap()
+    }
+}

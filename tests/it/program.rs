@@ -38,6 +38,7 @@ impl StoreAt {
 }
 
 /// A started `delayd serve`. Dropping it kills it.
+#[derive(Debug)]
 pub struct Program {
     child: Child,
     log: Arc<Mutex<String>>,
@@ -106,10 +107,16 @@ impl Program {
         Self::launch(inside(outer, &serve(store, sets))).await
     }
 
+    /// Starts it by another command that ends up as it, such as one that changes its surroundings first.
+    #[allow(dead_code, reason = "tests/drills share this program")]
+    pub async fn start_by(store: &StoreAt, sets: &[String], by: impl FnOnce(Command) -> Command) -> Self {
+        Self::launch(by(serve(store, sets))).await
+    }
+
     /// Starts what [`serve`] gave, perhaps with changes, and waits until it listens.
     pub async fn launch(mut serve: Command) -> Self {
         delayd::install_crypto();
-        let mut child = serve.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut child = serve.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let address = watch::Sender::new(None);
         let mut found = address.subscribe();
@@ -133,6 +140,8 @@ impl Program {
         Self { child, log, address, client: client() }
     }
 
+    /// Its process.
+    #[allow(dead_code, reason = "tests/drills share this program")]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

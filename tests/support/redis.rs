@@ -62,10 +62,11 @@ impl Server {
         Self::in_surroundings(options, &[])
     }
 
-    /// One with further options and variables of its environment.
+    /// One with further options, and variables in its environment.
     pub(crate) fn in_surroundings(options: &[&str], variables: &[(&str, &str)]) -> Self {
-        let all = |port, _: &Path| [Self::options(port), options.iter().map(ToString::to_string).collect()].concat();
-        Self::launched(all, variables)
+        let further =
+            |port, _: &Path| [Self::options(port), options.iter().map(ToString::to_string).collect()].concat();
+        Self::launched_in(variables, further)
     }
 
     /// What most servers are started with.
@@ -77,11 +78,15 @@ impl Server {
     }
 
     /// One with the options that go with its port and folder.
-    fn launched(options: impl Fn(u16, &Path) -> Vec<String>, variables: &[(&str, &str)]) -> Self {
+    fn launched(options: impl Fn(u16, &Path) -> Vec<String>) -> Self {
+        Self::launched_in(&[], options)
+    }
+
+    fn launched_in(variables: &[(&str, &str)], options: impl Fn(u16, &Path) -> Vec<String>) -> Self {
         let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
         assert!(found.is_ok(), "these tests need redis-server; this installs it: apt-get install redis-server");
         for _ in 0..TRIES {
-            let mut server = Self::keep(free_port(), &options, variables);
+            let mut server = Self::keep(free_port(), variables, &options);
             if server.launch() {
                 return server;
             }
@@ -91,31 +96,25 @@ impl Server {
 
     /// One in sentinel mode, which watches nothing yet.
     pub(crate) fn sentinel() -> Self {
-        Self::launched(
-            |port, folder| {
-                // A sentinel keeps its state in its configuration file, and must find it there.
-                let file = folder.join("sentinel.conf");
-                std::fs::write(&file, format!("port {port}\nbind 127.0.0.1\n")).unwrap();
-                vec![file.display().to_string(), "--sentinel".into()]
-            },
-            &[],
-        )
+        Self::launched(|port, folder| {
+            // A sentinel keeps its state in its configuration file, and must find it there.
+            let file = folder.join("sentinel.conf");
+            std::fs::write(&file, format!("port {port}\nbind 127.0.0.1\n")).unwrap();
+            vec![file.display().to_string(), "--sentinel".into()]
+        })
     }
 
     /// A node of a cluster that does not exist yet.
     pub(crate) fn cluster_node() -> Self {
-        Self::launched(
-            |port, _| {
-                let mut options = Self::options(port);
-                let bus = free_port().to_string();
-                let further = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-port", &bus]
-                    .into_iter()
-                    .chain(["--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"]);
-                options.extend(further.map(str::to_owned));
-                options
-            },
-            &[],
-        )
+        Self::launched(|port, _| {
+            let mut options = Self::options(port);
+            let bus = free_port().to_string();
+            let further = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-port", &bus]
+                .into_iter()
+                .chain(["--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"]);
+            options.extend(further.map(str::to_owned));
+            options
+        })
     }
 
     /// The port of the cluster's bus.
@@ -124,7 +123,7 @@ impl Server {
     }
 
     /// Starts the keeper alone.
-    fn keep(port: u16, options: &impl Fn(u16, &Path) -> Vec<String>, variables: &[(&str, &str)]) -> Self {
+    fn keep(port: u16, variables: &[(&str, &str)], options: &impl Fn(u16, &Path) -> Vec<String>) -> Self {
         let folder = tempfile::Builder::new().prefix("redis-of-tests").tempdir().unwrap().keep();
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "redis-keeper"])

@@ -54,7 +54,9 @@ async fn an_fsync_fails() {
 async fn fsyncs_are_slow() {
     let mut row = Row::new("fsyncs slowed by 20 ms, embedded");
     let (folder, receiver, account) = (folder(), receiver().await, Account::open());
-    let sets = quick_settings(&receiver.endpoint(), LEASE);
+    let mut sets = quick_settings(&receiver.endpoint(), Duration::from_secs(30));
+    // A process that is traced is slow in everything, and no call is to be given up for that.
+    sets.push("callback.timeout=\"20s\"".into());
     let fleet = Fleet::start(fleet::embedded(folder.path()), sets, 1).await;
     let pid = fleet.member(0).pid();
     let slow = tokio::task::block_in_place(|| Injected::into_fsyncs(pid, "delay_enter=20000"));

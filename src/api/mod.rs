@@ -99,7 +99,7 @@ impl Params {
             max_delay: Duration::from_secs(3650 * 24 * 3600),
             policy,
             bodies: 256 << 20,
-            concurrency: 4096,
+            concurrency: 1024,
             timeout: Duration::from_secs(10),
         }
     }

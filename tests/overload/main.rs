@@ -22,12 +22,16 @@ mod redis_server;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use open_loop::{Load, Seen};
 
 /// How long each rate is offered.
 const SPAN: Duration = Duration::from_secs(6);
+
+/// How many callers there are. Fewer than delayd takes by the limit of open files: the others would wait outside.
+const CONNECTIONS: usize = 4_500;
 
 struct Delayd(Child, SocketAddr);
 
@@ -67,13 +71,13 @@ impl Drop for Delayd {
 }
 
 async fn offer(delayd: &Delayd, rate: u64) -> Seen {
-    let load = Load { rate, span: SPAN, patience: Duration::from_secs(2), most_connections: 8_000 };
+    let load = Load { rate, span: SPAN, patience: Duration::from_secs(2), most_connections: CONNECTIONS };
     load.run(delayd.1, open_loop::ADD).await
 }
 
 /// The best goodput of growing rates: the last before more offered brought less, or no more.
 async fn capacity(delayd: &Delayd) -> u64 {
-    let (mut best, mut rate) = (0, 2_000);
+    let (mut best, mut rate) = (0, 1_000);
     loop {
         let good = offer(delayd, rate).await.goodput(SPAN);
         if good < best + best / 20 {
@@ -81,6 +85,10 @@ async fn capacity(delayd: &Delayd) -> u64 {
         }
         (best, rate) = (good, rate * 3 / 2);
     }
+}
+
+fn at(redis: &redis_server::Server) -> [String; 2] {
+    ["store.kind=redis".into(), format!("store.redis.urls=[{:?}]", redis.url())]
 }
 
 async fn measure(store: &str, sets: &[String]) {
@@ -118,6 +126,21 @@ async fn main() {
     }
     if wants("redis") {
         let redis = redis_server::Server::start();
-        measure("redis", &["store.kind=redis".into(), format!("store.redis.urls=[{:?}]", redis.url())]).await;
+        measure("redis", &at(&redis)).await;
+    }
+    if wants("slow-redis") {
+        let redis = Arc::new(redis_server::Server::start());
+        let slow = redis.clone();
+        // On a machine that gives it a tenth of the time. Detached: it ends with this process.
+        std::thread::spawn(move || {
+            loop {
+                for (signal, for_ms) in [("STOP", 45), ("CONT", 5)] {
+                    slow.signal(signal);
+                    std::thread::sleep(Duration::from_millis(for_ms));
+                }
+            }
+        });
+        measure("slow-redis", &at(&redis)).await;
+        std::process::exit(0);
     }
 }

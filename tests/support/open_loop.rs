@@ -72,6 +72,15 @@ struct Connections {
 }
 
 impl Connections {
+    /// So many, one after the other: the storm of connections at the start would be all there is to see.
+    async fn open(to: SocketAddr, most: usize) -> Self {
+        let mut free = Vec::with_capacity(most);
+        for _ in 0..most {
+            free.push(TcpStream::connect(to).await.unwrap());
+        }
+        Self { open: free.len(), free }
+    }
+
     /// One that is free, or leave to open another; `None` if there are too many.
     fn take(&mut self, most: usize) -> Option<Option<TcpStream>> {
         if let Some(free) = self.free.pop() {
@@ -89,7 +98,7 @@ impl Connections {
 impl Load {
     /// Offers `request`, and returns when everything has been answered or given up.
     pub(crate) async fn run(self, to: SocketAddr, request: &'static str) -> Seen {
-        let connections = Arc::new(Mutex::new(Connections::default()));
+        let connections = Arc::new(Mutex::new(Connections::open(to, self.most_connections).await));
         let seen = Arc::new(Mutex::new(Seen::default()));
         let started = Instant::now();
         let mut sent = 0_u64;

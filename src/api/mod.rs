@@ -208,7 +208,8 @@ pub fn router(api: Arc<Api>) -> Router {
         .layer(from_fn_with_state(budget.clone(), layers::room_for_answers))
         .layer(from_fn_with_state(params.timeout, layers::timeout));
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
-    dressed(delay.merge(health)).with_state(api)
+    let draining = api.draining.clone();
+    dressed(delay.merge(health)).layer(from_fn_with_state(draining, layers::last_answer)).with_state(api)
 }
 
 /// What stands around all routes, from the inside out.

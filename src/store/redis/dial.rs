@@ -4,8 +4,8 @@
 //! nothing but PING; this one hands out only connections to a primary that is fit for use, and, under Sentinel, to the one that the
 //! sentinels name right then.
 
-use std::sync::Arc;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool::Runtime;

@@ -245,6 +245,10 @@ impl Store for Redis {
         self.inner.servers.number_of(self.inner.keys.slot_of(lane))
     }
 
+    fn breaker(&self) -> breaker::State {
+        self.inner.servers.breaker()
+    }
+
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
         settle::extend(&self.inner, lane, id, receipt, lease).await
     }

@@ -9,7 +9,8 @@
 //!
 //! It starts `target/release/delayd` and a redis-server of its own, finds each store's capacity by offering more and more, and
 //! prints one line per multiple of it: what was offered, what was answered well in time, how long that took, how soon the
-//! others were refused, and what memory delayd had. Nothing here passes or fails; the machine decides the figures.
+//! others were refused, and what memory delayd had. Nothing here passes or fails; the machine decides the figures. The load takes
+//! processors away from delayd, the more the more is offered: on a small machine goodput falls with it.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a tool for people: a panic is its report")]
 #![allow(unreachable_pub, missing_docs, reason = "nobody else sees it")]

@@ -47,8 +47,12 @@ pub(super) struct Slot(#[expect(dead_code, reason = "it is there to be dropped")
 pub(super) async fn shed(State(slots): State<Arc<Semaphore>>, mut request: Request, next: Next) -> Response {
     match slots.try_acquire_owned() {
         Ok(slot) => {
-            request.extensions_mut().insert(Slot(Arc::new(slot)));
-            next.run(request).await
+            let slot = Slot(Arc::new(slot));
+            // What outlives the request may take the slot along; the request itself drops its extensions long before its end.
+            request.extensions_mut().insert(slot.clone());
+            let response = next.run(request).await;
+            drop(slot);
+            response
         }
         Err(_) => {
             Error::Unavailable("too many requests at once, so this one was not looked at: repeat it").into_response()

@@ -203,9 +203,10 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/delay/destination/hold", post(destination::hold))
         .route("/delay/destination/release", post(destination::release));
     let batches = Router::new().route("/delay/task/add_batch", post(add::add_batch));
+    // What a batch has stored cannot be taken back: its answer is given whatever room there is.
     let delay = working(tasks, params.body_limit)
-        .merge(working(batches, params.batch_body_limit))
         .layer(from_fn_with_state(budget.clone(), layers::room_for_answers))
+        .merge(working(batches, params.batch_body_limit))
         .layer(from_fn_with_state(params.timeout, layers::timeout));
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
     let draining = api.draining.clone();

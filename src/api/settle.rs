@@ -96,7 +96,7 @@ pub(super) async fn settle_unasked(store: Arc<AnyStore>, settles: Vec<Settle>) {
     for attempt in 1..=TRIES {
         match store.settle(settles.clone()).await {
             Ok(_) => return,
-            Err(store::Error::Unavailable(_)) if attempt < TRIES => {
+            Err(store::Error::Unavailable(_) | store::Error::Full(_)) if attempt < TRIES => {
                 tokio::time::sleep(wait).await;
                 wait *= 3;
             }

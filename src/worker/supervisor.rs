@@ -82,7 +82,10 @@ async fn look(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, 
 }
 
 fn take_hint(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, hint: Hint) {
-    tell(shared, lanes, hint.lane, hint.due);
+    // Else the next look finds the task, once it is known what is held.
+    if lanes.holds_are_known {
+        tell(shared, lanes, hint.lane, hint.due);
+    }
 }
 
 /// Wakes the lane's task, or starts it if its work is near.

@@ -20,8 +20,10 @@ pub(super) fn set_hold(ledger: &mut Ledger<'_>, destination: &Destination, is_he
 }
 
 pub(super) fn holds(db: &Connection) -> rusqlite::Result<Vec<Destination>> {
+    // A name that is none holds nobody back, nor the look that asks for all.
     db.prepare_cached("SELECT destination FROM hold ORDER BY destination")?
-        .query_map([], |row| read_name(row, 0))?
+        .query_map([], |row| Ok(row.get_ref(0)?.as_str().ok().and_then(|name| name.parse().ok())))?
+        .filter_map(Result::transpose)
         .collect()
 }
 

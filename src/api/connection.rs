@@ -38,6 +38,8 @@ pub(super) struct Serving {
     pub(super) slots: Arc<Semaphore>,
     /// Running requests are to end, and no more to be taken.
     pub(super) draining: CancellationToken,
+    /// How long a connection is still listened to then: a request may be on its way.
+    pub(super) linger: Duration,
     /// It is over.
     pub(super) cut_off: CancellationToken,
 }
@@ -50,7 +52,11 @@ impl Serving {
             tracing::debug!(%error, "A connection was gone before it began: {error}");
             return;
         }
-        let Self { router, patience, slots, draining, cut_off } = self;
+        let Self { router, patience, slots, draining, linger, cut_off } = self;
+        let drained = async {
+            draining.cancelled().await;
+            tokio::time::sleep(linger).await;
+        };
         let pulse = Arc::new(Pulse::new(patience));
         let service = {
             let pulse = pulse.clone();
@@ -68,7 +74,7 @@ impl Serving {
                 patience.answer
             }
             // Its end is the cut.
-            () = draining.cancelled() => Duration::MAX,
+            () = drained => Duration::MAX,
             () = cut_off.cancelled() => return,
         };
         connection.as_mut().graceful_shutdown();

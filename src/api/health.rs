@@ -10,6 +10,7 @@ use http::StatusCode;
 use serde::Serialize;
 
 use super::Api;
+use crate::breaker;
 use crate::store::Store;
 
 /// How long the store may take to say that it is there.
@@ -18,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Serialize)]
 struct Health {
     status: &'static str,
+    /// The circuit breaker around the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store_breaker: Option<breaker::State>,
     /// What is not as it should be.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_ready: Vec<&'static str>,
@@ -25,7 +29,7 @@ struct Health {
 
 /// `GET /healthz`: it answers, so it lives. Asks nobody else, or a store's outage would get every instance restarted.
 pub(super) async fn alive() -> Response {
-    Json(Health { status: "alive", not_ready: Vec::new() }).into_response()
+    Json(Health { status: "alive", store_breaker: None, not_ready: Vec::new() }).into_response()
 }
 
 /// `GET /readyz`
@@ -37,8 +41,9 @@ pub(super) async fn ready(State(api): State<Arc<Api>>) -> Response {
     if api.is_draining() {
         not_ready.push("draining");
     }
-    match not_ready.is_empty() {
-        true => Json(Health { status: "ready", not_ready }).into_response(),
-        false => (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "not ready", not_ready })).into_response(),
-    }
+    let (code, status) = match not_ready.is_empty() {
+        true => (StatusCode::OK, "ready"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
+    };
+    (code, Json(Health { status, store_breaker: Some(api.store.breaker()), not_ready })).into_response()
 }

@@ -8,9 +8,10 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, Version, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::budget::{Budget, Exhausted, held};
@@ -78,6 +79,21 @@ pub(super) async fn room_for_answers(State(budget): State<Budget>, request: Requ
                 .into_response()
         }
     }
+}
+
+/// While draining, each answer is its connection's last: whoever asks again goes elsewhere, and finds no connection that is
+/// just being closed. (HTTP/2 has no such word; its connections are told when the listener closes.)
+pub(super) async fn last_answer(
+    State(draining): State<watch::Receiver<bool>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let multiplexed = request.version() == Version::HTTP_2;
+    let mut response = next.run(request).await;
+    if !multiplexed && *draining.borrow() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// Bounds the time from the request's head to its answer, the reading of a dripping body included.

@@ -63,7 +63,7 @@ use crate::topic::Registry;
 use budget::Budget;
 use error::Error;
 
-pub use server::{Patience, ServerParams, serve};
+pub use server::{Patience, ServerParams, listen, serve};
 
 /// The settings of the edge.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl Params {
             max_delay: Duration::from_secs(3650 * 24 * 3600),
             policy,
             bodies: 256 << 20,
-            concurrency: 4096,
+            concurrency: 1024,
             timeout: Duration::from_secs(10),
         }
     }
@@ -208,7 +208,8 @@ pub fn router(api: Arc<Api>) -> Router {
         .layer(from_fn_with_state(budget.clone(), layers::room_for_answers))
         .layer(from_fn_with_state(params.timeout, layers::timeout));
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
-    dressed(delay.merge(health)).with_state(api)
+    let draining = api.draining.clone();
+    dressed(delay.merge(health)).layer(from_fn_with_state(draining, layers::last_answer)).with_state(api)
 }
 
 /// What stands around all routes, from the inside out.

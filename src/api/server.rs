@@ -7,28 +7,36 @@
 //! ```text
 //! wait for a free slot ─▶ accept ─▶ connection ─▶ … ─▶ slot is free
 //!             │ shutdown
-//!             └─▶ stop accepting ─▶ connections end after their running requests ─▶ cut off what remains
+//!             └─▶ stop accepting ─▶ linger ─▶ connections end after their running requests ─▶ cut off what remains
 //! ```
 //!
 //! Whoever holds all slots holds them for as long as [`super::pulse`] lets a connection wait, and then stands in line behind those
 //! who came meanwhile.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::Serving;
 pub use super::pulse::Patience;
 
+/// The most callers who wait to be accepted; the system may allow fewer (`net.core.somaxconn`).
+const BACKLOG: u32 = 4096;
 /// The first wait after a failed accept (out of file descriptors, as a rule), and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long connections are still taken after the shutdown, for those who wait to be accepted, and how long open ones are still
+/// listened to after that, for requests that are on their way.
+const LAST_CALL: Duration = Duration::from_millis(50);
+const LINGER: Duration = Duration::from_millis(500);
 
 /// The settings of the server.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +55,19 @@ impl Default for ServerParams {
     }
 }
 
+/// Listens, with room for those who come together: beyond it the system drops a caller's first packet, who tries again only a
+/// second later, then three.
+///
+/// # Errors
+/// The system's.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restart must not wait for the connections of the process before to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// Serves until `shutdown` resolves; then takes no more connections, lets running requests end, and cuts off what has
 /// not ended after [`ServerParams::drain`].
 pub async fn serve(listener: TcpListener, router: Router, params: ServerParams, shutdown: impl Future<Output = ()>) {
@@ -57,13 +78,19 @@ pub async fn serve(listener: TcpListener, router: Router, params: ServerParams, 
         patience: params.patience,
         slots: slots.clone(),
         draining: draining.clone(),
+        linger: LINGER.min(params.drain / 4),
         cut_off: cut_off.clone(),
     };
-    let mut shutdown = pin!(shutdown);
+    // Whoever has connected by then is answered: the system would cut him off with the listener.
+    let last_call = async {
+        shutdown.await;
+        tokio::time::sleep(LAST_CALL).await;
+    };
+    let mut last_call = pin!(last_call);
     loop {
         let (stream, slot) = tokio::select! {
             biased;
-            () = &mut shutdown => break,
+            () = &mut last_call => break,
             accepted = accept(&listener, &slots) => accepted,
         };
         tokio::spawn(serving.clone().connection(stream, slot));

@@ -105,6 +105,23 @@ async fn a_running_request_is_answered_during_the_drain_and_idle_connections_end
     server.serving.await.unwrap();
 }
 
+/// A rolling restart lost such requests: their callers had no answer, and could not know why.
+#[tokio::test]
+async fn a_request_on_its_way_when_the_shutdown_comes_is_answered() {
+    let server = start(hello(), ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() }).await;
+    let mut idle = TcpStream::connect(server.address).await.unwrap();
+    idle.write_all(REQUEST).await.unwrap();
+    read_answer(&mut idle).await;
+    // Neither has been accepted, nor has the other's request been read, when the server is told.
+    let mut late = TcpStream::connect(server.address).await.unwrap();
+    late.write_all(REQUEST).await.unwrap();
+    idle.write_all(REQUEST).await.unwrap();
+    server.shutdown.send(()).unwrap();
+    read_answer(&mut idle).await;
+    read_answer(&mut late).await;
+    server.serving.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_request_that_does_not_end_is_cut_off_after_the_drain() {
     let (router, asked, _go) = waiting();

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
 use crate::api::{self, Api};
@@ -87,7 +86,7 @@ impl App {
     /// See [`StartError`]. A Redis that does not answer yet is no error: delayd starts, says so, and is not ready.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         let address = settings.http.bind;
-        let listener = TcpListener::bind(address).await.map_err(|source| StartError::Bind { address, source })?;
+        let listener = api::listen(address).map_err(|source| StartError::Bind { address, source })?;
         let address = listener.local_addr().map_err(|source| StartError::Bind { address, source })?;
         let clock = Clock::system();
         let store = Arc::new(open_store(&settings, &clock).await?);

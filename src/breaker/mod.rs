@@ -74,15 +74,17 @@ impl Default for Params {
 }
 
 /// Where a breaker stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+///
+/// In order, from well to ill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Calls go through.
     Closed,
-    /// No call goes through.
-    Open,
     /// A few calls go through, to see.
     HalfOpen,
+    /// No call goes through.
+    Open,
 }
 
 impl State {

@@ -8,6 +8,7 @@ use super::{
     Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Hint, ListQuery, Listed, Moment, NewContent,
     NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting, embedded, redis,
 };
+use crate::breaker;
 use crate::clock::UnixMillis;
 use crate::task::{Destination, Lane, Receipt, State, TaskId};
 
@@ -54,6 +55,13 @@ impl Store for AnyStore {
         match self {
             Self::Embedded(store) => store.server_of(lane),
             Self::Redis(store) => store.server_of(lane),
+        }
+    }
+
+    fn breaker(&self) -> breaker::State {
+        match self {
+            Self::Embedded(store) => store.breaker(),
+            Self::Redis(store) => store.breaker(),
         }
     }
 

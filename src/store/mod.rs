@@ -57,6 +57,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
+use crate::breaker;
 use crate::clock::UnixMillis;
 use crate::task::{Destination, Lane, Receipt, State, TaskId};
 
@@ -123,6 +124,11 @@ pub trait Store: Send + Sync + 'static {
     /// by themselves sees to it that one server's outage holds up its own lanes alone.
     fn server_of(&self, _lane: &Lane) -> u64 {
         0
+    }
+
+    /// The circuit breaker around the store; of several servers, the worst. Closed where there is none.
+    fn breaker(&self) -> breaker::State {
+        breaker::State::Closed
     }
 
     /// Moves a lease's deadline to the store's now + `lease`; the receipt stays. An expired lease that nobody

@@ -21,6 +21,7 @@ struct Lanes {
     nudges: HashMap<Lane, Arc<Nudge>>,
     tasks: JoinSet<()>,
     names: HashMap<Id, Lane>,
+    holds_are_known: bool,
 }
 
 /// Runs until the instance stops and all lanes' tasks have ended. `settled` tells of tasks that this instance itself has put back on
@@ -51,22 +52,25 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settle
 
 /// The safety look: the registry, what is held by hand, then all lanes in one pipeline. Answers whether it failed.
 async fn look(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, failed_before: bool) -> bool {
-    // The registry may be on a server that is away while lanes are not: then those that are known are looked at.
-    let refreshed = shared.parts.topics.refresh().await.map_err(|error| error.to_string());
+    // The registry, or what is held, may be on a server that is away while lanes are not: then those that are known are looked at. But
+    // nothing is claimed before it was known once what is held.
+    let refreshed = shared.parts.topics.refresh().await.err().map(|error| error.to_string());
     let all: Vec<Lane> = shared.parts.topics.known().iter().flat_map(|topic| topic.lanes()).collect();
-    // Before anything of theirs is claimed. Whoever cannot be asked leaves the holds as they are.
-    let holds =
-        shared.parts.store.holds().await.map(|holds| shared.parts.limits.set_holds(holds.into_iter().collect()));
+    let read = shared.parts.store.holds().await.map(|holds| {
+        shared.parts.limits.set_holds(holds.into_iter().collect());
+        lanes.holds_are_known = true;
+    });
+    let held = read.err().map(|error| error.to_string());
     let asked = shared.parts.clock.now();
     let looked = shared.parts.store.next_due(all.clone()).await.map(|next| {
         shared.time.saw(next.now, asked);
         for (lane, due) in all.into_iter().zip(next.lanes) {
-            if let Some(due) = due {
+            if let Some(due) = due.filter(|_| lanes.holds_are_known) {
                 tell(shared, lanes, lane, due);
             }
         }
     });
-    let failed = refreshed.err().or_else(|| holds.and(looked).err().map(|error| error.to_string()));
+    let failed = refreshed.or(held).or(looked.err().map(|error| error.to_string()));
     match &failed {
         None if failed_before => tracing::info!("Looking over the topics again"),
         Some(error) if !failed_before => {

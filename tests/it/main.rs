@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod callbacks;
+mod clock_jumps;
 mod command_line;
 mod crash;
 mod destinations;
@@ -15,6 +16,8 @@ mod documentation;
 mod fairness;
 mod fsck;
 mod load;
+mod manners;
+mod overload;
 mod proxy;
 mod pull;
 mod receiver;
@@ -26,6 +29,10 @@ mod two_instances;
 
 mod program;
 
+#[path = "../support/fake_time.rs"]
+mod fake_time;
+#[path = "../support/open_loop.rs"]
+mod open_loop;
 #[path = "../support/redis_many.rs"]
 mod redis_many;
 #[path = "../support/redis.rs"]

@@ -38,6 +38,7 @@ impl StoreAt {
 }
 
 /// A started `delayd serve`. Dropping it kills it.
+#[derive(Debug)]
 pub struct Program {
     child: Child,
     log: Arc<Mutex<String>>,
@@ -80,6 +81,16 @@ fn inside(mut outer: Command, inner: &Command) -> Command {
     outer
 }
 
+/// The command that [`Program::start`] runs.
+pub fn serve(store: &StoreAt, sets: &[String]) -> Command {
+    let mut all = store.sets();
+    all.push("http.bind=\"127.0.0.1:0\"".into());
+    all.extend_from_slice(sets);
+    let mut command = command(&all);
+    command.arg("serve");
+    command
+}
+
 /// `--set` that makes the receiver a service.
 pub fn service(name: &str, receiver: &Receiver) -> String {
     format!("services.\"{name}\".endpoints=[\"{}\"]", receiver.endpoint())
@@ -88,25 +99,24 @@ pub fn service(name: &str, receiver: &Receiver) -> String {
 impl Program {
     /// Starts it on a free port, with more settings, and waits until it listens.
     pub async fn start(store: &StoreAt, sets: &[String]) -> Self {
-        Self::spawn(None, store, sets).await
+        Self::launch(serve(store, sets)).await
     }
 
     /// Starts it as the child of another program, such as strace, which is given the command line.
     pub async fn start_under(outer: Command, store: &StoreAt, sets: &[String]) -> Self {
-        Self::spawn(Some(outer), store, sets).await
+        Self::launch(inside(outer, &serve(store, sets))).await
     }
 
-    async fn spawn(outer: Option<Command>, store: &StoreAt, sets: &[String]) -> Self {
+    /// Starts it by another command that ends up as it, such as one that changes its surroundings first.
+    #[allow(dead_code, reason = "tests/drills share this program")]
+    pub async fn start_by(store: &StoreAt, sets: &[String], by: impl FnOnce(Command) -> Command) -> Self {
+        Self::launch(by(serve(store, sets))).await
+    }
+
+    /// Starts what [`serve`] gave, perhaps with changes, and waits until it listens.
+    pub async fn launch(mut serve: Command) -> Self {
         delayd::install_crypto();
-        let mut all = store.sets();
-        all.push("http.bind=\"127.0.0.1:0\"".into());
-        all.extend_from_slice(sets);
-        let mut serve = command(&all);
-        serve.arg("serve");
-        if let Some(outer) = outer {
-            serve = inside(outer, &serve);
-        }
-        let mut child = serve.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut child = serve.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let address = watch::Sender::new(None);
         let mut found = address.subscribe();
@@ -128,6 +138,12 @@ impl Program {
             panic!("delayd does not listen:\n{}", log.lock().unwrap());
         };
         Self { child, log, address, client: client() }
+    }
+
+    /// Its process.
+    #[allow(dead_code, reason = "tests/drills share this program")]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn log(&self) -> String {

@@ -35,6 +35,9 @@ impl Seen {
 pub enum Answer {
     Status(u16),
     With(u16, Vec<(&'static str, &'static str)>, &'static str),
+    /// 200, after so long.
+    #[allow(dead_code, reason = "tests/drills share this receiver")]
+    After(Duration),
     /// Never, until the receiver is dropped or the caller gives up.
     Never,
     /// Once the gate of the receiver is opened.
@@ -133,6 +136,10 @@ async fn take(State(inner): State<Arc<Inner>>, uri: Uri, headers: HeaderMap, bod
                 response.headers_mut().insert(name, value.parse().unwrap());
             }
             response
+        }
+        Answer::After(pause) => {
+            tokio::time::sleep(pause).await;
+            StatusCode::OK.into_response()
         }
         Answer::Never => std::future::pending().await,
         Answer::AtTheGate => {

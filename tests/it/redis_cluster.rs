@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use delayd::store::redis::{Params, Redis, Topology};
+use delayd::store::{Moment, NewTask, Store, TopicEntry};
 use serde_json::json;
 
 use crate::load::{Load, lost, times_seen};
@@ -105,6 +107,74 @@ async fn without_the_id_counters_node_adds_are_refused_at_once_and_work_goes_on(
     let fresh = answers.iter().filter_map(|a| a.id).min().unwrap();
     assert!(fresh > *ids.iter().max().unwrap(), "an id was drawn again");
     assert_eq!(lost(&delayd, &receiver, &topic, &answers).await.len(), 0);
+}
+
+/// Moves all keys of a slot, whose state is then still "on its way".
+fn move_keys(cluster: &Cluster, slot: &str, from: usize, to: usize) {
+    let port = cluster.nodes[to].port().to_string();
+    loop {
+        let keys = cluster.nodes[from].command(&["CLUSTER", "GETKEYSINSLOT", slot, "1"]);
+        let Some(key) = keys.lines().next().filter(|key| !key.is_empty()) else { return };
+        cluster.nodes[from].command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+    }
+}
+
+fn begin_move(cluster: &Cluster, slot: &str, from: usize, to: usize) {
+    cluster.nodes[to].command(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &cluster.id_of(from)]);
+    cluster.nodes[from].command(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &cluster.id_of(to)]);
+}
+
+fn end_move(cluster: &Cluster, slot: &str, to: usize) {
+    let id = cluster.id_of(to);
+    for n in [to, 0, 1, 2] {
+        cluster.nodes[n].command(&["CLUSTER", "SETSLOT", slot, "NODE", &id]);
+    }
+}
+
+/// The map is read again a quarter of a second later at best: until then the nodes' own word is what counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn redirections_are_followed_at_once() {
+    let cluster = Cluster::start();
+    let params = Params {
+        topology: Topology::Cluster,
+        urls: cluster.urls(),
+        key_prefix: prefix(&cluster),
+        timeout: Duration::from_secs(10),
+        ..Params::standalone("")
+    };
+    let registry = format!("{}:DELAY_TOPIC_LIST", params.key_prefix);
+    let store = Arc::new(Redis::connect(params).await.unwrap());
+    let topic = TopicEntry { topic: cluster.topic_on(1).parse().unwrap(), shards: 1 };
+    let task = || NewTask {
+        topic: topic.clone(),
+        destination: "message.call".parse().unwrap(),
+        moment: Moment::After(Duration::ZERO),
+        options: Default::default(),
+        content: "{}".into(),
+    };
+    store.add(vec![task()]).await.remove(0).unwrap();
+
+    // TRYAGAIN while the lane is on its way, then MOVED.
+    let slot = cluster.first_owner(&format!("{{{}:0}}", topic.topic)).1.to_string();
+    begin_move(&cluster, &slot, 1, 2);
+    let adding = tokio::spawn({
+        let (store, task) = (store.clone(), task());
+        async move { store.add(vec![task]).await.remove(0) }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!adding.is_finished(), "half a lane was added to");
+    move_keys(&cluster, &slot, 1, 2);
+    end_move(&cluster, &slot, 2);
+    adding.await.unwrap().unwrap();
+    assert_eq!(store.stats(&topic.lanes().next().unwrap()).await.unwrap().scheduled, 2);
+
+    // ASK while the registry's only key is there already and its slot is not.
+    let slot = cluster.first_owner(&registry).1.to_string();
+    begin_move(&cluster, &slot, 0, 1);
+    move_keys(&cluster, &slot, 0, 1);
+    assert_eq!(store.topics().await.unwrap(), std::slice::from_ref(&topic));
+    end_move(&cluster, &slot, 1);
+    assert_eq!(store.topics().await.unwrap(), [topic]);
 }
 
 /// A lane's slot moves to another primary, key by key, while it is added to, claimed and settled.

@@ -286,11 +286,11 @@ async fn a_damaged_file_is_said_to_be() {
     let broken = broken();
     let id = broken.bench.add_held().await.id;
     broken.bench.store.close().await;
-    // An index that says it holds other rows than it does: no sweep would see the lease.
+    // An index that leads to another one's pages: no look-up would see the lease.
     let db = broken.db();
     db.pragma_update(None, "writable_schema", "ON").unwrap();
-    let sql =
-        "UPDATE sqlite_schema SET sql = replace(sql, 'leased = 1', 'leased <> 1') WHERE name = 'progress_by_deadline'";
+    let sql = "UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'history_by_end')
+               WHERE name = 'progress_by_deadline'";
     assert_eq!(db.execute(sql, []).unwrap(), 1);
     drop(db);
     let store = Embedded::open_for_check(params(&broken.folder, &broken.bench.clock), false).unwrap();

@@ -59,7 +59,14 @@ impl Server {
 
     /// One with further options, such as `["--maxmemory", "10mb"]`.
     pub(crate) fn with_options(options: &[&str]) -> Self {
-        Self::launched(|port, _| [Self::options(port), options.iter().map(ToString::to_string).collect()].concat())
+        Self::in_surroundings(options, &[])
+    }
+
+    /// One with further options, and variables in its environment.
+    pub(crate) fn in_surroundings(options: &[&str], variables: &[(&str, &str)]) -> Self {
+        let further =
+            |port, _: &Path| [Self::options(port), options.iter().map(ToString::to_string).collect()].concat();
+        Self::launched_in(variables, further)
     }
 
     /// What most servers are started with.
@@ -72,10 +79,14 @@ impl Server {
 
     /// One with the options that go with its port and folder.
     fn launched(options: impl Fn(u16, &Path) -> Vec<String>) -> Self {
+        Self::launched_in(&[], options)
+    }
+
+    fn launched_in(variables: &[(&str, &str)], options: impl Fn(u16, &Path) -> Vec<String>) -> Self {
         let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
         assert!(found.is_ok(), "these tests need redis-server; this installs it: apt-get install redis-server");
         for _ in 0..TRIES {
-            let mut server = Self::keep(free_port(), &options);
+            let mut server = Self::keep(free_port(), variables, &options);
             if server.launch() {
                 return server;
             }
@@ -112,12 +123,13 @@ impl Server {
     }
 
     /// Starts the keeper alone.
-    fn keep(port: u16, options: &impl Fn(u16, &Path) -> Vec<String>) -> Self {
+    fn keep(port: u16, variables: &[(&str, &str)], options: &impl Fn(u16, &Path) -> Vec<String>) -> Self {
         let folder = tempfile::Builder::new().prefix("redis-of-tests").tempdir().unwrap().keep();
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "redis-keeper"])
             .arg(&folder)
             .args(options(port, &folder))
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -4,6 +4,7 @@
 //! nothing but PING; this one hands out only connections to a primary that is fit for use, and, under Sentinel, to the one that the
 //! sentinels name right then.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,14 +119,16 @@ pub(super) fn silent() -> Error {
     Error::Unavailable("Redis does not answer in time".into())
 }
 
-/// Takes a connection out of a pool.
+/// Takes a connection out of a pool. Boxed: connecting is deep, and is within everything that may have to connect first.
 ///
 /// # Errors
 /// Those of [`connect`] and [`server::inspect`].
-pub(super) async fn take(pool: &Pool<Dialer>) -> Result<Object<Dialer>> {
-    pool.get().await.map_err(|error| match error {
-        PoolError::Backend(error) => error,
-        PoolError::Timeout(_) => silent(),
-        other => Error::Unavailable(other.to_string()),
+pub(super) fn take(pool: &Pool<Dialer>) -> Pin<Box<dyn Future<Output = Result<Object<Dialer>>> + Send + '_>> {
+    Box::pin(async {
+        pool.get().await.map_err(|error| match error {
+            PoolError::Backend(error) => error,
+            PoolError::Timeout(_) => silent(),
+            other => Error::Unavailable(other.to_string()),
+        })
     })
 }

@@ -168,7 +168,7 @@ fn read(page: Page, answer: Value, lane: &Lane, checked: &mut Checked) -> Result
         checked.findings.push(read_finding(triple, lane)?);
     }
     Ok(Seen {
-        rest: (cursor != "0").then(|| Page { cursor, ..page }),
+        rest: if cursor == "0" { None } else { Some(Page { cursor, ..page }) },
         highest: if highest.is_empty() { None } else { Some(highest.parse().map_err(corrupt)?) },
         names: names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
     })

@@ -152,6 +152,11 @@ impl Link {
         self.reconnect(turn).await
     }
 
+    /// Where the breaker stands that this link shares.
+    pub(super) fn breaker(&self) -> State {
+        self.params.gate.state()
+    }
+
     /// Why callers are refused.
     fn failure(&self) -> Error {
         let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -4,8 +4,8 @@
 //! Time is the server's `TIME`. The lane's lock (`SET NX EX` inside the claim script) makes one instance its claimer for a
 //! while; nobody's correctness rests on it.
 //!
-//! The road of a command: a verb here → [`servers`] (who has its slot; redirections) → [`node`] (one primary) → [`link`] (its
-//! connection, breaker, repeats) → [`dial`] (find, connect, look) → [`server`] (is it fit for use).
+//! The road of a command: a verb here → `servers` (who has its slot; redirections) → `node` (one primary) → `link` (its
+//! connection, breaker, repeats) → `dial` (find, connect, look) → `server` (is it fit for use).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -243,6 +243,10 @@ impl Store for Redis {
 
     fn server_of(&self, lane: &Lane) -> u64 {
         self.inner.servers.number_of(self.inner.keys.slot_of(lane))
+    }
+
+    fn breaker(&self) -> breaker::State {
+        self.inner.servers.breaker()
     }
 
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {

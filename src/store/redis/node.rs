@@ -11,7 +11,7 @@ use super::address::{Address, Login};
 use super::dial::{Dialer, Target};
 use super::link::{self, Link};
 use super::server::Mode;
-use crate::breaker::{self, Gate};
+use crate::breaker::{self, Gate, State};
 use crate::store::Durability;
 
 /// What all nodes are told.
@@ -94,6 +94,11 @@ impl Node {
     pub(super) fn is_in_run(&self, run_id: &str) -> bool {
         let runs = [&self.links.adding, &self.links.working].map(|link| link.current());
         runs.iter().flatten().all(|live| live.server().run_id == run_id)
+    }
+
+    /// Where its breaker stands.
+    pub(super) fn breaker(&self) -> State {
+        self.links.working.breaker()
     }
 
     /// Whether it is connected for work.

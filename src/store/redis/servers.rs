@@ -30,6 +30,7 @@ use super::link::{Answers, Repeat};
 use super::map::Map;
 use super::node::{self, Node, Purpose};
 use super::slot;
+use crate::breaker::State;
 use crate::store::{Durability, Error, Result};
 
 /// The rest before a slot on its way is asked for again.
@@ -122,6 +123,12 @@ impl Servers {
         let map = self.map();
         let kept = map.nodes().iter().filter_map(|node| node.durability());
         kept.max_by_key(|kept| *kept as u8).unwrap_or(Durability::Volatile)
+    }
+
+    /// The worst of the breakers.
+    pub(super) fn breaker(&self) -> State {
+        let map = self.map();
+        map.nodes().iter().map(|node| node.breaker()).max().unwrap_or(State::Closed)
     }
 
     /// What there is, for people.

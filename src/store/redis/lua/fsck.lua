@@ -16,7 +16,6 @@ local repairs, shards, shard = ARGV[5] == '1', tonumber(ARGV[6]), tonumber(ARGV[
 local FIRST_NAME = 8
 local FAR = 9007199254740992
 local STATES = { 'delivered', 'dead', 'cancelled', 'expired' }
-local UNREADABLE = 'its body cannot be read'
 
 local findings = {}
 
@@ -66,7 +65,7 @@ end
 
 local function sound_entry(raw)
   local entry = read_entry(raw)
-  local is_sound = entry.attempts and entry.attempts < 4294967296 and is_destination(entry.destination)
+  local is_sound = entry and entry.attempts < 4294967296 and is_destination(entry.destination)
     and (entry.mark == '-' or entry.mark == '!' or ENDED[entry.mark])
   return is_sound and entry or nil
 end

@@ -1,0 +1,89 @@
+//! Drills: the real program under a real fault and a real load, and afterwards an account of every task.
+//!
+//! A drill has two forms. The *short* one belongs to the ordinary suite: seconds, and nothing in it rests on the machine's speed.
+//! The *long* one (`DRILLS=long`, set by `scripts/drills`) does the same more often, and holds the promises that are measured
+//! in time as well. Each drill prints one row: accepted, delivered, lost, early, duplicates by cause, the slowest redelivery
+//! after a crash, lateness. `DRILL_TABLE` names a file that gets the row, too.
+//!
+//! # What every drill promises
+//!
+//! - Lost 0: each task whose add was answered with success ends as delivered, and its callback was seen.
+//! - Early 0: no callback came before its due millisecond.
+//! - A duplicate (a callback for a task whose callback had been answered with success before) lies across a fault that may
+//!   cause one. How that is known stands in [`account`].
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]
+#![allow(unreachable_pub, missing_docs, dead_code, reason = "nobody else sees it, and no drill uses all of it")]
+
+mod account;
+mod bad_receiver;
+mod fleet;
+mod load;
+mod machine;
+mod open_loop;
+mod outside;
+mod probe;
+mod row;
+mod strace;
+mod verdict;
+
+mod crash;
+mod disk;
+mod neighbours;
+mod overload;
+mod pause;
+mod receivers;
+mod redis;
+mod redis_trouble;
+mod rolling;
+mod slow_callers;
+mod time;
+
+#[path = "../support/fake_time.rs"]
+mod fake_time;
+#[path = "../it/program.rs"]
+mod program;
+#[path = "../it/receiver.rs"]
+mod receiver;
+#[path = "../support/redis.rs"]
+mod redis_server;
+
+/// Whether the drills run in their long form.
+pub fn is_long() -> bool {
+    std::env::var("DRILLS").is_ok_and(|form| form == "long")
+}
+
+/// How often a drill does its fault: `DRILL_ROUNDS`, if set, or by its form.
+pub fn rounds(short: usize, long: usize) -> usize {
+    let set = std::env::var("DRILL_ROUNDS").ok().map(|rounds| rounds.parse().expect("DRILL_ROUNDS is a number"));
+    set.unwrap_or(if is_long() { long } else { short })
+}
+
+/// The service that most drills call.
+pub const SERVICE: &str = "message.call";
+
+/// Settings under which a fault shows within seconds: a short lease, and calls that need no longer one.
+pub fn quick_settings(endpoint: &str, lease: std::time::Duration) -> Vec<String> {
+    vec![
+        service(SERVICE, endpoint),
+        format!("worker.lease=\"{}ms\"", lease.as_millis()),
+        "callback.timeout=\"800ms\"".into(),
+        // A long fault must not use a task's attempts up.
+        "callback.retry.max_attempts=1000".into(),
+        "callback.retry.backoff={kind=\"fixed\", every=\"200ms\"}".into(),
+        // A receiver that is well again is tried soon.
+        "callback.breaker.open=\"300ms\"".into(),
+        "callback.breaker.open_max=\"1s\"".into(),
+        quiet(),
+    ]
+}
+
+/// The setting that leaves out what a load would repeat a thousand times.
+pub fn quiet() -> String {
+    "log.level=\"warn,delayd::cli=info\"".into()
+}
+
+/// The setting that makes an address a service.
+pub fn service(name: &str, endpoint: &str) -> String {
+    format!("services.\"{name}\".endpoints=[\"{endpoint}\"]")
+}

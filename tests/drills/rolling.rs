@@ -1,0 +1,39 @@
+//! Two instances on one Redis, replaced one after the other under load: nobody may notice.
+
+use std::time::Duration;
+
+use crate::account::Account;
+use crate::fleet::{self, Fleet};
+use crate::load::{Load, Plan};
+use crate::receiver::{Answer, Receiver};
+use crate::redis_server::Server;
+use crate::row::Row;
+use crate::verdict::Verdict;
+use crate::{quick_settings, rounds};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_instances_restarted_in_turn() {
+    let restarts = rounds(2, 20);
+    let mut row = Row::new(format!("rolling restart ×{restarts}, two on Redis"));
+    let server = Server::start();
+    let receiver = Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
+    let account = Account::open();
+    let sets = quick_settings(&receiver.endpoint(), Duration::from_secs(30));
+    let mut fleet = Fleet::start(fleet::redis(&server), sets, 2).await;
+    let load = Load::start(&account, &fleet.doors(), Plan::default());
+    for round in 0..restarts {
+        tokio::time::sleep(Duration::from_millis(rand::random_range(300..700))).await;
+        let (code, log) = fleet.retire(round % 2).await;
+        row.promise(code == Some(0), format!("a drain ended with {code:?}: {log}"));
+        fleet.raise(round % 2).await;
+    }
+    load.stop().await;
+    row.settle(Verdict::of(&account, fleet.member(0), || receiver.seen()).await);
+    row.promise(row.duplicates() == 0, "a restart in good order needs no duplicates");
+    let unanswered = account.without_answer();
+    // An idle connection that is closed may cross with a request on it, as everywhere in HTTP/1.1. More than one a restart is no accident.
+    row.promise(unanswered <= restarts as u64, format!("{unanswered} adds were neither answered nor refused"));
+    row.note(format!("{unanswered} adds met a closing connection"));
+    row.note(format!("{} adds refused and repeated", account.refusals()));
+    row.finish();
+}

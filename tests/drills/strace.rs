@@ -1,0 +1,51 @@
+//! Faults of the kernel's calls, put under a running process by strace.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// An injection under way. Dropping it takes it away again, and the process runs on.
+#[derive(Debug)]
+pub struct Injected(Child);
+
+impl Injected {
+    /// Into every fsync of all the process' threads, such as `error=EIO` or `delay_enter=20000` (microseconds).
+    pub fn into_fsyncs(pid: u32, what: &str) -> Self {
+        let calls = "fsync,fdatasync";
+        let mut strace = Command::new("strace")
+            .args(["-f", "-q", "-o", "/dev/null", "-e", &format!("trace={calls}")])
+            .args(["-e", &format!("inject={calls}:{what}"), "-p", &pid.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("these drills need strace; scripts/test installs it");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !is_traced(pid) {
+            if strace.try_wait().unwrap().is_some() || Instant::now() > deadline {
+                let _ = strace.kill();
+                let said = std::io::read_to_string(strace.stderr.take().unwrap()).unwrap();
+                panic!("strace cannot attach to process {pid}; the drill needs ptrace to be allowed: {said}");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Self(strace)
+    }
+}
+
+impl Drop for Injected {
+    fn drop(&mut self) {
+        // SIGTERM has it let go of the process; SIGKILL might leave a stopped one behind.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether all threads of the process have a tracer.
+fn is_traced(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    threads.flatten().all(|thread| {
+        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|tracer| tracer.trim() != "0"))
+    })
+}

@@ -1,0 +1,178 @@
+//! The end of a drill: each task asked for by its id, each callback held against its add.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use serde_json::Value;
+
+use crate::account::{Account, Added, Cause, Fault};
+use crate::program::Program;
+use crate::receiver::Seen;
+
+/// How long the last tasks may take to be delivered once the faults are over.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Questions at a time.
+const ASKERS: usize = 16;
+
+/// What became of all tasks.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    pub accepted: usize,
+    pub delivered: usize,
+    pub lost: Vec<String>,
+    pub early: Vec<String>,
+    pub unexplained: Vec<String>,
+    explained: BTreeMap<Cause, usize>,
+    /// From a crash to the next call of a task that was being called, per lease that ran out meanwhile.
+    pub redelivery_ms: Option<i64>,
+    /// Of each task's first callback, sorted.
+    lateness: Vec<i64>,
+}
+
+impl Verdict {
+    /// Waits until every confirmed task is delivered, and judges what came. Every answer of the receivers in `seen` was a success,
+    /// which is why a second callback is a duplicate.
+    pub async fn of(account: &Account, delayd: &Program, seen: impl Fn() -> Vec<Seen>) -> Self {
+        let adds = account.adds();
+        let states = final_states(&adds, delayd).await;
+        let mut calls: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
+        for mut call in seen() {
+            call.arrived_ms = account.by_the_store(call.arrived_ms);
+            let Some(n) = number(&call.body) else { continue };
+            calls.entry(n).or_default().push(call);
+        }
+        let mut verdict = Self::default();
+        let faults = account.faults();
+        for (&n, added) in &adds {
+            let mut came = calls.remove(&n).unwrap_or_default();
+            came.sort_by_key(|call| call.arrived_ms);
+            if let Some((id, due_ms)) = added.confirmed {
+                verdict.accepted += 1;
+                verdict.judge_confirmed(n, id, due_ms, states.get(&id).map(String::as_str), &came);
+            }
+            verdict.judge_calls(n, added, &came, &faults);
+        }
+        verdict.unexplained.extend(calls.keys().map(|n| format!("number {n} was never added")));
+        verdict.lateness.sort_unstable();
+        verdict
+    }
+
+    fn judge_confirmed(&mut self, n: u64, id: u64, due_ms: i64, state: Option<&str>, came: &[Seen]) {
+        let called = came.iter().any(|call| call.id == id);
+        match state {
+            Some("delivered") if called => self.delivered += 1,
+            state => {
+                let state = state.unwrap_or("unknown");
+                let was_called = if called { "called" } else { "never called" };
+                self.lost.push(format!("number {n}, task {id}: {state}, {was_called}"));
+            }
+        }
+        if let Some(call) = came.iter().find(|call| call.id == id && call.due_ms != due_ms) {
+            self.unexplained.push(format!("task {id} was to be due at {due_ms} and came as due at {}", call.due_ms));
+        }
+    }
+
+    fn judge_calls(&mut self, n: u64, added: &Added, came: &[Seen], faults: &[Fault]) {
+        self.lateness.extend(came.first().map(Seen::lateness_ms));
+        for call in came.iter().filter(|call| call.arrived_ms < call.due_ms) {
+            self.early.push(format!("number {n}, task {}: {} ms", call.id, -call.lateness_ms()));
+        }
+        let ids: BTreeSet<u64> = came.iter().map(|call| call.id).collect();
+        for _ in ids.iter().skip(1) {
+            if added.tries > 1 {
+                self.count(Cause::AddRepeated);
+            } else {
+                self.unexplained.push(format!("number {n} was added once and came as tasks {ids:?}"));
+            }
+        }
+        for id in ids {
+            let of_one: Vec<&Seen> = came.iter().filter(|call| call.id == id).collect();
+            for pair in of_one.windows(2) {
+                self.judge_repeat(pair[0], pair[1], faults);
+            }
+        }
+    }
+
+    fn judge_repeat(&mut self, first: &Seen, second: &Seen, faults: &[Fault]) {
+        let between =
+            faults.iter().find(|fault| first.arrived_ms <= fault.until_ms && fault.from_ms <= second.arrived_ms);
+        let Some(fault) = between else {
+            let apart = second.arrived_ms - first.arrived_ms;
+            let (id, one, two) = (second.id, first.attempt, second.attempt);
+            self.unexplained
+                .push(format!("task {id}: attempts {one} and {two}, {apart} ms apart, and no fault between"));
+            return;
+        };
+        self.count(fault.cause);
+        if fault.cause == Cause::Crash {
+            // A claim that died before its call went out has left nothing but its count.
+            let leases = i64::from(second.attempt.saturating_sub(first.attempt).max(1));
+            let took = (second.arrived_ms - fault.from_ms.max(first.arrived_ms)) / leases;
+            self.redelivery_ms = self.redelivery_ms.max(Some(took));
+        }
+    }
+
+    fn count(&mut self, cause: Cause) {
+        *self.explained.entry(cause).or_default() += 1;
+    }
+
+    pub fn duplicates(&self) -> usize {
+        self.explained.values().sum::<usize>() + self.unexplained.len()
+    }
+
+    /// The duplicates by their causes, such as "3 crash, 1 lost reply".
+    pub fn causes(&self) -> String {
+        let mut parts: Vec<String> =
+            self.explained.iter().map(|(cause, count)| format!("{count} {}", cause.name())).collect();
+        if !self.unexplained.is_empty() {
+            parts.push(format!("{} without a cause", self.unexplained.len()));
+        }
+        if parts.is_empty() { "0".to_owned() } else { parts.join(", ") }
+    }
+
+    /// A percentile of the lateness of first callbacks.
+    pub fn lateness_ms(&self, percent: usize) -> i64 {
+        percentile(&self.lateness, percent)
+    }
+}
+
+/// A percentile of sorted figures; 0 of none.
+pub fn percentile(sorted: &[i64], percent: usize) -> i64 {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((sorted.len() * percent / 100).min(last)).copied().unwrap_or_default()
+}
+
+/// The number that a task's content carries.
+fn number(body: &str) -> Option<u64> {
+    serde_json::from_str::<Value>(body).ok()?["n"].as_u64()
+}
+
+/// Asks for each confirmed task until it is delivered, or patience ends; by id.
+async fn final_states(adds: &BTreeMap<u64, Added>, delayd: &Program) -> BTreeMap<u64, String> {
+    let mut states = BTreeMap::new();
+    let mut open: Vec<(&str, u64)> =
+        adds.values().filter_map(|added| Some((added.topic.as_str(), added.confirmed?.0))).collect();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answers: Vec<(u64, String)> = futures_util::stream::iter(open.iter().copied())
+            .map(|(topic, id)| async move { (id, state(delayd, topic, id).await) })
+            .buffer_unordered(ASKERS)
+            .collect()
+            .await;
+        states.extend(answers);
+        open.retain(|(_, id)| states[id] != "delivered");
+        if open.is_empty() || Instant::now() > deadline {
+            return states;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn state(delayd: &Program, topic: &str, id: u64) -> String {
+    let question = serde_json::json!({"topic": topic, "task_id": id}).to_string();
+    let answer = delayd.post("/delay/task/get", question).await;
+    let state = answer.body["task"]["state"].as_str();
+    state.map_or_else(|| format!("answer {}", answer.status), str::to_owned)
+}

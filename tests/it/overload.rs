@@ -1,0 +1,59 @@
+//! More than can be done: what is not done is refused at once, and what is in hand is bounded.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::open_loop::{ADD, Load, read_answer, resident_kib};
+use crate::{Kept, on_both_stores};
+
+on_both_stores!(an_overloaded_edge_answers_everyone_and_recovers);
+
+/// Far more than a debug build does. Each request is answered, with 200 or a 503 that says when to come again; and with the load gone
+/// everything is as before. (How fast is for `tests/overload` to measure.)
+async fn an_overloaded_edge_answers_everyone_and_recovers(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let patience = Duration::from_secs(30);
+    let load = Load { rate: 20_000, span: Duration::from_secs(2), patience, most_connections: 6_000 };
+    let seen = load.run(delayd.address, ADD).await;
+    assert!(seen.good.len() > 0);
+    assert_eq!(
+        seen.left,
+        0,
+        "some were left without an answer: {} good, {} refused",
+        seen.good.len(),
+        seen.refused.len()
+    );
+    assert_eq!(seen.odd, None);
+    let resident = resident_kib(delayd.pid());
+    assert!(resident < 512 << 10, "{resident} KiB");
+    delayd.add(json!({"topic": "t", "delay": "1h", "content": {}})).await;
+}
+
+/// Batches whose last byte does not come fill what bodies may hold. One more is refused at once; small requests go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_in_hand_are_bounded_and_small_adds_go_on_beside_them() {
+    let delayd = Kept::embedded().start(&["limits.bodies=\"64MiB\"".into()]).await;
+    let head = "POST /delay/task/add_batch HTTP/1.1\r\nhost: x\r\ncontent-length: 16777216\r\n\r\n";
+    let most = vec![b' '; (16 << 20) - 1];
+    let mut held = Vec::new();
+    let refusal = loop {
+        let mut stream = TcpStream::connect(delayd.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // One that is refused may be closed before it is through.
+        let _ = stream.write_all(&most).await;
+        if let Ok(answer) = tokio::time::timeout(Duration::from_secs(1), read_answer(&mut stream)).await {
+            break answer.unwrap();
+        }
+        held.push(stream);
+        assert!(held.len() < 4, "more than 64 MiB are in hand");
+    };
+    assert!(refusal.starts_with("HTTP/1.1 503") && refusal.contains("retry-after: 1"), "{refusal}");
+    assert!(refusal.contains("too many bytes"), "{refusal}");
+    assert!(!held.is_empty());
+    for n in 0..50 {
+        delayd.add(json!({"topic": "t", "delay": "1h", "content": {"n": n}})).await;
+    }
+}

@@ -34,7 +34,7 @@ pub(super) fn start(
 ) {
     let lease = Lease { receipt: receipt.clone(), until: since + shared.params.lease, attempt: task.attempt };
     let Some(holding) = shared.held.take(task.id, lease) else {
-        tracing::debug!(task.id = %task.id, %lane, "Task {} is still in flight here; its call goes on under the new lease", task.id);
+        tracing::debug!(task.id = %task.id, %lane, "Task {} is still in flight here; its call goes on", task.id);
         return;
     };
     let permit = slots.get_mut(&task.destination).and_then(crate::callback::Permits::split_one);
@@ -117,7 +117,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
             let (since, span) = (Instant::now(), needed + self.shared.params.lease);
             match self.shared.parts.store.extend(&self.lane, self.task.id, &lease.receipt, span).await {
                 // Looked at again: the answer may have been so long on its way that little is left.
-                Ok(Settled::Done) => self.holding.extended(&lease.receipt, since + span),
+                Ok(Settled::Done) => self.holding.extended(since + span),
                 Ok(Settled::Stale { .. } | Settled::Unknown) => return false,
                 Err(error) => {
                     tracing::warn!(task.id = %self.task.id, lane = %self.lane, %error, "Could not extend a lease; the task is given back");

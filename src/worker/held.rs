@@ -1,8 +1,12 @@
 //! The tasks that this instance has in flight.
 //!
 //! A lease may run out while the call still runs (the machine slept, the store was away), and a claim may then hand the task to
-//! the very instance that is calling. Firing it a second time would be a duplicate without need: the running call
-//! adopts the new receipt instead, and settles with that.
+//! the very instance that is calling. Firing it a second time would be a duplicate without need, so the running call goes on, and
+//! the new lease is put by:
+//!
+//! - If the call succeeds, its own receipt still ends the task: a late success counts.
+//! - If the store refuses that receipt, or the call failed, the new lease is given back unspent. The task may have been rescheduled or
+//!   replayed meanwhile, so nothing that the old call came to may be said in the new lease's name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,19 +26,33 @@ pub(super) struct Lease {
     pub(super) attempt: u32,
 }
 
+/// A task's lease, and the newest of those that came while it was in hand.
+#[derive(Debug)]
+struct Leases {
+    own: Lease,
+    put_by: Option<Lease>,
+}
+
+type ByTask = HashMap<TaskId, Leases>;
+
+fn lock(leases: &Mutex<ByTask>) -> MutexGuard<'_, ByTask> {
+    leases.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// All of them, by task.
 #[derive(Debug, Default)]
-pub(super) struct Held(Arc<Mutex<HashMap<TaskId, Lease>>>);
+pub(super) struct Held(Arc<Mutex<ByTask>>);
 
 impl Held {
-    fn leases(&self) -> MutexGuard<'_, HashMap<TaskId, Lease>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes a task in hand; `None` if it was there already, which then goes on under the new lease.
+    /// Takes a task in hand; `None` if it was there already, and the lease is put by.
     pub(super) fn take(&self, id: TaskId, lease: Lease) -> Option<Holding> {
-        let was_there = self.leases().insert(id, lease).is_some();
-        (!was_there).then(|| Holding { id, leases: self.0.clone() })
+        let mut leases = lock(&self.0);
+        if let Some(held) = leases.get_mut(&id) {
+            held.put_by = Some(lease);
+            return None;
+        }
+        leases.insert(id, Leases { own: lease, put_by: None });
+        Some(Holding { id, leases: self.0.clone(), is_held: true })
     }
 }
 
@@ -42,7 +60,8 @@ impl Held {
 #[derive(Debug)]
 pub(super) struct Holding {
     id: TaskId,
-    leases: Arc<Mutex<HashMap<TaskId, Lease>>>,
+    leases: Arc<Mutex<ByTask>>,
+    is_held: bool,
 }
 
 impl Holding {
@@ -51,26 +70,43 @@ impl Holding {
         self.id
     }
 
-    /// The lease as it stands now.
+    /// The lease that it was taken with.
     pub(super) fn lease(&self) -> Lease {
-        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-        leases.get(&self.id).cloned().expect("a holding keeps its lease until it is dropped")
+        let leases = lock(&self.leases);
+        leases.get(&self.id).map(|leases| leases.own.clone()).expect("a holding keeps its lease until it is dropped")
     }
 
-    /// Notes an extension of the lease named `receipt`.
-    pub(super) fn extended(&self, receipt: &Receipt, until: Instant) {
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lease) = leases.get_mut(&self.id)
-            && lease.receipt == *receipt
-        {
-            lease.until = until;
+    /// Notes an extension.
+    pub(super) fn extended(&self, until: Instant) {
+        if let Some(leases) = lock(&self.leases).get_mut(&self.id) {
+            leases.own.until = until;
         }
+    }
+
+    /// Lets go of the lease: either there is another that was put by, and the task stays in hand with that one, or it is in hand no
+    /// more.
+    pub(super) fn let_go(mut self) -> Option<Self> {
+        // One step: a claim that comes right now finds the task either in hand or not.
+        let mut leases = lock(&self.leases);
+        if let Some(held) = leases.get_mut(&self.id)
+            && let Some(next) = held.put_by.take()
+        {
+            held.own = next;
+            drop(leases);
+            return Some(self);
+        }
+        leases.remove(&self.id);
+        drop(leases);
+        self.is_held = false;
+        None
     }
 }
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        if self.is_held {
+            lock(&self.leases).remove(&self.id);
+        }
     }
 }
 
@@ -83,11 +119,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_still_held_adopts_the_new_receipt_and_is_not_fired() {
+    async fn a_task_still_held_is_not_fired_and_its_new_lease_is_put_by() {
         let held = Held::default();
         let holding = held.take(TaskId(1), lease("first", 1)).unwrap();
         assert!(held.take(TaskId(1), lease("second", 2)).is_none());
-        assert_eq!((holding.lease().receipt.as_str(), holding.lease().attempt), ("second", 2));
+        assert!(held.take(TaskId(1), lease("third", 3)).is_none());
+        assert_eq!(holding.lease().receipt.as_str(), "first", "the call that runs was made by that one");
+        let holding = holding.let_go().unwrap();
+        assert_eq!((holding.lease().receipt.as_str(), holding.lease().attempt), ("third", 3));
+        assert!(held.take(TaskId(2), lease("other", 1)).is_some());
+        assert!(holding.let_go().is_none());
+        assert!(held.take(TaskId(1), lease("fourth", 4)).is_some());
+    }
+
+    #[tokio::test]
+    async fn dropping_lets_go_of_everything() {
+        let held = Held::default();
+        let holding = held.take(TaskId(1), lease("first", 1)).unwrap();
+        assert!(held.take(TaskId(1), lease("second", 2)).is_none());
         drop(holding);
         assert!(held.take(TaskId(1), lease("third", 3)).is_some());
     }

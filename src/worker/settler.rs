@@ -16,7 +16,7 @@ use super::Shared;
 use super::held::Holding;
 use crate::callback::Caller;
 use crate::store::{Error, Hint, Settle, Settled, Store, Transition};
-use crate::task::{Lane, Receipt, State};
+use crate::task::Lane;
 
 /// How long a drain waits for the last settles.
 pub(super) const LAST_FLUSH: Duration = Duration::from_secs(2);
@@ -26,11 +26,8 @@ const BATCH: usize = 512;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a refused settle waits for a claim's answer that may be on its way to this very instance.
-const ADOPTION: Duration = Duration::from_millis(200);
-
 /// The end of a task in hand. It stays in hand until the store has answered: a claim that hands it to this instance once more in
-/// the meantime must not fire it, and the settle then goes by the newer receipt.
+/// the meantime must not fire it.
 #[derive(Debug)]
 pub(super) struct Ending {
     pub(super) lane: Lane,
@@ -149,14 +146,12 @@ async fn run_server(
 async fn flush(shared: &Arc<Shared<impl Store, impl Caller>>, server: u64, batch: Vec<Ending>) {
     let mut pause = FIRST_PAUSE;
     loop {
-        // Made anew for each try: a lease may have been adopted since.
         let settles: Vec<Settle> = batch.iter().map(Ending::settle).collect();
-        let receipts: Vec<Receipt> = settles.iter().map(|settle| settle.receipt.clone()).collect();
         match shared.parts.store.settle(settles).await {
             Ok(answers) => {
                 shared.settler.is_back(server);
-                for ((ending, receipt), answer) in batch.into_iter().zip(receipts).zip(answers) {
-                    conclude(shared, ending, receipt, answer);
+                for (ending, answer) in batch.into_iter().zip(answers) {
+                    conclude(shared, ending, answer);
                 }
                 return;
             }
@@ -185,11 +180,10 @@ async fn flush(shared: &Arc<Shared<impl Store, impl Caller>>, server: u64, batch
     }
 }
 
-fn conclude(shared: &Arc<Shared<impl Store, impl Caller>>, ending: Ending, receipt: Receipt, answer: Settled) {
+fn conclude(shared: &Shared<impl Store, impl Caller>, ending: Ending, answer: Settled) {
     let id = ending.holding.id();
     match answer {
         Settled::Done => put_back(shared, &ending),
-        Settled::Stale { state: State::Leased } => drop(tokio::spawn(adopt_or_report(shared.clone(), ending, receipt))),
         Settled::Stale { state } => {
             tracing::info!(task.id = %id, lane = %ending.lane, state = state.as_str(),
                 "A late settle of task {id} changed nothing: it is {} by now", state.as_str());
@@ -197,6 +191,11 @@ fn conclude(shared: &Arc<Shared<impl Store, impl Caller>>, ending: Ending, recei
         Settled::Unknown => {
             tracing::info!(task.id = %id, lane = %ending.lane, "Task {id} is gone; its settle changed nothing")
         }
+    }
+    let Ending { lane, holding, .. } = ending;
+    if let Some(holding) = holding.let_go() {
+        // It was handed to us once more meanwhile, and has not been called for that.
+        shared.settler.send(Ending { lane, holding, transition: Transition::Release });
     }
 }
 
@@ -209,15 +208,4 @@ fn put_back(shared: &Shared<impl Store, impl Caller>, ending: &Ending) {
     };
     // Nobody listens where this instance does not work, or not any more.
     let _ = shared.put_back.send(Hint { lane: ending.lane.clone(), due: shared.time.store_now() + after });
-}
-
-/// Someone else holds the task, or this instance does and is just being told: then the settle goes again by the new receipt.
-async fn adopt_or_report(shared: Arc<Shared<impl Store, impl Caller>>, ending: Ending, receipt: Receipt) {
-    tokio::time::sleep(ADOPTION).await;
-    if ending.holding.lease().receipt != receipt {
-        shared.settler.send(ending);
-        return;
-    }
-    let id = ending.holding.id();
-    tracing::info!(task.id = %id, lane = %ending.lane, "A late settle of task {id} changed nothing: another holds it by now");
 }

@@ -1,0 +1,235 @@
+//! One task as it should stand, by what was asked for and what was answered.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use delayd::clock::UnixMillis;
+use delayd::store::{Cancelled, MAX_EXPIRIES, MAX_LEASE, Moment, Rescheduled, Settled, Transition};
+use delayd::task::{Lane, Receipt, State};
+
+use crate::checker::Violation;
+use crate::history::LifeId;
+
+/// A task. Each verb answers which promise it broke, if it did.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) lane: Lane,
+    pub(crate) content: String,
+    pub(crate) is_accepted: bool,
+    /// Raised by each reschedule and replay.
+    pub(crate) revision: u32,
+    pub(crate) state: State,
+    pub(crate) attempts: u32,
+    pub(crate) expiries: u32,
+    /// A cancel was answered as done, or as waiting for the end of the lease.
+    pub(crate) is_cancelled: bool,
+    pub(crate) lease: Option<Lease>,
+    pub(crate) grants: HashMap<Receipt, Grant>,
+    /// What it waits for.
+    due: Option<UnixMillis>,
+    /// The receipt whose bearer may move the task.
+    current: Option<Receipt>,
+    /// Settles that were taken: they may be repeated.
+    taken: HashSet<(Receipt, &'static str)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    pub(crate) receipt: Receipt,
+    pub(crate) until: UnixMillis,
+}
+
+impl Lease {
+    pub(crate) fn holds(&self, now: UnixMillis) -> bool {
+        // One that ends further away than any lease was given before the clock was set back.
+        now < self.until && self.until <= now + MAX_LEASE
+    }
+}
+
+/// How a task was handed out.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    pub(crate) to: LifeId,
+    pub(crate) revision: u32,
+    pub(crate) content: String,
+    pub(crate) due: Option<UnixMillis>,
+    /// The event.
+    pub(crate) event: usize,
+}
+
+fn moment(moment: Moment, now: UnixMillis) -> UnixMillis {
+    match moment {
+        Moment::At(at) => at.max(now),
+        Moment::After(wait) => now + wait,
+    }
+}
+
+fn kind(transition: &Transition) -> &'static str {
+    match transition {
+        Transition::Delivered { .. } => "delivered",
+        Transition::Retry { .. } => "retry",
+        Transition::Dead { .. } => "dead",
+        Transition::Release => "release",
+    }
+}
+
+impl Account {
+    pub(crate) fn stored(lane: Lane, due: Moment, content: String, now: UnixMillis) -> Self {
+        Self {
+            lane,
+            content,
+            is_accepted: false,
+            revision: 0,
+            state: State::Scheduled,
+            attempts: 0,
+            expiries: 0,
+            is_cancelled: false,
+            lease: None,
+            grants: HashMap::new(),
+            due: Some(moment(due, now)),
+            current: None,
+            taken: HashSet::new(),
+        }
+    }
+
+    fn holds(&self, now: UnixMillis) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.holds(now))
+    }
+
+    /// The end of a lease that has run out.
+    pub(crate) fn sweep(&mut self, now: UnixMillis) {
+        let Some(lease) = self.lease.take_if(|lease| !lease.holds(now)) else { return };
+        self.expiries += 1;
+        if self.is_cancelled {
+            self.state = State::Cancelled;
+        } else if self.expiries >= MAX_EXPIRIES {
+            self.state = State::Dead;
+        } else {
+            self.due = Some(lease.until.min(now));
+        }
+    }
+
+    pub(crate) fn hand_out(
+        &mut self,
+        to: LifeId,
+        receipt: &Receipt,
+        span: Duration,
+        now: UnixMillis,
+        event: usize,
+    ) -> Option<Violation> {
+        let violation = if self.holds(now) {
+            Some(Violation::TwoHolders)
+        } else if self.is_cancelled {
+            Some(Violation::CancelledFired)
+        } else if self.state.is_final() {
+            Some(Violation::FiredAfterEnd)
+        } else if self.due.is_none_or(|due| now < due) {
+            Some(Violation::Early)
+        } else {
+            None
+        };
+        let grant = Grant { to, revision: self.revision, content: self.content.clone(), due: self.due, event };
+        self.grants.insert(receipt.clone(), grant);
+        self.lease = Some(Lease { receipt: receipt.clone(), until: now + span });
+        self.current = Some(receipt.clone());
+        self.due = None;
+        self.attempts += 1;
+        violation
+    }
+
+    pub(crate) fn extended(
+        &mut self,
+        receipt: &Receipt,
+        span: Duration,
+        answer: Settled,
+        now: UnixMillis,
+    ) -> Option<Violation> {
+        if answer != Settled::Done {
+            return None;
+        }
+        if self.current.as_ref() != Some(receipt) {
+            return Some(Violation::LateHolderMoved);
+        }
+        self.lease = Some(Lease { receipt: receipt.clone(), until: now + span });
+        self.due = None;
+        None
+    }
+
+    pub(crate) fn settled(
+        &mut self,
+        receipt: &Receipt,
+        transition: &Transition,
+        answer: Settled,
+        now: UnixMillis,
+    ) -> Option<Violation> {
+        if answer != Settled::Done {
+            return None;
+        }
+        let is_repeat = !self.taken.insert((receipt.clone(), kind(transition)));
+        let is_current = self.current.as_ref() == Some(receipt);
+        if let Transition::Delivered { .. } = transition {
+            let is_of_this_revision = self.grants.get(receipt).is_some_and(|grant| grant.revision == self.revision);
+            (self.lease, self.due, self.state) = (None, None, State::Delivered);
+            self.current = Some(receipt.clone());
+            return (!is_of_this_revision).then_some(Violation::OldRevisionEnded);
+        }
+        if !is_current {
+            return (!is_repeat).then_some(Violation::LateHolderMoved);
+        }
+        if self.state.is_final() {
+            return None;
+        }
+        self.lease = None;
+        self.expiries = 0;
+        match transition {
+            _ if self.is_cancelled => (self.state, self.due) = (State::Cancelled, None),
+            Transition::Retry { after, .. } => (self.due, self.current) = (Some(now + *after), None),
+            Transition::Release => {
+                (self.due, self.current) = (Some(now), None);
+                self.attempts -= 1;
+            }
+            Transition::Dead { .. } | Transition::Delivered { .. } => (self.state, self.due) = (State::Dead, None),
+        }
+        None
+    }
+
+    pub(crate) fn cancelled(&mut self, answer: Cancelled, now: UnixMillis) -> Option<Violation> {
+        self.fulfil_pending_cancel(now);
+        match answer {
+            Cancelled::Pending => self.is_cancelled = true,
+            // So it stood already; its last holder may still be told that its settle is done.
+            Cancelled::Done if self.state == State::Cancelled => {}
+            Cancelled::Done => {
+                let fires_all_the_same = self.holds(now);
+                self.is_cancelled = true;
+                (self.state, self.due, self.lease, self.current) = (State::Cancelled, None, None, None);
+                return fires_all_the_same.then_some(Violation::CancelledFired);
+            }
+            Cancelled::Refused { .. } | Cancelled::Unknown => {}
+        }
+        None
+    }
+
+    pub(crate) fn rescheduled(&mut self, to: Moment, content: Option<String>, answer: Rescheduled, now: UnixMillis) {
+        self.fulfil_pending_cancel(now);
+        if let Rescheduled::Done { .. } = answer {
+            self.begin_revision(moment(to, now));
+            if let Some(content) = content {
+                self.content = content;
+            }
+        }
+    }
+
+    /// A cancel that waited for the end of a lease that has run out is done by now.
+    fn fulfil_pending_cancel(&mut self, now: UnixMillis) {
+        if self.is_cancelled {
+            self.sweep(now);
+        }
+    }
+
+    pub(crate) fn begin_revision(&mut self, due: UnixMillis) {
+        self.revision += 1;
+        (self.due, self.lease, self.current) = (Some(due), None, None);
+        (self.state, self.attempts, self.expiries) = (State::Scheduled, 0, 0);
+    }
+}

@@ -1,0 +1,308 @@
+//! Reads a history and says which promises were broken.
+//!
+//! It keeps its own [`Account`] of each task, from what was asked for and what was answered, and never asks the model: a store that
+//! breaks its word cannot mislead it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use delayd::store::{MAX_EXPIRIES, Transition};
+use delayd::task::{Receipt, State, TaskId};
+
+use crate::account::Account;
+use crate::history::{CallId, Event, Heard, History, LifeId, What};
+use crate::plan::Plan;
+
+/// A broken promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Violation {
+    /// A task that was stored or accepted is not there.
+    Lost,
+    /// It was handed out before its due millisecond, by the store's clock.
+    Early,
+    /// It was handed out though another's lease held, or one instance ran two calls of it at once.
+    TwoHolders,
+    /// A call began whose lease was another's, or did not last longer than the call's timeout.
+    CalledWithoutLease,
+    /// A call carried another content than the task had when it was handed out.
+    WrongContent,
+    /// It was called again after a success, and nothing explains why.
+    DuplicateWithoutCause,
+    /// It was handed out after its cancel had been answered.
+    CancelledFired,
+    /// It was handed out after its road had ended.
+    FiredAfterEnd,
+    /// Someone who did not hold the task moved it.
+    LateHolderMoved,
+    /// The success of an earlier revision ended the task.
+    OldRevisionEnded,
+    /// A worker told the store something else than it had heard.
+    SettledOtherwise,
+    /// It counts as delivered, dead or cancelled, and nothing explains why.
+    EndedWithoutReason,
+    /// It is still there long after the faults stopped.
+    Stalled,
+    /// An instance asked the store too often.
+    Spinning,
+    /// Without any fault, it came later than a look after its due moment.
+    Late,
+    /// Some code of the product panicked.
+    Panicked,
+}
+
+/// Which promise, at which event.
+#[derive(Clone, Debug)]
+pub(crate) struct Broken {
+    pub(crate) violation: Violation,
+    /// Beyond the last event for what shows only in the whole.
+    pub(crate) event: usize,
+    pub(crate) text: String,
+}
+
+/// The most requests of one life in one second. Twelve tasks in four lanes give no reason for more.
+pub(crate) const MOST_REQUESTS: u32 = 150;
+
+/// By how much a call may be late where nothing goes wrong: a look, and the ways.
+const PROMPT: Duration = Duration::from_millis(1_200);
+
+/// All broken promises of a history.
+pub(crate) fn check(plan: &Plan, history: &History) -> Vec<Broken> {
+    let mut checker = Checker { plan, history, tasks: BTreeMap::new(), calls: BTreeMap::new(), broken: Vec::new() };
+    for (at, event) in history.events.iter().enumerate() {
+        checker.take(at, event);
+    }
+    checker.conclude();
+    checker.broken
+}
+
+/// One call of a task.
+#[derive(Debug)]
+struct Called {
+    id: TaskId,
+    by: LifeId,
+    receipt: Receipt,
+    revision: u32,
+    heard: Option<Heard>,
+    is_running: bool,
+}
+
+struct Checker<'a> {
+    plan: &'a Plan,
+    history: &'a History,
+    tasks: BTreeMap<TaskId, Account>,
+    calls: BTreeMap<CallId, Called>,
+    broken: Vec<Broken>,
+}
+
+impl Checker<'_> {
+    fn report(&mut self, violation: Violation, event: usize, text: impl Into<String>) {
+        self.broken.push(Broken { violation, event, text: text.into() });
+    }
+
+    fn take(&mut self, at: usize, event: &Event) {
+        let now = event.now;
+        let mut about: Option<(TaskId, Violation)> = None;
+        match &event.what {
+            What::Stored { id, lane, moment, content } => {
+                let account = Account::stored(lane.clone(), *moment, content.clone(), now);
+                self.tasks.insert(*id, account);
+            }
+            What::Accepted { id } => match self.tasks.get_mut(id) {
+                Some(task) => task.is_accepted = true,
+                None => about = Some((*id, Violation::Lost)),
+            },
+            What::Claimed { by, lane, lease, receipt, ids } => {
+                self.tasks.values_mut().filter(|task| task.lane == *lane).for_each(|task| task.sweep(now));
+                for id in ids {
+                    let Some(task) = self.tasks.get_mut(id) else { continue };
+                    if let Some(violation) = task.hand_out(*by, receipt, *lease, now, at) {
+                        about = Some((*id, violation));
+                    }
+                }
+            }
+            What::Extended { id, receipt, lease, answer, .. } => {
+                let task = self.tasks.get_mut(id);
+                about = task.and_then(|task| task.extended(receipt, *lease, *answer, now)).map(|broken| (*id, broken));
+            }
+            What::Settled { by, id, receipt, transition, answer } => {
+                if !self.was_heard(*by, *id, receipt, transition) {
+                    self.report(Violation::SettledOtherwise, at, format!("task {id}"));
+                }
+                let ends =
+                    matches!(transition, Transition::Delivered { .. }) && *answer == delayd::store::Settled::Done;
+                let Some(task) = self.tasks.get_mut(id) else { return };
+                about = task.settled(receipt, transition, *answer, now).map(|broken| (*id, broken));
+                let revision = task.revision;
+                if ends && about.is_none() && !self.was_taken(*id, revision) && self.was_taken_ever(*id) {
+                    about = Some((*id, Violation::OldRevisionEnded));
+                }
+            }
+            What::Cancelled { id, answer } => {
+                let task = self.tasks.get_mut(id);
+                about = task.and_then(|task| task.cancelled(*answer, now)).map(|broken| (*id, broken));
+            }
+            What::Rescheduled { id, moment, content, answer } => {
+                let Some(task) = self.tasks.get_mut(id) else { return };
+                task.rescheduled(*moment, content.clone(), *answer, now);
+            }
+            What::Replayed { id } => {
+                self.tasks.get_mut(id).expect("it was dead, so it was there").begin_revision(now);
+            }
+            What::CallBegan { call, by, id, receipt, timeout, content } => {
+                self.call_began(at, *call, (*by, *id, receipt), *timeout, content);
+            }
+            What::CallEnded { call, heard } => {
+                let call = self.calls.get_mut(call).expect("it began");
+                (call.heard, call.is_running) = (Some(*heard), false);
+            }
+            What::CallDropped { call } => self.calls.get_mut(call).expect("it began").is_running = false,
+            What::Crashed { life } => {
+                self.calls.values_mut().filter(|call| call.by == *life).for_each(|call| call.is_running = false);
+            }
+            What::Found { id, state, .. } => self.found(at, *id, *state),
+            What::Panicked { message } => self.report(Violation::Panicked, at, message),
+            What::Processed { .. }
+            | What::Started { .. }
+            | What::Paused { .. }
+            | What::Drained { .. }
+            | What::Jumped { .. }
+            | What::InstanceJumped { .. }
+            | What::StoreFailed { .. }
+            | What::Healed => {}
+        }
+        if let Some((id, violation)) = about {
+            self.report(violation, at, format!("task {id}"));
+        }
+    }
+
+    /// Whether that is what the worker can have heard of a call, or that it made none under this lease.
+    fn was_heard(&self, by: LifeId, id: TaskId, receipt: &Receipt, transition: &Transition) -> bool {
+        let mut calls = self.calls.values().filter(|call| call.by == by && call.id == id);
+        match transition {
+            Transition::Delivered { .. } => calls.any(|call| call.heard == Some(Heard::Success)),
+            Transition::Retry { .. } => calls.any(|call| call.heard == Some(Heard::Failure)),
+            Transition::Dead { .. } => calls.any(|call| matches!(call.heard, Some(Heard::Failure | Heard::Final))),
+            Transition::Release => calls.all(|call| call.receipt != *receipt),
+        }
+    }
+
+    /// Whether the business has taken the task in that revision, and some worker has heard so.
+    fn was_taken(&self, id: TaskId, revision: u32) -> bool {
+        self.successes(id).any(|call| call.revision == revision)
+    }
+
+    fn was_taken_ever(&self, id: TaskId) -> bool {
+        self.successes(id).next().is_some()
+    }
+
+    fn successes(&self, id: TaskId) -> impl Iterator<Item = &Called> {
+        self.calls.values().filter(move |call| call.id == id && call.heard == Some(Heard::Success))
+    }
+
+    fn call_began(
+        &mut self,
+        at: usize,
+        call: CallId,
+        (by, id, receipt): (LifeId, TaskId, &Receipt),
+        timeout: Duration,
+        content: &str,
+    ) {
+        let now = self.history.events[at].now;
+        let Some(task) = self.tasks.get(&id) else { return };
+        let Some(grant) = task.grants.get(receipt).filter(|grant| grant.to == by).cloned() else {
+            return self.report(Violation::CalledWithoutLease, at, format!("task {id}: its receipt is made up"));
+        };
+        // The success of an earlier lease may have ended the task since; whether that call may be made again is asked below.
+        let has_ended = task.state == State::Delivered;
+        let lasts = |lease: &crate::account::Lease| lease.receipt == *receipt && now + timeout <= lease.until;
+        // A jump may end a lease at any moment, and nobody can know before the next answer of the store.
+        if !has_ended && !task.lease.as_ref().is_some_and(lasts) && !self.clock_jumped(grant.event..at) {
+            self.report(Violation::CalledWithoutLease, at, format!("task {id}"));
+        }
+        if grant.content != content {
+            self.report(Violation::WrongContent, at, format!("task {id}, of {}", grant.content));
+        }
+        if self.calls.values().any(|other| other.id == id && other.by == by && other.is_running) {
+            self.report(Violation::TwoHolders, at, format!("task {id}: the instance is calling it already"));
+        }
+        let again = self.successes(id).filter(|other| other.revision == grant.revision);
+        let unexplained = again.filter(|other| !self.explains_duplicate(other, (by, grant.event), at)).count() > 0;
+        if unexplained {
+            self.report(Violation::DuplicateWithoutCause, at, format!("task {id}"));
+        }
+        if let Some(due) = grant.due.filter(|due| self.must_be_prompt() && now.since(*due) > PROMPT) {
+            self.report(Violation::Late, at, format!("task {id}: due at {due}"));
+        }
+        let called =
+            Called { id, by, receipt: receipt.clone(), revision: grant.revision, heard: None, is_running: true };
+        self.calls.insert(call, called);
+    }
+
+    /// Whether something went wrong, between the first grant and event `to`, with either of two instances that call a task: with
+    /// the one that had the success `call`, which may not have reached the store in time, or with the one that calls again.
+    fn explains_duplicate(&self, call: &Called, again: (LifeId, usize), to: usize) -> bool {
+        let first = self.tasks[&call.id].grants[&call.receipt].event.min(again.1);
+        let (from, until) = (&self.history.events[first], &self.history.events[to]);
+        let is_its_instance = |life: &LifeId| *life == call.by || *life == again.0;
+        self.history.events[..to].iter().enumerate().any(|(at, event)| match &event.what {
+            What::Paused { life, span } => is_its_instance(life) && event.at + *span > from.at && event.at <= until.at,
+            What::Crashed { life } | What::StoreFailed { by: life, .. } => at > first && is_its_instance(life),
+            What::Drained { life, cut_off } => at > first && is_its_instance(life) && *cut_off > 0,
+            What::Jumped { .. } => at > first,
+            _ => false,
+        })
+    }
+
+    fn clock_jumped(&self, between: std::ops::Range<usize>) -> bool {
+        self.history.events[between].iter().any(|event| matches!(event.what, What::Jumped { .. }))
+    }
+
+    /// Nothing goes wrong, nobody is restarted, the store is near, and there are slots for all.
+    fn must_be_prompt(&self) -> bool {
+        let settings = &self.plan.settings;
+        let has_slots = settings.concurrency >= 64 && settings.concurrency_per_service >= 32;
+        let is_restarted = self.plan.instances.iter().any(|(_, mishaps)| !mishaps.is_empty());
+        self.plan.is_calm() && self.plan.store.latency_ms <= 5 && has_slots && !is_restarted
+    }
+
+    /// Whether the task may have come to where it was found.
+    fn found(&mut self, at: usize, id: TaskId, state: State) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let (revision, attempts, is_cancelled) = (task.revision, task.attempts, task.is_cancelled);
+        task.state = state;
+        let crashed_on = task.expiries >= MAX_EXPIRIES;
+        let is_found = match state {
+            State::Scheduled | State::Leased => return self.report(Violation::Stalled, at, format!("task {id}")),
+            State::Delivered => self.was_taken(id, revision),
+            State::Dead => {
+                let in_revision = |call: &&Called| call.id == id && call.revision == revision;
+                let was_final = |call: &Called| call.heard == Some(Heard::Final);
+                let is_final = self.calls.values().filter(in_revision).any(was_final);
+                is_final || attempts >= self.plan.settings.max_attempts || crashed_on
+            }
+            State::Cancelled => is_cancelled,
+            State::Expired => false,
+        };
+        if !is_found {
+            self.report(Violation::EndedWithoutReason, at, format!("task {id}, {}", state.as_str()));
+        }
+    }
+
+    fn conclude(&mut self) {
+        let end = self.history.events.len();
+        let found: Vec<TaskId> = self.history.events.iter().filter_map(found_id).collect();
+        let lost: Vec<TaskId> = self.tasks.keys().filter(|id| !found.contains(id)).copied().collect();
+        for id in lost {
+            self.report(Violation::Lost, end, format!("task {id}"));
+        }
+        for ((life, second), count) in &self.history.requests {
+            if *count > MOST_REQUESTS {
+                self.report(Violation::Spinning, end, format!("{life:?} made {count} requests in second {second}"));
+            }
+        }
+    }
+}
+
+fn found_id(event: &Event) -> Option<TaskId> {
+    if let What::Found { id, .. } = event.what { Some(id) } else { None }
+}

@@ -1,0 +1,58 @@
+//! Where the schedules must have been: a simulation that never gets into the corners shows nothing.
+
+use std::collections::BTreeMap;
+
+use delayd::store::{Cancelled, Rescheduled, Settled, Transition};
+use delayd::task::State;
+
+use crate::history::{Heard, What};
+use crate::schedule::play;
+
+/// A corner that an event stands for, if it stands for one.
+fn corner(what: &What) -> Option<&'static str> {
+    Some(match what {
+        What::Settled { transition: Transition::Delivered { .. }, answer: Settled::Stale { .. }, .. } => {
+            "a success that comes too late"
+        }
+        What::Settled { transition: Transition::Retry { .. }, answer: Settled::Stale { .. }, .. } => {
+            "a failure that comes too late"
+        }
+        What::Settled { transition: Transition::Release, .. } => "a task that is given back",
+        What::Extended { answer: Settled::Done, .. } => "a lease that is extended",
+        What::Extended { answer: Settled::Stale { .. }, .. } => "a lease that is another's by now",
+        What::Cancelled { answer: Cancelled::Pending, .. } => "a cancel that waits for the end of a lease",
+        What::Cancelled { answer: Cancelled::Done, .. } => "a cancel",
+        What::Rescheduled { answer: Rescheduled::Done { .. }, .. } => "a reschedule",
+        What::Rescheduled { answer: Rescheduled::Refused { state: State::Leased }, .. } => {
+            "a reschedule of a held task"
+        }
+        What::Replayed { .. } => "a replay",
+        What::CallEnded { heard: Heard::Final, .. } => "a final answer",
+        What::CallDropped { .. } => "a call that is cut off",
+        What::Crashed { .. } => "a crash",
+        What::Paused { .. } => "a pause",
+        What::Drained { cut_off: 0, .. } => "an orderly end",
+        What::Jumped { .. } => "a jump of the store's clock",
+        What::StoreFailed { verb: "settle", how: "done, answer lost", .. } => "a settle whose answer is lost",
+        What::StoreFailed { verb: "settle", how: "done late, no answer", .. } => "a settle that is done late",
+        What::StoreFailed { verb: "claim", how: "done twice", .. } => "a claim that is done twice",
+        What::Found { state: State::Dead, .. } => "a task that dies",
+        What::Found { state: State::Cancelled, .. } => "a task that is cancelled",
+        _ => return None,
+    })
+}
+
+#[test]
+fn the_schedules_get_into_the_corners() {
+    let mut reached: BTreeMap<&str, u32> = BTreeMap::new();
+    for seed in 0..400 {
+        let report = play(seed, None);
+        for corner in report.history.events.iter().filter_map(|event| corner(&event.what)) {
+            *reached.entry(corner).or_default() += 1;
+        }
+    }
+    for (corner, count) in &reached {
+        println!("{count:>6} × {corner}");
+    }
+    assert_eq!(reached.len(), 21, "some corner was never reached: {reached:#?}");
+}

@@ -1,0 +1,80 @@
+//! What happened in a schedule, in the order in which it happened.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use delayd::clock::UnixMillis;
+use delayd::store::{Cancelled, Moment, Rescheduled, Settled, Transition};
+use delayd::task::{Lane, Receipt, State, TaskId};
+
+/// One life of one instance, from its start to its crash or its end. Clients have life 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct LifeId(pub(crate) u32);
+
+/// One call of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CallId(pub(crate) u32);
+
+/// What a worker made of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Success,
+    Failure,
+    Final,
+}
+
+/// Something that happened. Much of it is only for whoever reads the printed history. What the store does stands here when it is done there, whether or not its answer arrives.
+#[derive(Clone, Debug)]
+#[allow(dead_code, reason = "a history is also printed")]
+pub(crate) enum What {
+    // The store.
+    Stored { id: TaskId, lane: Lane, moment: Moment, content: String },
+    Claimed { by: LifeId, lane: Lane, lease: Duration, receipt: Receipt, ids: Vec<TaskId> },
+    Extended { by: LifeId, id: TaskId, receipt: Receipt, lease: Duration, answer: Settled },
+    Settled { by: LifeId, id: TaskId, receipt: Receipt, transition: Transition, answer: Settled },
+    Cancelled { id: TaskId, answer: Cancelled },
+    Rescheduled { id: TaskId, moment: Moment, content: Option<String>, answer: Rescheduled },
+    Replayed { id: TaskId },
+    // The edge.
+    Accepted { id: TaskId },
+    // The callback.
+    CallBegan { call: CallId, by: LifeId, id: TaskId, receipt: Receipt, timeout: Duration, content: String },
+    Processed { call: CallId },
+    CallEnded { call: CallId, heard: Heard },
+    CallDropped { call: CallId },
+    // What goes wrong.
+    Started { life: LifeId, instance: usize },
+    Crashed { life: LifeId },
+    Paused { life: LifeId, span: Duration },
+    Drained { life: LifeId, cut_off: usize },
+    Jumped { by_ms: i64 },
+    InstanceJumped { life: LifeId, by_ms: i64 },
+    StoreFailed { by: LifeId, verb: &'static str, how: &'static str },
+    Healed,
+    // The end.
+    Found { id: TaskId, state: State, attempts: u32 },
+    Panicked { message: String },
+}
+
+/// When, by the schedule's time and by the store's clock, and what.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    pub(crate) at: Duration,
+    pub(crate) now: UnixMillis,
+    pub(crate) what: What,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>8} ms, store's {}: {:?}", self.at.as_millis(), self.now, self.what)
+    }
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    pub(crate) events: Vec<Event>,
+    /// Requests to the store by life and second of the schedule. Looks would fill the list of events.
+    pub(crate) requests: BTreeMap<(LifeId, u64), u32>,
+}

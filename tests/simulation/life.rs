@@ -1,0 +1,59 @@
+//! One life of an instance, and how it is stopped.
+//!
+//! An instance acts on the world only by requests to the store and by calls. Both ask here first, before they leave and before their
+//! answer comes home. So a crash stops an instance at whatever it waits for: nothing of it ever gets out again. And a paused one
+//! goes on later with what it had in hand, its leases as stale as they may be by then.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use delayd::store::Hint;
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+use crate::history::LifeId;
+
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) id: LifeId,
+    /// Where this instance hears of adds.
+    pub(crate) hints: broadcast::Sender<Hint>,
+    state: Mutex<LifeState>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum LifeState {
+    Running,
+    PausedUntil(Instant),
+    Dead,
+}
+
+impl Life {
+    pub(crate) fn new(id: LifeId) -> Self {
+        Self { id, hints: broadcast::Sender::new(16), state: Mutex::new(LifeState::Running) }
+    }
+
+    fn state(&self) -> LifeState {
+        *self.state.lock().unwrap()
+    }
+
+    /// Returns while the instance runs; never, once it is dead.
+    pub(crate) async fn runs(&self) {
+        loop {
+            match self.state() {
+                LifeState::Running => return,
+                LifeState::PausedUntil(end) if end <= Instant::now() => return,
+                LifeState::PausedUntil(end) => tokio::time::sleep_until(end).await,
+                LifeState::Dead => std::future::pending().await,
+            }
+        }
+    }
+
+    pub(crate) fn pause(&self, span: Duration) {
+        *self.state.lock().unwrap() = LifeState::PausedUntil(Instant::now() + span);
+    }
+
+    pub(crate) fn kill(&self) {
+        *self.state.lock().unwrap() = LifeState::Dead;
+    }
+}

@@ -1,0 +1,118 @@
+//! Thousands of small catastrophes, each from a seed.
+//!
+//! Several real workers, their logic unchanged, share one store and one business. The store is the specification of the
+//! conformance suite, which both real stores are held to; on the way to it requests are slow, refused, lost, done
+//! late or twice. The business fails, hangs and lies. Instances crash, stand still for longer than their leases, and are restarted; clocks
+//! are wrong and jump; tasks are cancelled, rescheduled and replayed as they fall due. Then the faults stop, and everything
+//! must come to its end.
+//!
+//! - [`plan`]: what a seed has in store. [`dice`]: chance.
+//! - [`schedule`]: plays it. [`life`]: how an instance is stopped. [`world`]: the truth. [`store`]: the way to it. [`receiver`]: the business.
+//! - [`history`]: what happened. [`checker`]: which promises that broke, by an [`account`] of each task.
+//! - [`sabotage`]: broken stores and callers, each of which the checker must find out. [`corners`]: what the schedules must have reached.
+//! - [`found`]: what was found this way once, as schedules of their own.
+//!
+//! Time is tokio's, paused: it jumps to the next timer whenever nobody has anything to do. `SIMULATION_SEEDS=100000` plays so
+//! many schedules, `SIMULATION_SEED=42` that one, and prints it.
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+#![allow(clippy::print_stdout, reason = "shown by --nocapture: what was found where")]
+
+mod account;
+mod checker;
+mod corners;
+mod dice;
+mod found;
+mod history;
+mod life;
+mod plan;
+mod receiver;
+mod sabotage;
+mod schedule;
+mod store;
+mod world;
+
+#[allow(dead_code, reason = "the conformance suite uses the rest of it")]
+#[path = "../store_conformance/model.rs"]
+mod model;
+#[allow(dead_code, reason = "the conformance suite uses the rest of it")]
+#[path = "../store_conformance/record.rs"]
+mod record;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sabotage::Sabotage;
+use schedule::{Report, play};
+
+/// How many schedules are played unless the environment says otherwise.
+const SEEDS: u64 = 1_500;
+
+/// Within how many seeds a sabotage must be found out.
+const FOUND_WITHIN: u64 = 1_000;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
+}
+
+/// Plays all seeds, on as many threads as there are processors, until one does not hold; answers the first that did not.
+fn first_broken(seeds: Range<u64>) -> Option<Report> {
+    let next = AtomicU64::new(seeds.start);
+    let play_on = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return None;
+            }
+            let report = play(seed, None);
+            if !report.broken.is_empty() {
+                next.store(seeds.end, Ordering::Relaxed);
+                return Some(report);
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().min(8));
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(play_on)).collect();
+        let broken = threads.into_iter().filter_map(|thread| thread.join().expect("no schedule panics"));
+        broken.min_by_key(|report| report.seed)
+    })
+}
+
+#[test]
+fn no_schedule_breaks_a_promise() {
+    let seeds = match number("SIMULATION_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SIMULATION_SEEDS").unwrap_or(SEEDS),
+    };
+    if let Some(report) = first_broken(seeds) {
+        panic!("{report}\nAgain: SIMULATION_SEED={} cargo test --test simulation no_schedule", report.seed);
+    }
+}
+
+#[test]
+fn every_sabotage_is_found_out() {
+    for (sabotage, expected) in Sabotage::ALL {
+        let finds = |seed| {
+            let report = play(seed, Some(*sabotage));
+            report.broken.into_iter().find(|broken| expected.contains(&broken.violation)).map(|broken| (seed, broken))
+        };
+        let (seed, broken) = (0..FOUND_WITHIN)
+            .find_map(finds)
+            .unwrap_or_else(|| panic!("{sabotage:?} was not found out in {FOUND_WITHIN} seeds"));
+        println!("{sabotage:?}: found out by seed {seed}: {:?}, {}", broken.violation, broken.text);
+    }
+}
+
+/// Without this a failing seed would be an anecdote.
+#[test]
+fn a_seed_repeats_itself() {
+    for seed in 0..100 {
+        let [first, second] = [play(seed, None), play(seed, None)]
+            .map(|report| report.history.events.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let difference = first.iter().zip(&second).find(|(first, second)| first != second);
+        assert_eq!(difference, None, "seed {seed}");
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+    }
+}

@@ -1,0 +1,227 @@
+//! What one schedule has in store: the deployment, its tasks, and what goes wrong when.
+
+use std::time::Duration;
+
+use delayd::breaker;
+use delayd::store::TopicEntry;
+
+use crate::dice::{Dice, Throw};
+
+/// One schedule. All moments count from its beginning.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) topics: Vec<TopicEntry>,
+    pub(crate) services: usize,
+    pub(crate) settings: Settings,
+    /// Per instance, how far its clock is from the store's, in milliseconds, and what befalls it.
+    pub(crate) instances: Vec<(i64, Vec<(Duration, Mishap)>)>,
+    pub(crate) adds: Vec<(Duration, Add)>,
+    /// Jumps of the store's clock, in milliseconds.
+    pub(crate) jumps: Vec<(Duration, i64)>,
+    pub(crate) outages: Vec<Outage>,
+    pub(crate) store: StoreFaults,
+    /// How many of a thousand calls go wrong in one way or another.
+    pub(crate) bad_calls: u64,
+    /// The longest that the business usually works on a call, in milliseconds.
+    pub(crate) call_ms: u64,
+    /// How many of a thousand tasks someone meddles with, by cancel, reschedule or replay.
+    pub(crate) meddling: u64,
+    /// When faults stop.
+    pub(crate) length: Duration,
+}
+
+/// The settings that all instances share.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) lease: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) claim_batch: usize,
+    pub(crate) concurrency: usize,
+    pub(crate) concurrency_per_service: usize,
+    pub(crate) idle_stop: Duration,
+    pub(crate) max_attempts: u32,
+    pub(crate) breaker: breaker::Params,
+}
+
+/// What befalls an instance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mishap {
+    /// Killed in whatever it does; another life begins after a while.
+    Crash { down: Duration },
+    /// Stands still, and then goes on with what it had in hand.
+    Pause { span: Duration },
+    /// Stopped in order and started again.
+    Restart { grace: Duration, down: Duration },
+    /// Its own clock jumps by so many milliseconds.
+    ClockJump { by_ms: i64 },
+}
+
+/// A task to be added.
+#[derive(Clone, Debug)]
+pub(crate) struct Add {
+    pub(crate) topic: usize,
+    pub(crate) service: usize,
+    pub(crate) delay: Duration,
+}
+
+/// The store is away, for everyone.
+#[derive(Clone, Debug)]
+pub(crate) struct Outage {
+    pub(crate) from: Duration,
+    pub(crate) to: Duration,
+    /// It lets callers wait instead of refusing them.
+    pub(crate) is_silent: bool,
+}
+
+/// How the store behaves towards single requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreFaults {
+    /// How many of a thousand requests go wrong.
+    pub(crate) share: u64,
+    /// The longest that a request or an answer is usually on its way, in milliseconds.
+    pub(crate) latency_ms: u64,
+}
+
+const HOUR_MS: i64 = 3_600_000;
+
+impl Plan {
+    /// The schedule of a seed. Every eighth has no fault but skewed clocks and orderly restarts.
+    pub(crate) fn of(seed: u64) -> Self {
+        let dice = Dice::new(seed);
+        let mut plan = Self::calm(&dice);
+        if !seed.is_multiple_of(8) {
+            plan.spoil(&dice);
+        }
+        plan
+    }
+
+    /// Whether anything goes wrong in it that may make an instance call twice.
+    pub(crate) fn is_calm(&self) -> bool {
+        let is_harmless = |(_, mishap): &(Duration, Mishap)| matches!(mishap, Mishap::Restart { .. });
+        self.store.share == 0
+            && self.outages.is_empty()
+            && self.jumps.is_empty()
+            && self.bad_calls == 0
+            && self.instances.iter().all(|(_, mishaps)| mishaps.iter().all(is_harmless))
+    }
+
+    fn calm(dice: &Dice) -> Self {
+        let mut throw = dice.throw("deployment");
+        let length = throw.millis(10_000, 25_000);
+        let topics: Vec<TopicEntry> = (0..throw.between(1, 2))
+            .map(|i| TopicEntry { topic: format!("topic-{i}").parse().unwrap(), shards: throw.one_of(&[1, 1, 2]) })
+            .collect();
+        let services = throw.between(1, 3) as usize;
+        let settings = Settings {
+            lease: throw.one_of(&[3_000, 5_000, 10_000].map(Duration::from_millis)),
+            timeout: Duration::from_secs(2),
+            claim_batch: throw.one_of(&[1, 4, 100]),
+            concurrency: throw.one_of(&[4, 64]),
+            concurrency_per_service: throw.one_of(&[1, 3, 32]),
+            idle_stop: throw.one_of(&[1_000, 6_000].map(Duration::from_millis)),
+            max_attempts: throw.one_of(&[1, 3, 6]),
+            breaker: breaker::Params {
+                consecutive_failures: throw.one_of(&[2, 5]),
+                open: Duration::from_secs(1),
+                open_max: Duration::from_secs(8),
+                ..breaker::Params::default()
+            },
+        };
+        let instances = (0..throw.between(1, 3))
+            .map(|instance| {
+                let skew = throw.one_of(&[0, 0, 7, -7, 2_500, -2_500, HOUR_MS, -HOUR_MS]);
+                let mut mishaps = Vec::new();
+                if throw.per_mille(300) {
+                    mishaps.push(Self::restart(&mut dice.throw(("restart", instance)), length));
+                }
+                (skew, mishaps)
+            })
+            .collect();
+        let mut adds: Vec<(Duration, Add)> = (0..throw.between(2, 12))
+            .map(|_| {
+                let at = throw.millis(0, length.as_millis() as u64 * 2 / 3);
+                (at, Self::add(&mut throw, topics.len(), services))
+            })
+            .collect();
+        adds.sort_by_key(|(at, _)| *at);
+        Self {
+            topics,
+            services,
+            settings,
+            instances,
+            adds,
+            jumps: Vec::new(),
+            outages: Vec::new(),
+            store: StoreFaults { share: 0, latency_ms: throw.one_of(&[0, 1, 4]) },
+            bad_calls: 0,
+            call_ms: 20,
+            meddling: 0,
+            length,
+        }
+    }
+
+    fn add(throw: &mut Throw, topics: usize, services: usize) -> Add {
+        let delay = match throw.between(0, 3) {
+            0 => Duration::ZERO,
+            // Whole seconds come in bursts.
+            1 => Duration::from_secs(throw.between(1, 3)),
+            _ => throw.millis(1, 9_000),
+        };
+        Add { topic: throw.number() as usize % topics, service: throw.number() as usize % services, delay }
+    }
+
+    fn restart(throw: &mut Throw, length: Duration) -> (Duration, Mishap) {
+        // A grace as long as a call: nothing need be cut off.
+        let (grace, down) = (Duration::from_secs(3), throw.millis(0, 3_000));
+        (Self::moment(throw, length), Mishap::Restart { grace, down })
+    }
+
+    fn moment(throw: &mut Throw, length: Duration) -> Duration {
+        throw.millis(0, length.as_millis() as u64)
+    }
+
+    /// Puts in what goes wrong: each kind in about half of the schedules.
+    fn spoil(&mut self, dice: &Dice) {
+        let mut throw = dice.throw("faults");
+        self.store.share = throw.one_of(&[0, 0, 20, 100, 300]);
+        self.store.latency_ms = throw.one_of(&[0, 2, 30, 400]);
+        self.bad_calls = throw.one_of(&[0, 100, 400, 800]);
+        self.call_ms = throw.one_of(&[20, 400, 1_900]);
+        self.meddling = throw.one_of(&[0, 300, 1_000]);
+        if throw.per_mille(300) {
+            let from = Self::moment(&mut throw, self.length);
+            let to = from + throw.millis(500, 12_000);
+            self.outages.push(Outage { from, to, is_silent: throw.per_mille(500) });
+        }
+        if throw.per_mille(250) {
+            let jumps = [-24 * HOUR_MS, -HOUR_MS, -3_000, 3_000, HOUR_MS, 24 * HOUR_MS];
+            for _ in 0..throw.between(1, 2) {
+                self.jumps.push((Self::moment(&mut throw, self.length), throw.one_of(&jumps)));
+            }
+            self.jumps.sort_unstable();
+        }
+        let (length, call_ms, lease_ms) = (self.length, self.call_ms, self.settings.lease.as_millis() as u64);
+        // Most of what can go wrong goes wrong around a due moment: half of the mishaps come just then.
+        let dues: Vec<Duration> = self.adds.iter().map(|(at, add)| *at + add.delay).collect();
+        for (instance, (_, mishaps)) in self.instances.iter_mut().enumerate() {
+            let mut throw = dice.throw(("mishaps", instance));
+            for _ in 0..throw.one_of(&[0, 1, 2, 4, 6]) {
+                let mishap = match throw.between(0, 7) {
+                    0..=2 => Mishap::Crash { down: throw.millis(0, 4_000) },
+                    3 => Mishap::Pause { span: throw.millis(100, lease_ms) },
+                    // It wakes when its leases have just run out, or long after.
+                    4 => Mishap::Pause { span: throw.millis(lease_ms, lease_ms + 2_000) },
+                    5 => Mishap::Pause { span: throw.millis(lease_ms, 3 * lease_ms) },
+                    6 => Mishap::Restart { grace: throw.millis(0, 3_000), down: throw.millis(0, 2_000) },
+                    _ => Mishap::ClockJump { by_ms: throw.one_of(&[-24 * HOUR_MS, -HOUR_MS, HOUR_MS, 24 * HOUR_MS]) },
+                };
+                let at = match throw.per_mille(500) {
+                    true => dues[throw.number() as usize % dues.len()] + throw.millis(0, 40 + call_ms),
+                    false => Self::moment(&mut throw, length),
+                };
+                mishaps.push((at, mishap));
+            }
+            mishaps.sort_by_key(|(at, _)| *at);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Ways to break the promises on purpose, one at a time: each must be found out.
+
+use crate::checker::Violation;
+
+/// What a broken store, or a broken caller, does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sabotage {
+    /// An add is answered and then not stored.
+    AnswerBeforeCommit,
+    /// A claimed task counts as delivered from then on.
+    DeleteBeforeCallback,
+    /// Whoever settles or extends is taken for the holder.
+    ReceiptNotCompared,
+    /// A success counts for whatever revision there is.
+    RevisionIgnored,
+    /// A claim takes what is due within three seconds, too.
+    EarlyFire,
+    /// A cancel is answered and forgotten.
+    CancelIgnored,
+    /// A retry is answered, but the task is on no schedule afterwards.
+    RetryUnscheduled,
+    /// A success is answered, but the task stays leased.
+    SuccessForgotten,
+    /// Leases end after a tenth of their time.
+    LeaseCutShort,
+    /// The first lease of a task never ends.
+    LeaseNeverSwept,
+    /// A refused or failed call is reported as a success.
+    FailureCalledSuccess,
+    /// Each claim says that there will be something for the next one at once.
+    BusyLoop,
+}
+
+impl Sabotage {
+    /// Each, with the violations of which at least one must be found.
+    pub(crate) const ALL: &[(Self, &[Violation])] = &[
+        (Self::AnswerBeforeCommit, &[Violation::Lost]),
+        (Self::DeleteBeforeCallback, &[Violation::EndedWithoutReason]),
+        (Self::ReceiptNotCompared, &[Violation::LateHolderMoved]),
+        (Self::RevisionIgnored, &[Violation::OldRevisionEnded]),
+        (Self::EarlyFire, &[Violation::Early]),
+        (Self::CancelIgnored, &[Violation::CancelledFired]),
+        (Self::RetryUnscheduled, &[Violation::Stalled]),
+        (Self::SuccessForgotten, &[Violation::DuplicateWithoutCause]),
+        (Self::LeaseCutShort, &[Violation::TwoHolders]),
+        (Self::LeaseNeverSwept, &[Violation::Stalled]),
+        (Self::FailureCalledSuccess, &[Violation::EndedWithoutReason]),
+        (Self::BusyLoop, &[Violation::Spinning]),
+    ];
+}

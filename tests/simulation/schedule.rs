@@ -1,0 +1,394 @@
+//! One schedule from beginning to end: the instances live and die, clients add tasks and meddle with them, then everything is
+//! mended and what is due must be delivered.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
+
+use delayd::callback::{Allowance, LimitParams, Limits, ServiceParams, Services, SuccessRule};
+use delayd::clock::{Clock, UnixMillis};
+use delayd::outcome::Policy;
+use delayd::retry::Backoff;
+use delayd::span::Span;
+use delayd::store::{Hint, Moment, NewContent, NewTask, Store};
+use delayd::task::{Lane, Options, State, TaskId};
+use delayd::topic::{self, Registry};
+use delayd::worker::{self, Worker};
+use futures_util::future::join_all;
+use tokio::time::sleep;
+
+use crate::checker::{self, Broken};
+use crate::dice::Throw;
+use crate::history::{History, LifeId, What};
+use crate::life::Life;
+use crate::plan::{Add, Mishap, Plan};
+use crate::receiver::Postman;
+use crate::sabotage::Sabotage;
+use crate::store::Access;
+use crate::world::World;
+
+/// Within what time after the last fault everything must have come to an end: a lease and a half-done request of before, the retries that
+/// are left, the looks in between.
+const SETTLED_WITHIN: Duration = Duration::from_secs(120);
+
+/// What became of a schedule.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) seed: u64,
+    pub(crate) plan: Plan,
+    pub(crate) history: History,
+    pub(crate) broken: Vec<Broken>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}: {:#?}", self.seed, self.plan)?;
+        for (at, event) in self.history.events.iter().enumerate() {
+            writeln!(f, "{event}")?;
+            for broken in self.broken.iter().filter(|broken| broken.event == at) {
+                writeln!(f, "    ^^^^ {:?}: {}", broken.violation, broken.text)?;
+            }
+        }
+        write!(f, "The schedule of seed {} breaks a promise:", self.seed)?;
+        for broken in &self.broken {
+            write!(f, "\n    {:?}: {}", broken.violation, broken.text)?;
+        }
+        Ok(())
+    }
+}
+
+/// Plays the schedule of a seed, on a thread that plays no other at the time.
+pub(crate) fn play(seed: u64, sabotage: Option<Sabotage>) -> Report {
+    play_plan(Plan::of(seed), seed, sabotage)
+}
+
+/// Plays a plan with the chances of a seed.
+pub(crate) fn play_plan(plan: Plan, seed: u64, sabotage: Option<Sabotage>) -> Report {
+    note_panics();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let history = runtime.block_on(async {
+        let world = Arc::new(World::new(seed, plan.clone(), sabotage));
+        run(&world).await;
+        PANICS.take().into_iter().for_each(|message| world.write(What::Panicked { message }));
+        world.take_history()
+    });
+    drop(runtime);
+    PANICS.take();
+    let broken = checker::check(&plan, &history);
+    Report { seed, plan, history, broken }
+}
+
+thread_local! {
+    /// What panicked in this thread's schedule: the workers' tasks swallow it.
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+fn note_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            PANICS.with_borrow_mut(|panics| panics.push(info.to_string()));
+            usual(info);
+        }));
+    });
+}
+
+async fn run(world: &Arc<World>) {
+    let deployment = Arc::new(Deployment { world: world.clone(), lives: Mutex::default() });
+    let instances = (0..world.plan.instances.len()).map(|index| deployment.clone().instance(index));
+    let instances: Vec<_> = instances.map(tokio::spawn).collect();
+    let clients = tokio::spawn(clients(deployment.clone()));
+    let jumps = tokio::spawn(jumps(world.clone()));
+    world.until(world.plan.length).await;
+    for task in instances.into_iter().chain([clients, jumps]) {
+        task.await.expect("no part of the simulation panics");
+    }
+    set_clock_right(world);
+    world.heal();
+    let healed = world.elapsed();
+    while !has_settled(world) && world.elapsed() < healed + SETTLED_WITHIN {
+        sleep(Duration::from_millis(500)).await;
+    }
+    // For whatever comes late and does harm.
+    sleep(Duration::from_secs(3)).await;
+    take_stock(world);
+}
+
+fn lanes(world: &World) -> Vec<Lane> {
+    world.plan.topics.iter().flat_map(|topic| topic.lanes().collect::<Vec<_>>()).collect()
+}
+
+fn has_settled(world: &World) -> bool {
+    if world.late.load(Ordering::Relaxed) > 0 {
+        return false;
+    }
+    lanes(world).iter().all(|lane| {
+        let counts = world.look(|model| model.stats(lane));
+        counts.scheduled == 0 && counts.leased == 0
+    })
+}
+
+/// Writes down where each task has come to.
+fn take_stock(world: &World) {
+    for lane in lanes(world) {
+        for state in State::ALL {
+            let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
+            let query = delayd::store::ListQuery { lane: lane.clone(), state, from, to, after: None, limit: 1_000 };
+            for listed in world.look(|model| model.list(&query)) {
+                let task = world.get(&lane, listed.id).expect("it is listed");
+                world.write(What::Found { id: task.id, state: task.state, attempts: task.attempts });
+            }
+        }
+    }
+}
+
+async fn jumps(world: Arc<World>) {
+    for (at, by_ms) in world.plan.jumps.clone() {
+        world.until(at).await;
+        jump(&world, by_ms);
+    }
+}
+
+fn jump(world: &World, by_ms: i64) {
+    world.clock.set(UnixMillis(world.clock.now().0 + by_ms));
+    world.write(What::Jumped { by_ms });
+}
+
+/// What was due by the clock at its furthest is due again: a clock that was set back is set right.
+fn set_clock_right(world: &World) {
+    let mut ahead_ms = 0;
+    let mut furthest_ms = 0;
+    for (_, by_ms) in &world.plan.jumps {
+        ahead_ms += by_ms;
+        furthest_ms = furthest_ms.max(ahead_ms);
+    }
+    if ahead_ms < furthest_ms {
+        jump(world, furthest_ms - ahead_ms);
+    }
+}
+
+/// All instances, and what they share.
+struct Deployment {
+    world: Arc<World>,
+    /// The lives that hear of adds.
+    lives: Mutex<Vec<Arc<Life>>>,
+}
+
+/// A running instance.
+struct Running {
+    life: Arc<Life>,
+    clock: Clock,
+    worker: Worker<Access, Postman>,
+}
+
+impl Deployment {
+    /// An instance's lives, one after another.
+    async fn instance(self: Arc<Self>, index: usize) {
+        let (skew_ms, mishaps) = self.world.plan.instances[index].clone();
+        let mut running = self.start(index, skew_ms);
+        for (at, mishap) in mishaps {
+            self.world.until(at).await;
+            running = match mishap {
+                Mishap::Crash { down } => {
+                    self.crash(&running.life);
+                    sleep(down).await;
+                    self.start(index, skew_ms)
+                }
+                Mishap::Restart { grace, down } => {
+                    self.drain(running, grace).await;
+                    sleep(down).await;
+                    self.start(index, skew_ms)
+                }
+                Mishap::Pause { span } => {
+                    running.life.pause(span);
+                    self.world.write(What::Paused { life: running.life.id, span });
+                    running
+                }
+                Mishap::ClockJump { by_ms } => {
+                    running.clock.set(UnixMillis(running.clock.now().0 + by_ms));
+                    self.world.write(What::InstanceJumped { life: running.life.id, by_ms });
+                    running
+                }
+            };
+        }
+    }
+
+    fn crash(&self, life: &Life) {
+        life.kill();
+        self.world.write(What::Crashed { life: life.id });
+    }
+
+    /// Stops an instance in order, or kills it where that takes too long, as whoever stops it would.
+    async fn drain(&self, running: Running, grace: Duration) {
+        let Running { life, worker, .. } = running;
+        match tokio::time::timeout(grace + Duration::from_secs(10), worker.drain(grace)).await {
+            Ok(cut_off) => {
+                // What did not get out by now never does.
+                life.kill();
+                self.world.write(What::Drained { life: life.id, cut_off });
+            }
+            Err(_) => self.crash(&life),
+        }
+    }
+
+    fn start(&self, index: usize, skew_ms: i64) -> Running {
+        let world = &self.world;
+        let plan = &world.plan;
+        let life = Arc::new(Life::new(LifeId(world.number())));
+        world.write(What::Started { life: life.id, instance: index });
+        self.lives.lock().unwrap().push(life.clone());
+        let store = Arc::new(Access::new(world.clone(), life.clone()));
+        let clock = Clock::running(UnixMillis(world.clock.now().0 + skew_ms));
+        let parts = worker::Parts {
+            topics: Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 100 })),
+            store,
+            client: Postman::new(world.clone(), life.clone()),
+            services: Arc::new(Services::new(services(plan)).expect("they can be called")),
+            limits: Arc::new(Limits::new(LimitParams {
+                concurrency: plan.settings.concurrency,
+                concurrency_per_service: plan.settings.concurrency_per_service,
+                breaker: plan.settings.breaker.clone(),
+            })),
+            clock: clock.clone(),
+        };
+        let worker = Worker::start(parts, params(plan));
+        Running { life, clock, worker }
+    }
+
+    /// Tells some of the instances of an add. Hints only save time, so some are lost.
+    fn hint(&self, lane: &Lane, due: UnixMillis, throw: &mut Throw) {
+        for life in &*self.lives.lock().unwrap() {
+            if throw.per_mille(700) {
+                // The dead hear nothing.
+                let _ = life.hints.send(Hint { lane: lane.clone(), due });
+            }
+        }
+    }
+}
+
+fn service(which: usize) -> String {
+    format!("service-{which}")
+}
+
+fn services(plan: &Plan) -> Vec<ServiceParams> {
+    let service = |which| ServiceParams {
+        name: service(which),
+        endpoints: vec!["http://business.example".into()],
+        allowance: Allowance::default(),
+        success: SuccessRule::Status,
+    };
+    (0..plan.services).map(service).collect()
+}
+
+fn params(plan: &Plan) -> worker::Params {
+    let settings = &plan.settings;
+    worker::Params {
+        enabled: true,
+        lease: settings.lease,
+        idle_stop: settings.idle_stop,
+        claim_batch: settings.claim_batch,
+        policy: Policy {
+            max_attempts: settings.max_attempts,
+            // Without jitter, which would be drawn from elsewhere than the seed.
+            backoff: Backoff::List { steps: vec![Span::seconds(1), Span::seconds(2), Span::seconds(5)] },
+        },
+        timeout: settings.timeout,
+        keep: Duration::from_secs(30 * 24 * 3_600),
+        look_every: Duration::from_secs(1),
+    }
+}
+
+/// Those who add tasks and meddle with them. Their requests go wrong like all others.
+async fn clients(deployment: Arc<Deployment>) {
+    let world = &deployment.world;
+    let client = Arc::new(Access::new(world.clone(), Arc::new(Life::new(LifeId(0)))));
+    let mut busy = Vec::new();
+    for (n, (at, add)) in world.plan.adds.clone().into_iter().enumerate() {
+        let (deployment, client) = (deployment.clone(), client.clone());
+        busy.push(tokio::spawn(async move {
+            deployment.world.until(at).await;
+            add_one(&deployment, &client, n, &add).await;
+        }));
+    }
+    join_all(busy).await.into_iter().for_each(|done| done.expect("no client panics"));
+}
+
+async fn add_one(deployment: &Deployment, client: &Access, n: usize, add: &Add) {
+    let world = &deployment.world;
+    let mut throw = world.dice.throw(("client", n));
+    let topic = world.plan.topics[add.topic].clone();
+    let task = NewTask {
+        topic: topic.clone(),
+        destination: service(add.service).parse().expect("a service's name"),
+        moment: Moment::After(add.delay),
+        options: Options::default(),
+        content: content(add.service, n, 0),
+    };
+    let added = match client.add(vec![task]).await.remove(0) {
+        Ok(added) => added,
+        // Not confirmed: it may be stored, and must then be delivered like any other.
+        Err(_) => return,
+    };
+    world.write(What::Accepted { id: added.id });
+    let lane = topic.lane_of(added.id);
+    deployment.hint(&lane, added.due, &mut throw);
+    if throw.per_mille(world.plan.meddling) {
+        for change in 0..throw.between(1, 3) {
+            meddle(world, client, (&lane, added.id), (n, change), add.delay, &mut throw).await;
+        }
+    }
+}
+
+/// Cancels, reschedules or replays a task: when it falls due, at some moment, or as soon as it has been tried and failed.
+async fn meddle(
+    world: &World,
+    client: &Access,
+    (lane, id): (&Lane, TaskId),
+    (n, change): (usize, u64),
+    delay: Duration,
+    throw: &mut Throw,
+) {
+    match throw.between(0, 4) {
+        0 => sleep(throw.millis(0, delay.as_millis() as u64)).await,
+        1 => sleep(throw.millis(0, 30) + delay).await,
+        2 => sleep(throw.millis(0, 9_000) + delay).await,
+        _ => until_tried(world, lane, id, throw).await,
+    }
+    if world.elapsed() > world.plan.length {
+        return;
+    }
+    let is_dead = world.get(lane, id).is_some_and(|task| task.state == State::Dead);
+    // Not confirmed is not confirmed: the client leaves it at that.
+    match throw.between(0, 4) {
+        0 => drop(client.cancel(lane, id).await),
+        _ if is_dead => drop(client.replay(lane, vec![id]).await),
+        _ => {
+            let service_now = throw.number() as usize % world.plan.services;
+            let new = NewContent {
+                destination: service(service_now).parse().expect("a service's name"),
+                content: content(service_now, n, change + 1),
+            };
+            let moment = Moment::After(throw.millis(0, 4_000));
+            drop(client.reschedule(lane, id, moment, Some(new)).await);
+        }
+    }
+}
+
+/// Returns when the task waits again after an attempt, or is dead, or the faults stop.
+async fn until_tried(world: &World, lane: &Lane, id: TaskId, throw: &mut Throw) {
+    while world.elapsed() <= world.plan.length {
+        sleep(throw.millis(1, 200)).await;
+        match world.get(lane, id) {
+            Some(task) if task.state == State::Scheduled && task.attempts > 0 => return,
+            Some(task) if task.state == State::Dead => return,
+            _ => {}
+        }
+    }
+}
+
+fn content(service_of: usize, n: usize, version: u64) -> String {
+    format!(r#"{{"sn":"{}","url":"/due","task":{n},"version":{version}}}"#, service(service_of))
+}

@@ -1,0 +1,285 @@
+//! The store as one instance sees it: slow, lossy, sometimes away.
+//!
+//! Each request comes to one of these ends:
+//!
+//! ```text
+//! done, answered        refused: not done       lost: done, no answer
+//! late: no answer, done long after              silent: no answer, never done
+//! twice: done, done again, the second answer
+//! ```
+//!
+//! A request leaves only from an instance that runs, and an answer reaches only one that does. What is on its way when the
+//! instance dies arrives all the same.
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use delayd::clock::UnixMillis;
+use delayd::store::{
+    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Hint, ListQuery, Listed, Moment,
+    NewContent, NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
+};
+use delayd::task::{Destination, Lane, Receipt, State, TaskId};
+use tokio::sync::broadcast;
+use tokio::time::sleep;
+
+use crate::checker::MOST_REQUESTS;
+use crate::dice::Throw;
+use crate::history::What;
+use crate::life::Life;
+use crate::world::World;
+
+/// After how long a caller gives a silent store up.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How a request ends.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Done,
+    Refused,
+    Lost,
+    Late { after: Duration },
+    Silent,
+    Twice { gap: Duration },
+}
+
+/// The access of one life to the store.
+#[derive(Debug)]
+pub(crate) struct Access {
+    world: Arc<World>,
+    life: Arc<Life>,
+}
+
+impl Access {
+    pub(crate) fn new(world: Arc<World>, life: Arc<Life>) -> Self {
+        Self { world, life }
+    }
+
+    /// Has the store do something, or not. `about` names the request among those of its verb.
+    async fn ask<T, F>(&self, verb: &'static str, about: impl Hash + Send, act: F) -> Result<T>
+    where
+        T: Send,
+        F: Fn(&World) -> T + Send + Sync + 'static,
+    {
+        self.life.runs().await;
+        if self.world.count_request(self.life.id) > 10 * MOST_REQUESTS {
+            // It would spin for ever, and time would not go on.
+            self.life.kill();
+            self.life.runs().await;
+        }
+        let mut throw = self.world.dice.throw((verb, self.life.id, about));
+        let fate = self.fate(verb, &mut throw);
+        self.travel(verb, &mut throw).await;
+        let unavailable = |why: &str| Err(Error::Unavailable(why.into()));
+        let answer = match fate {
+            Fate::Done => Ok(act(&self.world)),
+            Fate::Refused => unavailable("refused"),
+            Fate::Lost => {
+                drop(act(&self.world));
+                unavailable("the answer was lost")
+            }
+            Fate::Late { after } => {
+                let world = self.world.clone();
+                world.late.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(async move {
+                    sleep(after).await;
+                    drop(act(&world));
+                    world.late.fetch_sub(1, Ordering::Relaxed);
+                });
+                sleep(PATIENCE).await;
+                unavailable("silent; done later")
+            }
+            Fate::Silent => {
+                sleep(PATIENCE).await;
+                unavailable("silent")
+            }
+            Fate::Twice { gap } => {
+                drop(act(&self.world));
+                sleep(gap).await;
+                Ok(act(&self.world))
+            }
+        };
+        self.travel(verb, &mut throw).await;
+        self.life.runs().await;
+        answer
+    }
+
+    fn fate(&self, verb: &'static str, throw: &mut Throw) -> Fate {
+        let fate = self.draw_fate(throw);
+        // An id is drawn with each add; until there are idempotency keys nobody repeats one unasked.
+        let fate = if verb == "add" && matches!(fate, Fate::Twice { .. }) { Fate::Lost } else { fate };
+        let how = match fate {
+            Fate::Done => return fate,
+            Fate::Refused => "refused",
+            Fate::Lost => "done, answer lost",
+            Fate::Late { .. } => "done late, no answer",
+            Fate::Silent => "silent, not done",
+            Fate::Twice { .. } => "done twice",
+        };
+        self.world.write(What::StoreFailed { by: self.life.id, verb, how });
+        fate
+    }
+
+    fn draw_fate(&self, throw: &mut Throw) -> Fate {
+        if self.world.is_healed() {
+            return Fate::Done;
+        }
+        let at = self.world.elapsed();
+        let plan = &self.world.plan;
+        if let Some(outage) = plan.outages.iter().find(|outage| (outage.from..outage.to).contains(&at)) {
+            let may_be_late = outage.is_silent && throw.per_mille(500);
+            return match outage.is_silent {
+                true if may_be_late => Fate::Late { after: outage.to - at },
+                true => Fate::Silent,
+                false => Fate::Refused,
+            };
+        }
+        if !throw.per_mille(plan.store.share) {
+            return Fate::Done;
+        }
+        match throw.between(0, 7) {
+            0 | 1 => Fate::Refused,
+            2..=4 => Fate::Lost,
+            5 => Fate::Late { after: throw.millis(1, 12_000) },
+            6 => Fate::Silent,
+            _ => Fate::Twice { gap: throw.millis(0, 1_500) },
+        }
+    }
+
+    /// The way there, or back.
+    async fn travel(&self, verb: &'static str, throw: &mut Throw) {
+        let usual = self.world.plan.store.latency_ms;
+        let is_slow = self.world.plan.store.share > 0 && !self.world.is_healed() && throw.per_mille(20);
+        if is_slow {
+            self.world.write(What::StoreFailed { by: self.life.id, verb, how: "slow" });
+        }
+        let most = if is_slow { usual * 10 } else { usual };
+        match throw.millis(0, most) {
+            Duration::ZERO => tokio::task::yield_now().await,
+            way => sleep(way).await,
+        }
+    }
+}
+
+impl Store for Access {
+    fn durability(&self) -> Durability {
+        Durability::Volatile
+    }
+
+    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        let count = tasks.len();
+        let about: Vec<String> = tasks.iter().map(|task| task.content.clone()).collect();
+        let stored = self.ask("add", about, move |world| tasks.iter().cloned().map(|task| world.add(task)).collect());
+        match stored.await {
+            Ok::<Vec<Added>, _>(added) => added.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error); count],
+        }
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed> {
+        // One token for the request, however often it is made.
+        let number = self.world.dice.throw(("receipt", self.life.id, &claim.lane)).number();
+        let receipt: Receipt = format!("{number:016x}").parse().expect("digits make a receipt");
+        let by = self.life.id;
+        self.ask("claim", claim.lane.clone(), move |world| world.claim(by, &claim, &receipt)).await
+    }
+
+    async fn settle(&self, settles: Vec<Settle>) -> Result<Vec<Settled>> {
+        let by = self.life.id;
+        let about: Vec<TaskId> = settles.iter().map(|settle| settle.id).collect();
+        self.ask("settle", about, move |world| settles.iter().map(|settle| world.settle(by, settle)).collect()).await
+    }
+
+    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+        let (by, lane, receipt) = (self.life.id, lane.clone(), receipt.clone());
+        self.ask("extend", id, move |world| world.extend(by, &lane, id, &receipt, lease)).await
+    }
+
+    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
+        let lane = lane.clone();
+        self.ask("cancel", id, move |world| world.cancel(&lane, id)).await
+    }
+
+    async fn reschedule(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        moment: Moment,
+        content: Option<NewContent>,
+    ) -> Result<Rescheduled> {
+        let lane = lane.clone();
+        self.ask("reschedule", id, move |world| world.reschedule(&lane, id, moment, content.clone())).await
+    }
+
+    async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+        let lane = lane.clone();
+        self.ask("get", id, move |world| world.get(&lane, id)).await
+    }
+
+    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        self.ask("list", query.lane.clone(), move |world| world.look(|model| model.list(&query))).await
+    }
+
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
+        let lane = lane.clone();
+        self.ask("replay", ids.clone(), move |world| world.replay(&lane, &ids)).await
+    }
+
+    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        self.ask("next_due", (), move |world| world.look(|model| model.next_due(&lanes))).await
+    }
+
+    async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        let lane = lane.clone();
+        self.ask("stats", lane.clone(), move |world| world.look(|model| model.stats(&lane))).await
+    }
+
+    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+        let lane = lane.clone();
+        let about = (lane.clone(), state);
+        self.ask("purge", about, move |world| world.look(|model| model.purge(&lane, state, before, limit))).await
+    }
+
+    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+        let about = entry.topic.clone();
+        self.ask("register", about, move |world| world.look(|model| model.register(entry.clone()))).await
+    }
+
+    async fn topics(&self) -> Result<Vec<TopicEntry>> {
+        self.ask("topics", (), |world| world.look(|model| model.topics())).await
+    }
+
+    async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
+        self.ask("recover_topics", (), |_| Vec::new()).await
+    }
+
+    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
+        let destination = destination.clone();
+        let about = destination.clone();
+        self.ask("set_hold", about, move |world| world.look(|model| model.set_hold(&destination, is_held))).await
+    }
+
+    async fn holds(&self) -> Result<Vec<Destination>> {
+        self.ask("holds", (), |world| world.look(|model| model.holds())).await
+    }
+
+    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
+        self.ask("waiting", (), move |world| world.look(|model| model.waiting_for_each(&lanes))).await
+    }
+
+    async fn check(&self, _: Cursor, _: bool) -> Result<Checked> {
+        self.ask("check", (), |_| Checked::default()).await
+    }
+
+    async fn ping(&self) -> Result<UnixMillis> {
+        self.ask("ping", (), |world| world.clock.now()).await
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.life.hints.subscribe()
+    }
+
+    async fn close(&self) {}
+}

@@ -1,0 +1,285 @@
+//! What all parts of a schedule share: the store's truth, its clock, chance, and the book in which everything is written down.
+//!
+//! The truth is the specification of the store's conformance suite, to which both real stores are held. A lane's lock, which the
+//! specification does not have, is added as Redis has it. Sabotages of the store are in here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use delayd::clock::{Clock, UnixMillis};
+use delayd::store::{
+    Added, Cancelled, Claim, Claimed, Holder, MAX_LEASE, Moment, NewContent, NewTask, Rescheduled, Settle, Settled,
+    Task, Transition,
+};
+use delayd::task::{Lane, Receipt, State, TaskId};
+use tokio::time::Instant;
+
+use crate::dice::Dice;
+use crate::history::{Event, History, LifeId, What};
+use crate::model::Model;
+use crate::plan::Plan;
+use crate::sabotage::Sabotage;
+
+/// When schedules begin by the store's clock.
+const START: UnixMillis = UnixMillis(1_800_000_000_000);
+
+/// How long the lock of a lane lasts.
+const LOCK: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) dice: Dice,
+    /// The store's.
+    pub(crate) clock: Clock,
+    sabotage: Option<Sabotage>,
+    began: Instant,
+    is_healed: AtomicBool,
+    numbers: AtomicU32,
+    /// Requests that nobody waits for any more and that are still to be done.
+    pub(crate) late: AtomicU32,
+    kept: Mutex<Kept>,
+    history: Mutex<History>,
+}
+
+/// What the store keeps.
+#[derive(Debug)]
+struct Kept {
+    model: Model,
+    locks: BTreeMap<Lane, (Holder, Instant)>,
+    /// Tasks that a sabotage has ended; the model holds them for cancelled.
+    falsely_delivered: BTreeSet<TaskId>,
+    leased_before: BTreeSet<TaskId>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, plan: Plan, sabotage: Option<Sabotage>) -> Self {
+        let mut model = Model::new(START);
+        for topic in &plan.topics {
+            model.register(topic.clone());
+        }
+        Self {
+            plan,
+            dice: Dice::new(seed),
+            clock: Clock::running(START),
+            sabotage,
+            began: Instant::now(),
+            is_healed: AtomicBool::new(false),
+            numbers: AtomicU32::new(1),
+            late: AtomicU32::new(0),
+            kept: Mutex::new(Kept {
+                model,
+                locks: BTreeMap::new(),
+                falsely_delivered: BTreeSet::new(),
+                leased_before: BTreeSet::new(),
+            }),
+            history: Mutex::default(),
+        }
+    }
+
+    /// How long the schedule has been going.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub(crate) async fn until(&self, moment: Duration) {
+        tokio::time::sleep_until(self.began + moment).await;
+    }
+
+    pub(crate) fn is_sabotaged(&self, how: Sabotage) -> bool {
+        self.sabotage == Some(how)
+    }
+
+    /// A number that nobody has had.
+    pub(crate) fn number(&self) -> u32 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// From here on nothing goes wrong any more.
+    pub(crate) fn heal(&self) {
+        self.is_healed.store(true, Ordering::Relaxed);
+        self.write(What::Healed);
+    }
+
+    pub(crate) fn is_healed(&self) -> bool {
+        self.is_healed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn write(&self, what: What) {
+        let event = Event { at: self.elapsed(), now: self.clock.now(), what };
+        self.history.lock().unwrap().events.push(event);
+    }
+
+    /// Counts a request, and answers how many its maker has made in this second.
+    pub(crate) fn count_request(&self, by: LifeId) -> u32 {
+        let second = self.elapsed().as_secs();
+        let mut history = self.history.lock().unwrap();
+        let count = history.requests.entry((by, second)).or_default();
+        *count += 1;
+        *count
+    }
+
+    pub(crate) fn take_history(&self) -> History {
+        std::mem::take(&mut self.history.lock().unwrap())
+    }
+
+    /// The truth, at the store's now.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        let mut kept = self.kept.lock().unwrap();
+        kept.model.now = self.clock.now();
+        kept
+    }
+
+    /// Looks into the truth.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Model) -> T) -> T {
+        look(&mut self.kept().model)
+    }
+
+    pub(crate) fn add(&self, task: NewTask) -> Added {
+        let mut kept = self.kept();
+        if self.is_sabotaged(Sabotage::AnswerBeforeCommit) && self.dice.throw("sabotage").per_mille(300) {
+            let mut elsewhere = kept.model.clone();
+            return elsewhere.add(task);
+        }
+        let (topic, moment, content) = (task.topic.clone(), task.moment, task.content.clone());
+        let added = kept.model.add(task);
+        self.write(What::Stored { id: added.id, lane: topic.lane_of(added.id), moment, content });
+        added
+    }
+
+    pub(crate) fn claim(&self, by: LifeId, claim: &Claim, receipt: &Receipt) -> Claimed {
+        let mut kept = self.kept();
+        if let Some(refused) = kept.lock(claim) {
+            return refused;
+        }
+        let mut claim = claim.clone();
+        let lease = claim.lease;
+        if self.is_sabotaged(Sabotage::LeaseCutShort) {
+            claim.lease /= 10;
+        }
+        if self.is_sabotaged(Sabotage::EarlyFire) {
+            kept.model.now = kept.model.now + Duration::from_secs(3);
+        }
+        let mut grant = kept.model.claim(&claim, receipt.clone());
+        grant.now = self.clock.now();
+        kept.unlock(&claim, &grant);
+        let ids: Vec<TaskId> = grant.tasks.iter().map(|task| task.id).collect();
+        for id in &ids {
+            if self.is_sabotaged(Sabotage::DeleteBeforeCallback) {
+                let transition = Transition::Delivered { outcome: String::new() };
+                kept.model.settle(&Settle { lane: claim.lane.clone(), id: *id, receipt: receipt.clone(), transition });
+            }
+            if kept.leased_before.insert(*id) && self.is_sabotaged(Sabotage::LeaseNeverSwept) {
+                kept.model.extend(&claim.lane, *id, receipt, MAX_LEASE);
+            }
+        }
+        self.write(What::Claimed { by, lane: claim.lane, lease, receipt: receipt.clone(), ids });
+        if self.is_sabotaged(Sabotage::BusyLoop) {
+            grant.outlook.next = Some(grant.now);
+        }
+        Claimed::Granted(grant)
+    }
+
+    pub(crate) fn settle(&self, by: LifeId, settle: &Settle) -> Settled {
+        let mut kept = self.kept();
+        let mut done = settle.clone();
+        let current = kept.model.receipts_of(settle.id).into_iter().next();
+        if self.is_sabotaged(Sabotage::ReceiptNotCompared)
+            && let Some(current) = current
+        {
+            done.receipt = current;
+        }
+        let answer = match &settle.transition {
+            Transition::Retry { .. } if self.is_sabotaged(Sabotage::RetryUnscheduled) => {
+                kept.model.extend(&done.lane, done.id, &done.receipt, MAX_LEASE)
+            }
+            Transition::Delivered { .. } if self.is_sabotaged(Sabotage::SuccessForgotten) => Settled::Done,
+            _ => kept.model.settle(&done),
+        };
+        let is_late_success =
+            matches!((&settle.transition, answer), (Transition::Delivered { .. }, Settled::Stale { .. }));
+        let answer = if is_late_success && self.is_sabotaged(Sabotage::RevisionIgnored) {
+            kept.model.cancel(&settle.lane, settle.id);
+            kept.falsely_delivered.insert(settle.id);
+            Settled::Done
+        } else {
+            answer
+        };
+        let Settle { id, receipt, transition, .. } = settle.clone();
+        self.write(What::Settled { by, id, receipt, transition, answer });
+        answer
+    }
+
+    pub(crate) fn extend(&self, by: LifeId, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Settled {
+        let mut kept = self.kept();
+        let current = kept.model.receipts_of(id).into_iter().next();
+        let brought = match current {
+            Some(current) if self.is_sabotaged(Sabotage::ReceiptNotCompared) => current,
+            _ => receipt.clone(),
+        };
+        let answer = kept.model.extend(lane, id, &brought, lease);
+        self.write(What::Extended { by, id, receipt: receipt.clone(), lease, answer });
+        answer
+    }
+
+    pub(crate) fn cancel(&self, lane: &Lane, id: TaskId) -> Cancelled {
+        let mut kept = self.kept();
+        let answer = if self.is_sabotaged(Sabotage::CancelIgnored) {
+            kept.model.clone().cancel(lane, id)
+        } else {
+            kept.model.cancel(lane, id)
+        };
+        self.write(What::Cancelled { id, answer });
+        answer
+    }
+
+    pub(crate) fn reschedule(&self, lane: &Lane, id: TaskId, moment: Moment, new: Option<NewContent>) -> Rescheduled {
+        let mut kept = self.kept();
+        let content = new.as_ref().map(|new| new.content.clone());
+        let answer = kept.model.reschedule(lane, id, moment, new);
+        self.write(What::Rescheduled { id, moment, content, answer });
+        answer
+    }
+
+    pub(crate) fn replay(&self, lane: &Lane, ids: &[TaskId]) -> usize {
+        let mut kept = self.kept();
+        let replayed = |id: &&TaskId| kept.model.replay(lane, &[**id]) == 1;
+        let replayed: Vec<TaskId> = ids.iter().filter(replayed).copied().collect();
+        replayed.iter().for_each(|id| self.write(What::Replayed { id: *id }));
+        replayed.len()
+    }
+
+    pub(crate) fn get(&self, lane: &Lane, id: TaskId) -> Option<Task> {
+        let kept = self.kept();
+        let mut task = kept.model.get(lane, id)?;
+        if kept.falsely_delivered.contains(&id) {
+            task.state = State::Delivered;
+        }
+        Some(task)
+    }
+}
+
+impl Kept {
+    /// Refuses if another holds the lane's lock.
+    fn lock(&self, claim: &Claim) -> Option<Claimed> {
+        let (holder, until) = self.locks.get(&claim.lane)?;
+        let retry_in = until.saturating_duration_since(Instant::now());
+        let is_anothers = claim.holder.as_ref().is_some_and(|claimer| claimer != holder);
+        (is_anothers && !retry_in.is_zero()).then_some(Claimed::Refused { retry_in })
+    }
+
+    /// The lock is kept only between the claims of one burst.
+    fn unlock(&mut self, claim: &Claim, grant: &delayd::store::Grant) {
+        let Some(holder) = &claim.holder else { return };
+        let taken =
+            |want: &delayd::store::Want| grant.tasks.iter().filter(|task| task.destination == want.destination).count();
+        let is_cut = claim.wants.iter().any(|want| taken(want) == want.slots);
+        if claim.more && is_cut && !grant.outlook.due.is_empty() {
+            self.locks.insert(claim.lane.clone(), (holder.clone(), Instant::now() + LOCK));
+        } else {
+            self.locks.remove(&claim.lane);
+        }
+    }
+}

@@ -126,6 +126,11 @@ impl Bucket {
         Some(wait.max(SHORTEST_WAIT))
     }
 
+    /// Whether no more tokens go in.
+    pub fn is_full(&self, now: Instant) -> bool {
+        self.level(now) >= capacity(self.rate)
+    }
+
     fn level(&self, now: Instant) -> f64 {
         let filled = now.saturating_duration_since(self.filled).as_secs_f64() * self.rate.per_second();
         (self.tokens + filled).min(capacity(self.rate))

@@ -65,6 +65,8 @@ pub enum Fault {
     Destination,
     /// It is well, and did not like this task.
     Task,
+    /// Ours: nobody was asked, so that it says nothing about the destination.
+    Here,
 }
 
 /// What came back over HTTP.
@@ -123,7 +125,7 @@ fn is_busy(status: StatusCode) -> bool {
 
 /// What it means that there was no reply.
 pub(super) fn unanswered(trouble: Trouble) -> Answer {
-    let fault = if trouble == Trouble::TooManyFiles { Fault::Task } else { Fault::Destination };
+    let fault = if trouble == Trouble::TooManyFiles { Fault::Here } else { Fault::Destination };
     Answer::Failed { outcome: trouble.to_string(), retry_after: None, hold: None, fault }
 }
 
@@ -304,6 +306,6 @@ mod tests {
         check(Trouble::TimedOut(Duration::from_secs(15)), failed("timed out after 15s", Fault::Destination));
         check(Trouble::ConnectTimedOut(Duration::from_secs(2)), failed("no connection within 2s", Fault::Destination));
         check(Trouble::Refused, failed("connection refused", Fault::Destination));
-        check(Trouble::TooManyFiles, failed("too many open files in delayd", Fault::Task));
+        check(Trouble::TooManyFiles, failed("too many open files in delayd", Fault::Here));
     }
 }

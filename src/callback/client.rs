@@ -194,7 +194,7 @@ impl Caller for Client {
 
 /// A call that was not made: the URL was checked when the task was added, but endpoints may have changed since.
 fn refused(outcome: String) -> Answer {
-    Answer::Failed { outcome, retry_after: None, hold: None, fault: Fault::Task }
+    Answer::Failed { outcome, retry_after: None, hold: None, fault: Fault::Here }
 }
 
 /// What the headers say about the task. The body's signature would stand here, too.

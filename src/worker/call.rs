@@ -76,6 +76,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
         };
         match &answer {
             Answer::Failed { fault: Fault::Destination, outcome, .. } => permit.failed(outcome),
+            Answer::Failed { fault: Fault::Here, .. } => {}
             // A destination that answered is well, whatever it thinks of this task.
             Answer::Delivered { .. } | Answer::Failed { .. } | Answer::Final { .. } => permit.succeeded(),
         }

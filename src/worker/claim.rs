@@ -104,6 +104,12 @@ impl Claimer {
         (slots, more)
     }
 
+    /// Asks for no destination on suspicion until one has been seen again.
+    pub(super) fn forget(&mut self) {
+        self.recent.clear();
+        self.skip = 0;
+    }
+
     fn learn(&mut self, grant: &Grant) {
         for task in &grant.tasks {
             if !self.recent.contains(&task.destination) {

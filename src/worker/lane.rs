@@ -100,6 +100,9 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
                     // The store says itself when it goes and when it comes back.
                     _ => tracing::debug!(%lane, %error, "Could not claim; trying again"),
                 }
+                // The next claim only looks. A reservation that waits for a store in trouble would keep slots from lanes that are well.
+                outlook = Outlook::default();
+                claimer.forget();
                 rest(&shared, pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 continue;

@@ -185,7 +185,9 @@ impl Door {
     pub(super) fn is_forgettable(&mut self, now: Instant) -> bool {
         let idle = now.duration_since(self.used);
         let is_free = self.in_flight == 0 && self.sleepers.is_empty() && self.held_for(now).is_none();
-        is_free && idle >= RECENT && (idle >= LONG_AGO || self.breaker.state(now) == State::Closed)
+        // A fresh one would have all its tokens.
+        let is_full = self.bucket.is_none_or(|bucket| bucket.is_full(now));
+        is_free && is_full && idle >= RECENT && (idle >= LONG_AGO || self.breaker.state(now) == State::Closed)
     }
 
     /// Remembers whom to wake.

@@ -171,12 +171,14 @@ impl Limits {
 
     /// Which destinations are held by hand from now on: these, and no others.
     pub fn set_holds(&self, destinations: HashSet<Destination>) {
-        let now = Instant::now();
         let mut house = self.house();
         let before = std::mem::replace(&mut house.on_hold, destinations);
         let released: Vec<Destination> = before.difference(&house.on_hold).cloned().collect();
         for destination in released {
-            house.serve(&destination, now);
+            // Whoever slept through the hold has no timer for what may stand in the way besides.
+            if let Some(door) = house.doors.get_mut(&destination) {
+                door.wake();
+            }
         }
     }
 

@@ -245,6 +245,32 @@ async fn a_rate_lets_through_what_it_says_and_unused_tokens_come_back() {
     assert!((199..=203).contains(&calls), "{calls} calls in 10 s at 20/s");
 }
 
+/// It would come back with a full bucket, and be called a minute after it was.
+#[tokio::test(start_paused = true)]
+async fn a_slow_rate_is_not_forgotten_before_its_bucket_is_full() {
+    let (limits, a) = (limits(1_000, 50), name("a"));
+    let allowance = Allowance { concurrency: 0, rate: "1/h".parse().ok() };
+    let mut permit = limits.reserve(&a, allowance, 1).split_one().unwrap();
+    permit.begin(Duration::from_secs(1));
+    drop(permit);
+    tokio::time::advance(2 * RECENT).await;
+    (0..3 * FEW).for_each(|number| drop(limits.reserve(&name(&format!("d{number}")), most(0), 1)));
+    assert!(limits.reserve(&a, allowance, 1).is_empty());
+}
+
+/// Such as a process without free file descriptors: it says nothing about the service.
+#[test]
+fn calls_that_were_not_made_say_nothing() {
+    let (limits, a) = (limits(1_000, 50), name("a"));
+    for _ in 0..4 {
+        call(&limits, &a).failed("connection refused");
+    }
+    drop(call(&limits, &a));
+    assert_eq!(limits.standing(&a, most(0)).window, 16);
+    call(&limits, &a).failed("connection refused");
+    assert_eq!(limits.standing(&a, most(0)).breaker, breaker::State::Open, "the row went on");
+}
+
 #[test]
 fn a_hold_by_hand_lasts_until_it_is_ended() {
     let (limits, a) = (limits(100, 10), name("a"));

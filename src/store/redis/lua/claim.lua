@@ -12,7 +12,9 @@
 local receipt, lease_ms, token = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local max_bytes = tonumber(ARGV[8])
 
-if token ~= '' and not redis.call('SET', LOCK, token, 'NX', 'EX', 2) then
+-- A look takes no lock: a lane of which every destination is blocked is looked at each second, and nothing is written.
+local takes = #ARGV >= 10
+if token ~= '' and takes and not redis.call('SET', LOCK, token, 'NX', 'EX', 2) then
   if redis.call('GET', LOCK) ~= token then
     local left = redis.call('PTTL', LOCK)
     if left >= 0 and left <= 2000 then return { 0, left } end
@@ -111,9 +113,9 @@ if next_moment and lease_end[2] then
 end
 
 if token ~= '' then
-  if ARGV[5] == '1' and cut and #due > 0 then
+  if takes and ARGV[5] == '1' and cut and #due > 0 then
     redis.call('PEXPIRE', LOCK, 2000)
-  else
+  elseif takes or redis.call('GET', LOCK) == token then
     redis.call('DEL', LOCK)
   end
 end

@@ -23,7 +23,7 @@ use crate::{is_long, quick_settings, rounds};
 
 const LEASE: Duration = Duration::from_secs(2);
 /// Time for a load to get going.
-const WHILE: Duration = Duration::from_millis(700);
+const WHILE: Duration = Duration::from_millis(500);
 /// What a client may take from the election to its first accepted write.
 pub const RESUME_MS: i64 = 5_000;
 
@@ -80,11 +80,15 @@ impl Side {
         }
     }
 
-    /// Ends the load and judges; answers what was lost.
-    async fn judge(&mut self) -> Vec<Lost> {
+    /// Ends the load.
+    async fn stop(&mut self) {
         for load in self.loads.drain(..) {
             load.stop().await;
         }
+    }
+
+    /// After [`Side::stop`]: answers what was lost.
+    async fn judge(&mut self) -> Vec<Lost> {
         let last = self.fleets.last().expect("an instance on the right side");
         let verdict = Verdict::after_failover(&self.account, last.member(0), || self.receiver.seen()).await;
         let adds = self.account.adds();
@@ -163,10 +167,11 @@ async fn the_primary_is_killed() {
     const BEHIND: Duration = Duration::from_millis(700);
     let kills = rounds(2, 5);
     let drill = format!("Sentinel: kill -9 of the primary ×{kills}, replicas {} ms behind", BEHIND.as_millis());
-    let mut watched = block_in_place(Watched::start);
+    let mut watched = block_in_place(|| Watched::with_options(&["--repl-diskless-sync-delay", "0"]));
+    block_in_place(|| watched.be_patient());
     let ways = [watched.urls(), watched.urls()];
     let plan = Plan { adders: 3, ..Plan::default() };
-    let sides = [Side::start(&drill, 0, &ways, plan.clone()).await, Side::start(&drill, 1, &ways, plan).await];
+    let mut sides = [Side::start(&drill, 0, &ways, plan.clone()).await, Side::start(&drill, 1, &ways, plan).await];
     let (mut faulty, mut slowest) = (Vec::new(), [0; 2]);
     let mut primary = watched.primary();
     for _ in 0..kills {
@@ -196,7 +201,13 @@ async fn the_primary_is_killed() {
         drop(faults);
         primary = successor;
     }
+    for side in &mut sides {
+        side.stop().await;
+    }
+    let elections = block_in_place(|| watched.elections());
     for (mut side, slowest) in sides.into_iter().zip(slowest) {
+        side.row
+            .promise(elections == kills, format!("{elections} elections: a primary was deposed that nobody killed"));
         side.row.promise_in_time(slowest < RESUME_MS, format!("resumed {slowest} ms after the election"));
         side.row.note(format!("resumed {slowest} ms after the election"));
         let lost = side.judge().await;
@@ -253,14 +264,15 @@ async fn the_primary_is_cut_off() {
     const RIGHT_SIDE: usize = 1;
     /// An answer that was on its way when the partition began.
     const ON_THE_WAY_MS: i64 = 500;
-    let split = Duration::from_secs(if is_long() { 10 } else { 2 });
+    let split = Duration::from_secs(if is_long() { 10 } else { 1 });
     let drill =
         format!("Sentinel: the primary cut off, one of two delayd with it, {} s past the election", split.as_secs());
-    let mut watched = block_in_place(Watched::start);
+    let mut watched = block_in_place(|| Watched::with_options(&["--repl-diskless-sync-delay", "0"]));
+    block_in_place(|| watched.be_patient());
     let primary = watched.primary();
     let partition = block_in_place(|| Partition::prepare(&watched, primary));
     let ways = [vec![Partition::url(&partition.deaf)], watched.sentinels.iter().map(Partition::url).collect()];
-    let plan = Plan { adders: 2, delay_ms: 0..5_000, ..Plan::default() };
+    let plan = Plan { adders: 2, delay_ms: 0..4_000, ..Plan::default() };
     let mut sides = [Side::start(&drill, 0, &ways, plan.clone()).await, Side::start(&drill, 1, &ways, plan).await];
     tokio::time::sleep(WHILE).await;
     let faults = sides.each_ref().map(Side::fault);
@@ -292,6 +304,11 @@ async fn the_primary_is_cut_off() {
     let right = sides[1].resumed(elected_ms, &[RIGHT_SIDE]).await;
     let wrong = sides[1].resumed(ended_ms, &[WRONG_SIDE]).await;
     let meanwhile = sides.each_ref().map(|side| side.accepted_by(WRONG_SIDE, cut_ms + ON_THE_WAY_MS..ended_ms));
+    let elections = block_in_place(|| watched.elections());
+    for side in &mut sides {
+        side.stop().await;
+        side.row.promise(elections == 1, format!("{elections} elections: a primary was deposed that nobody cut off"));
+    }
     let [mut without, mut with] = sides;
 
     without.row.note(format!("{} adds confirmed by the cut-off instance meanwhile", meanwhile[0]));

@@ -75,6 +75,25 @@ impl Watched {
         answer.lines().nth(1).unwrap().parse().unwrap()
     }
 
+    /// The sentinels take longer to find a server down.
+    ///
+    /// One that has just learned of a new primary may leave it a second before it connects there: with a second's patience it
+    /// sometimes deposes that one at once, for another replica that may know less.
+    pub(crate) fn be_patient(&self) {
+        for sentinel in &self.sentinels {
+            sentinel.command(&["SENTINEL", "SET", MASTER, "down-after-milliseconds", "2000"]);
+        }
+    }
+
+    /// How often a primary was elected so far.
+    pub(crate) fn elections(&self) -> usize {
+        let epoch = |sentinel: &Server| {
+            let about = sentinel.command(&["SENTINEL", "MASTER", MASTER]);
+            about.lines().skip_while(|line| *line != "config-epoch").nth(1).unwrap().parse().unwrap()
+        };
+        self.sentinels.iter().map(epoch).max().unwrap()
+    }
+
     /// The port of the primary once a sentinel names another than `old`: they do not all learn of it at the same moment.
     pub(crate) fn successor_of(&self, old: u16) -> u16 {
         let mut named = old;

@@ -6,7 +6,8 @@
 //! A duplicate is attributed by knowing when faults happened: its two callbacks must lie on both sides of one, the first before
 //! the fault was over, the second after it began. Two ids for one number need an add that was repeated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub struct Added {
     pub tries: u32,
     /// The id and the due moment, once an answer named them.
     pub confirmed: Option<(u64, i64)>,
+    /// Which instance answered so, and when.
+    pub taken: Option<(SocketAddr, i64)>,
 }
 
 /// What can make a task come twice, as DESIGN names it.
@@ -79,6 +82,7 @@ pub struct Account {
     /// How far the store's clock is ahead of this machine's, and from when on; empty where it is this machine's.
     clock: Mutex<Vec<(i64, i64)>>,
     refused: AtomicU64,
+    sentences: Mutex<BTreeSet<String>>,
     unanswered: AtomicU64,
     slowest_us: AtomicU64,
 }
@@ -109,18 +113,26 @@ impl Account {
         }
     }
 
-    pub fn confirmed(&self, n: u64, id: u64, due_ms: i64) {
+    pub fn confirmed(&self, n: u64, id: u64, due_ms: i64, by: SocketAddr) {
         let mut adds = self.adds.lock().unwrap();
-        adds.get_mut(&n).expect("an answer to an add that was tried").confirmed = Some((id, due_ms));
+        let added = adds.get_mut(&n).expect("an answer to an add that was tried");
+        added.confirmed = Some((id, due_ms));
+        added.taken = Some((by, now_ms()));
     }
 
-    /// The service said that it cannot: 503 or 429.
-    pub fn refused(&self) {
+    /// The service said that it cannot, 503 or 429, and why.
+    pub fn refused(&self, why: &str) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+        self.sentences.lock().unwrap().insert(why.to_owned());
     }
 
     pub fn refusals(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// What refusals said, each once.
+    pub fn sentences(&self) -> BTreeSet<String> {
+        self.sentences.lock().unwrap().clone()
     }
 
     /// A caller's connection broke before the answer was there.

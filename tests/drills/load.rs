@@ -1,6 +1,7 @@
 //! Steady adders. They repeat an add only after a 503 or 429, which says that it is not confirmed; one whose answer was lost stays
 //! unconfirmed for good.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ pub struct Plan {
     /// Each adder's rest between two adds.
     pub pause: Duration,
     pub delay_ms: Range<u64>,
-    pub topics: u64,
+    pub topics: Vec<String>,
     pub service: String,
 }
 
@@ -30,7 +31,7 @@ impl Default for Plan {
             adders: 8,
             pause: Duration::from_millis(40),
             delay_ms: 0..1_500,
-            topics: 4,
+            topics: (0..4).map(|n| format!("drill.{n}")).collect(),
             service: crate::SERVICE.to_owned(),
         }
     }
@@ -48,8 +49,9 @@ enum Reply {
     Stored {
         id: u64,
         due_ms: i64,
+        by: SocketAddr,
     },
-    NotConfirmed,
+    NotConfirmed(String),
     /// Nobody was there.
     NotSent,
     /// It may have been stored.
@@ -106,7 +108,7 @@ impl Adder {
 
     /// One task, sent until it is stored, its answer is lost, or the load ends.
     async fn add(&mut self, n: u64) {
-        let topic = format!("drill.{}", n % self.plan.topics);
+        let topic = self.plan.topics[n as usize % self.plan.topics.len()].clone();
         let delay = rand::random_range(self.plan.delay_ms.clone());
         let task = json!({
             "topic": topic, "delay": format!("{delay}ms"),
@@ -115,10 +117,10 @@ impl Adder {
         loop {
             self.account.trying(n, &topic);
             match self.send(n, &task).await {
-                Reply::Stored { id, due_ms } => return self.account.confirmed(n, id, due_ms),
+                Reply::Stored { id, due_ms, by } => return self.account.confirmed(n, id, due_ms, by),
                 Reply::Lost => return self.account.unanswered(),
                 Reply::NotSent => self.account.not_sent(n),
-                Reply::NotConfirmed => self.account.refused(),
+                Reply::NotConfirmed(why) => self.account.refused(&why),
             }
             if *self.stop.borrow() {
                 return;
@@ -144,8 +146,10 @@ impl Adder {
         self.account.answered(asked.elapsed());
         let body: Value = text.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         match (status, body["task_id"].as_u64(), body["due_ms"].as_i64()) {
-            (StatusCode::OK, Some(id), Some(due_ms)) => Reply::Stored { id, due_ms },
-            (StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS, ..) => Reply::NotConfirmed,
+            (StatusCode::OK, Some(id), Some(due_ms)) => Reply::Stored { id, due_ms, by: door },
+            (StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS, ..) => {
+                Reply::NotConfirmed(body["error_msg"].as_str().unwrap_or_default().to_owned())
+            }
             // The head of an answer came and its end did not.
             (StatusCode::OK, ..) => Reply::Lost,
             _ => panic!("an add was answered {status}: {body}"),

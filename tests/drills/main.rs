@@ -29,6 +29,8 @@ mod verdict;
 
 mod crash;
 mod disk;
+mod failover;
+mod failover_cluster;
 mod neighbours;
 mod overload;
 mod pause;
@@ -45,6 +47,8 @@ mod fake_time;
 mod program;
 #[path = "../it/receiver.rs"]
 mod receiver;
+#[path = "../support/redis_many.rs"]
+mod redis_many;
 #[path = "../support/redis.rs"]
 mod redis_server;
 

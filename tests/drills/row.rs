@@ -6,6 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::verdict::Verdict;
 
+/// The first few of what was found.
+fn first(found: &[String]) -> String {
+    found.iter().take(5).cloned().collect::<Vec<_>>().join("; ")
+}
+
 /// A drill's row. [`Row::finish`] prints it, and panics if a promise was broken.
 #[derive(Debug)]
 pub struct Row {
@@ -50,9 +55,13 @@ impl Row {
 
     /// Takes the account's result, with what it promises in every drill.
     pub fn settle(&mut self, verdict: Verdict) {
-        let first = |found: &[String]| found.iter().take(5).cloned().collect::<Vec<_>>().join("; ");
-        let (lost, early, odd) = (first(&verdict.lost), first(&verdict.early), first(&verdict.unexplained));
-        self.promise(lost.is_empty(), format!("{} lost: {lost}", verdict.lost.len()));
+        self.promise(verdict.lost.is_empty(), format!("{} lost: {}", verdict.lost.len(), first(&verdict.lost)));
+        self.settle_counting_losses(verdict);
+    }
+
+    /// As [`Row::settle`], but what is lost is only counted: the drill itself says how much may be.
+    pub fn settle_counting_losses(&mut self, verdict: Verdict) {
+        let (early, odd) = (first(&verdict.early), first(&verdict.unexplained));
         self.promise(early.is_empty(), format!("{} early: {early}", verdict.early.len()));
         self.promise(odd.is_empty(), format!("{} duplicates without a cause: {odd}", verdict.unexplained.len()));
         self.promise(verdict.accepted > 0, "no add was accepted, so that nothing was tried");

@@ -13,6 +13,11 @@ use crate::receiver::Seen;
 /// How long the last tasks may take to be delivered once the faults are over.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// The state that every task is to end in.
+const DELIVERED: &str = "delivered";
+/// What is said of a task that the store does not know.
+const UNKNOWN: &str = "answer 404";
+
 /// Questions at a time.
 const ASKERS: usize = 16;
 
@@ -22,6 +27,10 @@ pub struct Verdict {
     pub accepted: usize,
     pub delivered: usize,
     pub lost: Vec<String>,
+    /// The numbers of the lost ones.
+    pub lost_numbers: Vec<u64>,
+    /// Delivered ones of which the store knows nothing any more.
+    pub forgotten: usize,
     pub early: Vec<String>,
     pub unexplained: Vec<String>,
     explained: BTreeMap<Cause, usize>,
@@ -35,8 +44,23 @@ impl Verdict {
     /// Waits until every confirmed task is delivered, and judges what came. Every answer of the receivers in `seen` was a success,
     /// which is why a second callback is a duplicate.
     pub async fn of(account: &Account, delayd: &Program, seen: impl Fn() -> Vec<Seen>) -> Self {
+        Self::reached(account, delayd, seen, |state| state == DELIVERED).await
+    }
+
+    /// As [`Verdict::of`], on a primary that may know less than the one before it: nobody waits for a task that it does not know. That one
+    /// is lost unless it was called before.
+    pub async fn after_failover(account: &Account, delayd: &Program, seen: impl Fn() -> Vec<Seen>) -> Self {
+        Self::reached(account, delayd, seen, |state| state == DELIVERED || state == UNKNOWN).await
+    }
+
+    async fn reached(
+        account: &Account,
+        delayd: &Program,
+        seen: impl Fn() -> Vec<Seen>,
+        is_final: impl Fn(&str) -> bool,
+    ) -> Self {
         let adds = account.adds();
-        let states = final_states(&adds, delayd).await;
+        let states = final_states(&adds, delayd, &is_final).await;
         let mut calls: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
         for mut call in seen() {
             call.arrived_ms = account.by_the_store(call.arrived_ms);
@@ -50,7 +74,8 @@ impl Verdict {
             came.sort_by_key(|call| call.arrived_ms);
             if let Some((id, due_ms)) = added.confirmed {
                 verdict.accepted += 1;
-                verdict.judge_confirmed(n, id, due_ms, states.get(&id).map(String::as_str), &came);
+                let state = states.get(&id).map_or("never asked for", String::as_str);
+                verdict.judge_confirmed(n, (id, due_ms), state, &came, is_final(UNKNOWN));
             }
             verdict.judge_calls(n, added, &came, &faults);
         }
@@ -59,12 +84,23 @@ impl Verdict {
         verdict
     }
 
-    fn judge_confirmed(&mut self, n: u64, id: u64, due_ms: i64, state: Option<&str>, came: &[Seen]) {
+    fn judge_confirmed(
+        &mut self,
+        n: u64,
+        (id, due_ms): (u64, i64),
+        state: &str,
+        came: &[Seen],
+        may_be_forgotten: bool,
+    ) {
         let called = came.iter().any(|call| call.id == id);
         match state {
-            Some("delivered") if called => self.delivered += 1,
+            DELIVERED if called => self.delivered += 1,
+            UNKNOWN if called && may_be_forgotten => {
+                self.delivered += 1;
+                self.forgotten += 1;
+            }
             state => {
-                let state = state.unwrap_or("unknown");
+                self.lost_numbers.push(n);
                 let was_called = if called { "called" } else { "never called" };
                 self.lost.push(format!("number {n}, task {id}: {state}, {was_called}"));
             }
@@ -149,8 +185,12 @@ fn number(body: &str) -> Option<u64> {
     serde_json::from_str::<Value>(body).ok()?["n"].as_u64()
 }
 
-/// Asks for each confirmed task until it is delivered, or patience ends; by id.
-async fn final_states(adds: &BTreeMap<u64, Added>, delayd: &Program) -> BTreeMap<u64, String> {
+/// Asks for each confirmed task until its state is final, or patience ends; by id.
+async fn final_states(
+    adds: &BTreeMap<u64, Added>,
+    delayd: &Program,
+    is_final: impl Fn(&str) -> bool,
+) -> BTreeMap<u64, String> {
     let mut states = BTreeMap::new();
     let mut open: Vec<(&str, u64)> =
         adds.values().filter_map(|added| Some((added.topic.as_str(), added.confirmed?.0))).collect();
@@ -162,7 +202,7 @@ async fn final_states(adds: &BTreeMap<u64, Added>, delayd: &Program) -> BTreeMap
             .collect()
             .await;
         states.extend(answers);
-        open.retain(|(_, id)| states[id] != "delivered");
+        open.retain(|(_, id)| !is_final(&states[id]));
         if open.is_empty() || Instant::now() > deadline {
             return states;
         }

@@ -16,20 +16,12 @@ use crate::{Program, StoreAt};
 /// What a client may take from the election to its first accepted write.
 const RESUME: Duration = Duration::from_secs(5);
 
-/// A key prefix under which the registry and the id counter lie with the first primary.
-fn prefix(cluster: &Cluster) -> String {
-    let is_first = |key: String| cluster.first_owner(&key).0 == 0;
-    let fits =
-        |prefix: &String| is_first(format!("{prefix}:DELAY_TOPIC_LIST")) && is_first(format!("{prefix}:DELAY_TASK_ID"));
-    (0..).map(|n| format!("p{n}")).find(fits).unwrap()
-}
-
 async fn start(cluster: &Cluster, receiver: &Receiver) -> Arc<Program> {
     let store = StoreAt::Set(vec![
         "store.kind=redis".into(),
         "store.redis.topology=cluster".into(),
         format!("store.redis.urls={:?}", cluster.urls()),
-        format!("store.redis.key_prefix={}", prefix(cluster)),
+        format!("store.redis.key_prefix={}", cluster.prefix_on_first()),
     ]);
     let delayd = Arc::new(Program::start(&store, &[service("message.call", receiver)]).await);
     delayd.wait_until_ready(200).await;
@@ -138,7 +130,7 @@ async fn redirections_are_followed_at_once() {
     let params = Params {
         topology: Topology::Cluster,
         urls: cluster.urls(),
-        key_prefix: prefix(&cluster),
+        key_prefix: cluster.prefix_on_first(),
         timeout: Duration::from_secs(10),
         ..Params::standalone("")
     };
@@ -188,23 +180,9 @@ async fn a_slot_that_moves_under_traffic_loses_and_doubles_nothing() {
     let load = Load::start(&delayd, &topic, "300ms", 8);
     load.accepted_after(Instant::now(), 200).await;
 
-    let (from, to) = (&cluster.nodes[1], &cluster.nodes[2]);
-    let (from_id, to_id) = (cluster.id_of(1), cluster.id_of(2));
-    to.command(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
-    from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
-    let port = to.port().to_string();
-    for round in 0.. {
-        let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", &slot, "1"]);
-        let Some(key) = keys.lines().next().filter(|key| !key.is_empty()) else { break };
-        from.command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
-        if round == 2 {
-            // Half here and half there, for a while.
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
-    }
-    for node in [to, from, &cluster.nodes[0]] {
-        node.command(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
-    }
+    // Half here and half there, for a while.
+    let pause = || std::thread::sleep(Duration::from_millis(500));
+    tokio::task::block_in_place(|| cluster.move_slot(&slot, 1, 2, pause));
     load.accepted_after(Instant::now(), 200).await;
     let (topic, answers) = load.stop().await;
     assert_eq!(lost(&delayd, &receiver, &topic, &answers).await.len(), 0);
@@ -212,5 +190,5 @@ async fn a_slot_that_moves_under_traffic_loses_and_doubles_nothing() {
     let refused = answers.iter().filter(|a| a.status != 200).count();
     println!("cluster: a slot moved under {} adds, {refused} refused, {twice} delivered twice", answers.len());
     assert_eq!(twice, 0);
-    assert!(to.command(&["CLUSTER", "COUNTKEYSINSLOT", &slot]).trim() != "0", "the slot did not move");
+    assert!(cluster.nodes[2].command(&["CLUSTER", "COUNTKEYSINSLOT", &slot]).trim() != "0", "the slot did not move");
 }

@@ -96,10 +96,15 @@ impl Server {
 
     /// One in sentinel mode, which watches nothing yet.
     pub(crate) fn sentinel() -> Self {
+        Self::sentinel_with("")
+    }
+
+    /// One in sentinel mode, with further lines of configuration.
+    pub(crate) fn sentinel_with(lines: &str) -> Self {
         Self::launched(|port, folder| {
             // A sentinel keeps its state in its configuration file, and must find it there.
             let file = folder.join("sentinel.conf");
-            std::fs::write(&file, format!("port {port}\nbind 127.0.0.1\n")).unwrap();
+            std::fs::write(&file, format!("port {port}\nbind 127.0.0.1\n{lines}")).unwrap();
             vec![file.display().to_string(), "--sentinel".into()]
         })
     }

@@ -75,6 +75,52 @@ impl Watched {
         answer.lines().nth(1).unwrap().parse().unwrap()
     }
 
+    /// The sentinels take longer to find a server down.
+    ///
+    /// One that has just learned of a new primary may leave it a second before it connects there: with a second's patience it
+    /// sometimes deposes that one at once, for another replica that may know less.
+    pub(crate) fn be_patient(&self) {
+        for sentinel in &self.sentinels {
+            sentinel.command(&["SENTINEL", "SET", MASTER, "down-after-milliseconds", "2000"]);
+        }
+    }
+
+    /// How often a primary was elected so far.
+    pub(crate) fn elections(&self) -> usize {
+        let epoch = |sentinel: &Server| {
+            let about = sentinel.command(&["SENTINEL", "MASTER", MASTER]);
+            about.lines().skip_while(|line| *line != "config-epoch").nth(1).unwrap().parse().unwrap()
+        };
+        self.sentinels.iter().map(epoch).max().unwrap()
+    }
+
+    /// The port of the primary once a sentinel names another than `old`: they do not all learn of it at the same moment.
+    pub(crate) fn successor_of(&self, old: u16) -> u16 {
+        let mut named = old;
+        until("another primary is elected", || {
+            let ports = self.sentinels.iter().map(|sentinel| {
+                let answer = sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]);
+                answer.lines().nth(1).unwrap().parse().unwrap()
+            });
+            named = ports.into_iter().find(|&port| port != old).unwrap_or(old);
+            named != old
+        });
+        named
+    }
+
+    /// All but the one on a port.
+    pub(crate) fn others(&self, port: u16) -> impl Iterator<Item = &Server> {
+        self.servers.iter().filter(move |server| server.port() != port)
+    }
+
+    /// Waits until all others follow the primary on a port.
+    pub(crate) fn all_follow(&mut self, port: u16) {
+        let primary = self.on(port);
+        until("both replicas follow", || {
+            primary.command(&["INFO", "replication"]).matches("state=online").count() == 2
+        });
+    }
+
     /// The server on a port.
     pub(crate) fn on(&mut self, port: u16) -> &mut Server {
         self.servers.iter_mut().find(|server| server.port() == port).unwrap()
@@ -146,6 +192,50 @@ impl Cluster {
             },
             slot,
         )
+    }
+
+    /// A key prefix under which the registry and the id counter lie with the first primary.
+    pub(crate) fn prefix_on_first(&self) -> String {
+        let is_first = |key: String| self.first_owner(&key).0 == 0;
+        let fits = |prefix: &String| {
+            is_first(format!("{prefix}:DELAY_TOPIC_LIST")) && is_first(format!("{prefix}:DELAY_TASK_ID"))
+        };
+        (0..).map(|n| format!("p{n}")).find(fits).unwrap()
+    }
+
+    /// The port of the primary that has the slot, as the first node sees it; none if it has found that one to be down.
+    pub(crate) fn owner_of(&self, slot: u16) -> Option<u16> {
+        let nodes = self.nodes[0].command(&["CLUSTER", "NODES"]);
+        let has_it = |line: &&str| {
+            line.split(' ').skip(8).any(|range| {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                let bounds = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
+                bounds.is_some_and(|(first, last)| (first..=last).contains(&slot))
+            })
+        };
+        let line = nodes.lines().filter(|line| !line.contains("fail")).find(has_it)?;
+        let address = line.split(' ').nth(1)?.split('@').next()?;
+        address.rsplit(':').next()?.parse().ok()
+    }
+
+    /// Moves a slot from one node to another, key by key. It calls back while some of its keys are here and some there.
+    pub(crate) fn move_slot(&self, slot: &str, from: usize, to: usize, half_way: impl FnOnce()) {
+        let (source, target) = (&self.nodes[from], &self.nodes[to]);
+        let (source_id, target_id) = (self.id_of(from), self.id_of(to));
+        target.command(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &source_id]);
+        source.command(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &target_id]);
+        let (port, mut half_way) = (target.port().to_string(), Some(half_way));
+        for moved in 0.. {
+            let keys = source.command(&["CLUSTER", "GETKEYSINSLOT", slot, "1"]);
+            let Some(key) = keys.lines().next().filter(|key| !key.is_empty()) else { break };
+            source.command(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+            if moved == 2 {
+                half_way.take().into_iter().for_each(|call| call());
+            }
+        }
+        for node in [target, source].into_iter().chain(&self.nodes[..3]) {
+            node.command(&["CLUSTER", "SETSLOT", slot, "NODE", &target_id]);
+        }
     }
 
     /// A topic's name whose only lane lies with the `n`th primary at first.

@@ -7,7 +7,7 @@ use http_body_util::StreamBody;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::testing::{edge_without_store, json_of};
+use super::testing::{edge_before_a_silent_store, edge_without_store, json_of};
 use super::*;
 
 const ADD: &str = "/delay/task/add";
@@ -171,6 +171,23 @@ async fn one_request_too_many_is_turned_away_at_once_and_health_is_not() {
     assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().unwrap()));
     assert_eq!(json_of(response).await["dm_error"], 2003);
     assert_eq!(router.oneshot(get_of("/healthz")).await.unwrap().status(), StatusCode::OK);
+}
+
+/// A request's extensions are gone long before its end; a slot that was only among them bounded nothing.
+#[tokio::test]
+async fn a_request_holds_its_slot_to_its_end() {
+    let (mut api, _draining, _silent) = edge_before_a_silent_store().await;
+    api.params.concurrency = 1;
+    let router = router(Arc::new(api));
+    let mut first = Box::pin(router.clone().oneshot(post_of(ADD, TASK)));
+    assert!(futures_util::poll!(&mut first).is_pending());
+    let second = router.clone().oneshot(post_of(ADD, TASK)).await.unwrap();
+    assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(json_of(second).await["error_msg"].as_str().unwrap().contains("too many requests at once"));
+    assert!(futures_util::poll!(&mut first).is_pending());
+    drop(first);
+    let third = Box::pin(router.oneshot(post_of(ADD, TASK)));
+    assert!(futures_util::poll!(third).is_pending(), "turned away, though the first is gone");
 }
 
 /// A body that never ends, and holds up whoever reads it.

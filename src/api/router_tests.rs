@@ -220,6 +220,26 @@ async fn a_body_for_which_there_are_no_bytes_left_is_refused_at_once() {
     assert!(json_of(response).await["error_msg"].as_str().unwrap().contains("too many bytes"));
 }
 
+/// Slow batches, each with its first bytes, held all that single tasks had.
+#[tokio::test]
+async fn batches_that_drip_leave_bytes_for_single_tasks() {
+    let (mut api, _draining) = edge_without_store().await;
+    // The small part of it is as much as two of them.
+    api.params.bodies = 32_000;
+    let router = router(Arc::new(api));
+    let begun = || {
+        let first =
+            futures_util::stream::iter([Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(b"{")))]);
+        Body::new(StreamBody::new(futures_util::StreamExt::chain(first, futures_util::stream::pending())))
+    };
+    let mut drips: Vec<_> = (0..100).map(|_| Box::pin(router.clone().oneshot(post_of(ADD_BATCH, begun())))).collect();
+    for drip in &mut drips {
+        let _ = futures_util::poll!(drip);
+    }
+    let response = router.oneshot(post_of(ADD, "{}")).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+}
+
 #[tokio::test]
 async fn an_answer_for_which_there_is_no_room_is_not_given_and_its_body_is_told() {
     let budget = Budget::new(5000);

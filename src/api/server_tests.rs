@@ -122,6 +122,50 @@ async fn a_request_on_its_way_when_the_shutdown_comes_is_answered() {
     server.serving.await.unwrap();
 }
 
+/// What was read of it was thrown away with its connection.
+#[tokio::test]
+async fn a_request_that_has_begun_when_the_linger_ends_is_answered() {
+    let server = start(hello(), ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() }).await;
+    let (first_half, second_half) = REQUEST.split_at(10);
+    let mut begun =
+        [TcpStream::connect(server.address).await.unwrap(), TcpStream::connect(server.address).await.unwrap()];
+    begun[0].write_all(REQUEST).await.unwrap();
+    read_answer(&mut begun[0]).await;
+    for stream in &mut begun {
+        stream.write_all(first_half).await.unwrap();
+    }
+    // These are closed when the linger is over, the last one after the others.
+    let mut idle = Vec::new();
+    for _ in 0..5 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(REQUEST).await.unwrap();
+        read_answer(&mut stream).await;
+        idle.push(stream);
+    }
+    server.shutdown.send(()).unwrap();
+    for stream in &mut idle {
+        assert_eq!(read_to_end(stream).await, "");
+    }
+    for stream in &mut begun {
+        stream.write_all(second_half).await.unwrap();
+        let read = read_to_end(stream).await;
+        assert!(read.ends_with("hello"), "{read}");
+    }
+    server.serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn half_a_head_does_not_hold_up_the_drain_for_longer_than_its_patience() {
+    let patience = Patience { head: Duration::from_secs(1), ..patience() };
+    let server =
+        start(hello(), ServerParams { patience, drain: Duration::from_secs(3600), ..ServerParams::default() }).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+    server.shutdown.send(()).unwrap();
+    assert_eq!(read_to_end(&mut stream).await, "");
+    server.serving.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_request_that_does_not_end_is_cut_off_after_the_drain() {
     let (router, asked, _go) = waiting();

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 
+use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,6 +8,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::super::budget::Budget;
+use super::super::layers;
 use super::super::written::{Fate, watched};
 use super::*;
 
@@ -164,6 +167,25 @@ async fn half_a_head_does_not_hold_up_the_drain_for_longer_than_its_patience() {
     server.shutdown.send(()).unwrap();
     assert_eq!(read_to_end(&mut stream).await, "");
     server.serving.await.unwrap();
+}
+
+/// Without it HTTP/1.1 answers came in chunks, those of HTTP/1.0 had no end but the connection's, and half a pull looked like
+/// a whole one.
+#[tokio::test]
+async fn a_long_answer_says_how_long_it_is() {
+    let later = tokio::time::Instant::now() + Duration::from_secs(3600);
+    let long = async move || Response::new(watched(vec![b'x'; 3000].into(), later, drop));
+    let router =
+        Router::new().route("/", get(long)).layer(from_fn_with_state(Budget::new(1 << 20), layers::room_for_answers));
+    let server = start(router, ServerParams::default()).await;
+    for version in ["1.0", "1.1"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let request = format!("GET / HTTP/{version}\r\nhost: x\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let read = read_to_end(&mut stream).await;
+        assert!(read.contains("\r\ncontent-length: 3000\r\n"), "{read}");
+        assert!(!read.contains("transfer-encoding") && read.ends_with(&"x".repeat(3000)), "{read}");
+    }
 }
 
 #[tokio::test]

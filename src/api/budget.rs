@@ -5,8 +5,8 @@
 //! waits for.
 //!
 //! ```text
-//! a body's first 64 KiB ──▶ a quarter of the budget: small requests stay possible beside big batches
-//! all beyond            ──▶ the other three quarters
+//! a body's first 64 KiB  ──▶ a quarter of the budget: small requests stay possible beside big batches
+//! all beyond, and batches ──▶ the other three quarters
 //! ```
 //!
 //! A share is taken as the bytes come, never by what a caller announces: sixteen callers who announce 16 MiB and send
@@ -41,6 +41,11 @@ impl Budget {
         let total = total.min(Semaphore::MAX_PERMITS);
         let (small, large) = (Arc::new(Semaphore::new(total / 4)), Arc::new(Semaphore::new(total - total / 4)));
         Self { small, large, answers: Arc::new(Semaphore::new(total)), total }
+    }
+
+    /// The same bytes for batches, which take none of the part that is for everyone: many slow ones would hold all of it.
+    pub(super) fn of_batches(&self) -> Self {
+        Self { small: self.large.clone(), ..self.clone() }
     }
 
     /// An empty body of at most `limit` bytes, to be filled.
@@ -160,6 +165,21 @@ mod tests {
         assert!((5..=6).contains(&large.len()), "{}", large.len());
         let small: Result<Vec<_>, _> = (0..100).map(|_| filled(&budget, 1_000)).collect();
         assert_eq!(small.map(|bodies| bodies.len()), Ok(100));
+    }
+
+    #[test]
+    fn many_short_batches_leave_room_for_small_bodies() {
+        let budget = Budget::new(8 * MIB);
+        let batches = budget.of_batches();
+        let mut held = Vec::new();
+        while let Ok(body) = filled(&batches, 30_000) {
+            held.push(body);
+        }
+        assert!(held.len() > 100, "{}", held.len());
+        let small: Result<Vec<_>, _> = (0..100).map(|_| filled(&budget, 1_000)).collect();
+        assert_eq!(small.map(|bodies| bodies.len()), Ok(100));
+        drop(held);
+        assert_eq!(budget.large.available_permits(), 6 * MIB);
     }
 
     #[test]

@@ -53,11 +53,13 @@ impl Serving {
             return;
         }
         let Self { router, patience, slots, draining, linger, cut_off } = self;
+        let pulse = Arc::new(Pulse::new(patience));
         let drained = async {
             draining.cancelled().await;
             tokio::time::sleep(linger).await;
+            // Shut down now, hyper would throw away what it has read of a request. Slow heads are overdue all the same.
+            pulse.no_part_of_a_head().await;
         };
-        let pulse = Arc::new(Pulse::new(patience));
         let service = {
             let pulse = pulse.clone();
             hyper::service::service_fn(move |request| answer(router.clone(), pulse.clone(), request))
@@ -65,6 +67,8 @@ impl Serving {
         let io = TokioIo::new(Paced { stream, pulse: pulse.clone() });
         let mut connection = pin!(builder().serve_connection(io, service).into_owned());
         let grace = tokio::select! {
+            // The connection first: a request that came together with the end of the linger is read, and then is to be answered.
+            biased;
             ended = connection.as_mut() => return note(ended),
             why = pulse.overdue(&slots) => {
                 tracing::debug!("A connection took too long ({why:?}) and is closed");

@@ -1,16 +1,18 @@
 //! What stands around every handler. [`super::router`] puts these in order; each is one small function.
 
 use std::any::Any;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::{HeaderValue, Version, header};
-use http_body::Body as _;
-use http_body_util::BodyExt;
+use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
@@ -72,16 +74,39 @@ pub(super) async fn room_for_answers(State(budget): State<Budget>, request: Requ
         return response;
     }
     match budget.answer(length) {
-        Ok(share) => {
-            let share = Arc::new(share);
-            // The share goes with the bytes, for the server keeps those longer than the body that gave them.
-            response
-                .map(|body| Body::new(body.map_frame(move |frame| frame.map_data(|data| held(data, share.clone())))))
-        }
+        Ok(share) => response.map(|body| Body::new(Accounted { body, share: Arc::new(share) })),
         Err(Exhausted) => {
             Error::Unavailable("too many answers are waiting to be read, so nothing was taken: repeat it")
                 .into_response()
         }
+    }
+}
+
+/// An answer with its share, which goes with the bytes, for the server keeps those longer than the body that gave them. It tells
+/// its length, or the answer would have no `content-length`.
+struct Accounted {
+    body: Body,
+    share: Arc<OwnedSemaphorePermit>,
+}
+
+impl http_body::Body for Accounted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|data| held(data, self.share.clone())))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -65,6 +65,9 @@ use error::Error;
 
 pub use server::{Patience, ServerParams, listen, serve};
 
+/// How long [`Api::finish`] waits.
+const LAST_SETTLES: Duration = Duration::from_secs(15);
+
 /// The settings of the edge.
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -147,10 +150,14 @@ impl Api {
     }
 
     /// Returns once what outlives its request (the settles of pulls whose answers were written last) is done. To be
-    /// awaited after [`serve`] has returned and before the store is closed; takes about ten seconds at the most.
+    /// awaited after [`serve`] has returned and before the store is closed; takes about ten seconds as a rule, and no more than
+    /// fifteen should the store not answer at all.
     pub async fn finish(&self) {
         self.pending.close();
-        self.pending.wait().await;
+        if tokio::time::timeout(LAST_SETTLES, self.pending.wait()).await.is_err() {
+            let left = self.pending.len();
+            tracing::warn!(left, "The store does not answer: {left} pulls are not settled, and their tasks come back");
+        }
     }
 
     fn is_draining(&self) -> bool {
@@ -187,10 +194,10 @@ pub fn router(api: Arc<Api>) -> Router {
     let slots = Arc::new(Semaphore::new(params.concurrency));
     let budget = Budget::new(params.bodies);
     // From the outside in: the route's limit, the body, a slot. Not around the health checks: an instance that sheds load is alive.
-    let working = |routes: Router<Arc<Api>>, limit: usize| {
+    let working = |routes: Router<Arc<Api>>, limit: usize, budget: Budget| {
         routes
             .layer(from_fn_with_state(slots.clone(), layers::shed))
-            .layer(from_fn_with_state(budget.clone(), body::read))
+            .layer(from_fn_with_state(budget, body::read))
             .layer(Extension(body::Limit(limit)))
     };
     let tasks = Router::new()
@@ -204,9 +211,9 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/delay/destination/release", post(destination::release));
     let batches = Router::new().route("/delay/task/add_batch", post(add::add_batch));
     // What a batch has stored cannot be taken back: its answer is given whatever room there is.
-    let delay = working(tasks, params.body_limit)
+    let delay = working(tasks, params.body_limit, budget.clone())
         .layer(from_fn_with_state(budget.clone(), layers::room_for_answers))
-        .merge(working(batches, params.batch_body_limit))
+        .merge(working(batches, params.batch_body_limit, budget.of_batches()))
         .layer(from_fn_with_state(params.timeout, layers::timeout));
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
     let draining = api.draining.clone();

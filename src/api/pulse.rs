@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 /// How much of an answer must be taken for the wait to begin anew: else a byte now and then would hold it for days.
@@ -61,6 +61,8 @@ pub(super) enum Overdue {
 pub(super) struct Pulse {
     patience: Patience,
     moments: Mutex<Moments>,
+    /// A head is complete.
+    asked: Notify,
 }
 
 #[derive(Debug)]
@@ -73,6 +75,8 @@ struct Moments {
     idle: Instant,
     /// Since when a head has been coming.
     head: Option<Instant>,
+    /// Nothing has come of it yet, as on a connection just opened.
+    is_silent: bool,
     /// Since when the socket has taken less than a step.
     blocked: Option<Instant>,
     taken: usize,
@@ -90,12 +94,13 @@ impl Pulse {
             idle: now,
             // Who says nothing at all is late with his first head.
             head: Some(now),
+            is_silent: true,
             blocked: None,
             taken: 0,
             answers: HashMap::new(),
             next_answer: 0,
         };
-        Self { patience, moments: Mutex::new(moments) }
+        Self { patience, moments: Mutex::new(moments), asked: Notify::new() }
     }
 
     fn moments(&self) -> MutexGuard<'_, Moments> {
@@ -105,6 +110,7 @@ impl Pulse {
     /// Bytes came.
     pub(super) fn came(&self) {
         let mut moments = self.moments();
+        moments.is_silent = false;
         if moments.running == 0 && !moments.multiplexed && moments.head.is_none() {
             moments.head = Some(Instant::now());
         }
@@ -136,7 +142,21 @@ impl Pulse {
         moments.running += 1;
         moments.head = None;
         moments.multiplexed |= multiplexed;
+        drop(moments);
+        self.asked.notify_waiters();
         Running(self.clone())
+    }
+
+    /// Returns when no head is partly read. How long one may take is for [`Self::overdue`] to say.
+    pub(super) async fn no_part_of_a_head(&self) {
+        loop {
+            // Listened for first and looked at then: one that is complete in between is heard.
+            let asked = self.asked.notified();
+            if !self.moments().has_part_of_a_head() {
+                return;
+            }
+            asked.await;
+        }
     }
 
     /// An answer on a stream of its own.
@@ -164,6 +184,10 @@ impl Pulse {
 }
 
 impl Moments {
+    fn has_part_of_a_head(&self) -> bool {
+        self.head.is_some() && !self.is_silent
+    }
+
     /// The earliest deadline of all that is waited for.
     fn deadline(&self, patience: &Patience, is_crowded: bool) -> (Instant, Overdue) {
         let blocked = self.blocked.map(|since| (since + patience.answer, Overdue::Answer));

@@ -7,7 +7,7 @@ use http_body_util::StreamBody;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::testing::{edge_without_store, json_of};
+use super::testing::{edge_before_a_silent_store, edge_without_store, json_of};
 use super::*;
 
 const ADD: &str = "/delay/task/add";
@@ -173,6 +173,23 @@ async fn one_request_too_many_is_turned_away_at_once_and_health_is_not() {
     assert_eq!(router.oneshot(get_of("/healthz")).await.unwrap().status(), StatusCode::OK);
 }
 
+/// A request's extensions are gone long before its end; a slot that was only among them bounded nothing.
+#[tokio::test]
+async fn a_request_holds_its_slot_to_its_end() {
+    let (mut api, _draining, _silent) = edge_before_a_silent_store().await;
+    api.params.concurrency = 1;
+    let router = router(Arc::new(api));
+    let mut first = Box::pin(router.clone().oneshot(post_of(ADD, TASK)));
+    assert!(futures_util::poll!(&mut first).is_pending());
+    let second = router.clone().oneshot(post_of(ADD, TASK)).await.unwrap();
+    assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(json_of(second).await["error_msg"].as_str().unwrap().contains("too many requests at once"));
+    assert!(futures_util::poll!(&mut first).is_pending());
+    drop(first);
+    let third = Box::pin(router.oneshot(post_of(ADD, TASK)));
+    assert!(futures_util::poll!(third).is_pending(), "turned away, though the first is gone");
+}
+
 /// A body that never ends, and holds up whoever reads it.
 fn dripping() -> Body {
     Body::new(StreamBody::new(futures_util::stream::pending::<Result<http_body::Frame<Bytes>, std::io::Error>>()))
@@ -201,6 +218,26 @@ async fn a_body_for_which_there_are_no_bytes_left_is_refused_at_once() {
     let response = router.oneshot(post_of(ADD_BATCH, chunked(3000))).await.unwrap();
     assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().unwrap()));
     assert!(json_of(response).await["error_msg"].as_str().unwrap().contains("too many bytes"));
+}
+
+/// Slow batches, each with its first bytes, held all that single tasks had.
+#[tokio::test]
+async fn batches_that_drip_leave_bytes_for_single_tasks() {
+    let (mut api, _draining) = edge_without_store().await;
+    // The small part of it is as much as two of them.
+    api.params.bodies = 32_000;
+    let router = router(Arc::new(api));
+    let begun = || {
+        let first =
+            futures_util::stream::iter([Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(b"{")))]);
+        Body::new(StreamBody::new(futures_util::StreamExt::chain(first, futures_util::stream::pending())))
+    };
+    let mut drips: Vec<_> = (0..100).map(|_| Box::pin(router.clone().oneshot(post_of(ADD_BATCH, begun())))).collect();
+    for drip in &mut drips {
+        let _ = futures_util::poll!(drip);
+    }
+    let response = router.oneshot(post_of(ADD, "{}")).await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]
@@ -257,4 +294,11 @@ async fn a_body_that_drips_meets_the_timeout() {
     let response = dressed::<()>(reading).oneshot(post_of("/", dripping())).await.unwrap();
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(json_of(response).await["dm_error"], 2003);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settle_that_is_never_answered_does_not_hold_up_the_end() {
+    let (api, _draining) = edge_without_store().await;
+    api.pending.spawn(std::future::pending::<()>());
+    tokio::time::timeout(Duration::from_secs(60), api.finish()).await.expect("it ends");
 }

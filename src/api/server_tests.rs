@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 
+use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,6 +8,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::super::budget::Budget;
+use super::super::layers;
 use super::super::written::{Fate, watched};
 use super::*;
 
@@ -120,6 +123,69 @@ async fn a_request_on_its_way_when_the_shutdown_comes_is_answered() {
     read_answer(&mut idle).await;
     read_answer(&mut late).await;
     server.serving.await.unwrap();
+}
+
+/// What was read of it was thrown away with its connection.
+#[tokio::test]
+async fn a_request_that_has_begun_when_the_linger_ends_is_answered() {
+    let server = start(hello(), ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() }).await;
+    let (first_half, second_half) = REQUEST.split_at(10);
+    let mut begun =
+        [TcpStream::connect(server.address).await.unwrap(), TcpStream::connect(server.address).await.unwrap()];
+    begun[0].write_all(REQUEST).await.unwrap();
+    read_answer(&mut begun[0]).await;
+    for stream in &mut begun {
+        stream.write_all(first_half).await.unwrap();
+    }
+    // These are closed when the linger is over, the last one after the others.
+    let mut idle = Vec::new();
+    for _ in 0..5 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(REQUEST).await.unwrap();
+        read_answer(&mut stream).await;
+        idle.push(stream);
+    }
+    server.shutdown.send(()).unwrap();
+    for stream in &mut idle {
+        assert_eq!(read_to_end(stream).await, "");
+    }
+    for stream in &mut begun {
+        stream.write_all(second_half).await.unwrap();
+        let read = read_to_end(stream).await;
+        assert!(read.ends_with("hello"), "{read}");
+    }
+    server.serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn half_a_head_does_not_hold_up_the_drain_for_longer_than_its_patience() {
+    let patience = Patience { head: Duration::from_secs(1), ..patience() };
+    let server =
+        start(hello(), ServerParams { patience, drain: Duration::from_secs(3600), ..ServerParams::default() }).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+    server.shutdown.send(()).unwrap();
+    assert_eq!(read_to_end(&mut stream).await, "");
+    server.serving.await.unwrap();
+}
+
+/// Without it HTTP/1.1 answers came in chunks, those of HTTP/1.0 had no end but the connection's, and half a pull looked like
+/// a whole one.
+#[tokio::test]
+async fn a_long_answer_says_how_long_it_is() {
+    let later = tokio::time::Instant::now() + Duration::from_secs(3600);
+    let long = async move || Response::new(watched(vec![b'x'; 3000].into(), later, drop));
+    let router =
+        Router::new().route("/", get(long)).layer(from_fn_with_state(Budget::new(1 << 20), layers::room_for_answers));
+    let server = start(router, ServerParams::default()).await;
+    for version in ["1.0", "1.1"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let request = format!("GET / HTTP/{version}\r\nhost: x\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let read = read_to_end(&mut stream).await;
+        assert!(read.contains("\r\ncontent-length: 3000\r\n"), "{read}");
+        assert!(!read.contains("transfer-encoding") && read.ends_with(&"x".repeat(3000)), "{read}");
+    }
 }
 
 #[tokio::test]

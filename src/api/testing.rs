@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use serde_json::Value;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::{Api, Params, Parts};
@@ -34,13 +35,20 @@ pub(super) fn services() -> Services {
 
 /// An edge before a store that refuses every connection, and what tells it to drain.
 pub(super) async fn edge_without_store() -> (Api, watch::Sender<bool>) {
-    let clock = Clock::system();
     // Nothing listens on port 1.
-    let params = redis::Params {
-        key_prefix: "test".into(),
-        clock: clock.clone(),
-        ..redis::Params::standalone("redis://127.0.0.1:1/")
-    };
+    edge_before("redis://127.0.0.1:1/").await
+}
+
+/// An edge before a store that takes connections and never says a word, while the listener is held.
+pub(super) async fn edge_before_a_silent_store() -> (Api, watch::Sender<bool>, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (api, draining) = edge_before(&format!("redis://{}/", listener.local_addr().unwrap())).await;
+    (api, draining, listener)
+}
+
+async fn edge_before(url: &str) -> (Api, watch::Sender<bool>) {
+    let clock = Clock::system();
+    let params = redis::Params { key_prefix: "test".into(), clock: clock.clone(), ..redis::Params::standalone(url) };
     let store = Arc::new(AnyStore::Redis(Redis::connect(params).await.unwrap()));
     let topics = Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 }));
     let draining = watch::Sender::new(false);

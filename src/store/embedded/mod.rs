@@ -5,7 +5,7 @@
 //!                                     └─ wakes ─▶ checkpoint
 //! ```
 //!
-//! One thread writes, and gathers what waits into one transaction with one fsync (`writer`). Two threads read
+//! One thread writes, and gathers what waits into one transaction with one fsync (`writer`, fed by `writes`). Two threads read
 //! committed states (`reader`). One copies the log into the file beside them (`checkpoint`).
 //!
 //! | step | file |
@@ -66,6 +66,8 @@ mod record;
 mod rows;
 mod schema;
 mod settle;
+#[cfg(test)]
+mod silence_tests;
 mod space;
 #[cfg(test)]
 mod space_tests;
@@ -75,6 +77,7 @@ mod testing;
 mod tests;
 mod values;
 mod writer;
+mod writes;
 
 pub(super) use fsck::CheckPlace;
 
@@ -101,7 +104,7 @@ pub struct Params {
 /// The embedded store. Dropping it waits until everything accepted is on disk, as [`Store::close`] does.
 #[derive(Debug)]
 pub struct Embedded {
-    writes: writer::Writes,
+    writes: writes::Writes,
     reads: reader::Reads,
     clock: Clock,
     hints: broadcast::Sender<Hint>,
@@ -169,7 +172,7 @@ impl Embedded {
         let beside = schema::open_beside(&path).map_err(explain)?;
 
         let (hints, _) = broadcast::channel(HINTS);
-        let (writes, jobs) = queue::Queue::new();
+        let (writes, jobs, pace) = writes::Writes::new();
         let (reads, queries) = queue::Queue::new();
         let (checkpoints, wakes) = sync_channel(1);
         let writer = writer::Writer {
@@ -177,6 +180,7 @@ impl Embedded {
             names,
             clock: clock.clone(),
             health: Arc::clone(&health),
+            pace,
             jobs,
             hints: hints.clone(),
             checkpoints,
@@ -262,7 +266,7 @@ impl Store for Embedded {
 
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
         let lane = lane.clone();
-        self.writes.run(1, move |ledger| manage::cancel(ledger, &lane, id)).await
+        self.writes.ask(1, move |ledger| manage::cancel(ledger, &lane, id)).await
     }
 
     async fn reschedule(
@@ -278,7 +282,7 @@ impl Store for Embedded {
             move |ledger: &mut ledger::Ledger<'_>| manage::reschedule(ledger, &lane, id, moment, content.as_ref());
         match larger {
             Some(bytes) => self.writes.add(1, bytes, work).await,
-            None => self.writes.run(1, work).await,
+            None => self.writes.ask(1, work).await,
         }
     }
 
@@ -293,7 +297,7 @@ impl Store for Embedded {
 
     async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
         let lane = lane.clone();
-        self.writes.run(ids.len(), move |ledger| manage::replay(ledger, &lane, &ids)).await
+        self.writes.ask(ids.len(), move |ledger| manage::replay(ledger, &lane, &ids)).await
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
@@ -313,7 +317,7 @@ impl Store for Embedded {
 
     async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
         let destination = destination.clone();
-        self.writes.run(1, move |ledger| destination::set_hold(ledger, &destination, is_held)).await
+        self.writes.ask(1, move |ledger| destination::set_hold(ledger, &destination, is_held)).await
     }
 
     async fn holds(&self) -> Result<Vec<Destination>> {

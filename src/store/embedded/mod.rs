@@ -6,7 +6,7 @@
 //! ```
 //!
 //! One thread writes, and gathers what waits into one transaction with one fsync (`writer`, fed by `writes`). Two threads read
-//! committed states (`reader`). One copies the log into the file beside them (`checkpoint`).
+//! committed states, and a third does so for `stats`, `waiting` and `check`, which may take long (`reader`). One copies the log into the file beside them (`checkpoint`).
 //!
 //! | step | file |
 //! |---|---|
@@ -81,7 +81,7 @@ mod writes;
 
 pub(super) use fsck::CheckPlace;
 
-/// Threads that read.
+/// Threads that read what is answered at once.
 const READERS: usize = 2;
 
 /// What a task takes in the file beside its content, with its places in the tables and their indexes; on the large side.
@@ -106,6 +106,8 @@ pub struct Params {
 pub struct Embedded {
     writes: writes::Writes,
     reads: reader::Reads,
+    /// For what takes the longer the more is kept: behind one such, nothing else may wait.
+    scans: reader::Reads,
     clock: Clock,
     hints: broadcast::Sender<Hint>,
     health: Arc<fault::Health>,
@@ -174,6 +176,7 @@ impl Embedded {
         let (hints, _) = broadcast::channel(HINTS);
         let (writes, jobs, pace) = writes::Writes::new();
         let (reads, queries) = queue::Queue::new();
+        let (scans, long) = queue::Queue::new();
         let (checkpoints, wakes) = sync_channel(1);
         let writer = writer::Writer {
             db,
@@ -187,16 +190,21 @@ impl Embedded {
             space,
         };
         let mut handles = vec![spawn("store-writer", move || writer.run())?];
+        let mut read = |name, queries: &Arc<Mutex<_>>| {
+            let db = schema::open_reader(&path).map_err(explain)?;
+            let (queries, health) = (Arc::clone(queries), Arc::clone(&health));
+            handles.push(spawn(name, move || reader::run(db, &queries, &health))?);
+            Ok::<_, Error>(())
+        };
         let queries = Arc::new(Mutex::new(queries));
         for _ in 0..READERS {
-            let db = schema::open_reader(&path).map_err(explain)?;
-            let (queries, health) = (Arc::clone(&queries), Arc::clone(&health));
-            handles.push(spawn("store-reader", move || reader::run(db, &queries, &health))?);
+            read("store-reader", &queries)?;
         }
+        read("store-scan", &Arc::new(Mutex::new(long)))?;
         let watched = Arc::clone(&health);
         handles.push(spawn("store-checkpoint", move || checkpoint::run(&beside, &wakes, &watched))?);
         let threads = Mutex::new(Threads { handles, lock: Some(lock) });
-        Ok(Self { writes, reads, clock, hints, health, threads })
+        Ok(Self { writes, reads, scans, clock, hints, health, threads })
     }
 
     /// Turns true when an I/O error (a failed fsync, say) leaves the disk's content unknown. Every call fails
@@ -208,6 +216,7 @@ impl Embedded {
     fn close_queues(&self) {
         self.writes.close();
         self.reads.close();
+        self.scans.close();
     }
 }
 
@@ -307,7 +316,7 @@ impl Store for Embedded {
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
         let lane = lane.clone();
-        self.reads.run(move |db| query::stats(db, &lane)).await
+        self.scans.run(move |db| query::stats(db, &lane)).await
     }
 
     async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
@@ -325,7 +334,7 @@ impl Store for Embedded {
     }
 
     async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
-        self.reads.run(move |db| destination::waiting(db, &lanes)).await
+        self.scans.run(move |db| destination::waiting(db, &lanes)).await
     }
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {

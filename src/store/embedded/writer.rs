@@ -11,6 +11,7 @@
 //!   have rolled back by itself (a full disk does that), and what followed would run outside the transaction.
 //! - A job that fails by itself, on a row that it cannot read, say, is answered its error, and the others of its batch
 //!   are carried out again without it. Only what concerns the whole file (a full disk, an I/O error) fails them all.
+//!   Where none of them can be blamed (what the ledger held back cannot be written), halves of the batch are carried out by themselves.
 //! - While the disk is short of room, jobs that need some ([`Job::room`]) are turned away and all others go on. A full disk
 //!   in the middle of a batch rolls all of it back; what needs no room is then carried out again, without the rest.
 //! - What the [`Ledger`] remembers between batches is dropped when a transaction fails.
@@ -129,6 +130,11 @@ impl Writer {
                 Err(Failed { job: Some(job), error: error @ Error::Corrupt(_) }) => {
                     tracing::error!("A write failed; the others of its batch go on without it: {error}");
                     batch.remove(job).answer(Err(error));
+                }
+                Err(Failed { job: None, error: Error::Corrupt(_) }) if batch.len() > 1 => {
+                    let second = batch.split_off(batch.len() / 2);
+                    self.carry_out(batch);
+                    return self.carry_out(second);
                 }
                 Err(Failed { error, .. }) => {
                     tracing::warn!(jobs = batch.len(), "A batch of writes failed and was rolled back: {error}");

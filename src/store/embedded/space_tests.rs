@@ -262,3 +262,17 @@ async fn a_small_volume_keeps_a_quarter_in_reserve_and_a_tiny_one_is_refused() {
         Embedded::open_on(tiny.params(&tempfile::tempdir().unwrap()), Clock::manual(START), Leases::Void).unwrap_err();
     assert!(matches!(&refusal, Error::Misconfigured(text) if text.contains("volume")), "{refusal}");
 }
+
+#[tokio::test]
+async fn a_volume_that_says_nothing_of_itself_has_room_until_a_write_finds_none() {
+    let bench = bench_on(&Disk::of(0));
+    assert!(!bench.add_is_refused().await);
+    bench.claim(&[]).await;
+    assert_eq!(bench.length("-ballast"), RESERVE / 4, "the reserve is the configured one");
+    bench.limit_pages(Some(200)).await;
+    let refused = bench.store.add((0..20).map(|_| sized("b", 100_000)).collect()).await;
+    assert!(refused.iter().all(|answer| matches!(answer, Err(Error::Full(_)))), "{refused:?}");
+    assert_eq!(bench.length("-ballast"), 0);
+    bench.limit_pages(None).await;
+    assert!(!bench.add_is_refused().await);
+}

@@ -276,3 +276,29 @@ async fn a_volume_that_says_nothing_of_itself_has_room_until_a_write_finds_none(
     bench.limit_pages(None).await;
     assert!(!bench.add_is_refused().await);
 }
+
+/// Nothing was written for a caller who had gone, so nothing is known of the room.
+#[tokio::test]
+async fn an_add_that_was_left_undone_does_not_end_the_trouble() {
+    let bench = bench_on(&Disk::of(100 * MIB));
+    bench.limit_pages(Some(200)).await;
+    bench.store.add((0..20).map(|_| sized("b", 100_000)).collect()).await;
+    assert_eq!(bench.length("-ballast"), 0, "it was released");
+
+    let (open, gate) = mpsc::channel::<()>();
+    let hold = bench.store.writes.run(1, move |_| Ok(gate.recv().is_err()));
+    let (held, ()) = tokio::join!(hold, async {
+        // Queued, and given up.
+        let given_up = tokio::time::timeout(Duration::ZERO, bench.store.add(vec![new_task("c", 0)])).await;
+        assert!(given_up.is_err());
+        drop(open);
+    });
+    held.unwrap();
+    bench.claim(&[]).await;
+    bench.claim(&[]).await;
+    assert_eq!(bench.length("-ballast"), 0, "it is taken again when an add has found room");
+    bench.limit_pages(None).await;
+    assert!(!bench.add_is_refused().await);
+    bench.claim(&[]).await;
+    assert_eq!(bench.length("-ballast"), RESERVE / 4);
+}

@@ -113,7 +113,7 @@ impl Writer {
         while !batch.is_empty() {
             match self.commit(&mut batch) {
                 Ok(()) => {
-                    if batch.iter().any(|job| job.room().is_some()) {
+                    if batch.iter().any(|job| job.room().is_some() && job.is_done()) {
                         self.space.found_room();
                     }
                     answer_all(batch, &Ok(()));

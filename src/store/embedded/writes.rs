@@ -36,6 +36,8 @@ pub(super) trait Job: Send {
     fn room(&self) -> Option<u64>;
     /// Writes. Called once more if the transaction was rolled back on another's account.
     fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()>;
+    /// Whether the work was done, rather than left undone since nobody waits for it.
+    fn is_done(&self) -> bool;
     /// Tells the caller: the result of the work, or why the transaction failed.
     fn answer(self: Box<Self>, committed: Result<()>);
 }
@@ -71,6 +73,10 @@ where
             self.result = Some((self.work)(ledger)?);
         }
         Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.result.is_some()
     }
 
     fn answer(self: Box<Self>, committed: Result<()>) {

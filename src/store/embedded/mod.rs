@@ -186,7 +186,7 @@ impl Embedded {
             pace,
             jobs,
             hints: hints.clone(),
-            checkpoints,
+            keeper: checkpoint::Keeper::new(checkpoints),
             space,
         };
         let mut handles = vec![spawn("store-writer", move || writer.run())?];

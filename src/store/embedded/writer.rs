@@ -17,7 +17,6 @@
 //! - What the [`Ledger`] remembers between batches is dropped when a transaction fails.
 
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{broadcast, mpsc};
@@ -59,7 +58,7 @@ pub(super) struct Writer {
     pub(super) pace: Arc<Pace>,
     pub(super) jobs: mpsc::Receiver<Box<dyn Job>>,
     pub(super) hints: broadcast::Sender<Hint>,
-    pub(super) checkpoints: SyncSender<()>,
+    pub(super) keeper: checkpoint::Keeper,
     pub(super) space: Space,
 }
 
@@ -149,7 +148,7 @@ impl Writer {
         let has_gained = self.space.ran_out();
         // What was rolled back may have let the log grow.
         match checkpoint::cut(&self.db).map_err(|failure| self.health.judge(&failure)) {
-            Ok(()) | Err(Error::Full(_)) => {}
+            Ok(_) | Err(Error::Full(_)) => {}
             Err(error) => tracing::warn!("Cutting the write-ahead log failed: {error}"),
         }
         has_gained
@@ -202,9 +201,7 @@ impl Writer {
     }
 
     fn tend_log(&mut self) {
-        match checkpoint::tend(&self.db, &self.checkpoints, &mut self.space)
-            .map_err(|failure| self.health.judge(&failure))
-        {
+        match self.keeper.tend(&self.db, &mut self.space).map_err(|failure| self.health.judge(&failure)) {
             Ok(()) => {}
             Err(Error::Full(_)) => {
                 self.space.ran_out();

@@ -8,8 +8,10 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::Duration;
 
 use rusqlite::Connection;
+use tokio::time::Instant;
 
 use super::fault::{Health, PanicGuard};
 use super::space::Space;
@@ -18,41 +20,64 @@ use crate::store::Error;
 /// Pages (of 4 KiB) that wait in the log before the thread is woken: about 4 MiB.
 const WAKE: i64 = 1_024;
 
-/// How long the writer waits, in milliseconds, for readers to let go of a log that it wants to start over. If they
-/// do not, it tries again after the next commit.
+/// How long the writer waits, in milliseconds, for readers to let go of a log that it wants to start over.
 const PATIENCE: i64 = 20;
 
-struct Log {
+/// How long after such a wait in vain it does not wait again. A reader may stay for minutes (a check beside it, say), and would cost each
+/// commit that wait.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) struct Log {
+    /// Somebody held on to it.
+    busy: bool,
     pages: i64,
     copied: i64,
 }
 
-/// Called by the writer after a commit: wakes the thread, or ends an overgrown log.
-pub(super) fn tend(db: &Connection, thread: &SyncSender<()>, space: &mut Space) -> rusqlite::Result<()> {
-    let log = checkpoint(db, "PRAGMA wal_checkpoint(NOOP)")?;
-    if space.log_is_overgrown() {
-        cut(db)?;
-        space.log_was_cut();
-    } else if log.pages >= pages(space.log_cap()) {
-        // The next commit writes over what is there, which costs less than to let the file grow anew.
-        finish(db, "PRAGMA wal_checkpoint(RESTART)")?;
-    } else if log.pages - log.copied >= WAKE {
-        // A full channel: it is awake already. A closed one: it failed, and said so.
-        let _ = thread.try_send(());
+/// The writer's care for the log.
+pub(super) struct Keeper {
+    thread: SyncSender<()>,
+    held: Option<Instant>,
+}
+
+impl Keeper {
+    /// Wakes the thread at the other end.
+    pub(super) fn new(thread: SyncSender<()>) -> Self {
+        Self { thread, held: None }
     }
-    Ok(())
+
+    /// Called by the writer after a commit: wakes the thread, or ends an overgrown log.
+    pub(super) fn tend(&mut self, db: &Connection, space: &mut Space) -> rusqlite::Result<()> {
+        let log = checkpoint(db, "PRAGMA wal_checkpoint(NOOP)")?;
+        let may_end = self.held.is_none_or(|held| held.elapsed() >= PAUSE);
+        if may_end && space.log_is_overgrown() {
+            self.note(cut(db)?);
+            space.log_was_cut();
+        } else if may_end && log.pages >= pages(space.log_cap()) {
+            // The next commit writes over what is there, which costs less than to let the file grow anew.
+            self.note(finish(db, "PRAGMA wal_checkpoint(RESTART)")?);
+        } else if log.pages - log.copied >= WAKE {
+            // A full channel: it is awake already. A closed one: it failed, and said so.
+            let _ = self.thread.try_send(());
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, log: Log) {
+        self.held = log.busy.then(Instant::now);
+    }
 }
 
 /// Copies what is left of the log, and gives its room back.
-pub(super) fn cut(db: &Connection) -> rusqlite::Result<()> {
+pub(super) fn cut(db: &Connection) -> rusqlite::Result<Log> {
     finish(db, "PRAGMA wal_checkpoint(TRUNCATE)")
 }
 
-fn finish(db: &Connection, pragma: &str) -> rusqlite::Result<()> {
+fn finish(db: &Connection, pragma: &str) -> rusqlite::Result<Log> {
     db.pragma_update(None, "busy_timeout", PATIENCE)?;
     let finished = checkpoint(db, pragma);
     db.pragma_update(None, "busy_timeout", 5_000)?;
-    finished.map(|_| ())
+    finished
 }
 
 /// SQLite's pages are of 4 KiB here.
@@ -81,5 +106,6 @@ pub(super) fn run(db: &Connection, wakes: &Receiver<()>, health: &Arc<Health>) {
 }
 
 fn checkpoint(db: &Connection, pragma: &str) -> rusqlite::Result<Log> {
-    db.prepare_cached(pragma)?.query_row([], |row| Ok(Log { pages: row.get(1)?, copied: row.get(2)? }))
+    db.prepare_cached(pragma)?
+        .query_row([], |row| Ok(Log { busy: row.get(0)?, pages: row.get(1)?, copied: row.get(2)? }))
 }

@@ -1,13 +1,14 @@
 //! Files as a power cut, an older version, another program or a bad disk leave them.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 
 use rusqlite::Connection;
 
 use super::Embedded;
-use super::testing::{Bench, START, bench, delivered, lane, new_task, params};
+use super::testing::{Bench, START, bench, delivered, lane, new_task, params, retry};
 use crate::clock::Clock;
-use crate::store::{Counts, Error, NewTask, Settled, Store};
+use crate::store::{Counts, Error, NewTask, Settle, Settled, Store};
 use crate::task::{State, TaskId};
 
 /// The schema of the first migration, and rows of every kind as that version wrote them.
@@ -172,4 +173,30 @@ async fn a_damaged_file_is_one_clear_error() {
         }
     }
     assert!(refused >= 3, "only {refused} pages were missed");
+}
+
+/// The earliest moments are written once per transaction, for all of its jobs. Were all of them told that the store is broken, the
+/// worker would drop their settles, and what was delivered would be called again.
+#[tokio::test]
+async fn a_schedule_that_cannot_be_written_fails_its_own_tasks_alone() {
+    let bench = bench();
+    let (bad, good) = (bench.add("a", 0).await, bench.add("b", 0).await);
+    let receipt = bench.claim(&[("a", 1), ("b", 1)]).await.receipt;
+    let break_it = "CREATE TRIGGER bad BEFORE UPDATE ON destination WHEN old.name = 'a'
+                    BEGIN SELECT RAISE(ABORT, 'the row is damaged'); END";
+    bench.store.writes.run(1, move |ledger| ledger.db.execute_batch(break_it)).await.unwrap();
+
+    let (open, gate) = mpsc::channel::<()>();
+    let hold = bench.store.writes.run(1, move |_| Ok(gate.recv().is_err()));
+    let settle = |id, transition| Settle { lane: lane(), id, receipt: receipt.clone(), transition };
+    let (held, failed, settled, ()) = tokio::join!(
+        hold,
+        bench.store.settle(vec![settle(bad, retry(0))]),
+        bench.store.settle(vec![settle(good, delivered())]),
+        async { drop(open) }
+    );
+    held.unwrap();
+    assert!(matches!(&failed, Err(Error::Corrupt(text)) if text.contains("damaged")), "{failed:?}");
+    assert_eq!(settled.unwrap(), [Settled::Done]);
+    assert_eq!((bench.state(bad).await, bench.state(good).await), (State::Leased, State::Delivered));
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::broadcast;
 
-use super::{Embedded, Params, Threads, fault, queue, reader, schema, space, spawn};
+use super::{Embedded, Params, Threads, fault, queue, reader, schema, space, spawn, writes};
 use crate::store::{Error, Result};
 
 impl Embedded {
@@ -36,12 +36,14 @@ impl Embedded {
         let health = Arc::new(fault::Health::new());
         let db = open_reader(&path)?;
         // Nobody takes what is written: it is refused.
-        let (writes, _) = queue::Queue::new();
-        let (reads, queries) = queue::Queue::new();
+        let (writes, ..) = writes::Writes::new();
+        // Nobody asks for anything but a check.
+        let (reads, _) = queue::Queue::new();
+        let (scans, queries) = queue::Queue::new();
         let (queries, watched) = (Arc::new(Mutex::new(queries)), Arc::clone(&health));
-        let handles = vec![spawn("store-reader", move || reader::run(db, &queries, &watched))?];
+        let handles = vec![spawn("store-scan", move || reader::run(db, &queries, &watched))?];
         let (hints, _) = broadcast::channel(1);
-        Ok(Self { writes, reads, clock, hints, health, threads: Mutex::new(Threads { handles, lock: None }) })
+        Ok(Self { writes, reads, scans, clock, hints, health, threads: Mutex::new(Threads { handles, lock: None }) })
     }
 }
 

@@ -5,8 +5,8 @@
 //!                                     └─ wakes ─▶ checkpoint
 //! ```
 //!
-//! One thread writes, and gathers what waits into one transaction with one fsync (`writer`). Two threads read
-//! committed states (`reader`). One copies the log into the file beside them (`checkpoint`).
+//! One thread writes, and gathers what waits into one transaction with one fsync (`writer`, fed by `writes`). Two threads read
+//! committed states, and a third does so for `stats`, `waiting` and `check`, which may take long (`reader`). One copies the log into the file beside them (`checkpoint`).
 //!
 //! | step | file |
 //! |---|---|
@@ -66,6 +66,8 @@ mod record;
 mod rows;
 mod schema;
 mod settle;
+#[cfg(test)]
+mod silence_tests;
 mod space;
 #[cfg(test)]
 mod space_tests;
@@ -75,10 +77,11 @@ mod testing;
 mod tests;
 mod values;
 mod writer;
+mod writes;
 
 pub(super) use fsck::CheckPlace;
 
-/// Threads that read.
+/// Threads that read what is answered at once.
 const READERS: usize = 2;
 
 /// What a task takes in the file beside its content, with its places in the tables and their indexes; on the large side.
@@ -101,8 +104,10 @@ pub struct Params {
 /// The embedded store. Dropping it waits until everything accepted is on disk, as [`Store::close`] does.
 #[derive(Debug)]
 pub struct Embedded {
-    writes: writer::Writes,
+    writes: writes::Writes,
     reads: reader::Reads,
+    /// For what takes the longer the more is kept: behind one such, nothing else may wait.
+    scans: reader::Reads,
     clock: Clock,
     hints: broadcast::Sender<Hint>,
     health: Arc<fault::Health>,
@@ -169,30 +174,37 @@ impl Embedded {
         let beside = schema::open_beside(&path).map_err(explain)?;
 
         let (hints, _) = broadcast::channel(HINTS);
-        let (writes, jobs) = queue::Queue::new();
+        let (writes, jobs, pace) = writes::Writes::new();
         let (reads, queries) = queue::Queue::new();
+        let (scans, long) = queue::Queue::new();
         let (checkpoints, wakes) = sync_channel(1);
         let writer = writer::Writer {
             db,
             names,
             clock: clock.clone(),
             health: Arc::clone(&health),
+            pace,
             jobs,
             hints: hints.clone(),
-            checkpoints,
+            keeper: checkpoint::Keeper::new(checkpoints),
             space,
         };
         let mut handles = vec![spawn("store-writer", move || writer.run())?];
+        let mut read = |name, queries: &Arc<Mutex<_>>| {
+            let db = schema::open_reader(&path).map_err(explain)?;
+            let (queries, health) = (Arc::clone(queries), Arc::clone(&health));
+            handles.push(spawn(name, move || reader::run(db, &queries, &health))?);
+            Ok::<_, Error>(())
+        };
         let queries = Arc::new(Mutex::new(queries));
         for _ in 0..READERS {
-            let db = schema::open_reader(&path).map_err(explain)?;
-            let (queries, health) = (Arc::clone(&queries), Arc::clone(&health));
-            handles.push(spawn("store-reader", move || reader::run(db, &queries, &health))?);
+            read("store-reader", &queries)?;
         }
+        read("store-scan", &Arc::new(Mutex::new(long)))?;
         let watched = Arc::clone(&health);
         handles.push(spawn("store-checkpoint", move || checkpoint::run(&beside, &wakes, &watched))?);
         let threads = Mutex::new(Threads { handles, lock: Some(lock) });
-        Ok(Self { writes, reads, clock, hints, health, threads })
+        Ok(Self { writes, reads, scans, clock, hints, health, threads })
     }
 
     /// Turns true when an I/O error (a failed fsync, say) leaves the disk's content unknown. Every call fails
@@ -204,6 +216,7 @@ impl Embedded {
     fn close_queues(&self) {
         self.writes.close();
         self.reads.close();
+        self.scans.close();
     }
 }
 
@@ -262,7 +275,7 @@ impl Store for Embedded {
 
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
         let lane = lane.clone();
-        self.writes.run(1, move |ledger| manage::cancel(ledger, &lane, id)).await
+        self.writes.ask(1, move |ledger| manage::cancel(ledger, &lane, id)).await
     }
 
     async fn reschedule(
@@ -278,7 +291,7 @@ impl Store for Embedded {
             move |ledger: &mut ledger::Ledger<'_>| manage::reschedule(ledger, &lane, id, moment, content.as_ref());
         match larger {
             Some(bytes) => self.writes.add(1, bytes, work).await,
-            None => self.writes.run(1, work).await,
+            None => self.writes.ask(1, work).await,
         }
     }
 
@@ -293,7 +306,7 @@ impl Store for Embedded {
 
     async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
         let lane = lane.clone();
-        self.writes.run(ids.len(), move |ledger| manage::replay(ledger, &lane, &ids)).await
+        self.writes.ask(ids.len(), move |ledger| manage::replay(ledger, &lane, &ids)).await
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
@@ -303,7 +316,7 @@ impl Store for Embedded {
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
         let lane = lane.clone();
-        self.reads.run(move |db| query::stats(db, &lane)).await
+        self.scans.run(move |db| query::stats(db, &lane)).await
     }
 
     async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
@@ -313,7 +326,7 @@ impl Store for Embedded {
 
     async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
         let destination = destination.clone();
-        self.writes.run(1, move |ledger| destination::set_hold(ledger, &destination, is_held)).await
+        self.writes.ask(1, move |ledger| destination::set_hold(ledger, &destination, is_held)).await
     }
 
     async fn holds(&self) -> Result<Vec<Destination>> {
@@ -321,7 +334,7 @@ impl Store for Embedded {
     }
 
     async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
-        self.reads.run(move |db| destination::waiting(db, &lanes)).await
+        self.scans.run(move |db| destination::waiting(db, &lanes)).await
     }
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {

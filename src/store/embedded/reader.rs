@@ -23,6 +23,9 @@ impl Reads {
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         let query = move |db: &mut Connection, health: &Health| {
+            if reply.is_closed() {
+                return;
+            }
             let result = health.check().and_then(|()| snapshot(db, read).map_err(|failure| health.judge(&failure)));
             // A caller who went away needs no answer.
             let _ = reply.send(result);

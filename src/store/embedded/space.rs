@@ -40,6 +40,9 @@ const HOLD: Duration = Duration::from_secs(5);
 /// The least volume: on a smaller one, not even the log would fit in what is left beside a reserve.
 const LEAST_VOLUME: u64 = 4 << 20;
 
+/// What a volume has free that says nothing of itself.
+const UNKNOWN: u64 = 1 << 60;
+
 /// Bounds of the log's size before it is started over. The upper one is for a disk with room.
 const LEAST_LOG: u64 = 1 << 20;
 const MOST_LOG: u64 = 256 << 20;
@@ -48,7 +51,15 @@ const MOST_LOG: u64 = 256 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Volume {
     pub(super) free: u64,
+    /// 0: it says nothing of itself (some FUSE file systems).
     pub(super) total: u64,
+}
+
+impl Volume {
+    /// Where nothing is known, there is room until a write finds none.
+    fn known(self) -> Self {
+        if self.total == 0 { Self { free: UNKNOWN, total: UNKNOWN } } else { self }
+    }
 }
 
 /// Who knows the volume of a path. The tests have a disk of their own.
@@ -138,6 +149,7 @@ impl Space {
         let path = std::path::absolute(&params.path).unwrap_or_else(|_| params.path.clone());
         let folder = path.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned);
         let volume = (params.gauge)(&folder)
+            .map(Volume::known)
             .map_err(|error| Error::Misconfigured(format!("cannot look at the disk of {name}: {error}")))?;
         if volume.total < LEAST_VOLUME {
             return Err(Error::Misconfigured(format!(
@@ -267,7 +279,7 @@ impl Space {
             let number: i64 = db.prepare_cached(pragma)?.query_row([], |row| row.get(0))?;
             Ok::<_, rusqlite::Error>(number.unsigned_abs())
         };
-        let free = (self.params.gauge)(&self.folder).ok()?.free;
+        let free = (self.params.gauge)(&self.folder).ok()?.known().free;
         let log = std::fs::metadata(&self.log).map_or(0, |file| file.len());
         let length = std::fs::metadata(&self.params.path).ok()?.len();
         let page = number("PRAGMA page_size").ok()?;

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use super::space::{Params, Volume};
+use super::checkpoint::Keeper;
+use super::schema;
+use super::space::{Params, Space, Volume};
 use super::testing::{Bench, START, delivered, lane, new_task, retry, topic};
 use super::{Embedded, Leases};
 use crate::clock::{Clock, UnixMillis};
@@ -69,13 +71,14 @@ impl Bench {
         }
     }
 
-    /// Readers and the checkpoint may hold on to the log for a moment; each commit tries again.
+    /// Readers and the checkpoint may hold on to the log for a moment; a commit a second later tries again.
     async fn wait_until_the_log_is_cut(&self) {
         for _ in 0..1_000 {
             self.claim(&[]).await;
             if self.length("-wal") < MIB {
                 return;
             }
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!("the log still has {} bytes", self.length("-wal"));
     }
@@ -261,4 +264,70 @@ async fn a_small_volume_keeps_a_quarter_in_reserve_and_a_tiny_one_is_refused() {
     let refusal =
         Embedded::open_on(tiny.params(&tempfile::tempdir().unwrap()), Clock::manual(START), Leases::Void).unwrap_err();
     assert!(matches!(&refusal, Error::Misconfigured(text) if text.contains("volume")), "{refusal}");
+}
+
+#[tokio::test]
+async fn a_volume_that_says_nothing_of_itself_has_room_until_a_write_finds_none() {
+    let bench = bench_on(&Disk::of(0));
+    assert!(!bench.add_is_refused().await);
+    bench.claim(&[]).await;
+    assert_eq!(bench.length("-ballast"), RESERVE / 4, "the reserve is the configured one");
+    bench.limit_pages(Some(200)).await;
+    let refused = bench.store.add((0..20).map(|_| sized("b", 100_000)).collect()).await;
+    assert!(refused.iter().all(|answer| matches!(answer, Err(Error::Full(_)))), "{refused:?}");
+    assert_eq!(bench.length("-ballast"), 0);
+    bench.limit_pages(None).await;
+    assert!(!bench.add_is_refused().await);
+}
+
+/// Nothing was written for a caller who had gone, so nothing is known of the room.
+#[tokio::test]
+async fn an_add_that_was_left_undone_does_not_end_the_trouble() {
+    let bench = bench_on(&Disk::of(100 * MIB));
+    bench.limit_pages(Some(200)).await;
+    bench.store.add((0..20).map(|_| sized("b", 100_000)).collect()).await;
+    assert_eq!(bench.length("-ballast"), 0, "it was released");
+
+    let (open, gate) = mpsc::channel::<()>();
+    let hold = bench.store.writes.run(1, move |_| Ok(gate.recv().is_err()));
+    let (held, ()) = tokio::join!(hold, async {
+        // Queued, and given up.
+        let given_up = tokio::time::timeout(Duration::ZERO, bench.store.add(vec![new_task("c", 0)])).await;
+        assert!(given_up.is_err());
+        drop(open);
+    });
+    held.unwrap();
+    bench.claim(&[]).await;
+    bench.claim(&[]).await;
+    assert_eq!(bench.length("-ballast"), 0, "it is taken again when an add has found room");
+    bench.limit_pages(None).await;
+    assert!(!bench.add_is_refused().await);
+    bench.claim(&[]).await;
+    assert_eq!(bench.length("-ballast"), RESERVE / 4);
+}
+
+/// A check beside a busy store reads for minutes, and each commit used to wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_log_that_a_reader_holds_is_not_waited_for_after_each_commit() {
+    let (disk, folder) = (Disk::of(10_000 * MIB), tempfile::tempdir().unwrap());
+    let params = disk.params(&folder);
+    let db = schema::open(&params.path).unwrap();
+    let mut space = Space::new(params.clone()).unwrap();
+    let reader = schema::open_reader(&params.path).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM task").unwrap();
+    db.execute_batch("CREATE TABLE filler AS SELECT randomblob(4000000) AS bytes").unwrap();
+    disk.leave(MIB);
+    space.look_if_due(&db);
+    let (wake, _wakes) = mpsc::sync_channel(1);
+    let mut keeper = Keeper::new(wake);
+    let mut tend_and_measure = || {
+        keeper.tend(&db, &mut space).unwrap();
+        space.look_if_due(&db);
+        std::fs::metadata(folder.path().join("delayd.db-wal")).unwrap().len()
+    };
+    assert!(tend_and_measure() > 3 * MIB, "the reader holds it");
+    reader.execute_batch("COMMIT").unwrap();
+    assert!(tend_and_measure() > 3 * MIB, "it has just been tried in vain");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(tend_and_measure(), 0);
 }

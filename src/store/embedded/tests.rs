@@ -1,5 +1,7 @@
 //! The whole store over a real file: what survives, what a failed batch leaves behind, and the verbs' SQL.
 
+use std::pin::Pin;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use rusqlite::ffi;
@@ -8,7 +10,8 @@ use super::Embedded;
 use super::testing::{Bench, START, bench, dead, delivered, lane, names, new_task, params, retry, topic};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
-    Cancelled, Counts, Error, Listed, MAX_CLAIM_BYTES, MAX_EXPIRIES, Moment, NewContent, Rescheduled, Settled, Store,
+    Cancelled, Counts, Cursor, Error, Listed, MAX_CLAIM_BYTES, MAX_EXPIRIES, Moment, NewContent, Rescheduled, Settled,
+    Store,
 };
 use crate::task::{State, TaskId};
 
@@ -310,4 +313,46 @@ async fn a_lost_registry_entry_is_found_again() {
     bench.store.writes.run(1, |ledger| ledger.db.execute("DELETE FROM topic", [])).await.unwrap();
     assert_eq!(bench.store.recover_topics().await.unwrap(), [topic()]);
     assert_eq!(bench.store.topics().await.unwrap(), [topic()]);
+}
+
+/// Two lists of all destinations, each as long as there are tasks, used to stop the workers and the readiness probe.
+#[tokio::test]
+async fn scans_and_short_reads_do_not_wait_for_one_another() {
+    let bench = bench();
+    let id = bench.add("a", 1).await;
+    let hold = |reads: &'static str| {
+        let (gate, closed) = mpsc::channel::<()>();
+        let queue = if reads == "scans" { &bench.store.scans } else { &bench.store.reads };
+        (gate, queue.run(move |_| Ok(closed.recv().is_err())))
+    };
+    let answered = async |work: Pin<Box<dyn Future<Output = ()> + '_>>, what: &str| {
+        assert!(tokio::time::timeout(Duration::from_secs(20), work).await.is_ok(), "{what} wait");
+    };
+
+    let (gate, held) = hold("scans");
+    let short = async {
+        bench.get(id).await;
+        bench.next_due().await;
+        bench.list(State::Scheduled, None, 9).await;
+        bench.store.holds().await.unwrap();
+        bench.store.ping().await.unwrap();
+    };
+    let (held, ()) = tokio::join!(held, async {
+        answered(Box::pin(short), "short reads").await;
+        drop(gate)
+    });
+    held.unwrap();
+
+    let ((one, first), (two, second)) = (hold("reads"), hold("reads"));
+    let scans = async {
+        assert_eq!(bench.store.waiting(vec![lane()]).await.unwrap()[0].count, 1);
+        assert_eq!(bench.store.stats(&lane()).await.unwrap().scheduled, 1);
+        bench.store.check(Cursor::start(), false).await.unwrap();
+    };
+    let open = async {
+        answered(Box::pin(scans), "scans").await;
+        drop((one, two))
+    };
+    let (first, second, ()) = tokio::join!(first, second, open);
+    assert!(first.unwrap() && second.unwrap());
 }

@@ -11,21 +11,21 @@
 //!   have rolled back by itself (a full disk does that), and what followed would run outside the transaction.
 //! - A job that fails by itself, on a row that it cannot read, say, is answered its error, and the others of its batch
 //!   are carried out again without it. Only what concerns the whole file (a full disk, an I/O error) fails them all.
+//!   Where none of them can be blamed (what the ledger held back cannot be written), halves of the batch are carried out by themselves.
 //! - While the disk is short of room, jobs that need some ([`Job::room`]) are turned away and all others go on. A full disk
 //!   in the middle of a batch rolls all of it back; what needs no room is then carried out again, without the rest.
 //! - What the [`Ledger`] remembers between batches is dropped when a transaction fails.
 
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 
 use rusqlite::{Connection, TransactionBehavior};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc};
 
 use super::checkpoint;
 use super::fault::{Health, PanicGuard};
 use super::ledger::{Ledger, Names};
-use super::queue::{self, Queue};
 use super::space::Space;
+use super::writes::{Job, Pace};
 use crate::clock::Clock;
 use crate::store::{Error, Hint, Result};
 
@@ -35,95 +35,6 @@ const MAX_WEIGHT: usize = 4_096;
 /// The most bytes of new tasks in one transaction (the last job may exceed it). They are in memory and in the log at once, and
 /// on a disk that is nearly full they must not take all that is left.
 const MAX_BYTES: u64 = 16 << 20;
-
-/// Something to be written. Its work is done in a transaction, its answer given after the commit.
-pub(super) trait Job: Send {
-    /// About how many tasks it touches.
-    fn weight(&self) -> usize;
-    /// The bytes of new tasks; `None`: it adds nothing, and has to go on while the disk is full.
-    fn room(&self) -> Option<u64>;
-    /// Writes. Called once more if the transaction was rolled back on another's account.
-    fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()>;
-    /// Tells the caller: the result of the work, or why the transaction failed.
-    fn answer(self: Box<Self>, committed: Result<()>);
-}
-
-/// The queue to the writer.
-pub(super) type Writes = Queue<Box<dyn Job>>;
-
-struct Call<F, T> {
-    weight: usize,
-    room: Option<u64>,
-    work: F,
-    result: Option<T>,
-    reply: oneshot::Sender<Result<T>>,
-}
-
-impl<F, T> Job for Call<F, T>
-where
-    F: FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send,
-    T: Send,
-{
-    fn weight(&self) -> usize {
-        self.weight
-    }
-
-    fn room(&self) -> Option<u64> {
-        self.room
-    }
-
-    fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()> {
-        self.result = None;
-        // A task whose add was refused must not be stored after all.
-        let is_pointless = self.room.is_some() && self.reply.is_closed();
-        if !is_pointless {
-            self.result = Some((self.work)(ledger)?);
-        }
-        Ok(())
-    }
-
-    fn answer(self: Box<Self>, committed: Result<()>) {
-        let Self { result, reply, .. } = *self;
-        // What was committed without a result was left undone, for nobody waits for it.
-        if let Some(answer) = committed.map(|()| result).transpose() {
-            // A caller who went away needs no answer.
-            let _ = reply.send(answer);
-        }
-    }
-}
-
-impl Writes {
-    /// Runs `work`, which touches about `weight` tasks, in the next transaction; answers after its commit.
-    pub(super) async fn run<T: Send + 'static>(
-        &self,
-        weight: usize,
-        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.queue(weight, None, work).await
-    }
-
-    /// As [`Writes::run`], for what takes `bytes` of new room: turned away while the disk is short of it, and left undone once
-    /// the caller has given up.
-    pub(super) async fn add<T: Send + 'static>(
-        &self,
-        weight: usize,
-        bytes: usize,
-        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.queue(weight, Some(bytes as u64), work).await
-    }
-
-    async fn queue<T: Send + 'static>(
-        &self,
-        weight: usize,
-        room: Option<u64>,
-        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
-        self.send(Box::new(Call { weight, room, work, result: None, reply })).await?;
-        answer.await.unwrap_or_else(|_| Err(queue::closed()))
-    }
-}
 
 /// Why a transaction was rolled back.
 struct Failed {
@@ -144,9 +55,10 @@ pub(super) struct Writer {
     pub(super) names: Names,
     pub(super) clock: Clock,
     pub(super) health: Arc<Health>,
+    pub(super) pace: Arc<Pace>,
     pub(super) jobs: mpsc::Receiver<Box<dyn Job>>,
     pub(super) hints: broadcast::Sender<Hint>,
-    pub(super) checkpoints: SyncSender<()>,
+    pub(super) keeper: checkpoint::Keeper,
     pub(super) space: Space,
 }
 
@@ -156,9 +68,11 @@ impl Writer {
         let health = Arc::clone(&self.health);
         let _guard = PanicGuard(&health);
         while let Some(first) = self.jobs.blocking_recv() {
+            self.pace.step();
             let batch = self.gather(first);
             let batch = self.turn_away(batch);
             self.carry_out(batch);
+            self.pace.rest();
         }
     }
 
@@ -198,7 +112,7 @@ impl Writer {
         while !batch.is_empty() {
             match self.commit(&mut batch) {
                 Ok(()) => {
-                    if batch.iter().any(|job| job.room().is_some()) {
+                    if batch.iter().any(|job| job.room().is_some() && job.is_done()) {
                         self.space.found_room();
                     }
                     answer_all(batch, &Ok(()));
@@ -216,6 +130,11 @@ impl Writer {
                     tracing::error!("A write failed; the others of its batch go on without it: {error}");
                     batch.remove(job).answer(Err(error));
                 }
+                Err(Failed { job: None, error: Error::Corrupt(_) }) if batch.len() > 1 => {
+                    let second = batch.split_off(batch.len() / 2);
+                    self.carry_out(batch);
+                    return self.carry_out(second);
+                }
                 Err(Failed { error, .. }) => {
                     tracing::warn!(jobs = batch.len(), "A batch of writes failed and was rolled back: {error}");
                     return answer_all(batch, &Err(error));
@@ -229,7 +148,7 @@ impl Writer {
         let has_gained = self.space.ran_out();
         // What was rolled back may have let the log grow.
         match checkpoint::cut(&self.db).map_err(|failure| self.health.judge(&failure)) {
-            Ok(()) | Err(Error::Full(_)) => {}
+            Ok(_) | Err(Error::Full(_)) => {}
             Err(error) => tracing::warn!("Cutting the write-ahead log failed: {error}"),
         }
         has_gained
@@ -238,7 +157,10 @@ impl Writer {
     fn commit(&mut self, batch: &mut [Box<dyn Job>]) -> std::result::Result<(), Failed> {
         self.health.check().map_err(|error| Failed { job: None, error })?;
         let mut job = None;
-        match self.transact(batch, &mut job) {
+        self.pace.step();
+        let transacted = self.transact(batch, &mut job);
+        self.pace.step();
+        match transacted {
             Ok(hints) => {
                 for hint in hints {
                     // Nobody may be listening.
@@ -279,9 +201,7 @@ impl Writer {
     }
 
     fn tend_log(&mut self) {
-        match checkpoint::tend(&self.db, &self.checkpoints, &mut self.space)
-            .map_err(|failure| self.health.judge(&failure))
-        {
+        match self.keeper.tend(&self.db, &mut self.space).map_err(|failure| self.health.judge(&failure)) {
             Ok(()) => {}
             Err(Error::Full(_)) => {
                 self.space.ran_out();

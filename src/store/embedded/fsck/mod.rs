@@ -8,7 +8,7 @@
 //! | progress, history | has each row a body? |
 //! | file | is SQLite content with it? |
 //!
-//! A look runs on a reader, which cannot write. A repair judges and mends in one of the writer's transactions. What a
+//! A look runs on the reader for scans, which cannot write. A repair judges and mends in one of the writer's transactions. What a
 //! judge asks for is a [`Remedy`], which a look drops.
 
 use std::collections::HashSet;
@@ -95,7 +95,7 @@ pub(super) async fn check(store: &Embedded, from: Cursor, repair: bool) -> Resul
         store.writes.run(PAGE, work).await?
     } else {
         let look = move |db: &Connection| Ok((look(db, stage, &mut reported, now)?, reported));
-        store.reads.run(look).await?
+        store.scans.run(look).await?
     };
     let next = page.rest.or_else(|| following(stage));
     let findings =

@@ -1,0 +1,94 @@
+//! What a disk that hangs costs, and whom. A job that holds the writer's thread stands for an fsync that does not return.
+
+use std::pin::Pin;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::testing::{Bench, bench, delivered, lane, new_task};
+use crate::store::{Error, NewTask, Result, Settled, Store};
+
+/// Far longer than a caller waits, and what a test waits for an answer at most.
+const LONG: Duration = Duration::from_secs(20);
+
+/// The writer, held within a transaction until this ends.
+struct Hang<'a> {
+    gate: mpsc::Sender<()>,
+    held: Pin<Box<dyn Future<Output = Result<()>> + 'a>>,
+}
+
+impl Bench {
+    async fn hang(&self) -> Hang<'_> {
+        let (gate, closed) = mpsc::channel::<()>();
+        let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let mut held = Box::pin(self.store.writes.run(1, move |_| {
+            begin.send(()).unwrap();
+            // An error says that the gate has opened.
+            let _ = closed.recv();
+            Ok(())
+        }));
+        tokio::select! {
+            _ = &mut held => panic!("nothing holds the writer"),
+            _ = begun.recv() => Hang { gate, held },
+        }
+    }
+
+    async fn add_sized(&self, bytes: usize) -> Result<()> {
+        let task = NewTask { content: "x".repeat(bytes), ..new_task("a", 0) };
+        timeout(LONG, self.store.add(vec![task])).await.expect("it is answered").remove(0).map(drop)
+    }
+}
+
+impl Hang<'_> {
+    async fn end(self) {
+        drop(self.gate);
+        self.held.await.unwrap();
+    }
+}
+
+fn assert_unavailable(answer: Result<()>, says: &str) {
+    assert!(matches!(&answer, Err(Error::Unavailable(text)) if text.contains(says)), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_silent_disk_costs_an_edge_call_a_second_and_the_next_ones_nothing() {
+    let bench = bench();
+    let id = bench.add("a", 0).await;
+    let later = bench.add("b", 60_000).await;
+    let receipt = bench.lease().await;
+    let hang = bench.hang().await;
+    assert_unavailable(bench.add_sized(10).await, "silent");
+
+    // Answered when they are first looked at.
+    let added = timeout(Duration::ZERO, bench.store.add(vec![new_task("a", 0)])).await;
+    let mut added = added.expect("it is refused at once");
+    assert_unavailable(added.remove(0).map(drop), "silent");
+    let cancelled = timeout(Duration::ZERO, bench.store.cancel(&lane(), later)).await.expect("it is refused at once");
+    assert_unavailable(cancelled.map(drop), "silent");
+    // The worker's own work is neither refused nor lost.
+    let (settled, ()) = tokio::join!(bench.settle(id, &receipt, delivered()), hang.end());
+    assert_eq!(settled, Settled::Done);
+
+    bench.add_sized(10).await.unwrap();
+    let counts = bench.store.stats(&lane()).await.unwrap();
+    assert_eq!((counts.scheduled, counts.delivered), (2, 1), "a refused add is not stored after all");
+}
+
+/// An fsync that hangs for a minute must not fill the memory with the contents of callers who have long gone.
+#[tokio::test]
+async fn what_waits_for_a_silent_disk_is_bounded_by_its_bytes() {
+    let bench = bench();
+    let room = || bench.store.writes.room.available_permits();
+    let before = room();
+    let hang = bench.hang().await;
+    // More than may wait goes while nothing else does, and is all there is then.
+    let (large, small) = tokio::join!(bench.add_sized(65 << 20), bench.add_sized(10));
+    assert_unavailable(large, "silent");
+    assert_unavailable(small, "");
+    assert_eq!(room(), 0, "it is in memory still");
+    hang.end().await;
+    bench.claim(&[]).await;
+    assert_eq!(room(), before);
+    bench.add_sized(10).await.unwrap();
+}

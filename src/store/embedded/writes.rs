@@ -1,0 +1,210 @@
+//! The way to the writer: jobs, and how long their callers wait for it.
+//!
+//! # Invariants
+//!
+//! - Who asks for the edge waits for about a second, or for two where the transaction under way has not had one yet. A disk that
+//!   hangs costs its callers that second once: from then on they are refused at once, until it answers.
+//! - The adds that wait hold at most [`MOST_WAITING`] of memory, whether or not their callers still wait.
+//! - The worker's own work (claims, settles) waits as long as it takes: what was called must be settled.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::ledger::Ledger;
+use super::queue::{self, Queue};
+use crate::store::{Error, Result};
+
+/// How long a transaction may take until the disk counts as silent, and how long a call of the edge waits for its own to begin.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The bytes of all adds that wait. A larger one goes alone.
+const MOST_WAITING: u32 = 64 << 20;
+
+/// What [`MOST_WAITING`] is counted in.
+const KIB: u32 = 1 << 10;
+
+/// Something to be written. Its work is done in a transaction, its answer given after the commit.
+pub(super) trait Job: Send {
+    /// About how many tasks it touches.
+    fn weight(&self) -> usize;
+    /// The bytes of new tasks; `None`: it adds nothing, and has to go on while the disk is full.
+    fn room(&self) -> Option<u64>;
+    /// Writes. Called once more if the transaction was rolled back on another's account.
+    fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()>;
+    /// Whether the work was done, rather than left undone since nobody waits for it.
+    fn is_done(&self) -> bool;
+    /// Tells the caller: the result of the work, or why the transaction failed.
+    fn answer(self: Box<Self>, committed: Result<()>);
+}
+
+struct Call<F, T> {
+    weight: usize,
+    room: Option<u64>,
+    work: F,
+    result: Option<T>,
+    reply: oneshot::Sender<Result<T>>,
+    /// Its share of what may wait; given back with the job.
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+impl<F, T> Job for Call<F, T>
+where
+    F: FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send,
+    T: Send,
+{
+    fn weight(&self) -> usize {
+        self.weight
+    }
+
+    fn room(&self) -> Option<u64> {
+        self.room
+    }
+
+    fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()> {
+        self.result = None;
+        // A task whose add was refused must not be stored after all.
+        let is_pointless = self.room.is_some() && self.reply.is_closed();
+        if !is_pointless {
+            self.result = Some((self.work)(ledger)?);
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.result.is_some()
+    }
+
+    fn answer(self: Box<Self>, committed: Result<()>) {
+        let Self { result, reply, .. } = *self;
+        // What was committed without a result was left undone, for nobody waits for it.
+        if let Some(answer) = committed.map(|()| result).transpose() {
+            // A caller who went away needs no answer.
+            let _ = reply.send(answer);
+        }
+    }
+}
+
+/// Since when the writer has been at what it does now; `None`: it rests.
+#[derive(Debug, Default)]
+pub(super) struct Pace(Mutex<Option<Instant>>);
+
+impl Pace {
+    /// The writer begins something that may take long: a transaction, or what follows it.
+    pub(super) fn step(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// The writer has nothing to do.
+    pub(super) fn rest(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What is left of the second that the writer's step may take.
+    fn left(&self) -> Option<Duration> {
+        let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        since.map(|since| PATIENCE.saturating_sub(since.elapsed()))
+    }
+
+    /// Answers what `work` does, but for no longer than an edge call may wait.
+    async fn promptly<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.left().is_some_and(|left| left.is_zero()) {
+            return Err(silent());
+        }
+        let mut work = pin!(work);
+        if let Ok(done) = timeout(PATIENCE, &mut work).await {
+            return done;
+        }
+        // It may be in the transaction under way, which has a second of its own.
+        let left = self.left().unwrap_or_default();
+        timeout(left, work).await.unwrap_or_else(|_| Err(silent()))
+    }
+}
+
+fn silent() -> Error {
+    Error::Unavailable("the disk is silent: a write has taken longer than a second".into())
+}
+
+/// The queue to the writer.
+#[derive(Debug)]
+pub(super) struct Writes {
+    queue: Queue<Box<dyn Job>>,
+    /// What may still wait of adds, in KiB.
+    pub(super) room: Arc<Semaphore>,
+    pace: Arc<Pace>,
+}
+
+impl Writes {
+    /// With the writer's ends.
+    pub(super) fn new() -> (Self, mpsc::Receiver<Box<dyn Job>>, Arc<Pace>) {
+        let (queue, jobs) = Queue::new();
+        let pace = Arc::new(Pace::default());
+        let room = Arc::new(Semaphore::new((MOST_WAITING / KIB) as usize));
+        (Self { queue, room, pace: Arc::clone(&pace) }, jobs, pace)
+    }
+
+    /// Runs `work`, which touches about `weight` tasks, in the next transaction; answers after its commit, however long that takes.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        weight: usize,
+        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.queue(weight, None, None, work).await
+    }
+
+    /// As [`Writes::run`], for a call of the edge, which a silent disk must not hold up. It may still be done later.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        weight: usize,
+        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.pace.promptly(self.run(weight, work)).await
+    }
+
+    /// As [`Writes::ask`], for what takes `bytes` of new room: turned away while the disk is short of it, and left undone once
+    /// the caller has given up.
+    pub(super) async fn add<T: Send + 'static>(
+        &self,
+        weight: usize,
+        bytes: usize,
+        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.pace
+            .promptly(async {
+                let share = self.share(bytes).await?;
+                self.queue(weight, Some(bytes as u64), Some(share), work).await
+            })
+            .await
+    }
+
+    /// Waits for room among what waits.
+    async fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(MOST_WAITING);
+        let share = Arc::clone(&self.room).acquire_many_owned(bytes.div_ceil(KIB));
+        match timeout(PATIENCE, share).await {
+            Ok(share) => share.map_err(|_| queue::closed()),
+            Err(_) => Err(Error::Unavailable("overloaded: too much waits for the disk".into())),
+        }
+    }
+
+    /// Lets the writer end once it has done what is queued.
+    pub(super) fn close(&self) {
+        self.queue.close();
+    }
+
+    async fn queue<T: Send + 'static>(
+        &self,
+        weight: usize,
+        room: Option<u64>,
+        share: Option<OwnedSemaphorePermit>,
+        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        self.queue.send(Box::new(Call { weight, room, work, result: None, reply, _share: share })).await?;
+        answer.await.unwrap_or_else(|_| Err(queue::closed()))
+    }
+}

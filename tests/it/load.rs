@@ -68,6 +68,17 @@ impl Load {
         panic!("adds were not accepted again: {:?}", self.answers().iter().rev().take(5).collect::<Vec<_>>());
     }
 
+    /// Waits until an add was refused; panics after half a minute. Ids that were drawn before an outage last for a while.
+    pub async fn refused(&self) {
+        for _ in 0..600 {
+            if self.answers().iter().any(|answered| answered.status == 503) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("no add was refused");
+    }
+
     /// No more adds; what became of those that there were.
     pub async fn stop(self) -> (String, Vec<Answered>) {
         self.stop.store(true, Ordering::SeqCst);

@@ -84,6 +84,7 @@ async fn without_the_id_counters_node_adds_are_refused_at_once_and_work_goes_on(
     let ids = delayd.add_all(&vec![task("2s"); 30]).await;
     cluster.nodes[0].kill();
     let load = Load::start(&delayd, &topic, "0s", 2);
+    load.refused().await;
     let elected = elect(&cluster, 0);
     let resumed = load.accepted_after(elected, 1).await;
     assert!(resumed - elected < RESUME, "resumed {:?} after the election", resumed - elected);

@@ -65,6 +65,9 @@ use error::Error;
 
 pub use server::{Patience, ServerParams, listen, serve};
 
+/// How long [`Api::finish`] waits.
+const LAST_SETTLES: Duration = Duration::from_secs(15);
+
 /// The settings of the edge.
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -147,10 +150,14 @@ impl Api {
     }
 
     /// Returns once what outlives its request (the settles of pulls whose answers were written last) is done. To be
-    /// awaited after [`serve`] has returned and before the store is closed; takes about ten seconds at the most.
+    /// awaited after [`serve`] has returned and before the store is closed; takes about ten seconds as a rule, and no more than
+    /// fifteen should the store not answer at all.
     pub async fn finish(&self) {
         self.pending.close();
-        self.pending.wait().await;
+        if tokio::time::timeout(LAST_SETTLES, self.pending.wait()).await.is_err() {
+            let left = self.pending.len();
+            tracing::warn!(left, "The store does not answer: {left} pulls are not settled, and their tasks come back");
+        }
     }
 
     fn is_draining(&self) -> bool {

@@ -31,6 +31,8 @@ use crate::worker::{self, Worker};
 
 /// How long open connections may take to end after the workers are done.
 const CLOSING: Duration = Duration::from_secs(2);
+/// How long the store may take to close; a disk that hangs would take for ever.
+const STORE_CLOSING: Duration = Duration::from_secs(10);
 
 mod params;
 /// Why delayd could not start. Each is one clear line.
@@ -154,7 +156,9 @@ impl App {
         let _ = self.close_listener.send(());
         self.serving.await.context("the HTTP server failed")?;
         self.api.finish().await;
-        self.store.close().await;
+        if tokio::time::timeout(STORE_CLOSING, self.store.close()).await.is_err() {
+            tracing::warn!("The store did not close in time and is left as it is; what was confirmed is kept");
+        }
         anyhow::ensure!(!broken, "the store's disk failed; see the log");
         tracing::info!("Drained");
         Ok(())

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -136,18 +137,17 @@ impl<S: Store, C: Caller> Worker<S, C> {
     }
 
     /// Ends the work in order: claims stop; what was claimed but not fired is given back unspent; running calls end within
-    /// `grace`; their settles are flushed. A call cut off by the end of `grace` keeps its lease and its attempt.
+    /// `grace`; their settles are flushed. A call cut off by the end of `grace` keeps its lease and its attempt. A store that does
+    /// not answer holds up the end no longer than that, or than a last flush.
     ///
     /// Answers how many calls were cut off.
     pub async fn drain(self, grace: Duration) -> usize {
         let Self { shared, roles, settling } = self;
+        let now = Instant::now();
         shared.stopping.cancel();
-        for role in roles {
-            // A role that panicked has been logged by the panic itself.
-            let _ = role.await;
-        }
+        end(roles, now + grace.max(settler::LAST_FLUSH)).await;
         shared.calls.close();
-        let in_time = tokio::time::timeout(grace, shared.calls.wait()).await.is_ok();
+        let in_time = tokio::time::timeout_at(now + grace, shared.calls.wait()).await.is_ok();
         let cut_off = if in_time { 0 } else { shared.calls.len() };
         shared.cut_off.store(true, Ordering::Relaxed);
         shared.settler.finish();
@@ -157,3 +157,25 @@ impl<S: Store, C: Caller> Worker<S, C> {
         cut_off
     }
 }
+
+/// Waits for the roles, and cuts off those that wait for the store even then.
+async fn end(roles: Vec<JoinHandle<()>>, deadline: Instant) {
+    let mut left = 0_usize;
+    for mut role in roles {
+        // A role that panicked has been logged by the panic itself.
+        if tokio::time::timeout_at(deadline, &mut role).await.is_err() {
+            role.abort();
+            left += 1;
+        }
+    }
+    if left > 0 {
+        tracing::warn!(
+            left,
+            "The store does not answer: {left} roles are cut off, and what they were claiming comes back later"
+        );
+    }
+}
+
+#[cfg(test)]
+#[path = "drain_tests.rs"]
+mod drain_tests;

@@ -3,7 +3,6 @@ use tokio::sync::{Notify, broadcast};
 use super::*;
 use crate::callback::{Answer, Call, LimitParams};
 use crate::clock::UnixMillis;
-use crate::retry::Backoff;
 use crate::store::*;
 use crate::task::{Destination, Lane, State, TaskId};
 use crate::topic;
@@ -124,13 +123,16 @@ impl Caller for NoCalls {
 }
 
 fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
-    let breaker = crate::breaker::Params::default();
     let parts = Parts {
         topics: Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 })),
         store,
         client: NoCalls,
         services: Arc::new(Services::new(Vec::new()).unwrap()),
-        limits: Arc::new(Limits::new(LimitParams { concurrency: 1, concurrency_per_service: 1, breaker })),
+        limits: Arc::new(Limits::new(LimitParams {
+            concurrency: 1,
+            concurrency_per_service: 1,
+            breaker: Default::default(),
+        })),
         clock: Clock::system(),
     };
     let second = Duration::from_secs(1);
@@ -139,7 +141,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
         lease: 60 * second,
         idle_stop: 60 * second,
         claim_batch: 10,
-        policy: Policy { max_attempts: 3, backoff: Backoff::default() },
+        policy: Policy { max_attempts: 3, backoff: Default::default() },
         timeout: 5 * second,
         keep: 60 * second,
         look_every: second,

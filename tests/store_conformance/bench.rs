@@ -68,6 +68,13 @@ pub(crate) async fn cluster() -> Bench<AnyStore> {
         ..redis::Params::standalone("")
     };
     let store = AnyStore::Redis(redis::Redis::connect(params).await.unwrap());
+    // A cluster that has just come about may not be known to all of its nodes yet.
+    for _ in 0..600 {
+        if store.ping().await.is_ok() {
+            break;
+        }
+        tokio::time::sleep(ms(50)).await;
+    }
     Bench { store, clock, kept: Box::new(prefix) }
 }
 

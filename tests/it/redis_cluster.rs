@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::load::{Load, lost, times_seen};
 use crate::program::service;
-use crate::receiver::Receiver;
+use crate::receiver::{Answer, Receiver};
 use crate::redis_many::{Cluster, until};
 use crate::{Program, StoreAt};
 
@@ -182,6 +182,38 @@ async fn redirections_are_followed_at_once() {
 async fn a_slot_that_moves_under_traffic_loses_and_doubles_nothing() {
     let cluster = Cluster::start();
     let receiver = Receiver::start().await;
+/// A lane's slot stays half-way while a settle of it is due. Its server takes the settles of all its other lanes, and those are worked:
+/// once the whole server counted as away, and its tasks were called again when their leases had run out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_stuck_half_way_holds_up_no_other_lane_of_its_server() {
+    let cluster = Cluster::start();
+    let receiver =
+        Receiver::answering(|seen| if seen.path == "/gate" { Answer::AtTheGate } else { Answer::Status(200) }).await;
+    let delayd = start(&cluster, &receiver).await;
+    let lies_there = |topic: &String| cluster.first_owner(&format!("{{{topic}:0}}")).0 == 1;
+    let mut topics = (0..).map(|n| format!("t{n}")).filter(lies_there);
+    let (hurt, healthy) = (topics.next().unwrap(), topics.next().unwrap());
+    let task =
+        |topic: &str, url: &str| json!({"topic": topic, "delay": "0s", "content": {"sn": "message.call", "url": url}});
+    let held = delayd.add(task(&hurt, "/gate")).await.id();
+    receiver.wait_for(1).await;
+
+    let slot = cluster.first_owner(&format!("{{{hurt}:0}}")).1.to_string();
+    begin_move(&cluster, &slot, 1, 2);
+    receiver.open_gate();
+    until("a settle has failed", || delayd.log().contains("takes no settles"));
+    for _ in 0..10 {
+        let id = delayd.add(task(&healthy, "/")).await.id();
+        delayd.wait_for_state(&healthy, id, "delivered").await;
+    }
+    move_keys(&cluster, &slot, 1, 2);
+    end_move(&cluster, &slot, 2);
+    delayd.wait_for_state(&hurt, held, "delivered").await;
+    assert_eq!(times_seen(&receiver)[&held], 1);
+    let id = delayd.add(task(&hurt, "/")).await.id();
+    delayd.wait_for_state(&hurt, id, "delivered").await;
+}
+
     let delayd = start(&cluster, &receiver).await;
     let topic = cluster.topic_on(1);
     let slot = cluster.first_owner(&format!("{{{topic}:0}}")).1.to_string();

@@ -237,7 +237,7 @@ impl Store for Redis {
         claim::claim(&self.inner, &claim).await
     }
 
-    async fn settle(&self, settles: Vec<Settle>) -> Result<Vec<Settled>> {
+    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         settle::settle(&self.inner, &settles).await
     }
 

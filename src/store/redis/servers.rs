@@ -160,7 +160,7 @@ impl Servers {
             open.clear();
             let mut waits = hop >= QUICK_HOPS;
             for (group, replies) in groups.iter().zip(replies) {
-                let replies = replies.unwrap_or_else(|e| vec![Err(Refusal::Failed(e)); group.members.len()]);
+                let replies = replies.unwrap_or_else(|e| vec![Err(group.failed(e)); group.members.len()]);
                 for (&i, reply) in group.members.iter().zip(replies) {
                     match reply {
                         Ok(value) => answers[i] = Some(Ok(value)),
@@ -317,6 +317,14 @@ impl Servers {
 }
 
 impl Group {
+    /// What it means that nothing came back. Whom a slot is only on its way to speaks for that slot, not for the server that has it.
+    fn failed(&self, error: Error) -> Refusal {
+        Refusal::Failed(match error {
+            Error::Unavailable(text) if self.asking => Error::Moving(text),
+            error => error,
+        })
+    }
+
     async fn send(&self, purpose: Purpose, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
         let link = self.node.link(purpose);
         if !self.asking {

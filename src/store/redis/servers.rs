@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `MOVED` | it did nothing: the slot's new owner is noted, and asked |
 //! | `ASK` | it did nothing: the other node is asked this once (`ASKING`) |
-//! | `TRYAGAIN` | it did nothing, for the slot is half-way to another node: asked again within the timeout |
+//! | `TRYAGAIN` | it did nothing, for the slot is half-way to another node: asked again within the timeout, an add for a few hops alone: others wait behind it |
 //! | `CLUSTERDOWN`, or a slot has no owner | refused at once |
 //!
 //! A lane's script names one key that never exists (the prefix of its schedules). So while its slot is on the way the script never
@@ -154,7 +154,7 @@ impl Servers {
         let mut open: Vec<(usize, Stop)> = (0..commands.len()).map(|i| (i, Stop::Owner)).collect();
         let deadline = Instant::now() + self.params.timeout;
         for hop in 0_u32.. {
-            let is_last = Instant::now() + PAUSE >= deadline;
+            let is_last = Instant::now() + PAUSE >= deadline || (purpose == Purpose::Adding && hop >= QUICK_HOPS);
             let groups = self.group(&open, &slots, &mut answers);
             let replies = join_all(groups.iter().map(|group| group.send(purpose, commands, repeat))).await;
             open.clear();

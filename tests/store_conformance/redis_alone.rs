@@ -50,6 +50,18 @@ pub(crate) fn raw<T: FromRedisValue>(words: &[&str]) -> T {
     redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).unwrap()
 }
 
+/// By the time that the answer is read the tasks are leased: once they were dropped, claim after claim, until they died.
+#[tokio::test]
+async fn an_unreadable_destination_drops_no_task_of_a_claim() {
+    let deployment = Deployment::new();
+    let store = deployment.instance().await;
+    let added = add(&store, 1).await;
+    raw::<()>(&["ZADD", &deployment.lane_key("DELAY_TOPIC_DESTINATIONS"), "5", "no name"]);
+    let granted = grant(&store, claim_by("first", 1, false)).await;
+    assert_eq!(ids(&granted), added);
+    assert!(granted.outlook.due.is_empty(), "{:?}", granted.outlook.due);
+}
+
 fn claim_by(holder: &str, slots: usize, more: bool) -> Claim {
     Claim { holder: Some(Holder(holder.into())), more, ..claim_of(&[("message.call", slots)]) }
 }

@@ -368,3 +368,18 @@ async fn a_killed_redis_comes_back_with_every_task_and_repeats_no_id() {
     };
     assert!(after > before[9]);
 }
+
+/// Waits for replicas that stand one behind another look like a silent server: once they opened the breaker for all work.
+#[tokio::test]
+async fn many_pings_without_replicas_do_not_open_the_breaker() {
+    let server = Server::start();
+    let params =
+        delayd::store::redis::Params { wait_replicas: 1, ..delayd::store::redis::Params::standalone(server.url()) };
+    let store = Redis::connect(params).await.unwrap();
+    for _ in 0..2 {
+        let answers = futures_util::future::join_all((0..8).map(|_| store.ping())).await;
+        assert!(answers.iter().all(Result::is_err), "{answers:?}");
+        assert_eq!(store.breaker(), delayd::breaker::State::Closed);
+    }
+    store.next_due(vec![lane()]).await.unwrap();
+}

@@ -110,7 +110,7 @@ impl Error {
     /// The sentence for the caller. A store's own text may name hosts and paths, so it is replaced.
     pub(super) fn message(&self) -> String {
         match self {
-            Self::Store(store::Error::Unavailable(_) | store::Error::Misconfigured(_)) => {
+            Self::Store(store::Error::Unavailable(_) | store::Error::Moving(_) | store::Error::Misconfigured(_)) => {
                 "the store is out of reach, so this is not confirmed: repeat it".into()
             }
             Self::Store(store::Error::Full(_)) => "the store is full, so this is not confirmed: repeat it later".into(),

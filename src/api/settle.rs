@@ -80,10 +80,10 @@ impl Lease {
 
     async fn end(self, api: &Api, transition: Transition) -> Result<Success<Nothing>, Error> {
         let Self { lane, id, receipt } = self;
-        let settled = api.store.settle(vec![Settle { lane, id, receipt, transition }]).await?;
-        match settled.first().expect("a store answers every settle") {
+        let settled = api.store.settle(vec![Settle { lane, id, receipt, transition }]).await;
+        match settled.into_iter().next().expect("a store answers every settle")? {
             Settled::Done => Ok(Success::of(Nothing {})),
-            Settled::Stale { state } => Err(Error::Stale(*state)),
+            Settled::Stale { state } => Err(Error::Stale(state)),
             Settled::Unknown => Err(Error::no_task()),
         }
     }
@@ -91,20 +91,26 @@ impl Lease {
 
 /// Ends leases that nobody waits for, and repeats what was not confirmed for some seconds. Should that fail, the
 /// leases run out, and the tasks are handed out again.
-pub(super) async fn settle_unasked(store: Arc<AnyStore>, settles: Vec<Settle>) {
+pub(super) async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
     let mut wait = FIRST_WAIT;
     for attempt in 1..=TRIES {
-        match store.settle(settles.clone()).await {
-            Ok(_) => return,
-            Err(store::Error::Unavailable(_) | store::Error::Full(_)) if attempt < TRIES => {
-                tokio::time::sleep(wait).await;
-                wait *= 3;
-            }
-            Err(error) => {
-                let count = settles.len();
-                tracing::warn!(count, %error, "{count} pulled tasks could not be settled, and will be handed out again: {error}");
-                return;
-            }
+        let answers = store.settle(settles.clone()).await;
+        let failed = settles.into_iter().zip(answers).filter_map(|(settle, answer)| Some((settle, answer.err()?)));
+        let (again, lost): (Vec<_>, Vec<_>) = failed.partition(|(_, error)| attempt < TRIES && passes(error));
+        if let Some((_, error)) = lost.first() {
+            let count = lost.len();
+            tracing::warn!(count, %error, "{count} pulled tasks could not be settled, and will be handed out again: {error}");
         }
+        if again.is_empty() {
+            return;
+        }
+        settles = again.into_iter().map(|(settle, _)| settle).collect();
+        tokio::time::sleep(wait).await;
+        wait *= 3;
     }
+}
+
+/// Whether it may be otherwise in a moment.
+fn passes(error: &store::Error) -> bool {
+    matches!(error, store::Error::Unavailable(_) | store::Error::Moving(_) | store::Error::Full(_))
 }

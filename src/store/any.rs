@@ -47,7 +47,7 @@ impl Store for AnyStore {
         either!(self, claim(claim))
     }
 
-    async fn settle(&self, settles: Vec<Settle>) -> Result<Vec<Settled>> {
+    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         either!(self, settle(settles))
     }
 

@@ -6,6 +6,9 @@ pub enum Error {
     /// Out of reach, overloaded or silent. Whatever was asked may or may not have happened.
     #[error("store unavailable: {0}")]
     Unavailable(String),
+    /// One lane alone is out of reach, for it is on its way to another server. The others that lie beside it are not affected.
+    #[error("store unavailable: {0}")]
+    Moving(String),
     /// Up, but without room for more tasks. Nothing was stored; what is on its way out goes on.
     #[error("store full: {0}")]
     Full(String),

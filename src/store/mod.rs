@@ -117,8 +117,9 @@ pub trait Store: Send + Sync + 'static {
     /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations, earliest first.
     fn claim(&self, claim: Claim) -> impl Future<Output = Result<Claimed>> + Send;
 
-    /// Ends leases. One answer per settle, in order. An error says that some may not have been ended.
-    fn settle(&self, settles: Vec<Settle>) -> impl Future<Output = Result<Vec<Settled>>> + Send;
+    /// Ends leases. One answer per settle, in order: a lane out of reach is no other lane's trouble. A lease whose answer is an error may or
+    /// may not have been ended.
+    fn settle(&self, settles: Vec<Settle>) -> impl Future<Output = Vec<Result<Settled>>> + Send;
 
     /// Which of the store's servers has the lane now: lanes of one number are out of reach together. Who sends each number's settles
     /// by themselves sees to it that one server's outage holds up its own lanes alone.

@@ -2,7 +2,8 @@
 //!
 //! What comes while a batch is with the store makes up the next one: nothing waits longer than the batch before it takes,
 //! and batches grow under load. While the store is away the batch is kept and tried again, and its lanes do not claim: the
-//! settles go first. Each server of the store has batches of its own, so that one that is away keeps no other's settles waiting.
+//! settles go first. Each server of the store has batches of its own, so that one that is away keeps no other's settles waiting; and a
+//! lane that alone is out of reach, its slot half-way to another node, has a queue of its own until it is not.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -111,10 +112,16 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settle
     let mut flushing = JoinSet::new();
     let mut batch = Vec::with_capacity(BATCH);
     loop {
-        tokio::select! {
+        let count = tokio::select! {
             biased;
-            _ = settles.recv_many(&mut batch, BATCH) => {}
-            () = shared.settler.finished() => break,
+            count = settles.recv_many(&mut batch, BATCH) => count,
+            () = shared.settler.finished(), if !settles.is_closed() => {
+                settles.close();
+                continue;
+            }
+        };
+        if count == 0 {
+            break;
         }
         for ending in batch.drain(..) {
             let server = shared.parts.store.server_of(&ending.lane);
@@ -137,47 +144,159 @@ async fn run_server(
     server: u64,
     mut settles: mpsc::UnboundedReceiver<Ending>,
 ) {
+    let mut beside = Beside::default();
     let mut batch = Vec::with_capacity(BATCH);
     while settles.recv_many(&mut batch, BATCH).await > 0 {
-        flush(&shared, server, std::mem::take(&mut batch)).await;
+        let batch = std::mem::take(&mut batch).into_iter().filter_map(|ending| beside.join(ending)).collect();
+        for ending in flush(&shared, server, batch).await {
+            beside.put(&shared, ending);
+        }
+    }
+    drop(beside.lanes);
+    while beside.flushing.join_next().await.is_some() {}
+}
+
+/// The lanes that are out of reach while their server is not: each one's settles are repeated by themselves, and hold up no others.
+#[derive(Default)]
+struct Beside {
+    lanes: HashMap<Lane, mpsc::UnboundedSender<Ending>>,
+    flushing: JoinSet<()>,
+}
+
+impl Beside {
+    /// Puts the settle with those of its lane, if that is out of reach; else gives it back.
+    fn join(&mut self, ending: Ending) -> Option<Ending> {
+        match self.lanes.get(&ending.lane) {
+            Some(lane) => lane.send(ending).err().map(|refused| refused.0),
+            None => Some(ending),
+        }
+    }
+
+    fn put(&mut self, shared: &Arc<Shared<impl Store, impl Caller>>, ending: Ending) {
+        let Some(ending) = self.join(ending) else { return };
+        self.lanes.retain(|_, lane| !lane.is_closed());
+        while self.flushing.try_join_next().is_some() {}
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let lane = ending.lane.clone();
+        let _ = sender.send(ending);
+        self.flushing.spawn(run_lane(shared.clone(), lane.clone(), receiver));
+        self.lanes.insert(lane, sender);
     }
 }
 
-async fn flush(shared: &Arc<Shared<impl Store, impl Caller>>, server: u64, batch: Vec<Ending>) {
+/// Repeats the settles of one lane until none is left. The receiver is closed then: what comes after goes with its server's.
+async fn run_lane(
+    shared: Arc<Shared<impl Store, impl Caller>>,
+    lane: Lane,
+    mut settles: mpsc::UnboundedReceiver<Ending>,
+) {
+    let mut batch = Vec::new();
     let mut pause = FIRST_PAUSE;
+    let mut is_news = true;
     loop {
-        let settles: Vec<Settle> = batch.iter().map(Ending::settle).collect();
-        match shared.parts.store.settle(settles).await {
-            Ok(answers) => {
-                shared.settler.is_back(server);
-                for (ending, answer) in batch.into_iter().zip(answers) {
-                    conclude(shared, ending, answer);
-                }
-                return;
-            }
-            Err(Error::Corrupt(_)) if batch.iter().any(|ending| ending.lane != batch[0].lane) => {
-                // One lane's trouble is not the others'.
-                let first = batch[0].lane.clone();
-                let (one, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|ending| ending.lane == first);
-                Box::pin(flush(shared, server, one)).await;
-                return Box::pin(flush(shared, server, others)).await;
-            }
-            Err(error @ Error::Corrupt(_)) => {
-                // It has answered, if only this: the other lanes must not wait for it any longer.
-                shared.settler.is_back(server);
-                tracing::error!(%error, settles = batch.len(), "The store could not take settles; those tasks come back when their leases run out");
-                return;
-            }
-            Err(error) => {
-                let is_news = shared.settler.away().insert(server);
-                if is_news {
-                    tracing::warn!(%error, settles = batch.len(), "The store takes no settles; they are kept, and claims wait");
-                }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+        take_along(&mut settles, &mut batch);
+        if batch.is_empty() {
+            settles.close();
+            take_along(&mut settles, &mut batch);
+            if batch.is_empty() {
+                break;
             }
         }
+        let Attempt { answered, failed } = attempt(&shared, batch).await;
+        batch = Vec::with_capacity(failed.len());
+        if let (Some((_, error)), true) = (failed.first(), is_news) {
+            tracing::warn!(%lane, %error, settles = failed.len(), "The store takes no settles of lane {lane}; they are kept");
+            is_news = false;
+        }
+        batch.extend(failed.into_iter().map(|(ending, _)| ending));
+        if answered {
+            pause = FIRST_PAUSE;
+        } else {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
+    if !is_news {
+        tracing::info!(%lane, "The store takes settles of lane {lane} again");
+    }
+}
+
+fn take_along(settles: &mut mpsc::UnboundedReceiver<Ending>, batch: &mut Vec<Ending>) {
+    while batch.len() < BATCH
+        && let Ok(ending) = settles.try_recv()
+    {
+        batch.push(ending);
+    }
+}
+
+/// Flushes a batch, however long its server is away. Gives back what is out of reach for its own lane's sake.
+async fn flush(shared: &Arc<Shared<impl Store, impl Caller>>, server: u64, mut batch: Vec<Ending>) -> Vec<Ending> {
+    let mut pause = FIRST_PAUSE;
+    let mut stuck = Vec::new();
+    while !batch.is_empty() {
+        let Attempt { answered, failed } = attempt(shared, batch).await;
+        batch = Vec::new();
+        let mut trouble = None;
+        for (ending, error) in failed {
+            // It may have moved while this batch was under way; then it is another server's batch that it waits in.
+            let moved = shared.parts.store.server_of(&ending.lane) != server;
+            let ending =
+                if moved { shared.settler.sender.send(ending).err().map(|refused| refused.0) } else { Some(ending) };
+            match ending {
+                None => {}
+                Some(ending) if moved || answered || matches!(error, Error::Moving(_) | Error::Corrupt(_)) => {
+                    stuck.push(ending);
+                }
+                Some(ending) => {
+                    batch.push(ending);
+                    trouble = Some(error);
+                }
+            }
+        }
+        if let Some(error) = trouble {
+            let is_news = shared.settler.away().insert(server);
+            if is_news {
+                tracing::warn!(%error, settles = batch.len(), "The store takes no settles; they are kept, and claims wait");
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+    shared.settler.is_back(server);
+    stuck
+}
+
+/// What became of a batch.
+struct Attempt {
+    /// Whether anything of it was answered.
+    answered: bool,
+    failed: Vec<(Ending, Error)>,
+}
+
+/// Sends a batch once, and concludes what was answered.
+async fn attempt(shared: &Arc<Shared<impl Store, impl Caller>>, batch: Vec<Ending>) -> Attempt {
+    let is_one_lane = batch.iter().all(|ending| ending.lane == batch[0].lane);
+    let answers = shared.parts.store.settle(batch.iter().map(Ending::settle).collect()).await;
+    let mut attempt = Attempt { answered: false, failed: Vec::new() };
+    let mut broken: Option<(Error, usize)> = None;
+    for (ending, answer) in batch.into_iter().zip(answers) {
+        match answer {
+            Ok(settled) => {
+                attempt.answered = true;
+                conclude(shared, ending, settled);
+            }
+            // It has answered, if only this. Of several lanes one's trouble is not the others': they are asked one by one.
+            Err(error @ Error::Corrupt(_)) if is_one_lane => {
+                attempt.answered = true;
+                broken.get_or_insert((error, 0)).1 += 1;
+            }
+            Err(error) => attempt.failed.push((ending, error)),
+        }
+    }
+    if let Some((error, settles)) = broken {
+        tracing::error!(%error, settles, "The store could not take settles; those tasks come back when their leases run out");
+    }
+    attempt
 }
 
 fn conclude(shared: &Shared<impl Store, impl Caller>, ending: Ending, answer: Settled) {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delayd::store::redis::{Params, Redis, Topology};
-use delayd::store::{Moment, NewTask, Store, TopicEntry};
+use delayd::store::{Error, Moment, NewTask, Store, TopicEntry};
 use serde_json::json;
 
 use crate::load::{Load, lost, times_seen};
 use crate::program::service;
-use crate::receiver::Receiver;
+use crate::receiver::{Answer, Receiver};
 use crate::redis_many::{Cluster, until};
 use crate::{Program, StoreAt};
 
@@ -147,19 +147,24 @@ async fn redirections_are_followed_at_once() {
     };
     store.add(vec![task()]).await.remove(0).unwrap();
 
-    // TRYAGAIN while the lane is on its way, then MOVED.
+    // TRYAGAIN while the lane is on its way, then MOVED. An add is soon refused, for those of other lanes wait behind it.
+    let lane = topic.lanes().next().unwrap();
     let slot = cluster.first_owner(&format!("{{{}:0}}", topic.topic)).1.to_string();
     begin_move(&cluster, &slot, 1, 2);
-    let adding = tokio::spawn({
-        let (store, task) = (store.clone(), task());
-        async move { store.add(vec![task]).await.remove(0) }
+    let adding = tokio::time::timeout(Duration::from_secs(5), store.add(vec![task()]));
+    let refused = adding.await.expect("an add waits for a slot on its way").remove(0);
+    assert!(matches!(refused, Err(Error::Moving(_))), "{refused:?}");
+    let counting = tokio::spawn({
+        let (store, lane) = (store.clone(), lane.clone());
+        async move { store.stats(&lane).await }
     });
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(!adding.is_finished(), "half a lane was added to");
+    assert!(!counting.is_finished(), "half a lane was counted");
     move_keys(&cluster, &slot, 1, 2);
     end_move(&cluster, &slot, 2);
-    adding.await.unwrap().unwrap();
-    assert_eq!(store.stats(&topic.lanes().next().unwrap()).await.unwrap().scheduled, 2);
+    assert_eq!(counting.await.unwrap().unwrap().scheduled, 1);
+    store.add(vec![task()]).await.remove(0).unwrap();
+    assert_eq!(store.stats(&lane).await.unwrap().scheduled, 2);
 
     // ASK while the registry's only key is there already and its slot is not.
     let slot = cluster.first_owner(&registry).1.to_string();
@@ -168,6 +173,38 @@ async fn redirections_are_followed_at_once() {
     assert_eq!(store.topics().await.unwrap(), std::slice::from_ref(&topic));
     end_move(&cluster, &slot, 1);
     assert_eq!(store.topics().await.unwrap(), [topic]);
+}
+
+/// A lane's slot stays half-way while a settle of it is due. Its server takes the settles of all its other lanes, and those are worked:
+/// once the whole server counted as away, and its tasks were called again when their leases had run out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_stuck_half_way_holds_up_no_other_lane_of_its_server() {
+    let cluster = Cluster::start();
+    let receiver =
+        Receiver::answering(|seen| if seen.path == "/gate" { Answer::AtTheGate } else { Answer::Status(200) }).await;
+    let delayd = start(&cluster, &receiver).await;
+    let lies_there = |topic: &String| cluster.first_owner(&format!("{{{topic}:0}}")).0 == 1;
+    let mut topics = (0..).map(|n| format!("t{n}")).filter(lies_there);
+    let (hurt, healthy) = (topics.next().unwrap(), topics.next().unwrap());
+    let task =
+        |topic: &str, url: &str| json!({"topic": topic, "delay": "0s", "content": {"sn": "message.call", "url": url}});
+    let held = delayd.add(task(&hurt, "/gate")).await.id();
+    receiver.wait_for(1).await;
+
+    let slot = cluster.first_owner(&format!("{{{hurt}:0}}")).1.to_string();
+    begin_move(&cluster, &slot, 1, 2);
+    receiver.open_gate();
+    until("a settle has failed", || delayd.log().contains("takes no settles"));
+    for _ in 0..10 {
+        let id = delayd.add(task(&healthy, "/")).await.id();
+        delayd.wait_for_state(&healthy, id, "delivered").await;
+    }
+    move_keys(&cluster, &slot, 1, 2);
+    end_move(&cluster, &slot, 2);
+    delayd.wait_for_state(&hurt, held, "delivered").await;
+    assert_eq!(times_seen(&receiver)[&held], 1);
+    let id = delayd.add(task(&hurt, "/")).await.id();
+    delayd.wait_for_state(&hurt, id, "delivered").await;
 }
 
 /// A lane's slot moves to another primary, key by key, while it is added to, claimed and settled.

@@ -186,10 +186,16 @@ impl Store for Access {
         self.ask("claim", claim.lane.clone(), move |world| world.claim(by, &claim, &receipt)).await
     }
 
-    async fn settle(&self, settles: Vec<Settle>) -> Result<Vec<Settled>> {
+    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         let by = self.life.id;
         let about: Vec<TaskId> = settles.iter().map(|settle| settle.id).collect();
-        self.ask("settle", about, move |world| settles.iter().map(|settle| world.settle(by, settle)).collect()).await
+        let count = settles.len();
+        let settled =
+            self.ask("settle", about, move |world| settles.iter().map(|settle| world.settle(by, settle)).collect());
+        match settled.await {
+            Ok::<Vec<Settled>, _>(settled) => settled.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error); count],
+        }
     }
 
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {

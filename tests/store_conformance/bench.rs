@@ -235,7 +235,7 @@ impl<S: Store> Bench<S> {
 
     pub(crate) async fn settle(&self, held: &Held, transition: Transition) -> Settled {
         let settle = Settle { lane: lane(), id: held.id, receipt: held.receipt.clone(), transition };
-        self.store.settle(vec![settle]).await.unwrap().remove(0)
+        self.store.settle(vec![settle]).await.remove(0).unwrap()
     }
 
     pub(crate) async fn get(&self, id: TaskId) -> Task {

@@ -473,6 +473,34 @@ async fn misplaced_tasks_and_stray_keys_are_left_alone() {
     broken.leaves_alone(&[(Flaw::Misplaced, &id.to_string()), (Flaw::StrayKey, &stray)]).await;
 }
 
+/// Nobody drew it: once the counter was raised to it, and no id was left for any task.
+#[tokio::test]
+async fn the_counter_does_not_follow_an_id_that_nobody_drew() {
+    let broken = broken().await;
+    let id = broken.bench.add("message.call", 0).await;
+    let undrawn = "9007199254740900";
+    broken.hand(id, &["HSET", &broken.bodies(), undrawn, "garbage"]);
+    let report = check(&broken.bench.store, true).await;
+    let behind = report.findings.iter().find(|found| found.flaw == Flaw::BehindIds).expect("it is reported");
+    assert_eq!((behind.subject.as_str(), behind.repaired), (undrawn, false));
+    let another = connect(&broken.prefix, &broken.bench.clock, false).await;
+    let next = another.add(vec![new_task("message.call", 0)]).await.remove(0).unwrap().id;
+    assert!(next > id && next.0 < id.0 + 1_000_000_000, "{next}");
+}
+
+/// A number of lanes that is wrong leads the ids of what is there to other lanes.
+#[tokio::test]
+async fn a_stray_hash_gives_no_topic_more_lanes() {
+    let broken = broken().await;
+    let id = broken.bench.add("message.call", 0).await;
+    raw::<()>(&["HSET", &broken.key("DELAY_REALL_TOPIC_TASK-{orders:7}"), "5", "what is this"]);
+    let report = check(&broken.bench.store, true).await;
+    let outside = report.findings.iter().find(|found| found.flaw == Flaw::LaneOutsideTopic).expect("it is reported");
+    assert!(!outside.repaired);
+    assert_eq!(broken.bench.store.topics().await.unwrap(), [topic_of("orders", 1)]);
+    assert_eq!(broken.bench.get(id).await.state, State::Scheduled);
+}
+
 /// Nothing stands in a lane but its schedule: who looks at bodies alone does not see it.
 #[tokio::test]
 async fn a_schedule_of_a_lane_without_bodies_is_looked_at() {

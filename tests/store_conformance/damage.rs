@@ -79,7 +79,7 @@ impl Bench<AnyStore> {
     async fn settle_all(&self, held: &[&Held]) -> Vec<Settled> {
         let settle =
             |held: &&Held| Settle { lane: lane(), id: held.id, receipt: held.receipt.clone(), transition: delivered() };
-        self.store.settle(held.iter().map(settle).collect()).await.unwrap()
+        self.store.settle(held.iter().map(settle).collect()).await.into_iter().map(Result::unwrap).collect()
     }
 
     async fn dead(&self) -> Vec<TaskId> {

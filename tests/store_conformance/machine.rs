@@ -91,7 +91,8 @@ impl Twin {
                     receipt: self.receipt(&settle.receipt),
                     ..settle.clone()
                 };
-                assert_eq!(store.settle(settles.iter().map(named).collect()).await.unwrap(), *expected);
+                let settled = store.settle(settles.iter().map(named).collect()).await;
+                assert_eq!(settled.into_iter().collect::<Result<Vec<_>, _>>().unwrap(), *expected);
             }
             (Call::Extend(lane, id, by, lease), Answer::Settled(expected)) => {
                 let settled = store.extend(lane, self.id(*id), &self.receipt(by), *lease).await.unwrap();

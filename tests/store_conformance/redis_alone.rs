@@ -50,6 +50,18 @@ pub(crate) fn raw<T: FromRedisValue>(words: &[&str]) -> T {
     redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).unwrap()
 }
 
+/// By the time that the answer is read the tasks are leased: once they were dropped, claim after claim, until they died.
+#[tokio::test]
+async fn an_unreadable_destination_drops_no_task_of_a_claim() {
+    let deployment = Deployment::new();
+    let store = deployment.instance().await;
+    let added = add(&store, 1).await;
+    raw::<()>(&["ZADD", &deployment.lane_key("DELAY_TOPIC_DESTINATIONS"), "5", "no name"]);
+    let granted = grant(&store, claim_by("first", 1, false)).await;
+    assert_eq!(ids(&granted), added);
+    assert!(granted.outlook.due.is_empty(), "{:?}", granted.outlook.due);
+}
+
 fn claim_by(holder: &str, slots: usize, more: bool) -> Claim {
     Claim { holder: Some(Holder(holder.into())), more, ..claim_of(&[("message.call", slots)]) }
 }
@@ -173,8 +185,8 @@ async fn two_instances_share_everything() {
     let (id, receipt) = (leased.tasks[0].id, leased.receipt);
     assert_eq!(second.get(&lane(), id).await.unwrap().unwrap().state, State::Leased);
     let settle = Settle { lane: lane(), id, receipt, transition: delivered() };
-    assert_eq!(second.settle(vec![settle.clone()]).await.unwrap(), [Settled::Done]);
-    assert_eq!(first.settle(vec![settle]).await.unwrap(), [Settled::Done], "a repeat by the other instance");
+    assert_eq!(second.settle(vec![settle.clone()]).await.remove(0).unwrap(), Settled::Done);
+    assert_eq!(first.settle(vec![settle]).await.remove(0).unwrap(), Settled::Done, "a repeat by the other instance");
     assert_eq!(first.stats(&lane()).await.unwrap(), second.stats(&lane()).await.unwrap());
     assert_eq!(second.topics().await.unwrap(), [topic()]);
 }
@@ -291,7 +303,7 @@ async fn a_flushed_script_cache_is_survived_by_every_verb() {
     assert_eq!(store.extend(&lane(), id, &leased.receipt, ms(1_000)).await.unwrap(), Settled::Done);
     flush();
     let settle = Settle { lane: lane(), id, receipt: leased.receipt, transition: retry(0) };
-    assert_eq!(store.settle(vec![settle]).await.unwrap(), [Settled::Done]);
+    assert_eq!(store.settle(vec![settle]).await.remove(0).unwrap(), Settled::Done);
     flush();
     assert_eq!(store.get(&lane(), id).await.unwrap().unwrap().attempts, 1);
     flush();
@@ -321,8 +333,8 @@ async fn a_full_redis_refuses_adds_and_lets_everything_out() {
     let (first, second) = (leased.tasks[0].id, leased.tasks[1].id);
     assert_eq!(store.extend(&lane(), first, &leased.receipt, ms(60_000)).await.unwrap(), Settled::Done);
     let settle = |id, transition| Settle { lane: lane(), id, receipt: leased.receipt.clone(), transition };
-    let settled = store.settle(vec![settle(first, delivered()), settle(second, retry(0))]).await.unwrap();
-    assert_eq!(settled, [Settled::Done, Settled::Done]);
+    let settled = store.settle(vec![settle(first, delivered()), settle(second, retry(0))]).await;
+    assert!(settled.iter().all(|settled| matches!(settled, Ok(Settled::Done))), "{settled:?}");
     store.cancel(&lane(), second).await.unwrap();
     clock.advance(ms(1));
     assert_eq!(store.purge(&lane(), State::Delivered, clock.now(), 9).await.unwrap(), 1);
@@ -355,4 +367,19 @@ async fn a_killed_redis_comes_back_with_every_task_and_repeats_no_id() {
         tokio::time::sleep(ms(20)).await;
     };
     assert!(after > before[9]);
+}
+
+/// Waits for replicas that stand one behind another look like a silent server: once they opened the breaker for all work.
+#[tokio::test]
+async fn many_pings_without_replicas_do_not_open_the_breaker() {
+    let server = Server::start();
+    let params =
+        delayd::store::redis::Params { wait_replicas: 1, ..delayd::store::redis::Params::standalone(server.url()) };
+    let store = Redis::connect(params).await.unwrap();
+    for _ in 0..2 {
+        let answers = futures_util::future::join_all((0..8).map(|_| store.ping())).await;
+        assert!(answers.iter().all(Result::is_err), "{answers:?}");
+        assert_eq!(store.breaker(), delayd::breaker::State::Closed);
+    }
+    store.next_due(vec![lane()]).await.unwrap();
 }

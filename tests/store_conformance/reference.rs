@@ -65,8 +65,8 @@ impl Store for Reference {
         Ok(Claimed::Granted(self.model().claim(&claim, Receipt::random())))
     }
 
-    async fn settle(&self, settles: Vec<Settle>) -> Result<Vec<Settled>> {
-        Ok(settles.iter().map(|settle| self.model().settle(settle)).collect())
+    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        settles.iter().map(|settle| Ok(self.model().settle(settle))).collect()
     }
 
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {

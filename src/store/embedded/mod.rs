@@ -264,8 +264,12 @@ impl Store for Embedded {
         self.writes.run(slots, move |ledger| claim::claim(ledger, &claim)).await
     }
 
-    async fn settle(&self, settles: Vec<Settle>) -> Result<Vec<Settled>> {
-        self.writes.run(settles.len(), move |ledger| settle::settle(ledger, &settles)).await
+    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        let count = settles.len();
+        match self.writes.run(count, move |ledger| settle::settle(ledger, &settles)).await {
+            Ok(settled) => settled.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error); count],
+        }
     }
 
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {

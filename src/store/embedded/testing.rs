@@ -112,7 +112,7 @@ impl Bench {
 
     pub(super) async fn settle(&self, id: TaskId, receipt: &Receipt, transition: Transition) -> Settled {
         let settle = Settle { lane: lane(), id, receipt: receipt.clone(), transition };
-        self.store.settle(vec![settle]).await.unwrap().remove(0)
+        self.store.settle(vec![settle]).await.remove(0).unwrap()
     }
 
     pub(super) async fn get(&self, id: TaskId) -> Task {

@@ -19,7 +19,7 @@ use super::node::Purpose;
 use super::record::write_options;
 use super::script;
 use crate::clock::UnixMillis;
-use crate::store::{Added, Error, Hint, Moment, NewTask, Result};
+use crate::store::{Added, Error, Hint, Moment, NewTask, Result, TopicEntry};
 use crate::task::{Lane, TaskId};
 
 /// The most tasks of one script call: it stays under a few milliseconds.
@@ -161,11 +161,51 @@ async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
             gather(&mut requests).await
         };
         let Some(batch) = gathered else { return };
-        let answers = add(&inner, &batch).await;
-        for (request, own) in batch.into_iter().zip(answers) {
-            // A caller that has gone does not need its answer.
-            let _ = request.answer.send(own);
+        let (answers, emptied) = add(&inner, &batch).await;
+        let waits: HashSet<usize> = emptied.values().flatten().map(|&(request, _)| request).collect();
+        let mut waiting = HashMap::new();
+        for (r, (request, own)) in batch.into_iter().zip(answers).enumerate() {
+            if waits.contains(&r) {
+                waiting.insert(r, (request, own));
+            } else {
+                // A caller that has gone does not need its answer.
+                let _ = request.answer.send(own);
+            }
         }
+        if !waiting.is_empty() {
+            // The registry may lie with another server, which may be away: the next batch does not wait for it.
+            tokio::spawn(answer_registered(inner.clone(), waiting, emptied));
+        }
+    }
+}
+
+/// The places of those tasks that found their lanes empty, by topic.
+type Emptied = HashMap<TopicEntry, Vec<Place>>;
+
+/// The registry may have been lost (a failover) or never written by whoever emptied the lane last; whoever finds a lane empty writes it
+/// again, before the caller hears that the task is kept.
+async fn answer_registered(
+    inner: Arc<Inner>,
+    mut waiting: HashMap<usize, (Request, Vec<Result<Kept>>)>,
+    emptied: Emptied,
+) {
+    let asserting = emptied.into_iter().map(async |(entry, places)| {
+        let asserted = super::registry::assert(&inner, &entry).await;
+        let failure = asserted.err().inspect(|error| {
+            tracing::warn!(topic = %entry.topic, %error, "Could not write the topic registry again");
+        });
+        (places, failure)
+    });
+    for (places, failure) in join_all(asserting).await {
+        let Some(error) = failure else { continue };
+        for (request, member) in places {
+            if let Some((_, answers)) = waiting.get_mut(&request) {
+                answers[member] = Err(error.clone());
+            }
+        }
+    }
+    for (request, own) in waiting.into_values() {
+        let _ = request.answer.send(own);
     }
 }
 
@@ -206,7 +246,8 @@ impl Batch<'_> {
     }
 }
 
-async fn add(inner: &Inner, requests: &[Request]) -> Vec<Vec<Result<Kept>>> {
+/// What became of each task, and whose topics are to be written to the registry before their callers hear of it.
+async fn add(inner: &Inner, requests: &[Request]) -> (Vec<Vec<Result<Kept>>>, Emptied) {
     // An id whose server has restarted may be drawn again by another instance: it must not be used any more.
     let answers = requests.iter().map(|request| vec![Ok(Kept::Taken); request.members.len()]).collect();
     let mut batch = Batch { requests, answers };
@@ -227,10 +268,16 @@ async fn add(inner: &Inner, requests: &[Request]) -> Vec<Vec<Result<Kept>>> {
     }
     let lasts = || requests.iter().all(|request| request.run.lasts());
     let replies = inner.servers.run(Purpose::Adding, &calls, Repeat::While(&lasts)).await;
-    for ((lane, places), reply) in called.into_iter().zip(replies) {
-        read(inner, &lane, &places, reply, &mut batch).await;
+    let mut emptied = Emptied::new();
+    for ((_, places), reply) in called.into_iter().zip(replies) {
+        if read(&places, reply, &mut batch)
+            && let Some(&first) = places.first()
+        {
+            let entry = batch.task(first).1.topic.clone();
+            emptied.entry(entry).or_default().extend(places);
+        }
     }
-    batch.answers
+    (batch.answers, emptied)
 }
 
 /// Splits a lane's tasks into script calls of bounded length.
@@ -275,29 +322,29 @@ pub(super) fn write_moment(moment: Moment) -> String {
     }
 }
 
-async fn read(inner: &Inner, lane: &Lane, places: &[Place], reply: Result<Value>, batch: &mut Batch<'_>) {
+/// Notes what became of a lane's tasks; answers whether the lane was empty before.
+fn read(places: &[Place], reply: Result<Value>, batch: &mut Batch<'_>) -> bool {
     let numbers = reply.and_then(|value| {
         Vec::<i64>::from_redis_value(value).map_err(|error| Error::Corrupt(format!("add.lua answered: {error}")))
     });
     let numbers = match numbers {
-        Ok(numbers) if numbers.len() == places.len() + 1 => numbers,
-        Ok(_) => return fail(places, &Error::Corrupt("add.lua answered too little".into()), batch),
-        Err(error) => return fail(places, &error, batch),
+        Ok(numbers) if numbers.len() == places.len() + 1 => Ok(numbers),
+        Ok(_) => Err(Error::Corrupt("add.lua answered too little".into())),
+        Err(error) => Err(error),
     };
-    // The registry may have been lost (a failover) or never written by whoever emptied the lane last; whoever finds a
-    // lane empty writes it again, before the caller hears that the task is kept.
-    if numbers[0] == 1
-        && let Some(&first) = places.first()
-        && let Err(error) = super::registry::assert(inner, &batch.task(first).1.topic).await
-    {
-        tracing::warn!(%lane, %error, "Could not write the topic registry again");
-        return fail(places, &error, batch);
-    }
+    let numbers = match numbers {
+        Ok(numbers) => numbers,
+        Err(error) => {
+            fail(places, &error, batch);
+            return false;
+        }
+    };
     for (&place, &due) in places.iter().zip(&numbers[1..]) {
         let id = batch.task(place).0;
         let kept = if due < 0 { Kept::Taken } else { Kept::Added(Added { id, due: UnixMillis(due) }) };
         batch.answer(place, Ok(kept));
     }
+    numbers[0] == 1
 }
 
 fn fail(places: &[Place], error: &Error, batch: &mut Batch<'_>) {

@@ -12,7 +12,7 @@ use crate::clock::UnixMillis;
 use crate::store::{
     Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_LEASE, MAX_OUTLOOK, MAX_SWEEP, Outlook, Result,
 };
-use crate::task::{Receipt, TaskId};
+use crate::task::{Destination, Lane, Receipt, TaskId};
 
 fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("claim.lua answered: {error}"))
@@ -41,9 +41,8 @@ pub(super) async fn claim(inner: &Inner, claim: &Claim) -> Result<Claimed> {
         return Ok(Claimed::Refused { retry_in: Duration::from_millis(u64::try_from(left).unwrap_or(0)) });
     }
     let now = UnixMillis(i64::from_redis_value(field()?).map_err(corrupt)?);
-    let tasks = read_tasks(Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?)?;
-    let due = Vec::<String>::from_redis_value(field()?).map_err(corrupt)?;
-    let due = due.iter().map(|name| name.parse().map_err(corrupt)).collect::<Result<_>>()?;
+    let tasks = read_tasks(Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?);
+    let due = read_destinations(&claim.lane, Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?);
     let next = match field()? {
         Value::Int(moment) => Some(UnixMillis(moment)),
         _ => None,
@@ -51,20 +50,38 @@ pub(super) async fn claim(inner: &Inner, claim: &Claim) -> Result<Claimed> {
     Ok(Claimed::Granted(Grant { now, receipt, tasks, outlook: Outlook { due, next } }))
 }
 
-fn read_tasks(values: Vec<Value>) -> Result<Vec<LeasedTask>> {
+/// A name that is none holds back nobody: what was leased has to be called.
+fn read_destinations(lane: &Lane, names: Vec<Value>) -> Vec<Destination> {
+    let read = |name| String::from_redis_value(name).map_err(corrupt)?.parse().map_err(corrupt);
+    let read = names.into_iter().map(read).filter_map(|name: Result<Destination>| {
+        name.inspect_err(|error| tracing::error!(%lane, %error, "A destination of lane {lane} is passed over")).ok()
+    });
+    read.collect()
+}
+
+/// What cannot be read is passed over, and comes back when its lease runs out; the others of the claim go on.
+fn read_tasks(values: Vec<Value>) -> Vec<LeasedTask> {
     let mut tasks = Vec::with_capacity(values.len() / 4);
     let mut values = values.into_iter();
     while let (Some(id), Some(_), Some(attempt), Some(record)) =
         (values.next(), values.next(), values.next(), values.next())
     {
-        let id = TaskId(u64::from_redis_value(id).map_err(corrupt)?);
+        let id = match u64::from_redis_value(id) {
+            Ok(id) => TaskId(id),
+            Err(error) => {
+                tracing::error!(%error, "What stands on a schedule is no task's id");
+                continue;
+            }
+        };
         if record == Value::Nil {
             tracing::error!(task.id = %id, "Task {id} was on a schedule without a body; there is nothing to deliver");
             continue;
         }
-        let record = match Vec::<u8>::from_redis_value(record).map_err(corrupt).and_then(Record::read) {
-            Ok(record) => record,
-            // One that another version wrote, say. The others of the claim go on; this one comes back when its lease runs out.
+        let attempt = u32::from_redis_value(attempt).map_err(corrupt);
+        let record = Vec::<u8>::from_redis_value(record).map_err(corrupt).and_then(Record::read);
+        let (attempt, record) = match attempt.and_then(|attempt| Ok((attempt, record?))) {
+            Ok(read) => read,
+            // One that another version wrote, say.
             Err(error) => {
                 tracing::error!(task.id = %id, %error, "Task {id} cannot be read");
                 continue;
@@ -73,11 +90,11 @@ fn read_tasks(values: Vec<Value>) -> Result<Vec<LeasedTask>> {
         tasks.push(LeasedTask {
             id,
             destination: record.destination,
-            attempt: u32::from_redis_value(attempt).map_err(corrupt)?,
+            attempt,
             due: record.due,
             options: record.options,
             content: record.content,
         });
     }
-    Ok(tasks)
+    tasks
 }

@@ -36,7 +36,7 @@ impl Refusal {
         match self {
             Self::Failed(error) => error,
             Self::Moved(_) | Self::Ask(_) | Self::TryAgain => {
-                Error::Unavailable("a slot of the cluster is being moved".into())
+                Error::Moving("a slot of the cluster is being moved".into())
             }
         }
     }

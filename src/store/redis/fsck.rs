@@ -105,9 +105,14 @@ async fn step(inner: &Inner, place: &mut CheckPlace, repair: bool, checked: &mut
     now.reverse();
     let answers = run(inner, ahead, now, &place.names, repair, checked).await?;
     let highest = answers.iter().filter_map(|answer| answer.highest).max();
+    let beyond = answers.iter().filter_map(|answer| answer.beyond).max();
     place.pages.extend(answers.into_iter().filter_map(|answer| answer.rest));
     if let Some(highest) = highest {
         check_counter(inner, &ahead.lane, highest, repair, checked).await?;
+    }
+    if let Some(beyond) = beyond {
+        // Nobody drew it; a counter beyond it would leave no room for others.
+        check_counter(inner, &ahead.lane, beyond, false, checked).await?;
     }
     Ok(())
 }
@@ -126,6 +131,8 @@ fn pages_of(names: &[String]) -> Vec<Page> {
 struct Seen {
     rest: Option<Page>,
     highest: Option<TaskId>,
+    /// The highest that no counter can have come to.
+    beyond: Option<TaskId>,
     names: Vec<String>,
 }
 
@@ -161,15 +168,18 @@ fn call(inner: &Inner, ahead: &LaneAhead, page: &Page, all_names: &[String], rep
 }
 
 fn read(page: Page, answer: Value, lane: &Lane, checked: &mut Checked) -> Result<Seen> {
-    let (cursor, tasks, highest, findings, names): (String, u64, String, Vec<Value>, Vec<Vec<u8>>) =
+    type Answer = (String, u64, String, Vec<Value>, Vec<Vec<u8>>, String);
+    let (cursor, tasks, highest, findings, names, beyond): Answer =
         FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
     checked.tasks += tasks;
     for triple in findings.chunks_exact(3) {
         checked.findings.push(read_finding(triple, lane)?);
     }
+    let id = |text: String| if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(corrupt) };
     Ok(Seen {
         rest: if cursor == "0" { None } else { Some(Page { cursor, ..page }) },
-        highest: if highest.is_empty() { None } else { Some(highest.parse().map_err(corrupt)?) },
+        highest: id(highest)?,
+        beyond: id(beyond)?,
         names: names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
     })
 }

@@ -238,7 +238,7 @@ impl Link {
         if !info.as_deref().is_some_and(server::is_primary) {
             tracing::warn!(server = %dialed.at, "This Redis is no primary any more; connecting anew");
             self.discard(live);
-        } else if dialer.leads_elsewhere(&dialed.at).await {
+        } else if self.breaker() == State::Closed && self.leads_elsewhere(dialer, &dialed.at).await {
             tracing::warn!(server = %dialed.at, "The sentinels name another primary; connecting anew");
             self.discard(live);
         } else if thoroughly {
@@ -250,6 +250,11 @@ impl Link {
                 }
             }
         }
+    }
+
+    /// Asks no longer than the timeout: sentinels that are silent, one after another, must not keep this link from being looked after.
+    async fn leads_elsewhere(&self, dialer: &Dialer, at: &Address) -> bool {
+        tokio::time::timeout(self.params.timeout, dialer.leads_elsewhere(at)).await.unwrap_or(false)
     }
 
     /// Whether it was ever connected.
@@ -295,6 +300,12 @@ impl Link {
     /// [`Error::Unavailable`] within the timeout: whether the commands were carried out is not known.
     pub(super) async fn run(&self, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
         let live = self.live().await?;
+        // The connection may be a new one, to a server in another run.
+        if let Repeat::While(holds) = repeat
+            && !holds()
+        {
+            return Err(Error::Unavailable("the server has restarted meanwhile".into()));
+        }
         let lost = match self.run_via(&live, commands).await {
             Ok(answers) => return Ok(answers),
             Err(lost) => lost,

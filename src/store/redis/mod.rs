@@ -20,6 +20,7 @@ use self::hints::Hints;
 use self::ids::Ids;
 use self::keys::Keys;
 use self::node::Purpose;
+use self::query::Pinged;
 use self::sentinel::Sentinels;
 use self::server::Mode;
 use self::servers::{Route, Servers};
@@ -166,6 +167,7 @@ struct Inner {
     servers: Arc<Servers>,
     keys: Keys,
     ids: Ids,
+    pinged: Pinged,
     hints: Hints,
     clock: Clock,
     timeout: Duration,
@@ -194,6 +196,7 @@ impl Redis {
             servers: servers.clone(),
             keys: Keys::new(&params.key_prefix),
             ids: Ids::default(),
+            pinged: Pinged::default(),
             hints,
             clock: params.clock,
             timeout: params.timeout,
@@ -237,7 +240,7 @@ impl Store for Redis {
         claim::claim(&self.inner, &claim).await
     }
 
-    async fn settle(&self, settles: Vec<Settle>) -> Result<Vec<Settled>> {
+    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         settle::settle(&self.inner, &settles).await
     }
 

@@ -1,9 +1,17 @@
 //! Reading: one task, pages of ids, counts, and what is next in many lanes.
 
+use std::sync::Arc;
+
 use deadpool_redis::redis::{FromRedisValue, Value, cmd};
+use futures_util::future::join_all;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::Inner;
+use super::fault::Refusal;
 use super::ids::script_call;
+use super::link::Repeat;
+use super::node::Purpose;
 use super::record::{Entry, Record, read_millis};
 use super::script;
 use crate::clock::UnixMillis;
@@ -84,19 +92,20 @@ pub(super) async fn stats(inner: &Inner, lane: &Lane) -> Result<Counts> {
     Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired })
 }
 
-/// One pipeline a server, however many lanes: the time, then each lane's earliest destination, its first deadline and its last. Of a lane
-/// whose server is away nothing is known; only if that is so of all is it an error.
+/// One pipeline a server, however many lanes: each lane's earliest destination, its first deadline and its last; and the time, of each
+/// server, for any may be away. Of a lane whose server is away nothing is known; only if that is so of all is it an error.
 pub(super) async fn next_due(inner: &Inner, lanes: &[Lane]) -> Result<NextDue> {
     let at = |key: String, rank: i64| cmd("ZRANGE").arg(key).arg(rank).arg(rank).arg("WITHSCORES").take();
-    let mut commands = vec![cmd("TIME")];
+    let mut commands = Vec::with_capacity(3 * lanes.len());
     for lane in lanes {
         commands.push(at(inner.keys.destinations(lane), 0));
         commands.push(at(inner.keys.leased(lane), 0));
         commands.push(at(inner.keys.leased(lane), -1));
     }
-    let mut answers = inner.working.run_repeatable(&commands).await.into_iter();
+    let (now, answers) = tokio::join!(time(inner), inner.working.run_repeatable(&commands));
+    let now = now?;
+    let mut answers = answers.into_iter();
     let mut next = || answers.next().unwrap_or_else(|| Err(corrupt("too few answers")));
-    let now = read_time(inner, next()?)?;
     let mut moments = Vec::with_capacity(lanes.len());
     let (mut failed, mut is_any_known) = (None, false);
     for lane in lanes {
@@ -125,12 +134,49 @@ fn read_next(now: UnixMillis, [due, first, last]: [Result<Value>; 3]) -> Result<
     Ok(due.into_iter().chain(first).chain(beyond_reach).min())
 }
 
+/// The last ping, and when it ended.
+pub(super) type Pinged = Mutex<Option<(Instant, Result<UnixMillis>)>>;
+
+/// One at a time: who comes meanwhile gets the answer of the one under way. Where replicas are waited for and missing, waits that stand
+/// behind each other on the connection would look as if the server were silent. It goes on though its caller has gone, so that the next
+/// one is not sent behind it.
+pub(super) async fn ping(inner: &Arc<Inner>) -> Result<UnixMillis> {
+    let (inner, arrived) = (inner.clone(), Instant::now());
+    let pinging = tokio::spawn(async move {
+        let mut last = inner.pinged.lock().await;
+        match &*last {
+            Some((ended, answer)) if *ended >= arrived => answer.clone(),
+            _ => {
+                let answer = ping_alone(&inner).await;
+                *last = Some((Instant::now(), answer.clone()));
+                answer
+            }
+        }
+    });
+    pinging.await.unwrap_or_else(|_| Err(Error::Unavailable("the store is closed".into())))
+}
+
 /// Asks the server that has the id counter, on both ways: a store that answers questions but takes no tasks is not well.
-pub(super) async fn ping(inner: &Inner) -> Result<UnixMillis> {
+async fn ping_alone(inner: &Inner) -> Result<UnixMillis> {
     let counter = || cmd("EXISTS").arg(inner.keys.last_id()).take();
     inner.adding.run_one(counter()).await?;
     inner.working.run_one(counter()).await?;
     read_time(inner, inner.working.run_one(cmd("TIME")).await?)
+}
+
+/// The time of the first of the servers that tells it. All are asked at once.
+async fn time(inner: &Inner) -> Result<UnixMillis> {
+    let map = inner.servers.map();
+    let asking = map.nodes().iter().map(async |node| {
+        let answers = node.link(Purpose::Working).run(&[cmd("TIME")], Repeat::Once).await?;
+        let time = answers.into_iter().next().unwrap_or_else(|| Err(Refusal::Failed(corrupt("no time"))));
+        read_time(inner, time.map_err(Refusal::into_error)?)
+    });
+    let mut told = Err(Error::Unavailable("no server is known".into()));
+    for time in join_all(asking).await {
+        told = told.or(time);
+    }
+    told
 }
 
 fn read_time(inner: &Inner, time: Value) -> Result<UnixMillis> {

@@ -97,9 +97,14 @@ pub(super) async fn scan(node: &Node, cursor: u64, pattern: &str) -> Result<(Opt
     Ok(((next != 0).then_some(next), keys))
 }
 
-/// The topic's number of lanes, which each lane remembers from its first task.
+/// The topic's number of lanes: as the lane remembers it, and enough for it.
 pub(super) async fn shards_of(inner: &Inner, lane: &Lane) -> Result<u16> {
+    Ok(remembered_by(inner, lane).await?.unwrap_or(1).max(lane.shard.saturating_add(1)))
+}
+
+/// The topic's number of lanes, which each lane remembers from its first task.
+pub(super) async fn remembered_by(inner: &Inner, lane: &Lane) -> Result<Option<u16>> {
     let read = cmd("HGET").arg(inner.keys.offsets(lane)).arg("#shards").take();
     let answer = Option::<u16>::from_redis_value(inner.working.run_one(read).await?);
-    Ok(answer.ok().flatten().unwrap_or(1).max(lane.shard.saturating_add(1)))
+    Ok(answer.ok().flatten())
 }

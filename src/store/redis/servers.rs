@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `MOVED` | it did nothing: the slot's new owner is noted, and asked |
 //! | `ASK` | it did nothing: the other node is asked this once (`ASKING`) |
-//! | `TRYAGAIN` | it did nothing, for the slot is half-way to another node: asked again within the timeout |
+//! | `TRYAGAIN` | it did nothing, for the slot is half-way to another node: asked again within the timeout, an add for a few hops alone: others wait behind it |
 //! | `CLUSTERDOWN`, or a slot has no owner | refused at once |
 //!
 //! A lane's script names one key that never exists (the prefix of its schedules). So while its slot is on the way the script never
@@ -154,13 +154,13 @@ impl Servers {
         let mut open: Vec<(usize, Stop)> = (0..commands.len()).map(|i| (i, Stop::Owner)).collect();
         let deadline = Instant::now() + self.params.timeout;
         for hop in 0_u32.. {
-            let is_last = Instant::now() + PAUSE >= deadline;
+            let is_last = Instant::now() + PAUSE >= deadline || (purpose == Purpose::Adding && hop >= QUICK_HOPS);
             let groups = self.group(&open, &slots, &mut answers);
             let replies = join_all(groups.iter().map(|group| group.send(purpose, commands, repeat))).await;
             open.clear();
             let mut waits = hop >= QUICK_HOPS;
             for (group, replies) in groups.iter().zip(replies) {
-                let replies = replies.unwrap_or_else(|e| vec![Err(Refusal::Failed(e)); group.members.len()]);
+                let replies = replies.unwrap_or_else(|e| vec![Err(group.failed(e)); group.members.len()]);
                 for (&i, reply) in group.members.iter().zip(replies) {
                     match reply {
                         Ok(value) => answers[i] = Some(Ok(value)),
@@ -317,6 +317,14 @@ impl Servers {
 }
 
 impl Group {
+    /// What it means that nothing came back. Whom a slot is only on its way to speaks for that slot, not for the server that has it.
+    fn failed(&self, error: Error) -> Refusal {
+        Refusal::Failed(match error {
+            Error::Unavailable(text) if self.asking => Error::Moving(text),
+            error => error,
+        })
+    }
+
     async fn send(&self, purpose: Purpose, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
         let link = self.node.link(purpose);
         if !self.asking {

@@ -38,7 +38,7 @@ fn settled(answer: &str) -> Result<Settled> {
     }
 }
 
-pub(super) async fn settle(inner: &Inner, settles: &[Settle]) -> Result<Vec<Settled>> {
+pub(super) async fn settle(inner: &Inner, settles: &[Settle]) -> Vec<Result<Settled>> {
     let mut lanes: HashMap<&Lane, Vec<usize>> = HashMap::new();
     for (i, settle) in settles.iter().enumerate() {
         lanes.entry(&settle.lane).or_default().push(i);
@@ -56,14 +56,14 @@ pub(super) async fn settle(inner: &Inner, settles: &[Settle]) -> Result<Vec<Sett
             called.push(chunk);
         }
     }
-    let mut answers = vec![Settled::Unknown; settles.len()];
+    let mut answers = vec![Err(corrupt("too little")); settles.len()];
     for (chunk, reply) in called.into_iter().zip(inner.working.run_repeatable(&calls).await) {
-        let words = Vec::<String>::from_redis_value(reply?).map_err(corrupt)?;
-        for (&i, word) in chunk.iter().zip(words) {
-            answers[i] = settled(&word)?;
+        match reply.and_then(|words| Vec::<String>::from_redis_value(words).map_err(corrupt)) {
+            Ok(words) => chunk.iter().zip(words).for_each(|(&i, word)| answers[i] = settled(&word)),
+            Err(error) => chunk.iter().for_each(|&i| answers[i] = Err(error.clone())),
         }
     }
-    Ok(answers)
+    answers
 }
 
 fn write(transition: &Transition) -> (&'static str, u64, &str) {

@@ -80,9 +80,11 @@ pub(super) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
             if outside.is_empty() {
                 continue;
             }
-            let wanted = remembered(inner, topic, Some(lanes)).await?;
             let mut repaired = false;
-            if repair && let Some(value) = entries.get(topic.as_str().as_bytes()) {
+            if repair
+                && let Some(wanted) = agreed(inner, topic, lanes).await?
+                && let Some(value) = entries.get(topic.as_str().as_bytes())
+            {
                 let fields = serde_json::from_slice(value).unwrap_or_default();
                 let entry = TopicEntry { topic: topic.clone(), shards: wanted };
                 repaired = rewrite(inner, &entry, value, fields).await?;
@@ -90,7 +92,6 @@ pub(super) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
             }
             for shard in outside {
                 let lane = Some(Lane { topic: topic.clone(), shard });
-                let repaired = repaired && shard < wanted;
                 findings.push(Finding { lane, ..finding(Flaw::LaneOutsideTopic, topic.as_str(), repaired) });
             }
         }
@@ -143,6 +144,20 @@ async fn remembered(inner: &Inner, topic: &Topic, seen: Option<&Seen>) -> Result
         most = most.max(shards_of(inner, &Lane { topic: topic.clone(), shard }).await?);
     }
     Ok(most.min(TopicEntry::MAX_SHARDS))
+}
+
+/// The number of lanes that all of a topic's lanes remember alike. None if one of them remembers none or another: with a wrong number
+/// the ids of what is there would lead to lanes where it is not, which is worse than a lane that nobody works.
+async fn agreed(inner: &Inner, topic: &Topic, seen: &Seen) -> Result<Option<u16>> {
+    let mut agreed = None;
+    for shard in seen.with_bodies.iter().copied() {
+        let lane = Lane { topic: topic.clone(), shard };
+        match registry::remembered_by(inner, &lane).await? {
+            Some(shards) if shards > shard && agreed.is_none_or(|agreed| agreed == shards) => agreed = Some(shards),
+            _ => return Ok(None),
+        }
+    }
+    Ok(agreed.filter(|shards| (1..=TopicEntry::MAX_SHARDS).contains(shards)))
 }
 
 /// Writes a topic's entry in the place of `before`; fields that a newer version may have added stay.

@@ -5,7 +5,7 @@
 --         3 SCAN cursor; 4 SCAN count; 5 1 to repair, 0 to look; 6 lanes of the topic (0: not known); 7 the lane's shard;
 --         8.. names of destinations: all that may have a schedule (bodies), or those to be looked at (destinations)
 -- returns {next cursor, tasks looked at, highest id among bodies or '', {flaw, subject, 1 if repaired, ...},
---          destinations that the lane knows by name (lane)}. transition: whatever leads back to the road; see store/check.rs
+--          destinations that the lane knows by name (lane), highest id among bodies that no counter can have come to yet, or ''}. transition: whatever leads back to the road; see store/check.rs
 --
 -- Each flaw is reported by one structure: a task's own by the walk over bodies, an absent body by whatever names it, a
 -- wrong schedule by the walk over that schedule. A task waits on the schedule of the destination that its body names:
@@ -15,6 +15,8 @@ local structure, cursor, count = ARGV[2], ARGV[3], ARGV[4]
 local repairs, shards, shard = ARGV[5] == '1', tonumber(ARGV[6]), tonumber(ARGV[7])
 local FIRST_NAME = 8
 local FAR = 9007199254740992
+-- Ids are drawn no further ahead than this: a day's worth. The counter must not follow what lies beyond.
+local REACH = (math.floor(now / 1000) + 86400) * 1000000
 local STATES = { 'delivered', 'dead', 'cancelled', 'expired' }
 
 local findings = {}
@@ -311,7 +313,11 @@ local function judge_bodiless(id, flaw, remove)
   if redis.call('HEXISTS', BODIES, id) == 0 and find(flaw, id) then remove() end
 end
 
-local looked_at, highest, names = 0, '', {}
+local function higher(id, than)
+  return (than == '' or tonumber(id) > tonumber(than)) and id or than
+end
+
+local looked_at, highest, beyond, names = 0, '', '', {}
 local destination = string.match(structure, '^schedule:(.*)$')
 if structure == 'lane' then
   names, cursor = judge_lane(), '0'
@@ -320,7 +326,11 @@ elseif structure == 'destinations' then
   cursor = '0'
 elseif structure == 'bodies' then
   looked_at = walk_hash(BODIES, function(id, record)
-    if highest == '' or tonumber(id) > tonumber(highest) then highest = id end
+    if tonumber(id) <= REACH then
+      highest = higher(id, highest)
+    else
+      beyond = higher(id, beyond)
+    end
     judge(id, record)
   end)
 elseif structure == 'entries' then
@@ -341,4 +351,4 @@ else
     judge_bodiless(id, 'ended-without-body', function() redis.call('ZREM', key, id) end)
   end)
 end
-return { cursor, looked_at, highest, findings, names }
+return { cursor, looked_at, highest, findings, names, beyond }

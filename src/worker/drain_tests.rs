@@ -36,7 +36,7 @@ impl Store for Silent {
         never().await
     }
 
-    async fn settle(&self, _: Vec<Settle>) -> Result<Vec<Settled>> {
+    async fn settle(&self, _: Vec<Settle>) -> Vec<Result<Settled>> {
         never().await
     }
 

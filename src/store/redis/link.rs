@@ -238,7 +238,7 @@ impl Link {
         if !info.as_deref().is_some_and(server::is_primary) {
             tracing::warn!(server = %dialed.at, "This Redis is no primary any more; connecting anew");
             self.discard(live);
-        } else if self.breaker() == State::Closed && self.leads_elsewhere(dialer, &dialed.at).await {
+        } else if self.leads_elsewhere(dialer, &dialed.at).await {
             tracing::warn!(server = %dialed.at, "The sentinels name another primary; connecting anew");
             self.discard(live);
         } else if thoroughly {
@@ -252,9 +252,19 @@ impl Link {
         }
     }
 
-    /// Asks no longer than the timeout: sentinels that are silent, one after another, must not keep this link from being looked after.
+    /// Asks no longer than the timeout, nor once the breaker has opened: sentinels that are silent, one after another, must not keep this
+    /// link from being looked after.
     async fn leads_elsewhere(&self, dialer: &Dialer, at: &Address) -> bool {
-        tokio::time::timeout(self.params.timeout, dialer.leads_elsewhere(at)).await.unwrap_or(false)
+        let opens = async {
+            while self.breaker() == State::Closed {
+                tokio::time::sleep(REST).await;
+            }
+        };
+        tokio::select! {
+            elsewhere = dialer.leads_elsewhere(at) => elsewhere,
+            () = opens => false,
+            () = tokio::time::sleep(self.params.timeout) => false,
+        }
     }
 
     /// Whether it was ever connected.

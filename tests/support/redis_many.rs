@@ -164,7 +164,11 @@ impl Cluster {
             });
         }
         until("the cluster is well", || {
-            let well = |node: &Server| node.command(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
+            // A node calls the state ok although it has not heard of all slots yet.
+            let well = |node: &Server| {
+                let info = node.command(&["CLUSTER", "INFO"]);
+                info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
+            };
             let followed = |node: &Server| node.command(&["INFO", "replication"]).contains("state=online");
             cluster.nodes.iter().all(well) && cluster.nodes[..3].iter().all(followed)
         });

@@ -26,7 +26,7 @@ pub struct Added {
     pub taken: Option<(SocketAddr, i64)>,
 }
 
-/// What can make a task come twice, as DESIGN names it.
+/// What can make a task come twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     Crash,

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::account::{Account, Cause};
 use crate::fleet::{self, By, Fleet};
@@ -83,7 +83,7 @@ async fn the_disk_is_full() {
         tokio::time::sleep(Duration::from_millis(800)).await;
         let full = tokio::task::block_in_place(|| Full::of(fleet.member(0).pid(), folder.path()));
         let refused = account.refusals();
-        let saw = wait_until(|| account.refusals() > refused + 20).await;
+        let saw = crate::wait_until(|| account.refusals() > refused + 20).await;
         row.promise(saw, "no add was refused, although the disk is full");
         // What was confirmed until now falls due within a second and a half.
         let confirmed = account.accepted();
@@ -91,7 +91,7 @@ async fn the_disk_is_full() {
         row.promise(went_out, format!("of {confirmed} tasks some did not go out while the disk was full"));
         drop(full);
         let before = account.accepted();
-        let back = wait_until(|| account.accepted() > before + 20).await;
+        let back = crate::wait_until(|| account.accepted() > before + 20).await;
         row.promise(back, "adds did not return when there was room again");
     }
     load.stop().await;
@@ -105,22 +105,11 @@ async fn the_disk_is_full() {
 /// Whether all that was accepted until now is called within half a minute.
 async fn delivered_meanwhile(account: &Arc<Account>, _fleet: &Fleet, receiver: &Receiver) -> bool {
     let ids: Vec<u64> = account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
-    wait_until(|| {
+    crate::wait_until(|| {
         let called: std::collections::HashSet<u64> = receiver.seen().iter().map(|call| call.id).collect();
         ids.iter().all(|id| called.contains(id))
     })
     .await
-}
-
-async fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while Instant::now() < deadline {
-        if is_so() {
-            return true;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    false
 }
 
 /// A file system of its own for the process, on `folder`, in memory. It needs no root: the process is root of a user namespace.

@@ -91,3 +91,14 @@ pub fn quiet() -> String {
 pub fn service(name: &str, endpoint: &str) -> String {
     format!("services.\"{name}\".endpoints=[\"{endpoint}\"]")
 }
+
+/// Whether it is so within half a minute.
+pub async fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
+    for _ in 0..600 {
+        if is_so() {
+            return true;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    false
+}

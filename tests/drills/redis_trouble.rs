@@ -41,14 +41,14 @@ impl Scene {
     /// Waits until adds are refused.
     async fn is_refused(&mut self, why: &str) {
         let before = self.account.refusals();
-        let refused = wait_until(|| self.account.refusals() > before + 10).await;
+        let refused = crate::wait_until(|| self.account.refusals() > before + 10).await;
         self.row.promise(refused, format!("adds were not refused: {why}"));
     }
 
     /// Waits until everything that is confirmed by now has been called.
     async fn goes_out(&mut self, why: &str) {
         let ids: Vec<u64> = self.account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
-        let went_out = wait_until(|| {
+        let went_out = crate::wait_until(|| {
             let called: std::collections::HashSet<u64> = self.receiver.seen().iter().map(|call| call.id).collect();
             ids.iter().all(|id| called.contains(id))
         });
@@ -59,7 +59,7 @@ impl Scene {
     /// Waits until adds are taken again.
     async fn is_accepted_again(&mut self) {
         let before = self.account.accepted();
-        let back = wait_until(|| self.account.accepted() > before + 10).await;
+        let back = crate::wait_until(|| self.account.accepted() > before + 10).await;
         self.row.promise(back, "adds did not return");
     }
 
@@ -70,17 +70,6 @@ impl Scene {
         self.row.settle(Verdict::of(&self.account, self.fleet.member(0), seen).await);
         self.row.finish();
     }
-}
-
-async fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while Instant::now() < deadline {
-        if is_so() {
-            return true;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    false
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -44,6 +44,8 @@ pub struct Program {
     log: Arc<Mutex<String>>,
     pub address: SocketAddr,
     client: reqwest::Client,
+    /// Whether the child is another program, whose own child delayd is.
+    is_under: bool,
 }
 
 /// What a call answered.
@@ -104,7 +106,9 @@ impl Program {
 
     /// Starts it as the child of another program, such as strace, which is given the command line.
     pub async fn start_under(outer: Command, store: &StoreAt, sets: &[String]) -> Self {
-        Self::launch(inside(outer, &serve(store, sets))).await
+        let mut program = Self::launch(inside(outer, &serve(store, sets))).await;
+        program.is_under = true;
+        program
     }
 
     /// Starts it by another command that ends up as it, such as one that changes its surroundings first.
@@ -137,7 +141,7 @@ impl Program {
             let _ = child.kill();
             panic!("delayd does not listen:\n{}", log.lock().unwrap());
         };
-        Self { child, log, address, client: client() }
+        Self { child, log, address, client: client(), is_under: false }
     }
 
     /// Its process.
@@ -235,6 +239,10 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
+        if self.is_under {
+            // A tracer that is killed lets go of what it traced, which would go on for ever.
+            let _ = Command::new("pkill").args(["-KILL", "-P", &self.child.id().to_string()]).status();
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

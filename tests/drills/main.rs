@@ -18,6 +18,7 @@
 mod account;
 mod bad_receiver;
 mod fleet;
+mod island;
 mod load;
 mod machine;
 mod open_loop;
@@ -31,6 +32,7 @@ mod crash;
 mod disk;
 mod failover;
 mod failover_cluster;
+mod failover_partition;
 mod neighbours;
 mod overload;
 mod pause;

@@ -18,6 +18,7 @@
 mod account;
 mod bad_receiver;
 mod fleet;
+mod full;
 mod island;
 mod load;
 mod machine;
@@ -38,6 +39,7 @@ mod overload;
 mod pause;
 mod receivers;
 mod redis;
+mod redis_disk;
 mod redis_trouble;
 mod rolling;
 mod slow_callers;

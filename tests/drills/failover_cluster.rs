@@ -129,7 +129,7 @@ async fn one_primary_is_killed() {
 /// Key by key to another primary and back, with a rest while half of it is here and half there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_moves() {
-    let moves = rounds(2, 20);
+    let moves = rounds(2, 10);
     let mut row = Row::new(format!("Cluster: a slot moved under load ×{moves}"));
     let cluster = block_in_place(Cluster::start);
     let topic = cluster.topic_on(1);

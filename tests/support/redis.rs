@@ -135,12 +135,21 @@ impl Server {
         Self::sentinel_at(&Place::here())
     }
 
+    /// One in sentinel mode, with further lines of configuration.
+    pub(crate) fn sentinel_with(lines: &str) -> Self {
+        Self::sentinel_configured(&Place::here(), lines)
+    }
+
     /// One in sentinel mode, somewhere else.
     pub(crate) fn sentinel_at(place: &Place) -> Self {
+        Self::sentinel_configured(place, "")
+    }
+
+    fn sentinel_configured(place: &Place, lines: &str) -> Self {
         Self::launched_in(place, &[], |port, folder| {
             // A sentinel keeps its state in its configuration file, and must find it there.
             let file = folder.join("sentinel.conf");
-            std::fs::write(&file, format!("port {port}\nbind {}\n", place.host)).unwrap();
+            std::fs::write(&file, format!("port {port}\nbind {}\n{lines}", place.host)).unwrap();
             vec![file.display().to_string(), "--sentinel".into()]
         })
     }

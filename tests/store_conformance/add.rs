@@ -52,6 +52,7 @@ pub(crate) async fn content_and_options_are_kept_byte_for_byte(bench: Bench<impl
         max_attempts: Some(3),
         timeout: Some(Span(ms(1_500))),
         backoff: Some(Backoff::List { steps: vec![Span::seconds(5), Span::seconds(300)] }),
+        ..Options::default()
     };
     let contents = ["", "{}", " { \"a\" : 1.0 }\n", "订单 🦀\u{0}\r\n", "a\nb c - @pull\n\n"];
     for content in contents {

@@ -3,7 +3,7 @@
 use super::ledger::Ledger;
 use super::record::Pending;
 use crate::clock::UnixMillis;
-use crate::store::{Added, Moment, NewTask};
+use crate::store::{Added, Moment, NewTask, Novelty};
 use crate::task::{Options, TaskId};
 
 pub(super) fn add(ledger: &mut Ledger<'_>, tasks: &[NewTask]) -> rusqlite::Result<Vec<Added>> {
@@ -21,7 +21,7 @@ fn add_one(ledger: &mut Ledger<'_>, task: &NewTask) -> rusqlite::Result<Added> {
     if !task.destination.is_pull() {
         ledger.hint(lane, due);
     }
-    Ok(Added { id, due })
+    Ok(Added { id, due, novelty: Novelty::New })
 }
 
 fn write_body(

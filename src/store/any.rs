@@ -124,6 +124,10 @@ impl Store for AnyStore {
         either!(self, next_due(lanes))
     }
 
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        either!(self, next_pull(lanes))
+    }
+
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
         either!(self, stats(lane))
     }

@@ -238,6 +238,9 @@ pub trait Store: Send + Sync + 'static {
     /// of a called destination, or the earliest lease deadline. An error only if nothing can be said of any lane.
     fn next_due(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<NextDue>> + Send;
 
+    /// As [`Store::next_due`], for consumers: a due moment of the tasks that are pulled, or the earliest lease deadline.
+    fn next_pull(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<NextDue>> + Send;
+
     /// Exact counts of one lane.
     fn stats(&self, lane: &Lane) -> impl Future<Output = Result<Counts>> + Send;
 
@@ -294,7 +297,7 @@ pub trait Store: Send + Sync + 'static {
     fn ping(&self) -> impl Future<Output = Result<UnixMillis>> + Send;
 
     /// Listens for adds: those of this process, and those that other instances hint at. A lane is named with the
-    /// earliest due moment of a batch. Only saves time; a hint may be lost.
+    /// earliest due moment of a batch, apart for those called and those pulled. Only saves time; a hint may be lost.
     fn hints(&self) -> broadcast::Receiver<Hint>;
 
     /// Ends the store's own threads and connections after everything accepted is on its way to disk.

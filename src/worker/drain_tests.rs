@@ -108,6 +108,10 @@ impl Store for Silent {
         never().await
     }
 
+    async fn next_pull(&self, _: Vec<Lane>) -> Result<NextDue> {
+        never().await
+    }
+
     async fn stats(&self, _: &Lane) -> Result<Counts> {
         never().await
     }

@@ -83,7 +83,7 @@ async fn look(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, 
 
 fn take_hint(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, hint: Hint) {
     // Else the next look finds the task, once it is known what is held.
-    if lanes.holds_are_known {
+    if lanes.holds_are_known && !hint.is_pull {
         tell(shared, lanes, hint.lane, hint.due);
     }
 }

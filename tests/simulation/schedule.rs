@@ -263,7 +263,7 @@ impl Deployment {
         for life in &*self.lives.lock().unwrap() {
             if throw.per_mille(700) {
                 // The dead hear nothing.
-                let _ = life.hints.send(Hint { lane: lane.clone(), due });
+                let _ = life.hints.send(Hint { lane: lane.clone(), due, is_pull: false });
             }
         }
     }

@@ -283,6 +283,10 @@ impl Store for Access {
         self.ask("next_due", (), move |world| world.look(|model| model.next_due(&lanes))).await
     }
 
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        self.ask("next_pull", (), move |world| world.look(|model| model.next_pull(&lanes))).await
+    }
+
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
         let lane = lane.clone();
         self.ask("stats", lane.clone(), move |world| world.look(|model| model.stats(&lane))).await

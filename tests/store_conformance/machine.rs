@@ -140,6 +140,7 @@ impl Twin {
         let report = check(store, true).await;
         assert!(report.findings.is_empty(), "{:?}", report.findings);
         assert_eq!(store.next_due(lanes()).await.unwrap(), model.next_due(&lanes()));
+        assert_eq!(store.next_pull(lanes()).await.unwrap(), model.next_pull(&lanes()));
         let (from, to) = ALWAYS;
         for lane in lanes() {
             assert_eq!(store.stats(&lane).await.unwrap(), model.stats(&lane), "{lane}");

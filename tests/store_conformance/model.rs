@@ -191,6 +191,15 @@ impl Model {
         NextDue { now: self.now, lanes: lanes.iter().map(next).collect() }
     }
 
+    pub(crate) fn next_pull(&self, lanes: &[Lane]) -> NextDue {
+        let pulled = |record: &&Record| record.destination.is_pull() && record.listed().0 == State::Scheduled;
+        let due = |lane: &Lane| {
+            let waiting = self.tasks.values().filter(|record| record.lane == *lane).filter(pulled);
+            waiting.map(|record| record.listed().1).chain(self.lease_ends(lane)).min()
+        };
+        NextDue { now: self.now, lanes: lanes.iter().map(due).collect() }
+    }
+
     pub(crate) fn stats(&self, lane: &Lane) -> Counts {
         let count = |state| {
             let of_state = |record: &&Record| record.lane == *lane && record.listed().0 == state;

@@ -6,12 +6,12 @@ use deadpool_redis::redis::{self, FromRedisValue};
 use delayd::clock::Clock;
 use delayd::store::redis::Redis;
 use delayd::store::{
-    Claim, Claimed, Error, Grant, Holder, NewTask, Registered, Settle, Settled, Spread, Store, TopicEntry,
+    Claim, Claimed, Error, Grant, Hint, Holder, NewTask, Registered, Settle, Settled, Spread, Store, TopicEntry,
 };
 use delayd::task::{State, TaskId};
 
 use crate::bench::{
-    START, claim_of, connect, delivered, fresh_prefix, hear, ids, lane, ms, new_task, retry, topic, topic_of,
+    START, at, claim_of, connect, delivered, fresh_prefix, hear, ids, lane, ms, new_task, retry, topic, topic_of,
 };
 use crate::redis_server::{self, Server};
 
@@ -218,6 +218,27 @@ async fn hints_reach_other_instances_from_one_that_publishes() {
     let added = edge.add(vec![new_task("message.call", 700)]).await.remove(0).unwrap();
     let hint = hear(&mut hints).await;
     assert_eq!((hint.lane, hint.due), (lane(), added.due));
+}
+
+/// Consumers wait at any instance, whoever takes the add. Without this they would find the task a look later.
+#[tokio::test]
+async fn hints_for_consumers_reach_every_instance_once() {
+    let deployment = Deployment::new();
+    let (here, there) = (deployment.instance().await, deployment.instance().await);
+    let (mut hints_here, mut hints_there) = (here.hints(), there.hints());
+    let channel = deployment.key("DELAY_HINT");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while raw::<(String, i64)>(&["PUBSUB", "NUMSUB", &channel]).1 < 2 {
+        assert!(Instant::now() < deadline, "both instances listen");
+        tokio::time::sleep(ms(5)).await;
+    }
+    here.add(vec![new_task("message.call", 5), new_task("@pull", 700)]).await;
+    let pulled = |due| Hint { lane: lane(), due: at(due), is_pull: true };
+    assert_eq!(hear(&mut hints_there).await, pulled(700), "who is called is the worker's here");
+    let own = [hear(&mut hints_here).await, hear(&mut hints_here).await];
+    assert!(own.contains(&pulled(700)), "{own:?}");
+    there.add(vec![new_task("@pull", 900)]).await;
+    assert_eq!(hear(&mut hints_here).await, pulled(900), "its own hint has not come back to it");
 }
 
 #[tokio::test]

@@ -34,12 +34,14 @@ impl Reference {
     }
 
     fn hint(&self, tasks: &[(Lane, bool, UnixMillis)]) {
-        let called = || tasks.iter().filter(|(_, is_called, _)| *is_called);
-        let lanes: std::collections::BTreeSet<&Lane> = called().map(|(lane, ..)| lane).collect();
-        for lane in lanes {
-            let due = called().filter(|task| task.0 == *lane).map(|task| task.2).min().expect("the lane has one");
+        let mut earliest = std::collections::BTreeMap::new();
+        for (lane, is_pull, due) in tasks {
+            let first = earliest.entry((lane, *is_pull)).or_insert(*due);
+            *first = (*first).min(*due);
+        }
+        for ((lane, is_pull), due) in earliest {
             // Nobody may be listening.
-            let _ = self.hints.send(Hint { lane: lane.clone(), due });
+            let _ = self.hints.send(Hint { lane: lane.clone(), due, is_pull });
         }
     }
 }
@@ -53,9 +55,9 @@ impl Store for Reference {
         let mut hints = Vec::new();
         let mut answers = Vec::new();
         for task in tasks {
-            let (topic, is_called) = (task.topic.clone(), !task.destination.is_pull());
+            let (topic, is_pull) = (task.topic.clone(), task.destination.is_pull());
             let added = self.model().add(task);
-            hints.push((topic.lane_of(added.id), is_called, added.due));
+            hints.push((topic.lane_of(added.id), is_pull, added.due));
             answers.push(Ok(added));
         }
         self.hint(&hints);
@@ -85,7 +87,11 @@ impl Store for Reference {
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        Ok(self.model().reschedule(lane, id, moment, content))
+        let moved = self.model().reschedule(lane, id, moment, content);
+        if let Rescheduled::Done { due } = moved {
+            self.hint(&[(lane.clone(), false, due), (lane.clone(), true, due)]);
+        }
+        Ok(moved)
     }
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
@@ -97,7 +103,10 @@ impl Store for Reference {
     }
 
     async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, _spread: Spread) -> Result<usize> {
-        Ok(self.model().replay(lane, &ids))
+        let count = self.model().replay(lane, &ids);
+        let now = self.clock.now();
+        self.hint(&[(lane.clone(), false, now), (lane.clone(), true, now)]);
+        Ok(count)
     }
 
     async fn summaries(&self, _lane: &Lane, _ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
@@ -142,6 +151,10 @@ impl Store for Reference {
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         Ok(self.model().next_due(&lanes))
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        Ok(self.model().next_pull(&lanes))
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {

@@ -18,9 +18,7 @@ fn add_one(ledger: &mut Ledger<'_>, task: &NewTask) -> rusqlite::Result<Added> {
     let destination = ledger.destination(lane_number, &task.destination)?;
     write_body(ledger, id, lane_number, destination, due, task)?;
     ledger.join_schedule(id, &Pending::fresh(lane_number, destination, due))?;
-    if !task.destination.is_pull() {
-        ledger.hint(lane, due);
-    }
+    ledger.hint(&lane, destination, due)?;
     Ok(Added { id, due, novelty: Novelty::New })
 }
 

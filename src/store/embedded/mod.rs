@@ -356,7 +356,12 @@ impl Store for Embedded {
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         let clock = self.clock.clone();
-        self.reads.run(move |db| query::next_due(db, &lanes, clock.now())).await
+        self.reads.run(move |db| query::next_due(db, &lanes, true, clock.now())).await
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        let clock = self.clock.clone();
+        self.reads.run(move |db| query::next_due(db, &lanes, false, clock.now())).await
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {

@@ -355,16 +355,15 @@ fn fail(places: &[Place], error: &Error, batch: &mut Batch<'_>) {
 }
 
 fn hint(inner: &Inner, tasks: &[NewTask], answers: &[Result<Added>]) {
-    let mut earliest: HashMap<Lane, UnixMillis> = HashMap::new();
+    let mut earliest: HashMap<(Lane, bool), UnixMillis> = HashMap::new();
     for (task, answer) in tasks.iter().zip(answers) {
-        if let Ok(added) = answer
-            && !task.destination.is_pull()
-        {
-            let due = earliest.entry(task.topic.lane_of(added.id)).or_insert(added.due);
+        if let Ok(added) = answer {
+            let whose = (task.topic.lane_of(added.id), task.destination.is_pull());
+            let due = earliest.entry(whose).or_insert(added.due);
             *due = added.due.min(*due);
         }
     }
-    for (lane, due) in earliest {
-        inner.hints.tell(Hint { lane, due });
+    for ((lane, is_pull), due) in earliest {
+        inner.hints.tell(Hint { lane, due, is_pull });
     }
 }

@@ -94,7 +94,7 @@ pub struct Params {
     pub breaker: breaker::Params,
     /// Tests set a manual one; then its now is given to every script instead of the server's.
     pub clock: Clock,
-    /// Tell other instances of adds: for an instance that does not work itself.
+    /// Tell other instances of adds to be called: for an instance that does not work itself. (Of those to be pulled it always tells.)
     pub publish_hints: bool,
 }
 
@@ -203,13 +203,11 @@ impl Redis {
             timeout: params.timeout,
             wait_replicas: params.wait_replicas,
         });
-        let mut tasks = vec![
+        let tasks = vec![
             tokio::spawn(hints::listen(inner.clone())).abort_handle(),
+            tokio::spawn(hints::publish(inner.clone(), outward)).abort_handle(),
             tokio::spawn(async move { servers.look_after().await }).abort_handle(),
         ];
-        if let Some(outward) = outward {
-            tasks.push(tokio::spawn(hints::publish(inner.clone(), outward)).abort_handle());
-        }
         let adders = Adders::new(inner.clone());
         Ok(Self { inner, adders, tasks })
     }
@@ -270,7 +268,7 @@ impl Store for Redis {
     ) -> Result<Rescheduled> {
         let moved = settle::reschedule(&self.inner, lane, id, moment, content.as_ref()).await?;
         if let Rescheduled::Done { due } = moved {
-            self.inner.hints.tell(Hint { lane: lane.clone(), due });
+            self.inner.hints.tell_all(lane, due);
         }
         Ok(moved)
     }
@@ -286,7 +284,7 @@ impl Store for Redis {
     async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, _spread: Spread) -> Result<usize> {
         let count = settle::replay(&self.inner, lane, &ids).await?;
         if count > 0 {
-            self.inner.hints.tell(Hint { lane: lane.clone(), due: self.inner.clock.now() });
+            self.inner.hints.tell_all(lane, self.inner.clock.now());
         }
         Ok(count)
     }
@@ -332,7 +330,13 @@ impl Store for Redis {
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        query::next_due(&self.inner, &lanes).await
+        let keys = &self.inner.keys;
+        query::next(&self.inner, &lanes, |lane| keys.destinations(lane)).await
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        let keys = &self.inner.keys;
+        query::next(&self.inner, &lanes, |lane| keys.schedule(lane, &Destination::pull())).await
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {

@@ -54,6 +54,8 @@ pub struct Hint {
     pub lane: Lane,
     /// The earliest new due moment.
     pub due: UnixMillis,
+    /// For consumers who wait, not for the lane's worker.
+    pub is_pull: bool,
 }
 
 /// A task to be stored.
@@ -324,7 +326,7 @@ pub struct Listed {
     pub id: TaskId,
 }
 
-/// The answer of `next_due`.
+/// The answer of `next_due` and of `next_pull`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextDue {
     /// The store's now.

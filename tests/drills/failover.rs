@@ -193,7 +193,7 @@ fn hold_replication_up(watched: &mut Watched, primary: u16) -> Vec<Paused> {
 async fn the_primary_is_killed() {
     /// Longer than three batches of adds wait in vain for a replica, and shorter than the sentinels' patience.
     const BEHIND: Duration = Duration::from_millis(1_600);
-    let kills = rounds(2, 5);
+    let kills = rounds(2, 4);
     let drill = format!("Sentinel: kill -9 of the primary ×{kills}, replicas {} ms behind", BEHIND.as_millis());
     let mut watched = block_in_place(|| Watched::with_options(&["--repl-diskless-sync-delay", "0"]));
     block_in_place(|| watched.be_patient());

@@ -132,6 +132,16 @@ pub trait Store: Send + Sync + 'static {
         breaker::State::Closed
     }
 
+    /// Waits for `call` on behalf of the edge, for which a store that has fallen silent may cost a second and no more: once it is known to
+    /// be silent, the answer is [`Error::Unavailable`] at once. What was asked for may still be done. Where each request has a limit of its own
+    /// already, as with Redis, this is the call itself.
+    fn promptly<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> impl Future<Output = Result<T>> + Send {
+        call
+    }
+
     /// Moves a lease's deadline to the store's now + `lease`; the receipt stays. An expired lease that nobody
     /// took is leased again.
     fn extend(

@@ -56,8 +56,9 @@ async fn look(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, 
     // nothing is claimed before it was known once what is held.
     let refreshed = shared.parts.topics.refresh().await.err().map(|error| error.to_string());
     let all: Vec<Lane> = shared.parts.topics.known().iter().flat_map(|topic| topic.lanes()).collect();
+    let asked = shared.parts.limits.ask_holds();
     let read = shared.parts.store.holds().await.map(|holds| {
-        shared.parts.limits.set_holds(holds.into_iter().collect());
+        shared.parts.limits.set_holds(asked, holds.into_iter().collect());
         lanes.holds_are_known = true;
     });
     let held = read.err().map(|error| error.to_string());

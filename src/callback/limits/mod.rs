@@ -61,6 +61,10 @@ pub struct Allowance {
     pub rate: Option<Rate>,
 }
 
+/// When the store was asked what is held by hand, among those who ask.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldsAsked(u64);
+
 /// How a destination stands, for eyes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
@@ -90,6 +94,9 @@ struct House {
     doors: HashMap<Destination, Door>,
     /// Held by hand.
     on_hold: HashSet<Destination>,
+    /// How often the store was asked what is, and which of these answers `on_hold` is.
+    holds_asked: u64,
+    holds_known: u64,
     /// Destinations that only the house keeps waiting, by the number of free slots that it takes to serve them.
     crowded_out: BTreeSet<(usize, Destination)>,
     /// The number of doors at which idle ones are looked for.
@@ -104,6 +111,8 @@ impl Limits {
             in_flight: 0,
             doors: HashMap::new(),
             on_hold: HashSet::new(),
+            holds_asked: 0,
+            holds_known: 0,
             crowded_out: BTreeSet::new(),
             sweep_at: FEW,
         };
@@ -169,9 +178,21 @@ impl Limits {
         door.hold_until(now + wait);
     }
 
-    /// Which destinations are held by hand from now on: these, and no others.
-    pub fn set_holds(&self, destinations: HashSet<Destination>) {
+    /// To be called before the store is asked what is held by hand; its answer goes to [`Limits::set_holds`] with this.
+    pub fn ask_holds(&self) -> HoldsAsked {
         let mut house = self.house();
+        house.holds_asked += 1;
+        HoldsAsked(house.holds_asked)
+    }
+
+    /// Which destinations are held by hand from now on: these, and no others. What was asked for before what is known already says nothing:
+    /// it may have been read before a hold of which the caller has been told that it is set.
+    pub fn set_holds(&self, asked: HoldsAsked, destinations: HashSet<Destination>) {
+        let mut house = self.house();
+        if asked.0 < house.holds_known {
+            return;
+        }
+        house.holds_known = asked.0;
         let before = std::mem::replace(&mut house.on_hold, destinations);
         let released: Vec<Destination> = before.difference(&house.on_hold).cloned().collect();
         for destination in released {

@@ -275,14 +275,25 @@ fn calls_that_were_not_made_say_nothing() {
 fn a_hold_by_hand_lasts_until_it_is_ended() {
     let (limits, a) = (limits(100, 10), name("a"));
     let sleeper = Arc::new(Notify::new());
-    limits.set_holds([a.clone()].into());
+    limits.set_holds(limits.ask_holds(), [a.clone()].into());
     assert_eq!((limits.free(&a, most(0)), limits.wait_for(&a)), (0, None));
     assert!(limits.reserve(&a, most(0), 1).is_empty());
     limits.wake_when_free(&a, Arc::clone(&sleeper));
     assert!(!is_awake(&sleeper));
-    limits.set_holds([name("b")].into());
+    limits.set_holds(limits.ask_holds(), [name("b")].into());
     assert!(is_awake(&sleeper));
     assert_eq!(limits.reserve(&a, most(0), 1).len(), 1);
+}
+
+#[test]
+fn an_answer_that_was_asked_for_earlier_undoes_no_hold() {
+    let (limits, a) = (limits(100, 10), name("a"));
+    let (early, late) = (limits.ask_holds(), limits.ask_holds());
+    limits.set_holds(late, [a.clone()].into());
+    limits.set_holds(early, HashSet::new());
+    assert_eq!(limits.free(&a, most(0)), 0);
+    limits.set_holds(limits.ask_holds(), HashSet::new());
+    assert_eq!(limits.free(&a, most(0)), 10);
 }
 
 #[tokio::test(start_paused = true)]

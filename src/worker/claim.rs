@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Shared;
-use crate::callback::{Caller, Permits};
+use crate::callback::{Caller, Chance, Permits, Place};
 use crate::clock::UnixMillis;
 use crate::store::{Claim, Claimed, Grant, Result, Store, Want};
 use crate::task::{Destination, Lane};
@@ -24,6 +24,8 @@ pub(super) struct Claimer {
     recent: Vec<Destination>,
     /// How many due destinations the next outlook passes over.
     skip: usize,
+    /// Where the lane stands in line for slots.
+    line: BTreeMap<Destination, Place>,
 }
 
 /// Destinations that are asked for on suspicion.
@@ -40,7 +42,7 @@ pub(super) enum Taken {
 
 impl Claimer {
     pub(super) fn new(lane: Lane) -> Self {
-        Self { lane, recent: Vec::new(), skip: 0 }
+        Self { lane, recent: Vec::new(), skip: 0, line: BTreeMap::new() }
     }
 
     /// Claims whatever of `due`, and of the recent destinations, has free slots.
@@ -53,6 +55,9 @@ impl Claimer {
         due: &[Destination],
     ) -> Result<Taken> {
         let (slots, more) = self.reserve(shared, due);
+        // Who took something stands at the end next time; the others keep their places.
+        self.line.retain(|destination, _| !slots.contains_key(destination));
+        self.step_aside();
         let wants = slots
             .iter()
             .map(|(destination, permits)| Want { destination: destination.clone(), slots: permits.len() })
@@ -94,7 +99,10 @@ impl Claimer {
                 continue;
             }
             let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
-            let permits = shared.parts.limits.reserve(destination, service.allowance(), most);
+            let permits = match self.line.get(destination) {
+                Some(place) => place.reserve(service.allowance(), most),
+                None => shared.parts.limits.reserve(destination, service.allowance(), most),
+            };
             if !permits.is_empty() {
                 left -= permits.len();
                 slots.insert(destination.clone(), permits);
@@ -108,6 +116,38 @@ impl Claimer {
     pub(super) fn forget(&mut self) {
         self.recent.clear();
         self.skip = 0;
+    }
+
+    /// Is not called for a slot until the lane looks for room again: it waits for something else meanwhile.
+    pub(super) fn step_aside(&self) {
+        self.line.values().for_each(Place::rest);
+    }
+
+    /// Whether one of the due destinations could be claimed now. If not, the lane stands in line for each of them, and for no other; `wake` is
+    /// notified when it is called.
+    pub(super) fn room(
+        &mut self,
+        shared: &Shared<impl Store, impl Caller>,
+        due: &[Destination],
+        wake: &Arc<Notify>,
+    ) -> Room {
+        let mut least: Option<Duration> = None;
+        let mut before = std::mem::take(&mut self.line);
+        for destination in due {
+            let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
+            let line_up = || shared.parts.limits.line_up(destination, wake.clone());
+            let place = before.remove(destination).unwrap_or_else(line_up);
+            let chance = place.look(service.allowance());
+            self.line.insert(destination.clone(), place);
+            match chance {
+                Chance::Now => {
+                    self.line.append(&mut before);
+                    return Room::Free;
+                }
+                Chance::Later(wait) => least = least.into_iter().chain(wait).min(),
+            }
+        }
+        Room::None { wait: least }
     }
 
     fn learn(&mut self, grant: &Grant) {
@@ -133,27 +173,8 @@ impl Claimer {
 pub(super) enum Room {
     /// One of them could be claimed now.
     Free,
-    /// None can. `freed` is woken when a slot comes free; after the wait, time alone (the end of a hold, a token, a breaker) may
-    /// have freed one.
+    /// None can, for now; after the wait, time alone (the end of a hold, a token, a breaker) may have freed something.
     None { wait: Option<Duration> },
-}
-
-/// Whether one of the due destinations could be claimed now.
-pub(super) fn room(shared: &Shared<impl Store, impl Caller>, due: &[Destination], freed: &Arc<Notify>) -> Room {
-    let limits = &shared.parts.limits;
-    let mut least: Option<Duration> = None;
-    for destination in due {
-        let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
-        // Registered first and looked at then: a slot that comes free in between is seen one way or the other.
-        limits.wake_when_free(destination, freed.clone());
-        if limits.free(destination, service.allowance()) > 0 {
-            return Room::Free;
-        }
-        if let Some(wait) = limits.wait_for(destination) {
-            least = Some(least.map_or(wait, |least| least.min(wait)));
-        }
-    }
-    Room::None { wait: least }
 }
 
 /// Says which due destinations nobody knows: their tasks are held back, not killed.

@@ -70,10 +70,14 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
     let mut pause = FIRST_PAUSE;
     while !shared.stopping.is_cancelled() {
         nudge.busy();
+        let server = shared.parts.store.server_of(&lane);
+        if shared.settler.is_away(server) {
+            claimer.step_aside();
+        }
         tokio::select! {
             biased;
             () = shared.stopping.cancelled() => return,
-            () = shared.settler.recovered(shared.parts.store.server_of(&lane)) => {}
+            () = shared.settler.recovered(server) => {}
         }
         match claimer.take(&shared, &outlook.due).await {
             Ok(Taken::Granted { grant, mut slots, since }) => {
@@ -82,7 +86,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
                     last_work = Instant::now();
                 }
                 for task in grant.tasks {
-                    call::start(&shared, &lane, task, &grant.receipt, since, &mut slots, &nudge.wake);
+                    call::start(&shared, &lane, task, &grant.receipt, since, &mut slots);
                 }
                 outlook = grant.outlook;
                 claim::warn_of_unknown(&shared, &lane, &outlook.due, grant.now, &mut last_warning);
@@ -110,7 +114,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
         }
         if claimer.sees_part() {
             // There are more destinations than one look shows; those of this page wake the lane all the same.
-            claim::room(&shared, &outlook.due, &nudge.wake);
+            claimer.room(&shared, &outlook.due, &nudge.wake);
             continue;
         }
         let idle_left = shared.params.idle_stop.saturating_sub(last_work.elapsed());
@@ -118,17 +122,23 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
         if idle_left.is_zero() && !is_coming && outlook.due.is_empty() {
             return;
         }
-        sleep(&shared, &outlook, &nudge, idle_left.max(COMING)).await;
+        sleep(&shared, &mut claimer, &outlook, &nudge, idle_left.max(COMING)).await;
     }
 }
 
 /// Returns when there is reason to claim. A slot that came free is none if nobody waits for it, or another took it.
-async fn sleep(shared: &Shared<impl Store, impl Caller>, outlook: &Outlook, nudge: &Nudge, idle: Duration) {
+async fn sleep(
+    shared: &Shared<impl Store, impl Caller>,
+    claimer: &mut Claimer,
+    outlook: &Outlook,
+    nudge: &Nudge,
+    idle: Duration,
+) {
     nudge.sleeps_towards(outlook.next);
     let mut next = std::pin::pin!(until(shared, outlook.next));
     let mut idle = std::pin::pin!(tokio::time::sleep(idle));
     loop {
-        let wait = match claim::room(shared, &outlook.due, &nudge.wake) {
+        let wait = match claimer.room(shared, &outlook.due, &nudge.wake) {
             Room::Free => return,
             Room::None { wait } => wait,
         };

@@ -74,12 +74,17 @@ impl Settler {
         self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a batch waits for the server to come back.
+    pub(super) fn is_away(&self, server: u64) -> bool {
+        self.away().contains(&server)
+    }
+
     /// Returns once no batch is waiting for the server to come back.
     pub(super) async fn recovered(&self, server: u64) {
         loop {
             // Listened for first and looked at then: a return in between is heard.
             let back = self.back.notified();
-            if !self.away().contains(&server) {
+            if !self.is_away(server) {
                 return;
             }
             back.await;

@@ -1,6 +1,6 @@
 //! Claiming: which destinations have free slots, and how many.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::Shared;
 use crate::callback::{Caller, Chance, Permits, Place};
 use crate::clock::UnixMillis;
-use crate::store::{Claim, Claimed, Grant, Result, Store, Want};
+use crate::store::{Claim, Claimed, Grant, MAX_OUTLOOK, Result, Store, Want};
 use crate::task::{Destination, Lane};
 
 /// Slots in hand, by destination.
@@ -22,8 +22,10 @@ pub(super) struct Claimer {
     lane: Lane,
     /// Destinations that had tasks lately: asked for without having been seen due, which saves a look.
     recent: Vec<Destination>,
-    /// How many due destinations the next outlook passes over.
-    skip: usize,
+    /// What has been seen of a list of due destinations that is longer than one outlook.
+    seen: Vec<Destination>,
+    /// The last one that got something: where not all can, the next claim begins after it, by name.
+    last: Option<Destination>,
     /// Where the lane stands in line for slots.
     line: BTreeMap<Destination, Place>,
 }
@@ -42,10 +44,11 @@ pub(super) enum Taken {
 
 impl Claimer {
     pub(super) fn new(lane: Lane) -> Self {
-        Self { lane, recent: Vec::new(), skip: 0, line: BTreeMap::new() }
+        Self { lane, recent: Vec::new(), seen: Vec::new(), last: None, line: BTreeMap::new() }
     }
 
-    /// Claims whatever of `due`, and of the recent destinations, has free slots.
+    /// Claims whatever of `due`, and of the recent destinations, has free slots. In the middle of a look it only goes on with that, for a claim
+    /// would move what has not been seen into what is passed over.
     ///
     /// # Errors
     /// The store's; the reserved slots are free again then.
@@ -54,31 +57,44 @@ impl Claimer {
         shared: &Shared<impl Store, impl Caller>,
         due: &[Destination],
     ) -> Result<Taken> {
-        let (slots, more) = self.reserve(shared, due);
+        let (slots, more) = if self.is_looking() { Default::default() } else { self.reserve(shared, due) };
         // Who took something stands at the end next time; the others keep their places.
         self.line.retain(|destination, _| !slots.contains_key(destination));
         self.step_aside();
-        let wants = slots
-            .iter()
-            .map(|(destination, permits)| Want { destination: destination.clone(), slots: permits.len() })
+        let wants: Vec<Want> = self
+            .in_turn(slots.keys())
+            .map(|destination| Want { destination: destination.clone(), slots: slots[destination].len() })
             .collect();
+        let last = wants.last().map(|want| want.destination.clone());
         let claim = Claim {
             lane: self.lane.clone(),
             wants,
             lease: shared.params.lease,
             holder: Some(shared.holder.clone()),
             more,
-            skip: self.skip,
+            skip: self.seen.len(),
         };
         let (since, asked) = (Instant::now(), shared.parts.clock.now());
         match shared.parts.store.claim(claim).await? {
             Claimed::Refused { retry_in } => Ok(Taken::Refused(retry_in)),
-            Claimed::Granted(grant) => {
+            Claimed::Granted(mut grant) => {
                 shared.time.saw(grant.now, asked);
-                self.learn(&grant);
+                // Behind the last one that has something, the bytes of a claim may have run out.
+                self.last = grant.tasks.last().map(|task| task.destination.clone()).or(last).or(self.last.take());
+                self.learn(&mut grant);
                 Ok(Taken::Granted { grant, slots, since })
             }
         }
+    }
+
+    /// Each once, beginning after the one that got something last. In the order of names: of the moments that they are due since, those of a
+    /// flooded destination are always the first.
+    fn in_turn<'a>(&self, names: impl Iterator<Item = &'a Destination>) -> impl Iterator<Item = &'a Destination> {
+        let names: BTreeSet<&Destination> = names.collect();
+        let mut names: Vec<&Destination> = names.into_iter().collect();
+        let first = names.partition_point(|name| Some(*name) <= self.last.as_ref());
+        names.rotate_left(first);
+        names.into_iter()
     }
 
     /// Free slots for each wanted destination, together at most a batch, of which none takes so much that nothing is left for
@@ -86,9 +102,10 @@ impl Claimer {
     fn reserve(&self, shared: &Shared<impl Store, impl Caller>, due: &[Destination]) -> (Slots, bool) {
         let mut slots = Slots::new();
         let mut left = shared.params.claim_batch;
+        let due: Vec<&Destination> = self.in_turn(due.iter()).collect();
         let mut waiting = due.len();
         let mut more = false;
-        for (i, destination) in due.iter().chain(&self.recent).enumerate() {
+        for (i, destination) in due.iter().copied().chain(&self.recent).enumerate() {
             let is_due = i < due.len();
             if left == 0 && (more || !is_due) {
                 break;
@@ -115,7 +132,7 @@ impl Claimer {
     /// Asks for no destination on suspicion until one has been seen again.
     pub(super) fn forget(&mut self) {
         self.recent.clear();
-        self.skip = 0;
+        self.seen.clear();
     }
 
     /// Is not called for a slot until the lane looks for room again: it waits for something else meanwhile.
@@ -150,21 +167,24 @@ impl Claimer {
         Room::None { wait: least }
     }
 
-    fn learn(&mut self, grant: &Grant) {
+    fn learn(&mut self, grant: &mut Grant) {
         for task in &grant.tasks {
             if !self.recent.contains(&task.destination) {
                 self.recent.insert(0, task.destination.clone());
                 self.recent.truncate(RECENT);
             }
         }
-        // A full outlook may hide others behind it; the next one begins after it, the one after that anew.
-        self.skip =
-            if grant.outlook.due.len() == crate::store::MAX_OUTLOOK { self.skip + grant.outlook.due.len() } else { 0 };
+        // A full outlook may hide others behind it; the next one goes on there.
+        let is_full = grant.outlook.due.len() == MAX_OUTLOOK;
+        self.seen.append(&mut grant.outlook.due);
+        if !is_full {
+            grant.outlook.due = std::mem::take(&mut self.seen);
+        }
     }
 
-    /// Whether a full outlook was passed over, so that there is more to see at once.
-    pub(super) fn sees_part(&self) -> bool {
-        self.skip > 0
+    /// Whether a full outlook was seen, so that the look is to be gone on with at once.
+    pub(super) fn is_looking(&self) -> bool {
+        !self.seen.is_empty()
     }
 }
 

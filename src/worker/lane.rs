@@ -69,7 +69,10 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
     let mut last_warning = UnixMillis::default();
     let mut pause = FIRST_PAUSE;
     while !shared.stopping.is_cancelled() {
-        nudge.busy();
+        // A nudge during a look of several steps may be about what the first ones passed by.
+        if !claimer.is_looking() {
+            nudge.busy();
+        }
         let server = shared.parts.store.server_of(&lane);
         if shared.settler.is_away(server) {
             claimer.step_aside();
@@ -112,9 +115,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
                 continue;
             }
         }
-        if claimer.sees_part() {
-            // There are more destinations than one look shows; those of this page wake the lane all the same.
-            claimer.room(&shared, &outlook.due, &nudge.wake);
+        if claimer.is_looking() {
             continue;
         }
         let idle_left = shared.params.idle_stop.saturating_sub(last_work.elapsed());

@@ -203,18 +203,18 @@ pub(super) struct Bench {
 
 impl Bench {
     /// Starts the workers, of whose settings some may be changed; `services` names each and its concurrency.
-    pub(super) fn start(services: &[(&str, usize)], change: impl FnOnce(&mut Params)) -> Self {
+    pub(super) fn start(services: &[(impl AsRef<str>, usize)], change: impl FnOnce(&mut Params)) -> Self {
         crate::install_crypto();
         let clock = Clock::system();
         let store = Arc::new(Watched::new(&clock));
         let (made, calls) = mpsc::unbounded_channel();
-        let service = |(name, concurrency): &(&str, usize)| ServiceParams {
-            name: (*name).into(),
+        let service = |(name, concurrency): &(_, usize)| ServiceParams {
+            name: AsRef::<str>::as_ref(name).into(),
             endpoints: vec!["http://127.0.0.1:9".into()],
             allowance: Allowance { concurrency: *concurrency, rate: None },
             success: SuccessRule::default(),
         };
-        let limits = LimitParams { concurrency: 1_000, concurrency_per_service: 100, breaker: Default::default() };
+        let limits = LimitParams { concurrency: 5_000, concurrency_per_service: 100, breaker: Default::default() };
         let parts = Parts {
             store: store.clone(),
             topics: Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 })),

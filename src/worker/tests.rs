@@ -1,9 +1,10 @@
 //! The roles together, over a store that is watched.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::testing::{Bench, soon};
-use crate::store::Store;
+use crate::store::{MAX_OUTLOOK, Store};
 use crate::task::Destination;
 
 /// The look had read what is held before the hold was set, and ended it when the answer had come.
@@ -21,4 +22,42 @@ async fn a_look_that_began_before_a_hold_does_not_undo_it() {
     // The next look begins when that one is over.
     soon(store.holds_read.notified()).await;
     assert_eq!(parts.limits.free(&destination, Default::default()), 0);
+}
+
+/// The earliest due come first in a look, and a flooded destination always has the earliest: the third was called when all slots of the two
+/// before it were taken.
+#[tokio::test]
+async fn more_flooded_destinations_than_one_claim_has_room_for_starve_none_behind_them() {
+    let mut bench = Bench::start(&[("a", 0), ("b", 0), ("z", 0)], |params| params.claim_batch = 2);
+    bench.add(["a", "b"].repeat(50).into_iter().chain(["z"])).await;
+    let mut first = Vec::new();
+    for _ in 0..6 {
+        first.push(bench.call().await.sn);
+    }
+    assert!(first.iter().any(|sn| sn == "z"), "{first:?}");
+}
+
+/// A lane slept by what the last page of its look had shown, and slept on when a slot came free for what the first one had shown.
+#[tokio::test]
+async fn a_slot_of_any_of_a_great_many_due_destinations_wakes_their_lane() {
+    let names: Vec<String> = (0..MAX_OUTLOOK + 10).map(|number| format!("d{number:04}")).collect();
+    let services: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 1)).chain([("z", 1)]).collect();
+    let mut bench = Bench::start(&services, |params| params.look_every = Duration::from_secs(3_600));
+    bench.add(names.iter().chain(&names)).await;
+    let mut calls = BTreeMap::new();
+    for _ in 0..names.len() {
+        let call = bench.call().await;
+        calls.insert(call.sn.clone(), call);
+    }
+    assert_eq!(calls.len(), names.len(), "one of each");
+
+    for name in [&names[0], &names[names.len() - 1], &names[MAX_OUTLOOK / 2]] {
+        calls.remove(name).unwrap().succeed();
+        let next = bench.call().await;
+        assert_eq!(&next.sn, name);
+        calls.insert(next.id.to_string(), next);
+    }
+    bench.add(["z"]).await;
+    assert_eq!(bench.call().await.sn, "z", "behind all that are at their limits");
+    assert!(bench.is_quiet());
 }

@@ -26,6 +26,10 @@ pub(super) struct Claimer {
     seen: Vec<Destination>,
     /// The last one that got something: where not all can, the next claim begins after it, by name.
     last: Option<Destination>,
+    /// Whether the store may keep the lane's lock for the next claim.
+    keeps_lock: bool,
+    /// Whether the next claim is to look and no more, which gives the lock back.
+    looks_only: bool,
     /// Where the lane stands in line for slots.
     line: BTreeMap<Destination, Place>,
 }
@@ -44,7 +48,15 @@ pub(super) enum Taken {
 
 impl Claimer {
     pub(super) fn new(lane: Lane) -> Self {
-        Self { lane, recent: Vec::new(), seen: Vec::new(), last: None, line: BTreeMap::new() }
+        Self {
+            lane,
+            recent: Vec::new(),
+            seen: Vec::new(),
+            last: None,
+            keeps_lock: false,
+            looks_only: false,
+            line: BTreeMap::new(),
+        }
     }
 
     /// Claims whatever of `due`, and of the recent destinations, has free slots. In the middle of a look it only goes on with that, for a claim
@@ -57,7 +69,8 @@ impl Claimer {
         shared: &Shared<impl Store, impl Caller>,
         due: &[Destination],
     ) -> Result<Taken> {
-        let (slots, more) = if self.is_looking() { Default::default() } else { self.reserve(shared, due) };
+        let looks_only = std::mem::take(&mut self.looks_only) || self.is_looking();
+        let (slots, more) = if looks_only { Default::default() } else { self.reserve(shared, due) };
         // Who took something stands at the end next time; the others keep their places.
         self.line.retain(|destination, _| !slots.contains_key(destination));
         self.step_aside();
@@ -66,6 +79,8 @@ impl Claimer {
             .map(|destination| Want { destination: destination.clone(), slots: slots[destination].len() })
             .collect();
         let last = wants.last().map(|want| want.destination.clone());
+        // Should the answer be lost, it may have been kept.
+        self.keeps_lock = more && !wants.is_empty();
         let claim = Claim {
             lane: self.lane.clone(),
             wants,
@@ -76,11 +91,15 @@ impl Claimer {
         };
         let (since, asked) = (Instant::now(), shared.parts.clock.now());
         match shared.parts.store.claim(claim).await? {
-            Claimed::Refused { retry_in } => Ok(Taken::Refused(retry_in)),
+            Claimed::Refused { retry_in } => {
+                self.keeps_lock = false;
+                Ok(Taken::Refused(retry_in))
+            }
             Claimed::Granted(mut grant) => {
                 shared.time.saw(grant.now, asked);
                 // Behind the last one that has something, the bytes of a claim may have run out.
                 self.last = grant.tasks.last().map(|task| task.destination.clone()).or(last).or(self.last.take());
+                self.keeps_lock &= !grant.outlook.due.is_empty();
                 self.learn(&mut grant);
                 Ok(Taken::Granted { grant, slots, since })
             }
@@ -127,6 +146,16 @@ impl Claimer {
             more |= is_due && shared.parts.limits.free(destination, service.allowance()) > 0;
         }
         (slots, more)
+    }
+
+    /// Whether the lane's lock may still be ours, so that another instance cannot claim.
+    pub(super) fn keeps_lock(&self) -> bool {
+        self.keeps_lock
+    }
+
+    /// The next claim looks and no more, and so gives the lock back.
+    pub(super) fn give_lock_back(&mut self) {
+        self.looks_only = true;
     }
 
     /// Asks for no destination on suspicion until one has been seen again.

@@ -22,6 +22,7 @@ pub(super) struct Watched {
     pub(super) store: embedded::Embedded,
     /// The claims that were answered.
     claims: Mutex<Vec<Claim>>,
+    claimed: Notify,
     /// Notified when `holds` has been read, which is answered as often as there are permits.
     pub(super) holds_read: Notify,
     pub(super) holds_gate: Semaphore,
@@ -38,6 +39,7 @@ impl Watched {
         Self {
             store: embedded::Embedded::open(params).unwrap(),
             claims: Mutex::default(),
+            claimed: Notify::new(),
             holds_read: Notify::new(),
             holds_gate: Semaphore::new(Semaphore::MAX_PERMITS),
             looked: Notify::new(),
@@ -46,8 +48,15 @@ impl Watched {
         }
     }
 
-    pub(super) fn claims(&self) -> Vec<Claim> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What `found` finds among the claims that were answered, as soon as it is there.
+    pub(super) async fn until<T>(&self, found: impl Fn(&[Claim]) -> Option<T>) -> T {
+        loop {
+            let claimed = self.claimed.notified();
+            if let Some(found) = found(&self.claims.lock().unwrap_or_else(PoisonError::into_inner)) {
+                return found;
+            }
+            claimed.await;
+        }
     }
 }
 
@@ -71,6 +80,7 @@ impl Store for Watched {
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
         let claimed = self.store.claim(claim.clone()).await;
         self.claims.lock().unwrap_or_else(PoisonError::into_inner).push(claim);
+        self.claimed.notify_waiters();
         claimed
     }
 

@@ -61,3 +61,29 @@ async fn a_slot_of_any_of_a_great_many_due_destinations_wakes_their_lane() {
     assert_eq!(bench.call().await.sn, "z", "behind all that are at their limits");
     assert!(bench.is_quiet());
 }
+
+/// With free slots for a destination of which nothing more was due, the lock was kept for two seconds, in which no other instance could claim
+/// what was blocked here.
+#[tokio::test]
+async fn a_lane_whose_due_work_is_all_blocked_gives_its_lock_back() {
+    let mut bench = Bench::start(&[("blocked", 1), ("free", 0)], |params| {
+        params.claim_batch = 1;
+        params.look_every = Duration::from_secs(3_600);
+    });
+    bench.add(["blocked", "blocked"]).await;
+    let _blocking = bench.call().await;
+    bench.add(["free"]).await;
+    let _call = bench.call().await;
+    let keeping = soon(bench.store.until(|claims| {
+        claims
+            .iter()
+            .rposition(|claim| claim.more && claim.wants.iter().any(|want| want.destination.as_str() == "free"))
+    }))
+    .await;
+    soon(
+        bench.store.until(|claims| {
+            claims[keeping + 1..].iter().any(|claim| !claim.more && claim.wants.is_empty()).then_some(())
+        }),
+    )
+    .await;
+}

@@ -87,3 +87,19 @@ async fn a_lane_whose_due_work_is_all_blocked_gives_its_lock_back() {
     )
     .await;
 }
+
+/// A look waits for a server that is silent until it is given up, and once more for the next thing it asks: for seconds, nobody took a hint.
+#[tokio::test]
+async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {
+    let mut bench = Bench::start(&[("message.call", 0)], |params| params.look_every = Duration::from_millis(10));
+    let store = bench.store.clone();
+    bench.add(["message.call"]).await;
+    bench.call().await.succeed();
+    store.look_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
+    // The lane's task sleeps by now, or will; and this look was begun after the gate was closed, or the next one is.
+    for _ in 0..3 {
+        bench.add(["message.call"]).await;
+        bench.call().await.succeed();
+        let _ = tokio::time::timeout(Duration::from_millis(50), store.looked.notified()).await;
+    }
+}

@@ -16,7 +16,7 @@ use crate::store::{LeasedTask, Settled, Store, Transition};
 use crate::task::{Lane, Receipt};
 
 /// What a lease must last beyond the call's timeout, so that the settle still finds it.
-const MARGIN: Duration = Duration::from_secs(1);
+pub(super) const MARGIN: Duration = Duration::from_secs(1);
 
 /// How far beyond its timeout a call may end before its destination's breaker counts it as failed: the timeout itself comes first.
 const OVERDUE: Duration = Duration::from_secs(1);

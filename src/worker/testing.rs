@@ -7,7 +7,7 @@ use tokio::sync::{Notify, Semaphore, broadcast, oneshot};
 use tokio::time::timeout;
 
 use super::*;
-use crate::callback::{Allowance, Answer, Call, LimitParams, ServiceParams, SuccessRule};
+use crate::callback::{Allowance, Answer, Call, Fault, LimitParams, ServiceParams, SuccessRule};
 use crate::clock::UnixMillis;
 use crate::store::*;
 use crate::task::{Destination, Lane, Options, State, TaskId};
@@ -184,6 +184,11 @@ impl Made {
     pub(super) fn succeed(self) {
         // One that was cut off needs no answer.
         let _ = self.end.send(Answer::Delivered { outcome: "200".into() });
+    }
+
+    pub(super) fn fail(self) {
+        let fault = Fault::Destination;
+        let _ = self.end.send(Answer::Failed { outcome: "503".into(), retry_after: None, hold: None, fault });
     }
 }
 

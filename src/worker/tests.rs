@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::testing::{Bench, soon};
+use tokio::time::Instant;
+
+use super::testing::{Bench, lane, soon};
+use crate::retry::Backoff;
+use crate::span::Span;
 use crate::store::{MAX_OUTLOOK, Store};
 use crate::task::Destination;
 
@@ -102,4 +106,28 @@ async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {
         bench.call().await.succeed();
         let _ = tokio::time::timeout(Duration::from_millis(50), store.looked.notified()).await;
     }
+}
+
+/// A failure whose lease had run out and had come back to this instance was refused, and the new lease was given back at once: the task was
+/// called again without a wait.
+#[tokio::test]
+async fn a_failure_that_comes_after_its_lease_is_followed_by_its_backoff_and_spends_one_attempt() {
+    let wait = Duration::from_secs(2);
+    let mut bench = Bench::start(&[("message.call", 0)], |params| {
+        params.lease = Duration::from_millis(1_500);
+        params.timeout = Duration::from_millis(1);
+        params.policy.backoff = Backoff::Fixed { every: Span(wait) };
+    });
+    bench.add(["message.call"]).await;
+    let call = bench.call().await;
+    let (id, store) = (call.id, bench.store.clone());
+    while soon(store.get(&lane(), id)).await.unwrap().unwrap().attempts < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let failed = Instant::now();
+    call.fail();
+    let again = bench.call().await;
+    // The store's clock counts in whole milliseconds.
+    assert!(failed.elapsed() >= wait - Duration::from_millis(2), "{:?}", failed.elapsed());
+    assert_eq!((again.id, again.attempt), (id, 2));
 }

@@ -88,6 +88,7 @@ impl Claimer {
             holder: Some(shared.holder.clone()),
             more,
             skip: self.seen.len(),
+            misfires: Vec::new(),
         };
         let (since, asked) = (Instant::now(), shared.parts.clock.now());
         match shared.parts.store.claim(claim).await? {

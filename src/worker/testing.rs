@@ -10,7 +10,7 @@ use super::*;
 use crate::callback::{Allowance, Answer, Call, Fault, LimitParams, ServiceParams, SuccessRule};
 use crate::clock::UnixMillis;
 use crate::store::*;
-use crate::task::{Destination, Lane, Options, State, TaskId};
+use crate::task::{Destination, Lane, Options, State, TaskId, Topic, TopicPolicy};
 use crate::topic;
 
 /// What a test waits for at most.
@@ -114,8 +114,52 @@ impl Store for Watched {
         self.store.list(query).await
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
-        self.store.replay(lane, ids).await
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
+        self.store.replay(lane, ids, spread).await
+    }
+
+    async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
+        self.store.summaries(lane, ids).await
+    }
+
+    async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
+        self.store.discard(lane, state, ids).await
+    }
+
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+        self.store.clear(lane, limit).await
+    }
+
+    async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
+        self.store.forecast(lane, step, steps).await
+    }
+
+    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
+        self.store.note(notes).await
+    }
+
+    async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
+        self.store.notes(lane, id).await
+    }
+
+    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        self.store.set_policy(topic, policy).await
+    }
+
+    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        self.store.pause(topic).await
+    }
+
+    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+        self.store.resume(topic, becomes).await
+    }
+
+    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        self.store.unregister(entry).await
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        self.store.next_pull(lanes).await
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
@@ -151,7 +195,7 @@ impl Store for Watched {
         self.store.register(entry).await
     }
 
-    async fn topics(&self) -> Result<Vec<TopicEntry>> {
+    async fn topics(&self) -> Result<Vec<Registered>> {
         self.store.topics().await
     }
 
@@ -266,6 +310,8 @@ impl Bench {
             moment: Moment::After(Duration::ZERO),
             options: Options::default(),
             content: format!(r#"{{"sn":"{name}","url":"/"}}"#),
+            idempotency: None,
+            quota: None,
         };
         self.parts().topics.ensure(&topic.topic).await.unwrap();
         let tasks = names.into_iter().map(|name| task(name.as_ref())).collect();

@@ -142,10 +142,6 @@ impl Store for Watched {
         self.store.notes(lane, id).await
     }
 
-    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        self.store.next_pull(lanes).await
-    }
-
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
         self.store.set_policy(topic, policy).await
     }
@@ -160,6 +156,10 @@ impl Store for Watched {
 
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
         self.store.unregister(entry).await
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        self.store.next_pull(lanes).await
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {

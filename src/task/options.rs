@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Headers;
 use crate::retry::Backoff;
 use crate::span::Span;
 
@@ -18,6 +19,9 @@ pub struct Options {
     /// The wait between attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
+    /// Headers of its own, for its callback.
+    #[serde(skip_serializing_if = "Headers::is_empty")]
+    pub headers: Headers,
 }
 
 impl Options {

@@ -89,8 +89,8 @@ pub(super) async fn pull(
     // Counted from before the claim, and over before the lease is: by then another may have the tasks.
     let deadline = Instant::now() + lease.unwrap_or(WRITING).min(WRITING).mul_f32(0.9);
     let (pulled, held) = match api.topics.find(&topic).await? {
-        Some(entry) => {
-            let taking = take(api.clone(), entry, slots, lease);
+        Some(known) => {
+            let taking = take(api.clone(), known.entry, slots, lease);
             // The slot goes along: callers who hang up again and again must not pile up claims.
             let taking = async move {
                 let _slot = slot;
@@ -139,6 +139,7 @@ async fn take(
             holder: None,
             more: false,
             skip: 0,
+            misfires: Vec::new(),
         };
         let grant = match api.store.claim(claim).await {
             Ok(Claimed::Granted(grant)) => grant,

@@ -326,5 +326,6 @@ fn put_back(shared: &Shared<impl Store, impl Caller>, ending: &Ending) {
         Transition::Delivered { .. } | Transition::Dead { .. } => return,
     };
     // Nobody listens where this instance does not work, or not any more.
-    let _ = shared.put_back.send(Hint { lane: ending.lane.clone(), due: shared.time.store_now() + after });
+    let _ =
+        shared.put_back.send(Hint { lane: ending.lane.clone(), due: shared.time.store_now() + after, is_pull: false });
 }

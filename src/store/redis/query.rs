@@ -89,16 +89,16 @@ pub(super) async fn stats(inner: &Inner, lane: &Lane) -> Result<Counts> {
     let call = script_call(&script::STATS, &inner.keys.of_script(lane), &inner.clock);
     let [scheduled, leased, delivered, dead, cancelled, expired] =
         <[u64; 6]>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
-    Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired })
+    Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired, earliest: None })
 }
 
-/// One pipeline a server, however many lanes: each lane's earliest destination, its first deadline and its last; and the time, of each
-/// server, for any may be away. Of a lane whose server is away nothing is known; only if that is so of all is it an error.
-pub(super) async fn next_due(inner: &Inner, lanes: &[Lane]) -> Result<NextDue> {
+/// One pipeline a server, however many lanes: the head of what each lane waits for (`of`), its first deadline and its last; and the time,
+/// of each server, for any may be away. Of a lane whose server is away nothing is known; only if that is so of all is it an error.
+pub(super) async fn next(inner: &Inner, lanes: &[Lane], of: impl Fn(&Lane) -> String) -> Result<NextDue> {
     let at = |key: String, rank: i64| cmd("ZRANGE").arg(key).arg(rank).arg(rank).arg("WITHSCORES").take();
     let mut commands = Vec::with_capacity(3 * lanes.len());
     for lane in lanes {
-        commands.push(at(inner.keys.destinations(lane), 0));
+        commands.push(at(of(lane), 0));
         commands.push(at(inner.keys.leased(lane), 0));
         commands.push(at(inner.keys.leased(lane), -1));
     }

@@ -190,6 +190,10 @@ async fn an_absolute_url_is_called_on_an_allowed_host(kept: Kept) {
     let listed =
         listed.body["destinations"].as_array().unwrap().iter().find(|one| one["sn"] == host.as_str()).unwrap().clone();
     assert_eq!([&listed["configured"], &listed["held"], &listed["waiting"]], [&json!(true), &json!(true), &json!(1)]);
+    let mut fsck = command(&kept.store.sets());
+    fsck.arg("fsck");
+    let (code, found, error) = run(fsck).await;
+    assert_eq!(code, 0, "a host is a destination like any other: {found}{error}");
     delayd.post("/delay/destination/release", json!({"sn": host}).to_string()).await.ok();
     delayd.wait_for_state("t", held, "delivered").await;
     // Elsewhere nobody is called: pulled by default, refused if it has to be pushed.
@@ -313,4 +317,44 @@ async fn no_secret_is_in_the_log_or_in_an_answer() {
     let signature = receiver.seen()[0].headers["webhook-signature"].to_str().unwrap().to_owned();
     assert!(!log.contains(&signature), "{log}");
     assert_eq!((secrets(&log), secrets(&answers)), (vec![], vec![]), "{log}");
+}
+
+/// A reader that calls itself for each bracket ends the whole process when its stack is used up.
+#[tokio::test(flavor = "multi_thread")]
+async fn json_nested_without_end_is_refused_wherever_it_stands() {
+    let delayd = Kept::embedded().start(&["limits.content='1MiB'".into(), tokens()]).await;
+    let (open, objects) = ("[".repeat(400_000), r#"{"a":"#.repeat(100_000));
+    let closed = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
+    let add = |fields: String| ("/delay/task/add", format!(r#"{{"topic":"order.a","delay":"1h",{fields}}}"#));
+    let cases = [
+        ("/delay/task/add", open.clone()),
+        ("/delay/task/add", objects.clone()),
+        add(format!(r#""content":{{"a":{closed}}}"#)),
+        add(format!(r#""content":{{"a":{open}"#)),
+        add(format!(r#""content":"{{\"a\":{closed}}}""#)),
+        add(format!(r#""content":{{"sn":{closed},"url":"/x"}}"#)),
+        add(format!(r#""content":{{"url":{closed}}}"#)),
+        add(format!(r#""content":{{}},"headers":{closed}"#)),
+        add(format!(r#""content":{{}},"headers":{{"x":{closed}}}"#)),
+        add(format!(r#""content":{{}},"backoff":{closed}"#)),
+        add(format!(r#""content":{{}},"unknown":{closed}"#)),
+        add(format!(r#""content":{{}},"mode":{closed}"#)),
+        ("/delay/task/add", format!(r#"{{"topic":{closed}}}"#)),
+        ("/delay/task/add_batch", format!(r#"{{"tasks":{open}"#)),
+        ("/delay/task/add_batch", format!(r#"{{"x":{closed}}}"#)),
+        ("/delay/task/get", format!(r#"{{"topic":"order.a","task_id":{closed}}}"#)),
+    ];
+    for (path, body) in cases {
+        let shown: String = body.chars().take(80).collect();
+        let bearer = format!("Bearer {WRITER}");
+        let (status, answer) = post(&delayd, path, &[("authorization", &bearer)], body).await;
+        assert_eq!((status, &answer["dm_error"]), (400, &json!(1000)), "{path} {shown}: {answer}");
+        assert!(answer["error_msg"].as_str().unwrap().len() < 300, "{shown}");
+    }
+    // In a batch the others are not spoilt.
+    let batch = format!(r#"{{"tasks":[{closed},{{"topic":"order.a","delay":"1h","content":{{}}}}]}}"#);
+    let (status, answer) =
+        post(&delayd, "/delay/task/add_batch", &[("authorization", &format!("Bearer {WRITER}"))], batch).await;
+    assert_eq!((status, &answer["failed"]), (200, &json!(1)), "{answer}");
+    assert!(!delayd.log().contains("panicked"), "{}", delayd.log());
 }

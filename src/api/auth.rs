@@ -128,9 +128,8 @@ impl Tokens {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Who calls, if he may call this path at all.
-    fn admit(&self, rule: Rule, uri: &Uri, headers: &HeaderMap) -> Result<Caller, Error> {
-        let Rule::Token(scopes, _) = rule else { return Ok(Caller(None)) };
+    /// Who calls, if he has one of the scopes.
+    fn admit(&self, scopes: &[Scope], uri: &Uri, headers: &HeaderMap) -> Result<Caller, Error> {
         let known = self.all();
         check_origin(uri, headers, known.is_empty())?;
         if known.is_empty() {
@@ -184,6 +183,10 @@ impl Token {
 pub(super) struct Caller(Option<Arc<Token>>);
 
 impl Caller {
+    fn name(&self) -> Option<&str> {
+        self.0.as_ref().map(|token| token.params.name.as_str())
+    }
+
     /// Refuses a topic that the token does not cover.
     pub(super) fn may_use(&self, topic: &Topic) -> Result<(), Error> {
         match &self.0 {
@@ -223,13 +226,19 @@ pub(super) async fn admit(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Error> {
-    let rule = rule_of(request.uri().path());
-    match tokens.admit(rule, request.uri(), request.headers()) {
+    let Rule::Token(scopes, _) = rule_of(request.uri().path()) else {
+        // Nobody in particular: a handler that asks who calls gets no answer here.
+        return Ok(next.run(request).await);
+    };
+    let path = request.uri().path().to_owned();
+    match tokens.admit(scopes, request.uri(), request.headers()) {
         Ok(caller) => {
+            tracing::debug!(token = caller.name(), path, "Admitted {} to {path}", caller.name().unwrap_or("anyone"));
             request.extensions_mut().insert(caller);
             Ok(next.run(request).await)
         }
         Err(error) => {
+            tracing::debug!(path, %error, "Not admitted to {path}: {error}");
             let (head, body) = request.into_parts();
             body::refuse(&head.headers, body);
             Err(error)

@@ -314,6 +314,7 @@ async fn no_secret_is_in_the_log_or_in_an_answer() {
     ask(WRITER, "/delay/task/add", task).await;
     let log = delayd.log();
     assert!(log.contains(&format!("Task {id} is dead")) && log.contains("TRACE"), "{log}");
+    assert!(log.contains("Admitted writer to /delay/task/add") && log.contains("Not admitted to"), "{log}");
     let signature = receiver.seen()[0].headers["webhook-signature"].to_str().unwrap().to_owned();
     assert!(!log.contains(&signature), "{log}");
     assert_eq!((secrets(&log), secrets(&answers)), (vec![], vec![]), "{log}");

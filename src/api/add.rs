@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Api;
+use super::auth::Caller;
 use super::body::JsonBody;
 use super::envelope::Success;
 use super::error::Error;
@@ -66,7 +67,11 @@ pub(super) async fn add(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -
 }
 
 /// `POST /delay/task/add_batch`
-pub(super) async fn add_batch(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Batch>, Error> {
+pub(super) async fn add_batch(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    JsonBody(body): JsonBody,
+) -> Result<Success<Batch>, Error> {
     api.check_accepting()?;
     let request: BatchRequest<'_> = json::read(&body)?;
     let tasks = required(request.tasks, "tasks")?;
@@ -75,7 +80,11 @@ pub(super) async fn add_batch(State(api): State<Arc<Api>>, JsonBody(body): JsonB
         return Err(Error::Invalid(format!("tasks: must hold 1 to {limit} tasks, not {}", tasks.len())));
     }
     let rules = api.rules();
-    let checked = tasks.iter().map(|task| new_task::read(task.get().as_bytes(), &rules)).collect();
+    let read = |task: &&RawValue| {
+        let checked = new_task::read(task.get().as_bytes(), &rules)?;
+        caller.may_use(&checked.topic).map(|()| checked)
+    };
+    let checked = tasks.iter().map(read).collect();
     batch(store(&api, checked).await).map(Success::of)
 }
 

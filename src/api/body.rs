@@ -52,12 +52,17 @@ pub(super) async fn read(State(budget): State<Budget>, request: Request, next: N
             Ok(next.run(Request::from_parts(head, Body::empty())).await)
         }
         Err(error) => {
-            // Who waits for our word before sending needs no more than the answer.
-            if !head.headers.contains_key(header::EXPECT) {
-                tokio::spawn(discard(body));
-            }
+            refuse(&head.headers, body);
             Err(error)
         }
+    }
+}
+
+/// Sees to it that the answer of a request that is refused before its body was read arrives.
+pub(super) fn refuse(head: &HeaderMap, body: Body) {
+    // Who waits for our word before sending needs no more than the answer.
+    if !head.contains_key(header::EXPECT) && !http_body::Body::is_end_stream(&body) {
+        tokio::spawn(discard(body));
     }
 }
 

@@ -1,12 +1,13 @@
 //! ① The edge: HTTP in. From a request to a store's verb, and back to an answer.
 //!
 //! ```text
-//! server ─▶ request id ─▶ trace ─▶ panic ─▶ timeout ─▶ body ─▶ shed ─▶ add │ pull │ settle │ get │ destination ─▶ store
+//! server ─▶ request id ─▶ trace ─▶ panic ─▶ auth ─▶ timeout ─▶ body ─▶ shed ─▶ add │ pull │ settle │ get │ destination ─▶ store
 //! ```
 //!
 //! - [`router`] is the whole API at a glance; one file per family of verbs.
 //! - `server` takes connections and drains them, `connection` serves one; `pulse` and `paced` see to it that nobody holds one for
 //!   nothing. `layers` is what stands around every handler, `budget` how many bytes all requests and answers may hold.
+//! - `auth` says who may call what; its table is the whole access matrix.
 //! - `body` and `json` read a request, `fields` its values, `new_task` checks one task.
 //! - `error` is the only answer of a failure, `envelope` that of a success.
 //! - `written` knows whether an answer has been written, on which a pull without `lease` rests.
@@ -20,6 +21,7 @@
 //! What is absent on purpose: policy of retries (`outcome`), and every wait for something to fall due.
 
 mod add;
+mod auth;
 mod body;
 mod budget;
 mod connection;
@@ -63,6 +65,7 @@ use crate::topic::Registry;
 use budget::Budget;
 use error::Error;
 
+pub use auth::{TokenParams, Tokens};
 pub use server::{Patience, ServerParams, listen, serve};
 
 /// How long [`Api::finish`] waits.
@@ -119,6 +122,8 @@ pub struct Parts {
     pub services: Arc<Services>,
     /// How the calls to them stand.
     pub limits: Arc<Limits>,
+    /// Who may call.
+    pub tokens: Arc<Tokens>,
     /// The machine's time.
     pub clock: Clock,
     /// True from the moment on at which no more work is taken in.
@@ -133,6 +138,7 @@ pub struct Api {
     topics: Arc<Registry>,
     services: Arc<Services>,
     limits: Arc<Limits>,
+    tokens: Arc<Tokens>,
     clock: Clock,
     draining: watch::Receiver<bool>,
     /// The lane with which the next pull begins.
@@ -144,9 +150,9 @@ pub struct Api {
 impl Api {
     /// Puts the parts together.
     pub fn new(parts: Parts, params: Params) -> Self {
-        let Parts { store, topics, services, limits, clock, draining } = parts;
+        let Parts { store, topics, services, limits, tokens, clock, draining } = parts;
         let (turn, pending) = (AtomicUsize::new(0), TaskTracker::new());
-        Self { params, store, topics, services, limits, clock, draining, turn, pending }
+        Self { params, store, topics, services, limits, tokens, clock, draining, turn, pending }
     }
 
     /// Returns once what outlives its request (the settles of pulls whose answers were written last) is done. To be
@@ -193,9 +199,10 @@ pub fn router(api: Arc<Api>) -> Router {
     let params = &api.params;
     let slots = Arc::new(Semaphore::new(params.concurrency));
     let budget = Budget::new(params.bodies);
-    // From the outside in: the route's limit, the body, a slot. Not around the health checks: an instance that sheds load is alive.
+    // From the outside in: the route's limit, the body, a slot, the topic in it. Not around the health checks: an instance that sheds load is alive.
     let working = |routes: Router<Arc<Api>>, limit: usize, budget: Budget| {
         routes
+            .layer(from_fn(auth::cover))
             .layer(from_fn_with_state(slots.clone(), layers::shed))
             .layer(from_fn_with_state(budget, body::read))
             .layer(Extension(body::Limit(limit)))
@@ -217,7 +224,8 @@ pub fn router(api: Arc<Api>) -> Router {
         .layer(from_fn_with_state(params.timeout, layers::timeout));
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
     let draining = api.draining.clone();
-    dressed(delay.merge(health)).layer(from_fn_with_state(draining, layers::last_answer)).with_state(api)
+    let admitted = delay.merge(health).layer(from_fn_with_state(api.tokens.clone(), auth::admit));
+    dressed(admitted).layer(from_fn_with_state(draining, layers::last_answer)).with_state(api)
 }
 
 /// What stands around all routes, from the inside out.

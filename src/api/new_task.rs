@@ -3,11 +3,12 @@
 //! Pure: the caller's text and the [`Rules`] in, a [`Checked`] task or a sentence out. Nothing is stored before all
 //! of it has passed.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -15,12 +16,12 @@ use super::body::size;
 use super::error::Error;
 use super::fields::{Name, Number, within};
 use super::json::{self, required};
-use crate::callback::{Services, target};
+use crate::callback::{Services, Target, target};
 use crate::clock::UnixMillis;
 use crate::retry::Backoff;
 use crate::span::Span;
 use crate::store::Moment;
-use crate::task::{Destination, Mode, Options, Topic};
+use crate::task::{Destination, Headers, Mode, Options, Topic};
 
 const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1000;
 const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
@@ -65,6 +66,8 @@ struct Request<'a> {
     timeout: Option<Span>,
     #[serde(borrow)]
     backoff: Option<&'a RawValue>,
+    #[serde(borrow)]
+    headers: Option<&'a RawValue>,
 }
 
 /// Reads and checks one task.
@@ -79,6 +82,7 @@ pub(super) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
         max_attempts: request.max_attempts.map(|number| number.whole("max_attempts", MAX_ATTEMPTS)).transpose()?,
         timeout: request.timeout.map(|span| within(span, "timeout", TIMEOUT).map(Span)).transpose()?,
         backoff: request.backoff.map(backoff).transpose()?,
+        headers: request.headers.map(headers).transpose()?.unwrap_or_default(),
         ..Options::default()
     };
     let mode = request.mode.unwrap_or_default();
@@ -128,6 +132,40 @@ fn backoff(raw: &RawValue) -> Result<Backoff, Error> {
     Ok(backoff)
 }
 
+fn headers(raw: &RawValue) -> Result<Headers, Error> {
+    /// In their order and with repeats, of which a map would keep the last.
+    struct Pairs(Vec<(String, String)>);
+
+    impl<'de> Deserialize<'de> for Pairs {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            struct Reader;
+
+            impl<'de> Visitor<'de> for Reader {
+                type Value = Pairs;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("an object")
+                }
+
+                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+                    let mut pairs = Vec::new();
+                    while let Some((name, value)) = map.next_entry::<String, Option<String>>()? {
+                        // As everywhere, null is absent.
+                        pairs.extend(value.map(|value| (name, value)));
+                    }
+                    Ok(Pairs(pairs))
+                }
+            }
+
+            from.deserialize_map(Reader)
+        }
+    }
+
+    let Pairs(pairs) = serde_json::from_str(raw.get())
+        .map_err(|_| Error::invalid(r#"headers: must be an object of strings such as {"x-tenant":"a"}"#))?;
+    Headers::new(pairs).map_err(|error| Error::Invalid(format!("headers: {error}")))
+}
+
 /// The text to be kept: the object's own, or the one that the string holds.
 fn content(raw: &RawValue, mode: Mode, limit: usize) -> Result<String, Error> {
     let is_string = raw.get().starts_with('"');
@@ -163,12 +201,19 @@ fn destination(content: &str, mode: Mode, services: &Services) -> Result<Destina
         return Ok(Destination::pull());
     }
     let target = target(content).map_err(|error| Error::Invalid(error.to_string()))?;
+    let host = |url: &str| services.host_of(url).map_err(|error| Error::Invalid(format!("content.url: {error}")));
     match target {
-        Some(target) if services.get(target.sn.as_str()).is_some() => Ok(target.sn),
-        Some(target) => Err(Error::Invalid(format!(
-            "content.sn: \"{}\" is not a service that is known here; the configuration's [services] names them",
-            target.sn
+        Some(Target { sn: Some(sn), .. }) if services.get(sn.as_str()).is_some() => Ok(sn),
+        Some(Target { sn: Some(sn), .. }) => Err(Error::Invalid(format!(
+            "content.sn: \"{sn}\" is not a service that is known here; the configuration's [services] names them"
         ))),
+        Some(Target { sn: None, url }) => match host(&url)? {
+            Some(host) => Ok(host),
+            None if mode == Mode::Push => Err(Error::invalid(
+                "content.url: its host is not on callback.allow_hosts, and there is no sn, though mode is \"push\"",
+            )),
+            None => Ok(Destination::pull()),
+        },
         None if mode == Mode::Push => {
             Err(Error::invalid("content: must have sn (the service) and url (the path on it), for mode is \"push\""))
         }

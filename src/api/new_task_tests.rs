@@ -162,8 +162,63 @@ fn what_is_missing_or_not_built_is_said() {
     check(r#"{"delay":1,"content":"{}"}"#, "topic: is missing");
     check(r#"{"topic":"t","delay":1}"#, "content: is missing");
     check(r#"{"topic":"t","delay":1,"content":null}"#, "content: is missing");
-    for field in ["idempotency_key", "key", "expires_after", "headers", "on_dead"] {
+    for field in ["idempotency_key", "key", "expires_after", "on_dead"] {
         let said = read_with(&format!(r#""delay":1,"{field}":"x","#)).unwrap_err().to_string();
         assert!(said.starts_with(&format!("unknown field \"{field}\"")), "{said}");
     }
+}
+
+#[test]
+fn headers_are_checked_and_kept() {
+    let read = |headers: &str| read_with(&format!(r#""delay":1,"headers":{headers},"#));
+    let check = |headers: &str, says: &str| {
+        let said = read(headers).unwrap_err().to_string();
+        assert!(said.contains(says), "{headers}: {said}");
+    };
+    check(r#"{"Host":"evil"}"#, r#"headers: "Host" is delayd's own business"#);
+    check(r#"{"webhook-id":"7"}"#, "delayd's own business");
+    check(r#"{"x-a":"1\r\nhost: evil"}"#, r#"headers: the value of "x-a" must be one line"#);
+    check(r#"{"x-a":"1","X-A":"2"}"#, "more than once");
+    check(r#"{"x-a":"1","x-a":"2"}"#, "more than once");
+    check(r#"{"x-a":1}"#, "headers: must be an object of strings");
+    check(r#"["x-a"]"#, "headers: must be an object of strings");
+    check(r#""x-a: 1""#, "headers: must be an object of strings");
+    let many: Vec<_> = (0..33).map(|n| format!(r#""x-{n}":"v""#)).collect();
+    check(&format!("{{{}}}", many.join(",")), "headers: must be at most 32");
+    let kept = read(r#"{"X-Tenant":"a","x-none":null}"#).unwrap().options.headers;
+    assert_eq!(serde_json::to_string(&kept).unwrap(), r#"{"x-tenant":"a"}"#);
+    assert!(read("null").unwrap().options.is_default() && read("{}").unwrap().options.is_default());
+}
+
+#[test]
+fn an_absolute_url_is_pushed_to_an_allowed_host() {
+    let services = services();
+    let allow = |hosts: &[&str], deny_private| {
+        let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
+        services.allow(crate::callback::Unlisted { hosts, deny_private, fallback: "http://{sn}:80".parse().ok() });
+    };
+    let check = |mode: &str, content: &str, expected: &str| {
+        let rules = Rules { now: NOW, max_delay: Duration::from_secs(1), content_limit: 1000, services: &services };
+        let task = format!(r#"{{"topic":"t","delay":1,"mode":"{mode}","content":{content}}}"#);
+        let said = read(task.as_bytes(), &rules).map_or_else(|e| e.to_string(), |task| task.destination.to_string());
+        assert!(said.contains(expected), "{mode} {content}: {said}");
+    };
+    let url = |url: &str| format!(r#"{{"url":"{url}"}}"#);
+    check("auto", &url("https://hooks.example.com/x"), "@pull");
+    check("push", &url("https://hooks.example.com/x"), "not on callback.allow_hosts");
+    allow(&["*.example.com", "10.0.0.5"], true);
+    check("auto", &url("https://hooks.example.com/x"), "hooks.example.com:443");
+    check("push", &url("https://hooks.example.com/x"), "hooks.example.com:443");
+    check("pull", &url("https://hooks.example.com/x"), "@pull");
+    check("auto", &url("https://other.example/x"), "@pull");
+    check("push", &url("https://other.example/x"), "not on callback.allow_hosts");
+    check("push", &url("/x"), "must have sn (the service) and url");
+    check("auto", &url("https://me:pw@hooks.example.com/x"), "content.url: must name a host, and neither user");
+    check("auto", &url("http://10.0.0.5/x"), "content.url: must name a host on the public Internet");
+    check("auto", r#"{"sn":"message.call","url":"https://hooks.example.com/x"}"#, "content.url must be a path");
+    check("auto", r#"{"sn":"hooks.example.com:443","url":"/x"}"#, "content.sn must name a service");
+    check("auto", r#"{"sn":"billing","url":"/x"}"#, "billing");
+    check("auto", r#"{"sn":"10.0.0.5","url":"/x"}"#, "is not a service that is known here");
+    allow(&["10.0.0.5"], false);
+    check("auto", &url("http://10.0.0.5/x"), "10.0.0.5:80");
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::{Api, Params, Parts};
+use super::{Api, Params, Parts, Tokens};
 use crate::callback::{LimitParams, Limits, ServiceParams, Services, SuccessRule};
 use crate::clock::Clock;
 use crate::outcome::Policy;
@@ -29,6 +29,7 @@ pub(super) fn services() -> Services {
         endpoints: vec!["http://127.0.0.1:9000".into()],
         allowance: Default::default(),
         success: SuccessRule::default(),
+        secrets: Vec::new(),
     };
     Services::new(vec![service]).unwrap()
 }
@@ -55,7 +56,8 @@ async fn edge_before(url: &str) -> (Api, watch::Sender<bool>) {
     let breaker = crate::breaker::Params::default();
     let limits = Arc::new(Limits::new(LimitParams { concurrency: 64, concurrency_per_service: 64, breaker }));
     let draining_seen = draining.subscribe();
-    let parts = Parts { store, topics, services: Arc::new(services()), limits, clock, draining: draining_seen };
+    let tokens = Arc::new(Tokens::default());
+    let parts = Parts { store, topics, services: Arc::new(services()), limits, tokens, clock, draining: draining_seen };
     let params = Params {
         body_limit: 1000,
         batch_limit: 3,

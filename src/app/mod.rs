@@ -19,7 +19,7 @@ use anyhow::Context;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{oneshot, watch};
 
-use crate::api::{self, Api};
+use crate::api::{self, Api, Tokens};
 use crate::callback::{self, Client, Limits, Services};
 use crate::clock::Clock;
 use crate::settings::{Settings, StoreKind};
@@ -94,6 +94,8 @@ impl App {
         let store = Arc::new(open_store(&settings, &clock).await?);
         let topics = Arc::new(Registry::new(store.clone(), params::topic(&settings)));
         let services = Arc::new(Services::new(params::services(&settings))?);
+        services.allow(params::unlisted(&settings));
+        let tokens = Arc::new(Tokens::new(params::tokens(&settings)));
         let client = Client::new(params::client(&settings, &clock))?;
         let open_files = raise_open_file_limit();
         let limits = params::limits(&settings, open_files);
@@ -106,6 +108,7 @@ impl App {
             topics: topics.clone(),
             services: services.clone(),
             limits: limits.clone(),
+            tokens,
             clock: clock.clone(),
             draining: draining.subscribe(),
         };

@@ -57,6 +57,28 @@ pub(super) fn services(settings: &Settings) -> Vec<callback::ServiceParams> {
                 Success::DmError => callback::SuccessRule::DmError,
                 Success::Status => callback::SuccessRule::Status,
             },
+            secrets: service.secrets.iter().map(|secret| secret.0.clone()).collect(),
+        })
+        .collect()
+}
+
+pub(super) fn unlisted(settings: &Settings) -> callback::Unlisted {
+    callback::Unlisted {
+        hosts: settings.callback.allow_hosts.iter().map(|host| host.0.clone()).collect(),
+        deny_private: settings.callback.deny_private_hosts,
+        fallback: settings.services_fallback.dns.clone(),
+    }
+}
+
+pub(super) fn tokens(settings: &Settings) -> Vec<api::TokenParams> {
+    let tokens = settings.http.auth.tokens.iter();
+    tokens
+        .map(|token| api::TokenParams {
+            name: token.name.clone(),
+            hash: token.token_sha256.0,
+            scopes: token.scopes.iter().map(|scope| scope.0).collect(),
+            topics: token.topics.iter().map(|topic| topic.0.clone()).collect(),
+            rate: token.rate,
         })
         .collect()
 }

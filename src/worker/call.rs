@@ -97,6 +97,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
             attempt: lease.attempt,
             due: self.task.due,
             receipt: &lease.receipt,
+            headers: &self.task.options.headers,
             timeout,
             body: self.task.content.clone().into(),
         };

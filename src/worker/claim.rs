@@ -241,6 +241,6 @@ pub(super) fn warn_of_unknown(
     }
     for sn in due.iter().filter(|destination| shared.parts.services.get(destination.as_str()).is_none()) {
         *last = now;
-        tracing::warn!(%sn, %lane, "Tasks for service {sn} are due but [services] does not list it; they wait");
+        tracing::warn!(%sn, %lane, "Tasks for {sn} are due but neither [services] nor callback.allow_hosts names it; they wait");
     }
 }

@@ -272,6 +272,7 @@ impl Bench {
             endpoints: vec!["http://127.0.0.1:9".into()],
             allowance: Allowance { concurrency: *concurrency, rate: None },
             success: SuccessRule::default(),
+            secrets: Vec::new(),
         };
         let limits = LimitParams { concurrency: 5_000, concurrency_per_service: 100, breaker: Default::default() };
         let parts = Parts {

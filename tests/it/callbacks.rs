@@ -216,6 +216,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
             endpoints: vec![receiver.endpoint()],
             allowance: Default::default(),
             success: callback::SuccessRule::DmError,
+            secrets: Vec::new(),
         };
         let client = callback::Params {
             connect_timeout: Duration::from_secs(2),

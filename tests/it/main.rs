@@ -24,6 +24,7 @@ mod receiver;
 mod redis_cluster;
 mod redis_faults;
 mod redis_sentinel;
+mod security;
 mod start_and_stop;
 mod two_instances;
 

@@ -279,6 +279,7 @@ fn services(plan: &Plan) -> Vec<ServiceParams> {
         endpoints: vec!["http://business.example".into()],
         allowance: Allowance::default(),
         success: SuccessRule::Status,
+        secrets: Vec::new(),
     };
     (0..plan.services).map(service).collect()
 }

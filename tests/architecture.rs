@@ -21,7 +21,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("callback", &["breaker", "clock", "rate", "task", "span"]),
     ("outcome", &["callback", "retry", "store", "task", "span"]),
     ("worker", &["callback", "clock", "outcome", "store", "task", "topic"]),
-    ("api", &["breaker", "callback", "clock", "outcome", "retry", "span", "store", "task", "topic"]),
+    ("api", &["breaker", "callback", "clock", "outcome", "rate", "retry", "span", "store", "task", "topic"]),
     ("telemetry", &[]),
     ("settings", &["breaker", "rate", "retry", "span", "store", "task", "telemetry"]),
     ("app", &["api", "breaker", "callback", "clock", "outcome", "settings", "store", "topic", "worker"]),

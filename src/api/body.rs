@@ -62,12 +62,7 @@ pub(super) async fn read(State(budget): State<Budget>, request: Request, next: N
 }
 
 fn check_head(headers: &HeaderMap) -> Result<(), Error> {
-    check_type(headers)?;
-    if headers.contains_key("idempotency-key") {
-        // Passed over in silence, it would promise what is not kept.
-        return Err(Error::invalid("Idempotency-Key: is not known; leave the header out"));
-    }
-    Ok(())
+    check_type(headers)
 }
 
 async fn whole(body: &mut Body, limit: usize, budget: &Budget) -> Result<Bytes, Error> {

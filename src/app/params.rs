@@ -120,6 +120,7 @@ pub(super) fn api(settings: &Settings) -> api::Params {
         batch_limit: limits.batch,
         batch_body_limit: limits.batch_body.bytes(),
         max_delay: limits.max_delay.0,
+        idempotency_window: limits.idempotency_window.0,
         bodies: limits.bodies.bytes(),
         ..api::Params::new(policy(settings))
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::store::{self, AnyStore, Registered, Store, TopicEntry};
-use crate::task::Topic;
+use crate::task::{Topic, TopicPolicy};
 
 /// The settings of the registry.
 #[derive(Clone, Debug)]
@@ -70,6 +70,12 @@ impl<S: Store> Registry<S> {
         }
         self.refresh().await?;
         Ok(self.known_entry(topic))
+    }
+
+    /// What the topic asks for, as far as this instance knows; nothing special of a topic that it does not know.
+    pub fn policy_of(&self, topic: &Topic) -> Arc<TopicPolicy> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(topic).map_or_else(Arc::default, |registered| registered.policy.clone())
     }
 
     /// Reads the store's registry again and answers all of it.

@@ -41,6 +41,9 @@ pub(super) enum Error {
     /// It is leased, and will be cancelled unless it succeeds.
     #[error("task_id: the task is leased just now; it will be cancelled unless this attempt succeeds")]
     CancelPending,
+    /// A topic that is to be deleted holds tasks.
+    #[error("topic: it still holds tasks, history included; purge it first")]
+    TopicNotEmpty,
     /// A body or a content over its limit.
     #[error("{0}")]
     TooLarge(String),
@@ -80,6 +83,11 @@ impl Error {
         Self::Invalid(sentence.into())
     }
 
+    /// No topic of that name.
+    pub(super) fn no_topic() -> Self {
+        Self::NotFound("topic: there is no such topic".into())
+    }
+
     /// No task of that id.
     pub(super) fn no_task() -> Self {
         Self::NotFound("task_id: there is no such task in this topic".into())
@@ -91,7 +99,7 @@ impl Error {
             Self::Invalid(_) => 1000,
             Self::NotFound(_) => 1004,
             Self::MethodNotAllowed(_) => 1005,
-            Self::Stale(_) | Self::Conflict(_) | Self::CancelPending => 1009,
+            Self::Stale(_) | Self::Conflict(_) | Self::CancelPending | Self::TopicNotEmpty => 1009,
             Self::TooLarge(_) => 1013,
             Self::MediaType => 1015,
             Self::TooManyTopics(_) => 1029,

@@ -44,6 +44,8 @@ mod server;
 mod settle;
 #[cfg(test)]
 mod testing;
+mod topic;
+mod topic_policy;
 mod written;
 
 use std::sync::Arc;
@@ -194,7 +196,7 @@ impl Api {
 
     /// A topic, if it exists.
     async fn topic(&self, topic: &Topic) -> Result<Registered, Error> {
-        self.topics.find(topic).await?.ok_or(Error::NotFound("topic: there is no such topic".into()))
+        self.topics.find(topic).await?.ok_or_else(Error::no_topic)
     }
 
     /// The lane of a task, if its topic exists.
@@ -227,6 +229,14 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/delay/dead/causes", post(dead::causes))
         .route("/delay/dead/replay", post(dead::replay))
         .route("/delay/dead/purge", post(dead::purge))
+        .route("/delay/topic/list", post(topic::list))
+        .route("/delay/topic/get", post(topic::get))
+        .route("/delay/topic/set", post(topic_policy::set))
+        .route("/delay/topic/pause", post(topic::pause))
+        .route("/delay/topic/resume", post(topic::resume))
+        .route("/delay/topic/purge", post(topic::purge))
+        .route("/delay/topic/forecast", post(topic::forecast))
+        .route("/delay/topic/delete", post(topic::delete))
         .route("/delay/destination/list", post(destination::list))
         .route("/delay/destination/hold", post(destination::hold))
         .route("/delay/destination/release", post(destination::release));

@@ -23,9 +23,9 @@ use crate::span::Span;
 use crate::store::{Idempotency, Moment};
 use crate::task::{Destination, Mode, OnDead, Options, Topic};
 
-const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1000;
+pub(super) const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1000;
 const EXPIRES_AFTER: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3650 * 86_400);
-const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
+pub(super) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
 /// Unix seconds below this (the year 2001) can only be a delay in the wrong field, and would fire at once.
 const EARLIEST_SECONDS: f64 = 1e9;
 /// Unix seconds from this on (the year 5138) can only be milliseconds.
@@ -168,7 +168,11 @@ fn at(seconds: f64, rules: &Rules<'_>) -> Result<UnixMillis, Error> {
     Ok(moment)
 }
 
-fn backoff(raw: &RawValue) -> Result<Backoff, Error> {
+/// The wait between attempts.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+pub(super) fn backoff(raw: &RawValue) -> Result<Backoff, Error> {
     let mut fields: Map<String, Value> = serde_json::from_str(raw.get())
         .map_err(|_| Error::invalid(r#"backoff: must be an object such as {"kind":"fixed","every":"30s"}"#))?;
     // As everywhere, null is absent.

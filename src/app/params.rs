@@ -108,6 +108,7 @@ pub(super) fn worker(settings: &Settings) -> worker::Params {
         policy: policy(settings),
         timeout: settings.callback.timeout.0,
         keep: settings.history.keep.0,
+        keep_most: settings.history.max_per_topic,
         look_every: LOOK_EVERY,
     }
 }

@@ -67,6 +67,8 @@ pub struct Params {
     pub timeout: Duration,
     /// How long ended tasks are remembered (`history.keep`).
     pub keep: Duration,
+    /// How many ended tasks of a topic are remembered (`history.max_per_topic`).
+    pub keep_most: u64,
     /// The time between two safety looks: 1 s, but for tests that show that nothing rests on it.
     pub look_every: Duration,
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::store::{self, AnyStore, Registered, Store, TopicEntry};
+use crate::store::{self, AnyStore, Misfire, Registered, Store, TopicEntry};
 use crate::task::{Topic, TopicPolicy};
 
 /// The settings of the registry.
@@ -95,6 +95,18 @@ impl<S: Store> Registry<S> {
     pub fn policy_of(&self, topic: &Topic) -> Arc<TopicPolicy> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(topic).map_or_else(Arc::default, |registered| registered.policy.clone())
+    }
+
+    /// Whether nothing of the topic is to be handed out.
+    pub fn is_paused(&self, topic: &Topic) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(topic).is_some_and(|registered| registered.paused.is_some())
+    }
+
+    /// The topic's pauses whose tasks are not simply delivered late.
+    pub fn misfires_of(&self, topic: &Topic) -> Vec<Misfire> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(topic).map_or_else(Vec::new, |registered| registered.misfires.clone())
     }
 
     /// Reads the store's registry again and answers all of it.

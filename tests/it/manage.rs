@@ -24,6 +24,8 @@ on_both_stores!(
     a_quota_answers_429,
     a_paused_topic_holds_and_a_resumed_one_goes_by_its_misfire_policy,
     a_purged_topic_is_empty_and_can_be_deleted,
+    a_topics_policy_holds_for_its_calls,
+    a_topic_has_a_concurrency_and_a_rate_of_its_own,
 );
 
 async fn call(delayd: &Program, path: &str, body: Value) -> Value {
@@ -319,4 +321,42 @@ async fn a_purged_topic_is_empty_and_can_be_deleted(kept: Kept) {
     assert_eq!((gone.status, &gone.body["dm_error"]), (404, &json!(1004)));
     // It comes back with its next task.
     delayd.add(json!({"topic": "t", "delay": 60, "content": {}})).await;
+}
+
+async fn a_topics_policy_holds_for_its_calls(kept: Kept) {
+    let receiver = Receiver::answering(|_| Answer::Status(418)).await;
+    let delayd = kept.start(&[service("s", &receiver)]).await;
+    let fixed = json!({"kind": "fixed", "every": "1ms"});
+    let set = json!({"topic": "t", "retry": {"max_attempts": 2, "backoff": fixed}});
+    call(&delayd, "/delay/topic/set", set).await;
+    let id = delayd.add(pushed("t", json!(0), 1)).await.id();
+    assert_eq!(delayd.wait_for_state("t", id, "dead").await["attempts"], 2);
+    let id = delayd.add(with(pushed("t", json!(0), 1), json!({"max_attempts": 3}))).await.id();
+    assert_eq!(delayd.wait_for_state("t", id, "dead").await["attempts"], 3, "the task's own goes first");
+    call(&delayd, "/delay/topic/set", json!({"topic": "t", "retry": {"final_statuses": [418]}})).await;
+    let id = delayd.add(pushed("t", json!(0), 1)).await.id();
+    assert_eq!(delayd.wait_for_state("t", id, "dead").await["attempts"], 1);
+}
+
+async fn a_topic_has_a_concurrency_and_a_rate_of_its_own(kept: Kept) {
+    let receiver = Receiver::answering(|_| Answer::AtTheGate).await;
+    let delayd = kept.start(&[service("s", &receiver)]).await;
+    call(&delayd, "/delay/topic/set", json!({"topic": "t", "concurrency": 2})).await;
+    let tasks: Vec<Value> = (0..10).map(|n| pushed("t", json!(0), n)).collect();
+    delayd.add_all(&tasks).await;
+    receiver.wait_for(2).await;
+    // Another topic's calls to the same service go past it.
+    delayd.add(pushed("other", json!(0), 99)).await;
+    let seen = receiver.wait_for(3).await;
+    assert_eq!(seen[2].path, "/99", "a third call of the topic");
+    receiver.open_gate();
+    receiver.wait_for(11).await;
+
+    call(&delayd, "/delay/topic/set", json!({"topic": "slow", "rate": "20/s"})).await;
+    let tasks: Vec<Value> = (0..10).map(|n| pushed("slow", json!(0), n)).collect();
+    delayd.add_all(&tasks).await;
+    let seen = receiver.wait_for(21).await;
+    let took = seen[20].arrived_ms - seen[11].arrived_ms;
+    // Nine after the first two tokens, 50 ms each; a slow machine only takes longer.
+    assert!(took >= 300, "ten calls at 20/s took {took} ms");
 }

@@ -86,6 +86,7 @@ impl Receiver {
             receipt: &"abc".parse().unwrap(),
             timeout,
             body: Bytes::from_static(b"{\"n\": 1}"),
+            final_statuses: None,
         };
         self.client.call(call).await
     }

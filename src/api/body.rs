@@ -67,12 +67,7 @@ pub(super) fn refuse(head: &HeaderMap, body: Body) {
 }
 
 fn check_head(headers: &HeaderMap) -> Result<(), Error> {
-    check_type(headers)?;
-    if headers.contains_key("idempotency-key") {
-        // Passed over in silence, it would promise what is not kept.
-        return Err(Error::invalid("Idempotency-Key: is not known; leave the header out"));
-    }
-    Ok(())
+    check_type(headers)
 }
 
 async fn whole(body: &mut Body, limit: usize, budget: &Budget) -> Result<Bytes, Error> {

@@ -51,6 +51,15 @@ pub(super) enum Error {
     /// The task stands elsewhere.
     #[error("receipt: it no longer holds the task, which is {} now", .0.as_str())]
     Stale(State),
+    /// The task stands where this cannot be done.
+    #[error("task_id: the task is {}, so this cannot be done any more", .0.as_str())]
+    Conflict(State),
+    /// It is leased, and will be cancelled unless it succeeds.
+    #[error("task_id: the task is leased just now; it will be cancelled unless this attempt succeeds")]
+    CancelPending,
+    /// A topic that is to be deleted holds tasks.
+    #[error("topic: it still holds tasks, history included; purge it first")]
+    TopicNotEmpty,
     /// A body or a content over its limit.
     #[error("{0}")]
     TooLarge(String),
@@ -79,6 +88,8 @@ struct Body {
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<State>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    cancel_pending: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     request_id: Option<String>,
 }
 
@@ -86,6 +97,11 @@ impl Error {
     /// A refused body, in a sentence.
     pub(super) fn invalid(sentence: impl Into<String>) -> Self {
         Self::Invalid(sentence.into())
+    }
+
+    /// No topic of that name.
+    pub(super) fn no_topic() -> Self {
+        Self::NotFound("topic: there is no such topic".into())
     }
 
     /// No task of that id.
@@ -101,7 +117,7 @@ impl Error {
             Self::Forbidden(_) => 1003,
             Self::NotFound(_) => 1004,
             Self::MethodNotAllowed(_) => 1005,
-            Self::Stale(_) => 1009,
+            Self::Stale(_) | Self::Conflict(_) | Self::CancelPending | Self::TopicNotEmpty => 1009,
             Self::TooLarge(_) => 1013,
             Self::MediaType => 1015,
             Self::TooManyTopics(_) | Self::TooFast { .. } => 1029,
@@ -195,7 +211,12 @@ impl IntoResponse for Error {
         let body = Body {
             dm_error,
             error_msg: self.message(),
-            state: if let Self::Stale(state) = self { Some(state) } else { None },
+            state: match self {
+                Self::Stale(state) | Self::Conflict(state) => Some(state),
+                Self::CancelPending => Some(State::Leased),
+                _ => None,
+            },
+            cancel_pending: matches!(self, Self::CancelPending).then_some(true),
             request_id: if dm_error == 2000 { request_id::current() } else { None },
         };
         let mut response = (self.status(), Json(body)).into_response();
@@ -234,6 +255,8 @@ mod tests {
         check(Error::no_task(), 404, 1004, None).await;
         check(Error::MethodNotAllowed("POST"), 405, 1005, None).await;
         check(Error::Stale(State::Dead), 409, 1009, None).await;
+        check(Error::Conflict(State::Delivered), 409, 1009, None).await;
+        check(Error::CancelPending, 409, 1009, None).await;
         check(Error::TooLarge("x".into()), 413, 1013, None).await;
         check(Error::MediaType, 415, 1015, None).await;
         check(topic::Error::TooMany(7).into(), 429, 1029, Some("60")).await;
@@ -250,6 +273,8 @@ mod tests {
     #[tokio::test]
     async fn a_conflict_carries_the_tasks_state_and_our_fault_the_request_id() {
         assert_eq!(json_of(Error::Stale(State::Delivered).into_response()).await["state"], "delivered");
+        let pending = json_of(Error::CancelPending.into_response()).await;
+        assert_eq!((&pending["state"], &pending["cancel_pending"]), (&"leased".into(), &true.into()));
         let body = request_id::scope("req-1".into(), async { json_of(Error::Internal.into_response()).await }).await;
         assert_eq!(body["request_id"], "req-1");
     }

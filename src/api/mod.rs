@@ -25,6 +25,7 @@ mod auth;
 mod body;
 mod budget;
 mod connection;
+mod dead;
 mod destination;
 mod envelope;
 mod error;
@@ -33,15 +34,20 @@ mod get;
 mod health;
 mod json;
 mod layers;
+mod list;
+mod manage;
 mod new_task;
 mod paced;
 mod pull;
 mod pulse;
 mod request_id;
+mod sameness;
 mod server;
 mod settle;
 #[cfg(test)]
 mod testing;
+mod topic;
+mod topic_policy;
 mod written;
 
 use std::sync::Arc;
@@ -59,7 +65,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::callback::{Limits, Services};
 use crate::clock::Clock;
 use crate::outcome::Policy;
-use crate::store::AnyStore;
+use crate::store::{AnyStore, Registered};
 use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
 use budget::Budget;
@@ -84,6 +90,8 @@ pub struct Params {
     pub batch_body_limit: usize,
     /// The furthest due moment from now (`limits.max_delay`).
     pub max_delay: Duration,
+    /// How long an idempotency key is remembered (`limits.idempotency_window`).
+    pub idempotency_window: Duration,
     /// What a nacked task follows that has no options of its own.
     pub policy: Policy,
     /// The most bytes of requests in hand at a time, and of answers on their way (`limits.bodies`).
@@ -103,6 +111,7 @@ impl Params {
             batch_limit: 1000,
             batch_body_limit: 16 << 20,
             max_delay: Duration::from_secs(3650 * 24 * 3600),
+            idempotency_window: Duration::from_secs(24 * 3600),
             policy,
             bodies: 256 << 20,
             concurrency: 1024,
@@ -178,19 +187,27 @@ impl Api {
         }
     }
 
-    fn rules(&self) -> new_task::Rules<'_> {
-        new_task::Rules {
+    /// Checks something by the rules for new tasks.
+    fn checked<T>(&self, header_key: Option<&str>, check: impl FnOnce(&new_task::Rules<'_>) -> T) -> T {
+        check(&new_task::Rules {
             now: self.clock.now(),
             max_delay: self.params.max_delay,
             content_limit: self.params.content_limit,
             services: &self.services,
-        }
+            idempotency_window: self.params.idempotency_window,
+            mode_of: &|topic| self.topics.policy_of(topic).mode,
+            header_key,
+        })
+    }
+
+    /// A topic, if it exists.
+    async fn topic(&self, topic: &Topic) -> Result<Registered, Error> {
+        self.topics.find(topic).await?.ok_or_else(Error::no_topic)
     }
 
     /// The lane of a task, if its topic exists.
     async fn lane_of(&self, topic: &Topic, id: TaskId) -> Result<Lane, Error> {
-        let entry = self.topics.find(topic).await?;
-        entry.map(|known| known.entry.lane_of(id)).ok_or(Error::NotFound("topic: there is no such topic".into()))
+        Ok(self.topic(topic).await?.entry.lane_of(id))
     }
 }
 
@@ -212,7 +229,21 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/delay/task/pull", post(pull::pull))
         .route("/delay/task/ack", post(settle::ack))
         .route("/delay/task/nack", post(settle::nack))
+        .route("/delay/task/cancel", post(manage::cancel))
+        .route("/delay/task/update", post(manage::update))
         .route("/delay/task/get", post(get::get))
+        .route("/delay/task/list", post(list::list))
+        .route("/delay/dead/causes", post(dead::causes))
+        .route("/delay/dead/replay", post(dead::replay))
+        .route("/delay/dead/purge", post(dead::purge))
+        .route("/delay/topic/list", post(topic::list))
+        .route("/delay/topic/get", post(topic::get))
+        .route("/delay/topic/set", post(topic_policy::set))
+        .route("/delay/topic/pause", post(topic::pause))
+        .route("/delay/topic/resume", post(topic::resume))
+        .route("/delay/topic/purge", post(topic::purge))
+        .route("/delay/topic/forecast", post(topic::forecast))
+        .route("/delay/topic/delete", post(topic::delete))
         .route("/delay/destination/list", post(destination::list))
         .route("/delay/destination/hold", post(destination::hold))
         .route("/delay/destination/release", post(destination::release));

@@ -130,6 +130,7 @@ pub(super) fn worker(settings: &Settings) -> worker::Params {
         policy: policy(settings),
         timeout: settings.callback.timeout.0,
         keep: settings.history.keep.0,
+        keep_most: settings.history.max_per_topic,
         look_every: LOOK_EVERY,
     }
 }
@@ -142,6 +143,7 @@ pub(super) fn api(settings: &Settings) -> api::Params {
         batch_limit: limits.batch,
         batch_body_limit: limits.batch_body.bytes(),
         max_delay: limits.max_delay.0,
+        idempotency_window: limits.idempotency_window.0,
         bodies: limits.bodies.bytes(),
         ..api::Params::new(policy(settings))
     }

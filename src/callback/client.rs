@@ -85,6 +85,8 @@ pub struct Call<'a> {
     pub headers: &'a Headers,
     /// How long the call may take, from connecting to the answer's end.
     pub timeout: Duration,
+    /// The statuses after which this task is not tried again, instead of [`Params::final_statuses`].
+    pub final_statuses: Option<&'a [u16]>,
     /// The task's content, byte for byte.
     pub body: Bytes,
 }
@@ -195,7 +197,7 @@ impl Client {
         let reply = Reply { status: response.status(), headers: response.headers(), body: &body, broken };
         let rules = Rules {
             success: call.service.success(),
-            final_statuses: &self.params.final_statuses,
+            final_statuses: call.final_statuses.unwrap_or(&self.params.final_statuses),
             now: self.params.clock.now(),
         };
         classify::replied(&reply, &rules)

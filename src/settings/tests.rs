@@ -143,8 +143,8 @@ fn unknown_keys_name_the_nearest() {
     );
     let from_env = load("", &[], &[("DELAYD__STORE__REDIS__URL", "redis://:secret@h")]).unwrap_err();
     insta::assert_snapshot!(from_env, @"DELAYD__STORE__REDIS__URL: there is no setting store.redis.url; the nearest is store.redis.urls");
-    let from_set = load("", &["history.max_per_topic=5"], &[]).unwrap_err();
-    insta::assert_snapshot!(from_set, @"--set: there is no setting history.max_per_topic; the nearest is history.keep");
+    let from_set = load("", &["history.max_topic=5"], &[]).unwrap_err();
+    insta::assert_snapshot!(from_set, @"--set: there is no setting history.max_topic; the nearest is history.max_per_topic");
     let services = load("", &[], &[("DELAYD__SERVICES__A__ENDPOINTS", "http://a")]).unwrap_err();
     insta::assert_snapshot!(services, @"DELAYD__SERVICES__A__ENDPOINTS: services.a.endpoints = … cannot come from the environment; services and tokens come from files or --set");
 }

@@ -292,6 +292,7 @@ impl Bench {
             policy: Policy { max_attempts: 9, backoff: Default::default() },
             timeout: second,
             keep: 60 * second,
+            keep_most: 1_000_000,
             look_every: second,
         };
         change(&mut params);

@@ -16,6 +16,7 @@ mod documentation;
 mod fairness;
 mod fsck;
 mod load;
+mod manage;
 mod manners;
 mod overload;
 mod proxy;

@@ -298,6 +298,7 @@ fn params(plan: &Plan) -> worker::Params {
         },
         timeout: settings.timeout,
         keep: Duration::from_secs(30 * 24 * 3_600),
+        keep_most: 1_000_000,
         look_every: Duration::from_secs(1),
     }
 }

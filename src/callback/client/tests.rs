@@ -112,6 +112,7 @@ impl Receiver {
             headers,
             timeout,
             body: Bytes::from_static(b"{\"n\": 1}"),
+            final_statuses: None,
         };
         self.client.call(call).await
     }

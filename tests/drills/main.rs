@@ -20,7 +20,6 @@ mod bad_receiver;
 mod fleet;
 mod load;
 mod machine;
-mod open_loop;
 mod outside;
 mod probe;
 mod row;
@@ -39,10 +38,13 @@ mod redis;
 mod redis_trouble;
 mod rolling;
 mod slow_callers;
+mod slow_wire;
 mod time;
 
 #[path = "../support/fake_time.rs"]
 mod fake_time;
+#[path = "../support/open_loop.rs"]
+mod open_loop;
 #[path = "../it/program.rs"]
 mod program;
 #[path = "../it/receiver.rs"]

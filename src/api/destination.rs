@@ -15,7 +15,7 @@ use super::json::{self, required};
 use crate::breaker;
 use crate::callback::{Allowance, Standing};
 use crate::clock::UnixMillis;
-use crate::store::{Store, TopicEntry};
+use crate::store::Store;
 use crate::task::{Destination, Lane};
 
 #[derive(Deserialize)]
@@ -63,7 +63,7 @@ pub(super) struct Held {
 /// `POST /delay/destination/list`
 pub(super) async fn list(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Listed>, Error> {
     let ListRequest {} = json::read(&body)?;
-    let lanes: Vec<Lane> = api.store.topics().await?.iter().flat_map(TopicEntry::lanes).collect();
+    let lanes: Vec<Lane> = api.store.topics().await?.iter().flat_map(|topic| topic.entry.lanes()).collect();
     let waiting: BTreeMap<Destination, u64> =
         api.store.waiting(lanes).await?.into_iter().map(|waiting| (waiting.destination, waiting.count)).collect();
     let holds: HashSet<Destination> = api.store.holds().await?.into_iter().collect();
@@ -136,7 +136,8 @@ fn read_sn(body: &[u8]) -> Result<Destination, Error> {
 /// Writes it down, and does it here at once; the other instances follow with their next look, within a second.
 async fn set_hold(api: &Api, sn: Destination, held: bool) -> Result<Success<Held>, Error> {
     api.store.set_hold(&sn, held).await?;
-    api.limits.set_holds(api.store.holds().await?.into_iter().collect());
+    let asked = api.limits.ask_holds();
+    api.limits.set_holds(asked, api.store.holds().await?.into_iter().collect());
     tracing::info!(%sn, held, "Service {sn} is {} by hand", if held { "held" } else { "released" });
     Ok(Success::of(Held { sn: sn.to_string(), held }))
 }

@@ -2,10 +2,10 @@
 
 use delayd::retry::Backoff;
 use delayd::span::Span;
-use delayd::store::{Hint, Moment, NewTask, Store};
+use delayd::store::{Hint, Moment, NewTask, Spread, Store};
 use delayd::task::{Options, State, TaskId};
 
-use crate::bench::{Bench, START, at, hear, lane, ms, new_task, topic_of};
+use crate::bench::{Bench, Held, START, at, dead, hear, lane, ms, new_task, topic_of};
 
 /// The first id that may be drawn at a moment of the bench's clock.
 fn floor(second: i64) -> u64 {
@@ -52,6 +52,7 @@ pub(crate) async fn content_and_options_are_kept_byte_for_byte(bench: Bench<impl
         max_attempts: Some(3),
         timeout: Some(Span(ms(1_500))),
         backoff: Some(Backoff::List { steps: vec![Span::seconds(5), Span::seconds(300)] }),
+        ..Options::default()
     };
     let contents = ["", "{}", " { \"a\" : 1.0 }\n", "订单 🦀\u{0}\r\n", "a\nb c - @pull\n\n"];
     for content in contents {
@@ -100,13 +101,30 @@ pub(crate) async fn an_id_lands_in_the_lane_that_it_names(bench: Bench<impl Stor
     assert!(bench.store.get(&elsewhere, added[0]).await.unwrap().is_none(), "a task is known only in its lane");
 }
 
-pub(crate) async fn hints_are_sent_for_adds_of_called_destinations(bench: Bench<impl Store>) {
+pub(crate) async fn hints_name_the_earliest_moment_of_an_add_apart_for_called_and_pulled(bench: Bench<impl Store>) {
+    let hint = |due, is_pull| Hint { lane: lane(), due: at(due), is_pull };
     let mut hints = bench.store.hints();
-    bench.store.add(vec![new_task("@pull", 10), new_task("a", 500), new_task("b", 300), new_task("@pull", 20)]).await;
-    assert_eq!(hear(&mut hints).await, Hint { lane: lane(), due: at(300) });
-    bench.add("@pull", 0).await;
+    bench.store.add(vec![new_task("@pull", 20), new_task("a", 500), new_task("b", 300), new_task("@pull", 10)]).await;
+    let mut heard = [hear(&mut hints).await, hear(&mut hints).await];
+    heard.sort_by_key(|hint| hint.is_pull);
+    assert_eq!(heard, [hint(300, false), hint(10, true)]);
     bench.add("a", 7).await;
-    assert_eq!(hear(&mut hints).await, Hint { lane: lane(), due: at(7) }, "consumers who pull need no hint");
+    assert_eq!(hear(&mut hints).await, hint(7, false), "no word of consumers where they get nothing");
+    bench.add("@pull", 5).await;
+    assert_eq!(hear(&mut hints).await, hint(5, true));
+}
+
+pub(crate) async fn a_pulled_task_that_is_put_back_by_hand_is_hinted(bench: Bench<impl Store>) {
+    let mut hints = bench.store.hints();
+    let id = bench.add("@pull", 60_000).await;
+    assert_eq!(hear(&mut hints).await.due, at(60_000));
+    bench.store.reschedule(&lane(), id, Moment::At(at(30_000)), None).await.unwrap();
+    while !matches!(hear(&mut hints).await, Hint { due, is_pull: true, .. } if due == at(30_000)) {}
+    bench.advance(30_000);
+    let grant = bench.claim(&[("@pull", 1)]).await;
+    bench.settle(&Held { id, receipt: grant.receipt }, dead()).await;
+    assert_eq!(bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 1);
+    while !matches!(hear(&mut hints).await, Hint { due, is_pull: true, .. } if due == at(30_000)) {}
 }
 
 pub(crate) async fn the_store_answers_with_its_own_now(bench: Bench<impl Store>) {

@@ -43,7 +43,8 @@ macro_rules! conformance {
             add content_and_options_are_kept_byte_for_byte,
             add a_batch_is_answered_in_order_and_stored_once,
             add an_id_lands_in_the_lane_that_it_names,
-            add hints_are_sent_for_adds_of_called_destinations,
+            add hints_name_the_earliest_moment_of_an_add_apart_for_called_and_pulled,
+            add a_pulled_task_that_is_put_back_by_hand_is_hinted,
             add the_store_answers_with_its_own_now,
 
             claim nothing_is_claimed_before_its_due_millisecond,
@@ -73,6 +74,7 @@ macro_rules! conformance {
             lease only_the_newest_receipts_are_remembered,
             lease expiry_alone_never_buries_a_task_but_a_crash_loop_ends,
             lease any_settle_ends_a_row_of_expiries,
+            lease a_clock_set_back_a_little_ends_no_lease,
             lease a_deadline_further_away_than_any_lease_has_run_out,
             lease next_due_sees_a_deadline_beyond_reach_behind_another,
             lease an_expired_lease_counts_as_scheduled_for_every_verb_by_hand,
@@ -110,6 +112,7 @@ macro_rules! conformance {
             read counts_are_exact_after_every_verb,
             read next_due_knows_every_lane_and_leaves_pulled_tasks_out,
             read next_due_includes_the_earliest_lease_deadline,
+            read next_pull_knows_what_consumers_wait_for_and_nothing_else,
             read what_does_not_exist_is_unknown_and_empty,
 
             destination a_hold_lasts_until_it_is_released,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use delayd::clock::UnixMillis;
 use delayd::store::{
     Added, Cancelled, Claim, Counts, Grant, LeasedTask, ListQuery, Listed, MAX_CLAIM_BYTES, MAX_OUTLOOK, MAX_SWEEP,
-    Moment, NewContent, NewTask, NextDue, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry, Waiting,
+    Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic};
 
@@ -42,7 +42,7 @@ impl Model {
         let due = self.due(task.moment);
         let record = Record::new(entry.lane_of(id), task, due, self.now);
         self.tasks.insert(id, record);
-        Added { id, due }
+        Added { id, due, novelty: Novelty::New }
     }
 
     /// What lies in the past is due now.
@@ -191,6 +191,15 @@ impl Model {
         NextDue { now: self.now, lanes: lanes.iter().map(next).collect() }
     }
 
+    pub(crate) fn next_pull(&self, lanes: &[Lane]) -> NextDue {
+        let pulled = |record: &&Record| record.destination.is_pull() && record.listed().0 == State::Scheduled;
+        let due = |lane: &Lane| {
+            let waiting = self.tasks.values().filter(|record| record.lane == *lane).filter(pulled);
+            waiting.map(|record| record.listed().1).chain(self.lease_ends(lane)).min()
+        };
+        NextDue { now: self.now, lanes: lanes.iter().map(due).collect() }
+    }
+
     pub(crate) fn stats(&self, lane: &Lane) -> Counts {
         let count = |state| {
             let of_state = |record: &&Record| record.lane == *lane && record.listed().0 == state;
@@ -203,6 +212,7 @@ impl Model {
             dead: count(State::Dead),
             cancelled: count(State::Cancelled),
             expired: count(State::Expired),
+            earliest: None,
         }
     }
 

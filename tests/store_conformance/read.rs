@@ -1,10 +1,10 @@
 //! `list`, `stats`, `next_due`: what is only read.
 
 use delayd::clock::UnixMillis;
-use delayd::store::{Counts, ListQuery, Listed, NewTask, Store, Transition};
+use delayd::store::{Counts, ListQuery, Listed, Moment, NewTask, NextDue, Spread, Store, Transition};
 use delayd::task::{State, TaskId};
 
-use crate::bench::{ALWAYS, Bench, LEASE_MS, at, dead, delivered, lane, ms, new_task, retry, topic_of};
+use crate::bench::{ALWAYS, Bench, Held, LEASE_MS, at, dead, delivered, lane, ms, new_task, retry, topic_of};
 
 pub(crate) async fn pages_follow_one_another_in_time_order(bench: Bench<impl Store>) {
     // Many of one moment, over several destinations.
@@ -82,8 +82,8 @@ pub(crate) async fn each_state_is_listed_by_its_own_moment(bench: Bench<impl Sto
 
 pub(crate) async fn counts_are_exact_after_every_verb(bench: Bench<impl Store>) {
     let check = async |verb: &str, [scheduled, leased, delivered, dead, cancelled]: [u64; 5]| {
-        let expected = Counts { scheduled, leased, delivered, dead, cancelled, expired: 0 };
-        assert_eq!(bench.counts().await, expected, "after {verb}");
+        let expected = Counts { scheduled, leased, delivered, dead, cancelled, expired: 0, earliest: None };
+        assert_eq!(Counts { earliest: None, ..bench.counts().await }, expected, "after {verb}");
     };
     check("nothing", [0, 0, 0, 0, 0]).await;
     bench.store.add(vec![new_task("message.call", 0); 6]).await;
@@ -103,7 +103,7 @@ pub(crate) async fn counts_are_exact_after_every_verb(bench: Bench<impl Store>) 
     check("cancel pending", [5, 1, 1, 1, 0]).await;
     bench.settle(&held[3], retry(0)).await;
     check("retry", [5, 0, 1, 1, 1]).await;
-    bench.store.replay(&lane(), vec![held[1].id]).await.unwrap();
+    bench.store.replay(&lane(), vec![held[1].id], Spread::default()).await.unwrap();
     check("replay", [6, 0, 1, 0, 1]).await;
     bench.store.cancel(&lane(), held[2].id).await.unwrap();
     check("cancel", [5, 0, 1, 0, 2]).await;
@@ -144,6 +144,26 @@ pub(crate) async fn next_due_includes_the_earliest_lease_deadline(bench: Bench<i
     bench.advance(2 * LEASE_MS);
     let deadline = at(2 * LEASE_MS as i64 + 5_000);
     assert_eq!(bench.next_due().await, Some(deadline), "a lease that ran out stays next until it is swept");
+}
+
+pub(crate) async fn next_pull_knows_what_consumers_wait_for_and_nothing_else(bench: Bench<impl Store>) {
+    let next = async || bench.store.next_pull(vec![lane()]).await.unwrap();
+    assert_eq!(next().await, NextDue { now: bench.now(), lanes: vec![None] });
+    bench.add("message.call", 10).await;
+    assert_eq!(next().await.lanes, [None], "that is the worker's");
+    let first = bench.add("@pull", 4_000).await;
+    bench.add("@pull", 90_000).await;
+    bench.add_task(NewTask { topic: topic_of("others", 1), ..new_task("@pull", 77) }).await;
+    let lanes = ["others:0", "nobody:3", "orders:0"].map(|lane| lane.parse().unwrap()).to_vec();
+    assert_eq!(bench.store.next_pull(lanes).await.unwrap().lanes, [Some(at(77)), None, Some(at(4_000))]);
+    bench.store.reschedule(&lane(), first, Moment::At(at(5_000)), None).await.unwrap();
+    assert_eq!(next().await.lanes, [Some(at(5_000))], "it follows the task");
+    bench.advance(6_000);
+    assert_eq!(next().await.lanes, [Some(at(5_000))], "what is overdue stays next");
+    let grant = bench.claim(&[("@pull", 1)]).await;
+    assert_eq!(next().await.lanes, [Some(bench.now() + ms(LEASE_MS))], "a lease may run out before anything is due");
+    bench.settle(&Held { id: first, receipt: grant.receipt }, delivered()).await;
+    assert_eq!(next().await, NextDue { now: bench.now(), lanes: vec![Some(at(90_000))] });
 }
 
 pub(crate) async fn what_does_not_exist_is_unknown_and_empty(bench: Bench<impl Store>) {

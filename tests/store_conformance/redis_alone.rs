@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use deadpool_redis::redis::{self, FromRedisValue};
 use delayd::clock::Clock;
 use delayd::store::redis::Redis;
-use delayd::store::{Claim, Claimed, Error, Grant, Holder, NewTask, Settle, Settled, Store, TopicEntry};
+use delayd::store::{
+    Claim, Claimed, Error, Grant, Hint, Holder, NewTask, Registered, Settle, Settled, Spread, Store, TopicEntry,
+};
 use delayd::task::{State, TaskId};
 
 use crate::bench::{
-    START, claim_of, connect, delivered, fresh_prefix, hear, ids, lane, ms, new_task, retry, topic, topic_of,
+    START, at, claim_of, connect, delivered, fresh_prefix, hear, ids, lane, ms, new_task, retry, topic, topic_of,
 };
 use crate::redis_server::{self, Server};
 
@@ -188,7 +190,7 @@ async fn two_instances_share_everything() {
     assert_eq!(second.settle(vec![settle.clone()]).await.remove(0).unwrap(), Settled::Done);
     assert_eq!(first.settle(vec![settle]).await.remove(0).unwrap(), Settled::Done, "a repeat by the other instance");
     assert_eq!(first.stats(&lane()).await.unwrap(), second.stats(&lane()).await.unwrap());
-    assert_eq!(second.topics().await.unwrap(), [topic()]);
+    assert_eq!(second.topics().await.unwrap(), [Registered::plain(topic())]);
 }
 
 #[tokio::test]
@@ -218,6 +220,27 @@ async fn hints_reach_other_instances_from_one_that_publishes() {
     assert_eq!((hint.lane, hint.due), (lane(), added.due));
 }
 
+/// Consumers wait at any instance, whoever takes the add. Without this they would find the task a look later.
+#[tokio::test]
+async fn hints_for_consumers_reach_every_instance_once() {
+    let deployment = Deployment::new();
+    let (here, there) = (deployment.instance().await, deployment.instance().await);
+    let (mut hints_here, mut hints_there) = (here.hints(), there.hints());
+    let channel = deployment.key("DELAY_HINT");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while raw::<(String, i64)>(&["PUBSUB", "NUMSUB", &channel]).1 < 2 {
+        assert!(Instant::now() < deadline, "both instances listen");
+        tokio::time::sleep(ms(5)).await;
+    }
+    here.add(vec![new_task("message.call", 5), new_task("@pull", 700)]).await;
+    let pulled = |due| Hint { lane: lane(), due: at(due), is_pull: true };
+    assert_eq!(hear(&mut hints_there).await, pulled(700), "who is called is the worker's here");
+    let own = [hear(&mut hints_here).await, hear(&mut hints_here).await];
+    assert!(own.contains(&pulled(700)), "{own:?}");
+    there.add(vec![new_task("@pull", 900)]).await;
+    assert_eq!(hear(&mut hints_here).await, pulled(900), "its own hint has not come back to it");
+}
+
 #[tokio::test]
 async fn a_lost_registry_entry_is_written_again_by_an_add_into_an_empty_lane() {
     let deployment = Deployment::new();
@@ -227,7 +250,7 @@ async fn a_lost_registry_entry_is_written_again_by_an_add_into_an_empty_lane() {
     raw::<()>(&["HDEL", &deployment.key("DELAY_TOPIC_LIST"), "sharded"]);
     assert!(store.topics().await.unwrap().is_empty());
     store.add(vec![NewTask { topic: sharded.clone(), ..new_task("message.call", 0) }]).await.remove(0).unwrap();
-    assert_eq!(store.topics().await.unwrap(), [sharded]);
+    assert_eq!(store.topics().await.unwrap(), [Registered::plain(sharded)]);
 }
 
 #[tokio::test]
@@ -245,7 +268,10 @@ async fn a_recovery_finds_lanes_that_nobody_registered() {
     };
     let found = sorted(store.recover_topics().await.unwrap());
     assert_eq!(found, [topic_of("order:eu", 1), topic_of("sharded", 8)], "with all their lanes");
-    assert_eq!(sorted(store.topics().await.unwrap()), sorted(entries.to_vec()));
+    assert_eq!(
+        sorted(store.topics().await.unwrap().into_iter().map(|topic| topic.entry).collect()),
+        sorted(entries.to_vec())
+    );
     assert!(store.recover_topics().await.unwrap().is_empty());
 }
 
@@ -311,7 +337,7 @@ async fn a_flushed_script_cache_is_survived_by_every_verb() {
     flush();
     store.cancel(&lane(), id).await.unwrap();
     flush();
-    assert_eq!(store.replay(&lane(), vec![id]).await.unwrap(), 0);
+    assert_eq!(store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 0);
     clock.advance(ms(1));
     flush();
     assert_eq!(store.purge(&lane(), State::Cancelled, clock.now(), 9).await.unwrap(), 1);

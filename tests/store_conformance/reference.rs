@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
-    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Hint, ListQuery, Listed, Moment, NewContent,
-    NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
+    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Forecast, Hint,
+    ListQuery, Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle,
+    Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
-use delayd::task::{Destination, Lane, Receipt, State, TaskId};
+use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
 
 use crate::model::Model;
@@ -33,12 +34,14 @@ impl Reference {
     }
 
     fn hint(&self, tasks: &[(Lane, bool, UnixMillis)]) {
-        let called = || tasks.iter().filter(|(_, is_called, _)| *is_called);
-        let lanes: std::collections::BTreeSet<&Lane> = called().map(|(lane, ..)| lane).collect();
-        for lane in lanes {
-            let due = called().filter(|task| task.0 == *lane).map(|task| task.2).min().expect("the lane has one");
+        let mut earliest = std::collections::BTreeMap::new();
+        for (lane, is_pull, due) in tasks {
+            let first = earliest.entry((lane, *is_pull)).or_insert(*due);
+            *first = (*first).min(*due);
+        }
+        for ((lane, is_pull), due) in earliest {
             // Nobody may be listening.
-            let _ = self.hints.send(Hint { lane: lane.clone(), due });
+            let _ = self.hints.send(Hint { lane: lane.clone(), due, is_pull });
         }
     }
 }
@@ -52,9 +55,9 @@ impl Store for Reference {
         let mut hints = Vec::new();
         let mut answers = Vec::new();
         for task in tasks {
-            let (topic, is_called) = (task.topic.clone(), !task.destination.is_pull());
+            let (topic, is_pull) = (task.topic.clone(), task.destination.is_pull());
             let added = self.model().add(task);
-            hints.push((topic.lane_of(added.id), is_called, added.due));
+            hints.push((topic.lane_of(added.id), is_pull, added.due));
             answers.push(Ok(added));
         }
         self.hint(&hints);
@@ -84,7 +87,11 @@ impl Store for Reference {
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        Ok(self.model().reschedule(lane, id, moment, content))
+        let moved = self.model().reschedule(lane, id, moment, content);
+        if let Rescheduled::Done { due } = moved {
+            self.hint(&[(lane.clone(), false, due), (lane.clone(), true, due)]);
+        }
+        Ok(moved)
     }
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
@@ -95,12 +102,59 @@ impl Store for Reference {
         Ok(self.model().list(&query))
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
-        Ok(self.model().replay(lane, &ids))
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, _spread: Spread) -> Result<usize> {
+        let count = self.model().replay(lane, &ids);
+        let now = self.clock.now();
+        self.hint(&[(lane.clone(), false, now), (lane.clone(), true, now)]);
+        Ok(count)
+    }
+
+    async fn summaries(&self, _lane: &Lane, _ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn discard(&self, _lane: &Lane, _state: State, _ids: Vec<TaskId>) -> Result<usize> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn clear(&self, _lane: &Lane, _limit: usize) -> Result<usize> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn forecast(&self, _lane: &Lane, _step: Duration, _steps: usize) -> Result<Forecast> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn note(&self, _notes: Vec<AttemptNote>) -> Result<()> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn notes(&self, _lane: &Lane, _id: TaskId) -> Result<Vec<AttemptNote>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn set_policy(&self, _topic: &Topic, _policy: &TopicPolicy) -> Result<bool> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn pause(&self, _topic: &Topic) -> Result<Option<UnixMillis>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn resume(&self, _topic: &Topic, _becomes: Option<Misfired>) -> Result<Option<bool>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn unregister(&self, _entry: &TopicEntry) -> Result<bool> {
+        Err(Error::Unavailable("not here yet".into()))
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         Ok(self.model().next_due(&lanes))
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        Ok(self.model().next_pull(&lanes))
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
@@ -128,8 +182,8 @@ impl Store for Reference {
         Ok(self.model().register(entry))
     }
 
-    async fn topics(&self) -> Result<Vec<TopicEntry>> {
-        Ok(self.model().topics())
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        Ok(self.model().topics().into_iter().map(Registered::plain).collect())
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

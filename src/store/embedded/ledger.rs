@@ -42,7 +42,8 @@ pub(super) struct Ledger<'a> {
     /// The store's now, the same for all work of the transaction.
     pub(super) now: UnixMillis,
     names: &'a mut Names,
-    hints: HashMap<Lane, UnixMillis>,
+    /// By lane, and by whether consumers are meant.
+    hints: HashMap<(Lane, bool), UnixMillis>,
     drawn: bool,
 }
 
@@ -55,7 +56,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn finish(mut self) -> rusqlite::Result<Vec<Hint>> {
         self.write_earliest()?;
         self.write_last_id()?;
-        Ok(self.hints.into_iter().map(|(lane, due)| Hint { lane, due }).collect())
+        Ok(self.hints.into_iter().map(|((lane, is_pull), due)| Hint { lane, due, is_pull }).collect())
     }
 
     fn write_last_id(&mut self) -> rusqlite::Result<()> {
@@ -87,9 +88,12 @@ impl<'a> Ledger<'a> {
         Ok(id)
     }
 
-    /// Tells the lane's worker of a due moment, after the commit.
-    pub(super) fn hint(&mut self, lane: Lane, due: UnixMillis) {
-        self.hints.entry(lane).and_modify(|earliest| *earliest = due.min(*earliest)).or_insert(due);
+    /// Tells the lane's worker, or its consumers, of a due moment, after the commit.
+    pub(super) fn hint(&mut self, lane: &Lane, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
+        let is_pull = !self.schedule(destination)?.called;
+        let earliest = self.hints.entry((lane.clone(), is_pull)).or_insert(due);
+        *earliest = due.min(*earliest);
+        Ok(())
     }
 
     /// The number of a lane that has held tasks.
@@ -164,11 +168,6 @@ impl<'a> Ledger<'a> {
             tracing::error!("The name of destination {number} cannot be read; its tasks wait: {error}");
         }
         name.ok()
-    }
-
-    /// Whether a worker calls this destination.
-    pub(super) fn is_called(&mut self, destination: i64) -> rusqlite::Result<bool> {
-        Ok(self.schedule(destination)?.called)
     }
 
     /// A task was put on the destination's schedule.

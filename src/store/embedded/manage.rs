@@ -44,9 +44,7 @@ pub(super) fn reschedule(
         .db
         .prepare_cached("UPDATE task SET due = ?, destination = ?, content = ifnull(?, content) WHERE id = ?")?
         .execute((due, destination, content.map(|new| &new.content), id))?;
-    if ledger.is_called(destination)? {
-        ledger.hint(lane.clone(), due);
-    }
+    ledger.hint(lane, destination, due)?;
     Ok(Rescheduled::Done { due })
 }
 
@@ -66,9 +64,7 @@ pub(super) fn replay(ledger: &mut Ledger<'_>, lane: &Lane, ids: &[TaskId]) -> ru
         let Some(destination) = destination else { continue };
         let alive = Record::Pending(Pending::fresh(number, destination, ledger.now));
         ledger.replace(*id, &dead, &alive)?;
-        if ledger.is_called(destination)? {
-            ledger.hint(lane.clone(), ledger.now);
-        }
+        ledger.hint(lane, destination, ledger.now)?;
         replayed += 1;
     }
     Ok(replayed)

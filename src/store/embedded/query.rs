@@ -1,4 +1,4 @@
-//! What is only read: `get`, `stats`, `next_due`, `topics`.
+//! What is only read: `get`, `stats`, `next_due`, `next_pull`, `topics`.
 
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
@@ -6,7 +6,7 @@ use super::ledger::lane_number;
 use super::record::{due_after_lease, ran_out};
 use super::rows::{read_name, read_options, read_state_or, read_topic, state_number};
 use crate::clock::UnixMillis;
-use crate::store::{Counts, MAX_LEASE, NextDue, Task, TopicEntry};
+use crate::store::{Counts, FURTHEST_DEADLINE, NextDue, Task, TopicEntry};
 use crate::task::{Lane, State, TaskId, Topic};
 
 pub(super) fn get(db: &Connection, lane: &Lane, id: TaskId, now: UnixMillis) -> rusqlite::Result<Option<Task>> {
@@ -66,15 +66,17 @@ pub(super) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
         dead: ended(State::Dead)?,
         cancelled: ended(State::Cancelled)?,
         expired: ended(State::Expired)?,
+        earliest: None,
     })
 }
 
-pub(super) fn next_due(db: &Connection, lanes: &[Lane], now: UnixMillis) -> rusqlite::Result<NextDue> {
+/// Of the called destinations, or of those who pull.
+pub(super) fn next_due(db: &Connection, lanes: &[Lane], called: bool, now: UnixMillis) -> rusqlite::Result<NextDue> {
     let mut next = NextDue { now, lanes: Vec::with_capacity(lanes.len()) };
     for lane in lanes {
         next.lanes.push(match lane_number(db, lane)? {
             Some(number) => {
-                let due = earliest_due(db, number, UnixMillis(i64::MIN))?;
+                let due = earliest_due(db, number, called, UnixMillis(i64::MIN))?;
                 due.into_iter().chain(earliest_deadline(db, number, now)?).min()
             }
             None => None,
@@ -83,10 +85,15 @@ pub(super) fn next_due(db: &Connection, lanes: &[Lane], now: UnixMillis) -> rusq
     Ok(next)
 }
 
-/// The earliest due moment after `after` at which one of the lane's called destinations comes to have work.
-pub(super) fn earliest_due(db: &Connection, lane: i64, after: UnixMillis) -> rusqlite::Result<Option<UnixMillis>> {
-    db.prepare_cached("SELECT min(earliest) FROM destination WHERE lane = ? AND called = 1 AND earliest > ?")?
-        .query_row((lane, after), |row| row.get(0))
+/// The earliest due moment after `after` at which one of the lane's called destinations, or its consumers, come to have work.
+pub(super) fn earliest_due(
+    db: &Connection,
+    lane: i64,
+    called: bool,
+    after: UnixMillis,
+) -> rusqlite::Result<Option<UnixMillis>> {
+    db.prepare_cached("SELECT min(earliest) FROM destination WHERE lane = ? AND called = ? AND earliest > ?")?
+        .query_row((lane, called, after), |row| row.get(0))
 }
 
 /// The earliest deadline of the lane's leases; now, if one is so far away that it counts as run out.
@@ -97,7 +104,7 @@ pub(super) fn earliest_deadline(db: &Connection, lane: i64, now: UnixMillis) -> 
     )?
     .query_row([lane], |row| {
         let (first, last): (Option<UnixMillis>, Option<UnixMillis>) = (row.get(0)?, row.get(1)?);
-        let is_out_of_reach = last.is_some_and(|deadline| deadline > now + MAX_LEASE);
+        let is_out_of_reach = last.is_some_and(|deadline| deadline > now + FURTHEST_DEADLINE);
         Ok(first.map(|deadline| if is_out_of_reach { deadline.min(now) } else { deadline }))
     })
 }

@@ -19,7 +19,7 @@ use super::node::Purpose;
 use super::record::write_options;
 use super::script;
 use crate::clock::UnixMillis;
-use crate::store::{Added, Error, Hint, Moment, NewTask, Result, TopicEntry};
+use crate::store::{Added, Error, Hint, Moment, NewTask, Novelty, Result, TopicEntry};
 use crate::task::{Lane, TaskId};
 
 /// The most tasks of one script call: it stays under a few milliseconds.
@@ -341,7 +341,8 @@ fn read(places: &[Place], reply: Result<Value>, batch: &mut Batch<'_>) -> bool {
     };
     for (&place, &due) in places.iter().zip(&numbers[1..]) {
         let id = batch.task(place).0;
-        let kept = if due < 0 { Kept::Taken } else { Kept::Added(Added { id, due: UnixMillis(due) }) };
+        let kept =
+            if due < 0 { Kept::Taken } else { Kept::Added(Added { id, due: UnixMillis(due), novelty: Novelty::New }) };
         batch.answer(place, Ok(kept));
     }
     numbers[0] == 1
@@ -354,16 +355,15 @@ fn fail(places: &[Place], error: &Error, batch: &mut Batch<'_>) {
 }
 
 fn hint(inner: &Inner, tasks: &[NewTask], answers: &[Result<Added>]) {
-    let mut earliest: HashMap<Lane, UnixMillis> = HashMap::new();
+    let mut earliest: HashMap<(Lane, bool), UnixMillis> = HashMap::new();
     for (task, answer) in tasks.iter().zip(answers) {
-        if let Ok(added) = answer
-            && !task.destination.is_pull()
-        {
-            let due = earliest.entry(task.topic.lane_of(added.id)).or_insert(added.due);
+        if let Ok(added) = answer {
+            let whose = (task.topic.lane_of(added.id), task.destination.is_pull());
+            let due = earliest.entry(whose).or_insert(added.due);
             *due = added.due.min(*due);
         }
     }
-    for (lane, due) in earliest {
-        inner.hints.tell(Hint { lane, due });
+    for ((lane, is_pull), due) in earliest {
+        inner.hints.tell(Hint { lane, due, is_pull });
     }
 }

@@ -5,7 +5,7 @@
 //! | topic registry | `<p>:DELAY_TOPIC_LIST` | hash topic → `{"shards":n}` |
 //! | last task id | `<p>:DELAY_TASK_ID` | string |
 //! | destinations held by hand | `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
-//! | hints | `<p>:DELAY_HINT` | channel, message `lane due_ms` |
+//! | hints | `<p>:DELAY_HINT` | channel, message `lane due_ms`, or `lane due_ms pull origin` |
 //! | a lane's keys | see `lua/lane.lua` | |
 //!
 //! `<p>` is `store.redis.key_prefix`. A lane's keys end in its hash tag `{topic:shard}`, so that one node of a

@@ -25,12 +25,13 @@ use self::sentinel::Sentinels;
 use self::server::Mode;
 use self::servers::{Route, Servers};
 use super::{
-    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Hint, ListQuery, Listed, Moment,
-    NewContent, NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
+    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Forecast, Hint,
+    ListQuery, Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle,
+    Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use crate::breaker;
 use crate::clock::{Clock, UnixMillis};
-use crate::task::{Destination, Lane, Receipt, State, TaskId};
+use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 
 mod add;
 mod address;
@@ -93,7 +94,7 @@ pub struct Params {
     pub breaker: breaker::Params,
     /// Tests set a manual one; then its now is given to every script instead of the server's.
     pub clock: Clock,
-    /// Tell other instances of adds: for an instance that does not work itself.
+    /// Tell other instances of adds to be called: for an instance that does not work itself. (Of those to be pulled it always tells.)
     pub publish_hints: bool,
 }
 
@@ -202,13 +203,11 @@ impl Redis {
             timeout: params.timeout,
             wait_replicas: params.wait_replicas,
         });
-        let mut tasks = vec![
+        let tasks = vec![
             tokio::spawn(hints::listen(inner.clone())).abort_handle(),
+            tokio::spawn(hints::publish(inner.clone(), outward)).abort_handle(),
             tokio::spawn(async move { servers.look_after().await }).abort_handle(),
         ];
-        if let Some(outward) = outward {
-            tasks.push(tokio::spawn(hints::publish(inner.clone(), outward)).abort_handle());
-        }
         let adders = Adders::new(inner.clone());
         Ok(Self { inner, adders, tasks })
     }
@@ -269,7 +268,7 @@ impl Store for Redis {
     ) -> Result<Rescheduled> {
         let moved = settle::reschedule(&self.inner, lane, id, moment, content.as_ref()).await?;
         if let Rescheduled::Done { due } = moved {
-            self.inner.hints.tell(Hint { lane: lane.clone(), due });
+            self.inner.hints.tell_all(lane, due);
         }
         Ok(moved)
     }
@@ -282,16 +281,62 @@ impl Store for Redis {
         query::list(&self.inner, &query).await
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, _spread: Spread) -> Result<usize> {
         let count = settle::replay(&self.inner, lane, &ids).await?;
         if count > 0 {
-            self.inner.hints.tell(Hint { lane: lane.clone(), due: self.inner.clock.now() });
+            self.inner.hints.tell_all(lane, self.inner.clock.now());
         }
         Ok(count)
     }
 
+    async fn summaries(&self, _lane: &Lane, _ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn discard(&self, _lane: &Lane, _state: State, _ids: Vec<TaskId>) -> Result<usize> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn clear(&self, _lane: &Lane, _limit: usize) -> Result<usize> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn forecast(&self, _lane: &Lane, _step: Duration, _steps: usize) -> Result<Forecast> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn note(&self, _notes: Vec<AttemptNote>) -> Result<()> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn notes(&self, _lane: &Lane, _id: TaskId) -> Result<Vec<AttemptNote>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn set_policy(&self, _topic: &Topic, _policy: &TopicPolicy) -> Result<bool> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn pause(&self, _topic: &Topic) -> Result<Option<UnixMillis>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn resume(&self, _topic: &Topic, _becomes: Option<Misfired>) -> Result<Option<bool>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn unregister(&self, _entry: &TopicEntry) -> Result<bool> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        query::next_due(&self.inner, &lanes).await
+        let keys = &self.inner.keys;
+        query::next(&self.inner, &lanes, |lane| keys.destinations(lane)).await
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        let keys = &self.inner.keys;
+        query::next(&self.inner, &lanes, |lane| keys.schedule(lane, &Destination::pull())).await
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
@@ -318,8 +363,8 @@ impl Store for Redis {
         registry::assert(&self.inner, &entry).await
     }
 
-    async fn topics(&self) -> Result<Vec<TopicEntry>> {
-        registry::topics(&self.inner).await
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        Ok(registry::topics(&self.inner).await?.into_iter().map(Registered::plain).collect())
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

@@ -15,7 +15,7 @@ use super::node::Purpose;
 use super::record::{Entry, Record, read_millis};
 use super::script;
 use crate::clock::UnixMillis;
-use crate::store::{Counts, Error, ListQuery, Listed, MAX_LEASE, NextDue, Result, Task};
+use crate::store::{Counts, Error, FURTHEST_DEADLINE, ListQuery, Listed, NextDue, Result, Task};
 use crate::task::{Lane, State, TaskId};
 
 /// Moments beyond this are no moments: the scores are doubles.
@@ -46,7 +46,9 @@ pub(super) async fn get(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Option
     };
     let (state, due) = match (entry.ended, moment(deadline)?, moment(due)?) {
         (Some(state), _, _) => (state, record.due),
-        (None, Some(deadline), _) if deadline > now && deadline <= now + MAX_LEASE => (State::Leased, record.due),
+        (None, Some(deadline), _) if deadline > now && deadline <= now + FURTHEST_DEADLINE => {
+            (State::Leased, record.due)
+        }
         (None, Some(deadline), _) => (State::Scheduled, deadline.min(now)),
         (None, None, due) => (State::Scheduled, due.unwrap_or(record.due)),
     };
@@ -89,16 +91,16 @@ pub(super) async fn stats(inner: &Inner, lane: &Lane) -> Result<Counts> {
     let call = script_call(&script::STATS, &inner.keys.of_script(lane), &inner.clock);
     let [scheduled, leased, delivered, dead, cancelled, expired] =
         <[u64; 6]>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
-    Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired })
+    Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired, earliest: None })
 }
 
-/// One pipeline a server, however many lanes: each lane's earliest destination, its first deadline and its last; and the time, of each
-/// server, for any may be away. Of a lane whose server is away nothing is known; only if that is so of all is it an error.
-pub(super) async fn next_due(inner: &Inner, lanes: &[Lane]) -> Result<NextDue> {
+/// One pipeline a server, however many lanes: the head of what each lane waits for (`of`), its first deadline and its last; and the time,
+/// of each server, for any may be away. Of a lane whose server is away nothing is known; only if that is so of all is it an error.
+pub(super) async fn next(inner: &Inner, lanes: &[Lane], of: impl Fn(&Lane) -> String) -> Result<NextDue> {
     let at = |key: String, rank: i64| cmd("ZRANGE").arg(key).arg(rank).arg(rank).arg("WITHSCORES").take();
     let mut commands = Vec::with_capacity(3 * lanes.len());
     for lane in lanes {
-        commands.push(at(inner.keys.destinations(lane), 0));
+        commands.push(at(of(lane), 0));
         commands.push(at(inner.keys.leased(lane), 0));
         commands.push(at(inner.keys.leased(lane), -1));
     }
@@ -130,7 +132,7 @@ pub(super) async fn next_due(inner: &Inner, lanes: &[Lane]) -> Result<NextDue> {
 fn read_next(now: UnixMillis, [due, first, last]: [Result<Value>; 3]) -> Result<Option<UnixMillis>> {
     let (due, first, last) = (read_head(due?)?, read_head(first?)?, read_head(last?)?);
     // A deadline that is too far away counts as run out: the clock was set back.
-    let beyond_reach = last.filter(|deadline| *deadline > now + MAX_LEASE).map(|_| now);
+    let beyond_reach = last.filter(|deadline| *deadline > now + FURTHEST_DEADLINE).map(|_| now);
     Ok(due.into_iter().chain(first).chain(beyond_reach).min())
 }
 

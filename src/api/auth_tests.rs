@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
-use crate::api::testing::{edge_without_store, json_of};
+use crate::api::testing::{edge_without_store, json_of, router};
 
 const WRITER: &str = "dly_writer-token";
 const READER: &str = "dly_reader-token";
@@ -37,7 +37,7 @@ fn request(path: &str, headers: &[(&str, &str)], body: &str) -> Request {
 async fn ask(tokens: Vec<TokenParams>, request: Request) -> (u16, Value, HeaderMap) {
     let (api, _draining) = edge_without_store().await;
     api.tokens.replace(tokens);
-    let response = crate::api::router(Arc::new(api)).oneshot(request).await.unwrap();
+    let response = router(Arc::new(api)).oneshot(request).await.unwrap();
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     (status, json_of(response).await, headers)
 }
@@ -155,7 +155,7 @@ async fn health_is_open_and_what_is_open_stays_so_without_tokens() {
 async fn tokens_can_be_exchanged_while_it_runs() {
     let (api, _draining) = edge_without_store().await;
     let tokens = api.tokens.clone();
-    let router = crate::api::router(Arc::new(api));
+    let router = router(Arc::new(api));
     let status = async |token: &str| {
         let value = format!("Bearer {token}");
         router.clone().oneshot(request(ADD, &[("authorization", &value)], ORDER)).await.unwrap().status()

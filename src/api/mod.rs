@@ -1,12 +1,12 @@
 //! ① The edge: HTTP in. From a request to a store's verb, and back to an answer.
 //!
 //! ```text
-//! server ─▶ request id ─▶ trace ─▶ panic ─▶ auth ─▶ timeout ─▶ body ─▶ shed ─▶ add │ pull │ settle │ get │ destination ─▶ store
+//! server ─▶ door ─▶ request id ─▶ trace ─▶ panic ─▶ auth ─▶ timeout ─▶ body ─▶ shed ─▶ add │ pull │ settle │ get │ list │ manage │ dead │ topic │ destination ─▶ store
 //! ```
 //!
-//! - [`router`] is the whole API at a glance; one file per family of verbs.
+//! - `router` is the whole API at a glance; one file per family of verbs.
 //! - `server` takes connections and drains them, `connection` serves one; `pulse` and `paced` see to it that nobody holds one for
-//!   nothing. `layers` is what stands around every handler, `budget` how many bytes all requests and answers may hold.
+//!   nothing. `door` turns away what is too much, `layers` is what stands around every handler, `budget` how many bytes all requests and answers may hold.
 //! - `auth` says who may call what; its table is the whole access matrix.
 //! - `body` and `json` read a request, `fields` its values, `new_task` checks one task.
 //! - `error` is the only answer of a failure, `envelope` that of a success.
@@ -27,6 +27,7 @@ mod budget;
 mod connection;
 mod dead;
 mod destination;
+mod door;
 mod envelope;
 mod error;
 mod fields;
@@ -58,7 +59,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use http::Uri;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -69,9 +70,11 @@ use crate::store::{AnyStore, Registered};
 use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
 use budget::Budget;
+use door::Line;
 use error::Error;
 
 pub use auth::{TokenParams, Tokens};
+pub use door::Edge;
 pub use server::{Patience, ServerParams, listen, serve};
 
 /// How long [`Api::finish`] waits.
@@ -211,16 +214,21 @@ impl Api {
     }
 }
 
+/// Every route behind the door.
+pub fn edge(api: Arc<Api>) -> Edge {
+    let (line, draining) = (Line::before(api.params.concurrency), api.draining.clone());
+    Edge::behind(line.clone(), draining, router(api, line))
+}
+
 /// Every route, and what stands around them.
-pub fn router(api: Arc<Api>) -> Router {
+fn router(api: Arc<Api>, line: Line) -> Router {
     let params = &api.params;
-    let slots = Arc::new(Semaphore::new(params.concurrency));
     let budget = Budget::new(params.bodies);
     // From the outside in: the route's limit, the body, a slot, the topic in it. Not around the health checks: an instance that sheds load is alive.
     let working = |routes: Router<Arc<Api>>, limit: usize, budget: Budget| {
         routes
             .layer(from_fn(auth::cover))
-            .layer(from_fn_with_state(slots.clone(), layers::shed))
+            .layer(from_fn_with_state(line.clone(), layers::shed))
             .layer(from_fn_with_state(budget, body::read))
             .layer(Extension(body::Limit(limit)))
     };

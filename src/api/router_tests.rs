@@ -7,7 +7,7 @@ use http_body_util::StreamBody;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::testing::{edge_before_a_silent_store, edge_without_store, json_of};
+use super::testing::{edge_before_a_silent_store, edge_without_store, json_of, router};
 use super::*;
 
 const ADD: &str = "/delay/task/add";
@@ -184,7 +184,7 @@ async fn while_draining_no_work_is_taken_in() {
 }
 
 #[tokio::test]
-async fn one_request_too_many_is_turned_away_at_once_and_health_is_not() {
+async fn one_request_too_many_is_turned_away_and_health_is_not() {
     let (mut api, _draining) = edge_without_store().await;
     api.params.concurrency = 0;
     let router = router(Arc::new(api));
@@ -209,6 +209,18 @@ async fn a_request_holds_its_slot_to_its_end() {
     drop(first);
     let third = Box::pin(router.oneshot(post_of(ADD, TASK)));
     assert!(futures_util::poll!(third).is_pending(), "turned away, though the first is gone");
+}
+
+/// Its slot from the door was kept while its body dripped, so that a thousand callers who drip shut everyone else out.
+#[tokio::test]
+async fn a_body_that_drips_gives_the_slot_from_the_door_back() {
+    let (mut api, _draining) = edge_without_store().await;
+    api.params.concurrency = 1;
+    let edge = edge(Arc::new(api));
+    let mut drips = Box::pin(edge.clone().answer(post_of(ADD, dripping())));
+    assert!(futures_util::poll!(&mut drips).is_pending());
+    let response = edge.answer(post_of(ADD, "{}")).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
 }
 
 /// A body that never ends, and holds up whoever reads it.

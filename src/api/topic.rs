@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::Api;
+use super::auth::Caller;
 use super::body::JsonBody;
 use super::envelope::{Nothing, Success};
 use super::error::Error;
@@ -134,13 +135,18 @@ struct Step {
 }
 
 /// `POST /delay/topic/list`
-pub(super) async fn list(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Topics>, Error> {
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    JsonBody(body): JsonBody,
+) -> Result<Success<Topics>, Error> {
     let ListRequest {} = json::read(&body)?;
     let mut topics: Vec<Listed> = api
         .topics
         .refresh()
         .await?
         .into_iter()
+        .filter(|known| caller.may_use(&known.entry.topic).is_ok())
         .map(|Registered { entry, paused, .. }| Listed {
             topic: entry.topic,
             shards: entry.shards,

@@ -114,13 +114,13 @@ impl App {
         };
         let api = Arc::new(Api::new(parts, params::api(&settings)));
         let (close_listener, closed) = oneshot::channel::<()>();
-        let router = api::router(api.clone());
+        let edge = api::edge(api.clone());
         let serving = tokio::spawn(async move {
             let closed = async move {
                 // Dropped or told: either way it is time.
                 let _ = closed.await;
             };
-            api::serve(listener, router, server, closed).await;
+            api::serve(listener, edge, server, closed).await;
         });
 
         let parts = worker::Parts { store: store.clone(), topics, client, services, limits, clock };

@@ -22,7 +22,6 @@ mod full;
 mod island;
 mod load;
 mod machine;
-mod open_loop;
 mod outside;
 mod probe;
 mod row;
@@ -43,10 +42,13 @@ mod redis_disk;
 mod redis_trouble;
 mod rolling;
 mod slow_callers;
+mod slow_wire;
 mod time;
 
 #[path = "../support/fake_time.rs"]
 mod fake_time;
+#[path = "../support/open_loop.rs"]
+mod open_loop;
 #[path = "../it/program.rs"]
 mod program;
 #[path = "../it/receiver.rs"]

@@ -4,6 +4,16 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// The command started so that each of its fsyncs takes so much longer, and nothing else costs anything. (A process that strace attaches to
+/// is stopped at every call, whichever it is.) The command stays the child, and the drill its parent.
+pub fn with_slow_fsyncs(command: &Command, by: Duration) -> Command {
+    let mut strace = Command::new("strace");
+    strace.args(["-D", "-f", "--seccomp-bpf", "-q", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
+    strace.args(["-e", &format!("inject=fsync,fdatasync:delay_enter={}", by.as_micros())]);
+    strace.arg(command.get_program()).args(command.get_args());
+    strace
+}
+
 /// An injection under way. Dropping it takes it away again, and the process runs on.
 #[derive(Debug)]
 pub struct Injected(Child);

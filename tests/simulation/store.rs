@@ -179,7 +179,7 @@ impl Store for Access {
         let about: Vec<String> = tasks.iter().map(|task| task.content.clone()).collect();
         let stored = self.ask("add", about, move |world| tasks.iter().cloned().map(|task| world.add(task)).collect());
         match stored.await {
-            Ok::<Vec<Added>, _>(added) => added.into_iter().map(Ok).collect(),
+            Ok::<Vec<Result<Added>>, _>(added) => added,
             Err(error) => vec![Err(error); count],
         }
     }
@@ -304,8 +304,7 @@ impl Store for Access {
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {
-        let entries = self.ask("topics", (), |world| world.look(|model| model.topics())).await?;
-        Ok(entries.into_iter().map(Registered::plain).collect())
+        self.ask("topics", (), |world| world.look(|model| model.topics())).await
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

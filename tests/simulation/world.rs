@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
-    Added, Cancelled, Claim, Claimed, Holder, MAX_LEASE, Moment, NewContent, NewTask, Rescheduled, Settle, Settled,
-    Task, Transition,
+    Added, Cancelled, Claim, Claimed, Holder, MAX_LEASE, Moment, NewContent, NewTask, Rescheduled, Result, Settle,
+    Settled, Spread, Task, Transition,
 };
 use delayd::task::{Lane, Receipt, State, TaskId};
 use tokio::time::Instant;
@@ -137,16 +137,16 @@ impl World {
         look(&mut self.kept().model)
     }
 
-    pub(crate) fn add(&self, task: NewTask) -> Added {
+    pub(crate) fn add(&self, task: NewTask) -> Result<Added> {
         let mut kept = self.kept();
         if self.is_sabotaged(Sabotage::AnswerBeforeCommit) && self.dice.throw("sabotage").per_mille(300) {
             let mut elsewhere = kept.model.clone();
             return elsewhere.add(task);
         }
         let (topic, moment, content) = (task.topic.clone(), task.moment, task.content.clone());
-        let added = kept.model.add(task);
+        let added = kept.model.add(task)?;
         self.write(What::Stored { id: added.id, lane: topic.lane_of(added.id), moment, content });
-        added
+        Ok(added)
     }
 
     pub(crate) fn claim(&self, by: LifeId, claim: &Claim, receipt: &Receipt) -> Claimed {
@@ -245,7 +245,7 @@ impl World {
 
     pub(crate) fn replay(&self, lane: &Lane, ids: &[TaskId]) -> usize {
         let mut kept = self.kept();
-        let replayed = |id: &&TaskId| kept.model.replay(lane, &[**id]) == 1;
+        let replayed = |id: &&TaskId| kept.model.replay(lane, &[**id], Spread::default()) == 1;
         let replayed: Vec<TaskId> = ids.iter().filter(replayed).copied().collect();
         replayed.iter().for_each(|id| self.write(What::Replayed { id: *id }));
         replayed.len()

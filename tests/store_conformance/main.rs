@@ -28,6 +28,7 @@ mod reference;
 mod registry;
 mod settle;
 mod steps;
+mod topics;
 
 #[path = "../support/redis_many.rs"]
 mod redis_many;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use delayd::clock::UnixMillis;
 use delayd::store::{
     Added, Cancelled, Claim, Grant, Holder, MAX_LEASE, Moment, NewContent, NewTask, Rescheduled, Settle, Settled,
-    Transition, Want,
+    Spread, Transition, Want,
 };
 use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId};
 use proptest::prelude::*;
@@ -257,7 +257,7 @@ impl World {
         match self.call.clone() {
             Call::Nothing => Answer::Nothing,
             Call::Add(tasks) => {
-                let added: Vec<Added> = tasks.iter().map(|task| model.add(task.clone())).collect();
+                let added: Vec<Added> = tasks.iter().map(|task| model.add(task.clone()).unwrap()).collect();
                 let named = tasks.iter().zip(&added).map(|(task, added)| (task.topic.lane_of(added.id), added.id));
                 self.tasks.extend(named);
                 Answer::Added(added)
@@ -273,7 +273,7 @@ impl World {
             Call::Reschedule(lane, id, moment, content) => {
                 Answer::Rescheduled(model.reschedule(&lane, id, moment, content))
             }
-            Call::Replay(lane, ids) => Answer::Count(model.replay(&lane, &ids)),
+            Call::Replay(lane, ids) => Answer::Count(model.replay(&lane, &ids, Spread::default())),
             Call::Purge(lane, state, before, limit) => Answer::Count(model.purge(&lane, state, before, limit)),
             Call::SetClock(now) => {
                 model.now = now;

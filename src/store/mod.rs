@@ -285,8 +285,8 @@ pub trait Store: Send + Sync + 'static {
     /// Answers whether it was paused; `None`: no such topic.
     fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> impl Future<Output = Result<Option<bool>>> + Send;
 
-    /// Takes a topic out of the registry, with its policy and pauses, if none of its lanes holds any task. Answers whether there is no such
-    /// topic now. What is added at the same moment registers it again.
+    /// Takes a topic out of the registry, with its policy, its pauses and its lanes' idempotency keys, if none of its lanes holds any task.
+    /// Answers whether there is no such topic now. What is added at the same moment registers it again.
     fn unregister(&self, entry: &TopicEntry) -> impl Future<Output = Result<bool>> + Send;
 
     /// Finds lanes that hold tasks though nobody registered them (a failover may lose the entry), registers

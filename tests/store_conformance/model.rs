@@ -518,6 +518,7 @@ impl Model {
         let is_empty = self.tasks.values().all(|record| record.lane.topic != entry.topic);
         if is_empty {
             self.topics.unregister(&entry.topic);
+            self.used.retain(|(lane, _), _| lane.topic != entry.topic);
         }
         is_empty
     }

@@ -18,9 +18,12 @@ mod check_redis;
 mod claim;
 mod damage;
 mod destination;
+mod idempotency;
+mod key;
 mod lease;
 mod machine;
 mod model;
+mod quota;
 mod read;
 mod record;
 mod redis_alone;
@@ -89,6 +92,37 @@ macro_rules! conformance {
             settle late_success_counts_for_its_revision_only,
             settle an_outcome_is_kept_and_cut_between_characters,
             settle settles_are_answered_in_order_across_lanes,
+
+            idempotency a_repeated_add_answers_the_first_task_whatever_became_of_it,
+            idempotency an_idempotency_key_is_remembered_for_its_window_from_the_first_add,
+            idempotency another_fingerprint_is_refused_and_stores_nothing,
+            idempotency adds_at_once_with_one_idempotency_key_make_one_task,
+            idempotency a_batch_may_repeat_itself,
+            idempotency any_text_is_an_idempotency_key_of_its_own,
+            idempotency an_idempotency_key_finds_its_lane,
+            idempotency an_emptied_lane_forgets_its_idempotency_keys,
+
+            key a_key_pushes_its_waiting_task_back,
+            key a_push_back_begins_a_revision,
+            key a_leased_namesake_is_not_retried_but_may_succeed,
+            key a_pending_cancel_is_fulfilled_by_the_look_of_an_add,
+            key a_task_that_has_ended_lets_its_key_go,
+            key a_replay_takes_no_key_back,
+            key a_reschedule_keeps_the_key,
+            key a_thousand_adds_of_one_key_make_one_task,
+            key a_key_counts_within_its_batch,
+            key a_key_finds_its_lane,
+            key a_repeated_push_back_pushes_no_further,
+            key a_push_back_is_hinted,
+            key a_task_that_is_forgotten_leaves_no_key,
+
+            quota a_quota_is_exact_and_counts_what_waits_or_is_leased,
+            quota a_lease_that_ran_out_counts_once,
+            quota a_quota_counts_within_a_batch,
+            quota what_makes_no_task_needs_no_quota,
+            quota an_add_over_its_quota_changes_nothing,
+            quota a_call_for_the_dead_asks_for_no_quota_but_counts,
+            quota each_lane_has_a_quota_of_its_own,
 
             cancel a_scheduled_task_is_cancelled_at_once_and_never_fires,
             cancel a_retrying_task_is_cancelled_at_once_and_its_receipts_are_forgotten,

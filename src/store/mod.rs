@@ -55,11 +55,11 @@
 //!
 //! # Expiry, pauses, and calls for the dead
 //!
-//! - A task with `options.expires_after` is worth delivering until its stored due moment (the body's, which a retry does not move) plus
+//! - A task with `options.expires_after` is worth delivering until its stored due moment (the record's, which a retry does not move) plus
 //!   that. From the next millisecond on it is never handed out: a claim of its lane that comes upon it, wanted or not, makes it expired
 //!   ([`EXPIRED`], receipts as for `cancel`). One that is leased at that moment may still succeed; if it comes back, it expires.
 //!   `next_due` and the outlook's next moment include the earliest such millisecond of what waits (pulled tasks as well), so that nothing has to be pulled for that.
-//!   No verb by hand but `reschedule` and a push-back by key moves that moment: what is replayed after it expires.
+//!   `reschedule`, `replay` and a push-back by key move that moment, for they move the stored due moment.
 //! - A waiting task that is due, and whose due moment (a retry's, too) lies in one of the claim's [`Misfire`]s, becomes what that says if
 //!   its destination is wanted, instead of being handed out. It takes no slot. One that dies so keeps its receipts, as at a sweep.
 //! - A claim goes on in this order: it sweeps leases; it ends what has expired, the earliest first; then, destination by destination as they are wanted, it ends
@@ -219,7 +219,7 @@ pub trait Store: Send + Sync + 'static {
     /// The tasks of these ids without their bodies, in order; `None` where there is no such task in the lane.
     fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> impl Future<Output = Result<Vec<Option<Summary>>>> + Send;
 
-    /// Schedules dead tasks, attempts and revision anew, the dead ones in order as `spread` says. Answers how many of them were dead.
+    /// Schedules dead tasks, attempts, revision and stored due moment anew, the dead ones in order as `spread` says. Answers how many of them were dead.
     fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> impl Future<Output = Result<usize>> + Send;
 
     /// Forgets those of the tasks that ended in `state`, bodies, keys and notes and all. Answers how many.

@@ -38,7 +38,7 @@ pub(crate) struct Body {
 pub(crate) struct Record {
     pub(crate) lane: Lane,
     pub(crate) body: Body,
-    /// The due moment it was stored with.
+    /// The due moment it was stored with, or was moved to by hand.
     due: UnixMillis,
     created: UnixMillis,
     place: Place,
@@ -286,7 +286,6 @@ impl Record {
         match self.state(now) {
             State::Scheduled => {
                 self.begin_revision(due);
-                self.due = due;
                 if let Some(new) = content {
                     (self.body.destination, self.body.content) = (new.destination, new.content);
                 }
@@ -309,7 +308,7 @@ impl Record {
             on_dead.task_id = call;
         }
         self.begin_revision(due);
-        (self.body, self.due) = (body, due);
+        self.body = body;
     }
 
     /// A verb by hand treats a lease that holds no more as scheduled. But if a cancel waited for its end, this is it.
@@ -320,6 +319,7 @@ impl Record {
     }
 
     pub(crate) fn begin_revision(&mut self, due: UnixMillis) {
+        self.due = due;
         self.place = Place::Waiting { due };
         (self.attempts, self.expiries, self.cancelling) = (0, 0, false);
         self.receipts = Receipts::default();

@@ -190,7 +190,12 @@ impl Account {
             return (!is_of_this_revision).then_some(Violation::OldRevisionEnded);
         }
         if !is_current {
-            return (!is_repeat).then_some(Violation::LateHolderMoved);
+            // It waits, for whoever took it from this one gave it back. The store cannot tell that from a repeated retry: it answers
+            // done, and nothing has moved.
+            let is_of_this_revision = self.grants.get(receipt).is_some_and(|grant| grant.revision == self.revision);
+            let waits = self.current.is_none() && !self.state.is_final();
+            let is_unmoved = matches!(transition, Transition::Retry { .. }) && waits && is_of_this_revision;
+            return (!is_repeat && !is_unmoved).then_some(Violation::LateHolderMoved);
         }
         if self.state.is_final() {
             return None;

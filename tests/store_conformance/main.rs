@@ -121,6 +121,7 @@ macro_rules! conformance {
             key a_key_finds_its_lane,
             key a_repeated_push_back_pushes_no_further,
             key a_push_back_is_hinted,
+            key a_claim_and_a_push_back_at_the_same_time_agree,
             key a_task_that_is_forgotten_leaves_no_key,
 
             quota a_quota_is_exact_and_counts_what_waits_or_is_leased,

@@ -180,6 +180,7 @@ macro_rules! conformance {
             on_dead a_task_that_dies_by_a_sweep_makes_its_call,
             on_dead a_task_that_dies_by_a_misfire_makes_its_call,
             on_dead a_task_that_dies_again_makes_no_second_call,
+            on_dead a_repeated_death_calls_nobody_again,
             on_dead nobody_is_called_for_what_did_not_die,
             on_dead a_late_success_does_not_take_the_call_back,
             on_dead a_push_back_keeps_the_id_of_the_call,

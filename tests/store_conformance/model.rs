@@ -448,7 +448,9 @@ impl Model {
         let of_lane = self.used.iter().filter(|((of, _), used)| of == lane && used.until <= self.now);
         let mut over: Vec<_> = of_lane.map(|(name, used)| (used.until, name.clone())).collect();
         over.sort_unstable();
-        over.iter().take(limit).for_each(|(_, name)| drop(self.used.remove(name)));
+        for (_, name) in over.into_iter().take(limit) {
+            self.used.remove(&name);
+        }
     }
 
     /// Forgets a task and all that hangs on it. Answers whether it was there.

@@ -102,6 +102,18 @@ pub(crate) async fn a_task_that_dies_again_makes_no_second_call(bench: Bench<imp
     assert_eq!((counts.scheduled, counts.dead, counts.delivered), (0, 1, 1));
 }
 
+/// A settle whose answer was lost is no second death, though the first call is over and forgotten.
+pub(crate) async fn a_repeated_death_calls_nobody_again(bench: Bench<impl Store>) {
+    let id = bench.add_task(lamented(0)).await;
+    let held = bench.hold().await;
+    bench.settle(&held, dead()).await;
+    let call = check_called(&bench, id, 1, "410 Gone").await;
+    bench.store.cancel(&lane(), call).await.unwrap();
+    assert_eq!(bench.store.discard(&lane(), State::Cancelled, vec![call]).await.unwrap(), 1);
+    assert_eq!(bench.settle(&held, dead()).await, Settled::Done);
+    assert_eq!(bench.store.get(&lane(), call).await.unwrap(), None);
+}
+
 pub(crate) async fn nobody_is_called_for_what_did_not_die(bench: Bench<impl Store>) {
     for how in ["delivered", "cancelled", "cancel pending", "expired"] {
         let mut task = lamented(0);

@@ -159,6 +159,18 @@ flaws! {
     BehindIds "counter-behind" => Some("The counter is raised.");
     /// The counter of ids cannot be read: nothing can be added.
     UnreadableCounter "unreadable-counter" => Some("It begins anew, behind all ids there are.");
+    /// A lane counts other tasks than it holds: its statistics are wrong, and its quota lets too many or too few in.
+    CountsWrong "counts-wrong" => Some("They are counted again.");
+    /// A task that waits does not expire when it should, or something expires that does not wait.
+    ExpiryWrong "expiry-wrong" => Some("The list of what expires is put right.");
+    /// A key names a task that is not there, or is not the key's.
+    KeyWithoutTask "key-without-task" => Some("The key is free again.");
+    /// What an idempotency key answered cannot be read: the key counts as unused.
+    UnreadableKey "unreadable-key" => Some("The key is forgotten.");
+    /// Notes of attempts at a task that has no body.
+    NoteWithoutBody "note-without-body" => Some("They are removed.");
+    /// The policy of a topic cannot be read: it follows the configuration.
+    UnreadablePolicy "unreadable-policy" => None;
     /// A task in another lane than its number names: it is called, but not found by get, cancel and ack.
     Misplaced "misplaced" => None;
     /// A row that names a lane or a destination that there is not.

@@ -1,6 +1,6 @@
 -- Looks over one page of one of a lane's structures; judges what it finds there over all of them, and repairs it if told to.
 --
--- KEYS    12 what was set aside: hash "<structure> <what stood there> <now>" -> its bytes
+-- KEYS    17 what was set aside: hash "<structure> <what stood there> <now>" -> its bytes
 -- ARGV    2 structure: 'lane' | 'destinations' | 'bodies' | 'entries' | 'leased' | a final state | 'schedule:<destination>';
 --         3 SCAN cursor; 4 SCAN count; 5 1 to repair, 0 to look; 6 lanes of the topic (0: not known); 7 the lane's shard;
 --         8.. names of destinations: all that may have a schedule (bodies), or those to be looked at (destinations)
@@ -10,7 +10,7 @@
 -- Each flaw is reported by one structure: a task's own by the walk over bodies, an absent body by whatever names it, a
 -- wrong schedule by the walk over that schedule. A task waits on the schedule of the destination that its body names:
 -- its home.
-local ASIDE = KEYS[12]
+local ASIDE = KEYS[17]
 local structure, cursor, count = ARGV[2], ARGV[3], ARGV[4]
 local repairs, shards, shard = ARGV[5] == '1', tonumber(ARGV[6]), tonumber(ARGV[7])
 local FIRST_NAME = 8

@@ -22,6 +22,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Api;
@@ -34,7 +35,7 @@ use super::layers::Slot;
 use super::settle::settle_unasked;
 use super::written::{Fate, watched};
 use crate::span::Span;
-use crate::store::{Claim, Claimed, MAX_LEASE, Settle, Store, TopicEntry, Transition, Want};
+use crate::store::{self, Claim, Claimed, MAX_LEASE, Settle, Store, TopicEntry, Transition, Want};
 use crate::task::{Destination, Lane, Receipt, TaskId, Topic};
 
 /// How long the answer of a pull without `lease` may take to be written.
@@ -141,7 +142,7 @@ async fn take(
             skip: 0,
             misfires: Vec::new(),
         };
-        let grant = match api.store.claim(claim).await {
+        let grant = match claim_promptly(&api, claim).await {
             Ok(Claimed::Granted(grant)) => grant,
             // Only a claim under the lane's lock is refused, and consumers go past it.
             Ok(Claimed::Refused { .. }) => continue,
@@ -166,6 +167,22 @@ async fn take(
         }
     }
     Ok((pulled, held))
+}
+
+/// A claim that no silent store holds up. What it takes after nobody waits any more is given back unspent: its lease may be of hours.
+async fn claim_promptly(api: &Arc<Api>, claim: Claim) -> store::Result<Claimed> {
+    let (reply, claimed) = oneshot::channel();
+    let giving_back = api.clone();
+    let claiming = async move {
+        let lane = claim.lane.clone();
+        if let Err(Ok(Claimed::Granted(grant))) = reply.send(giving_back.store.claim(claim).await) {
+            let mut held = Held::new(giving_back, false);
+            grant.tasks.iter().for_each(|task| held.hold(lane.clone(), task.id, grant.receipt.clone()));
+        }
+    };
+    api.pending.spawn(claiming);
+    let ended = || store::Error::Unavailable("the claim has ended without an answer".into());
+    api.store.promptly(async { claimed.await.unwrap_or_else(|_| Err(ended())) }).await
 }
 
 /// The answer, which tells `held` what became of it.

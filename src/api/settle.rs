@@ -80,8 +80,11 @@ impl Lease {
 
     async fn end(self, api: &Api, transition: Transition) -> Result<Success<Nothing>, Error> {
         let Self { lane, id, receipt } = self;
-        let settled = api.store.settle(vec![Settle { lane, id, receipt, transition }]).await;
-        match settled.into_iter().next().expect("a store answers every settle")? {
+        let settle = async {
+            let settled = api.store.settle(vec![Settle { lane, id, receipt, transition }]).await;
+            settled.into_iter().next().expect("a store answers every settle")
+        };
+        match api.store.promptly(settle).await? {
             Settled::Done => Ok(Success::of(Nothing {})),
             Settled::Stale { state } => Err(Error::Stale(state)),
             Settled::Unknown => Err(Error::no_task()),

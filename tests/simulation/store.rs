@@ -114,8 +114,6 @@ impl Access {
 
     fn fate(&self, verb: &'static str, throw: &mut Throw) -> Fate {
         let fate = self.draw_fate(throw);
-        // An id is drawn with each add; until there are idempotency keys nobody repeats one unasked.
-        let fate = if verb == "add" && matches!(fate, Fate::Twice { .. }) { Fate::Lost } else { fate };
         let how = match fate {
             Fate::Done => return fate,
             Fate::Refused => "refused",

@@ -6,7 +6,7 @@ use delayd::store::{Added, Error, Idempotency, NewTask, Novelty, Store};
 use delayd::task::{Lane, State, TaskId};
 use futures_util::future::join_all;
 
-use crate::bench::{Bench, at, delivered, lane, ms, new_task, topic_of};
+use crate::bench::{Bench, at, connect, delivered, lane, ms, new_task, redis, topic_of};
 
 const WINDOW_MS: u64 = 86_400_000;
 
@@ -146,4 +146,17 @@ pub(crate) async fn an_emptied_lane_forgets_its_idempotency_keys(bench: Bench<im
     }
     assert_eq!(bench.store.discard(&lane(), State::Cancelled, ids).await.unwrap(), 2);
     assert_eq!(bench.try_add(once("k", 2)).await.unwrap().novelty, Novelty::Duplicate);
+}
+
+/// 32 producers of which each hears of a timeout, and asks another instance.
+#[tokio::test]
+async fn adds_at_once_through_two_instances_make_one_task() {
+    let bench = redis().await;
+    let prefix = bench.kept.downcast_ref::<String>().unwrap();
+    let instances = [connect(prefix, &bench.clock, false).await, connect(prefix, &bench.clock, false).await];
+    let added = join_all((0..32).map(|n| instances[n % 2].add(vec![once("k", 7)]))).await;
+    let added: Vec<Added> = added.into_iter().flatten().map(Result::unwrap).collect();
+    assert_eq!(added.iter().filter(|added| added.novelty == Novelty::New).count(), 1);
+    assert!(added.iter().all(|each| each.id == added[0].id), "{added:?}");
+    assert_eq!(instances[0].stats(&lane()).await.unwrap().scheduled, 1);
 }

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use delayd::store::{
-    Added, Cancelled, Idempotency, LEASE_RAN_OUT, Moment, NewContent, NewTask, Novelty, Settled, Spread, Store,
+    Added, Cancelled, Claim, Idempotency, LEASE_RAN_OUT, Moment, NewContent, NewTask, Novelty, Settled, Spread, Store,
     Transition,
 };
-use delayd::task::{Lane, Options, State};
+use delayd::task::{Lane, Options, State, TaskId};
 
 use crate::bench::{
-    Bench, at, dead, delivered, expiring, hear, ids, keyed, lane, ms, new_task, retry, stale, topic_of,
+    Bench, Held, at, claim_of, dead, delivered, expiring, hear, ids, keyed, lane, ms, new_task, retry, stale, topic_of,
 };
 
 /// Adds a task of the key `k` for now.
@@ -265,5 +265,37 @@ pub(crate) async fn a_task_that_is_forgotten_leaves_no_key(bench: Bench<impl Sto
         };
         assert_eq!(count, 1, "{how}");
         assert!(bench.store.get(&lane(), added.id).await.unwrap().is_none(), "{how}");
+    }
+}
+
+/// Whether the claim or the push-back comes first, they agree: what was replaced is not handed out, and what was handed out was not replaced.
+pub(crate) async fn a_claim_and_a_push_back_at_the_same_time_agree(bench: Bench<impl Store>) {
+    let version = |version: &str| NewTask { content: version.into(), ..keyed("k", 0) };
+    for round in 0..100 {
+        let first = bench.try_add(version("old")).await.unwrap();
+        let claim = Claim { holder: None, ..claim_of(&[("message.call", 5)]) };
+        let (added, grant) = match round % 2 {
+            0 => tokio::join!(bench.try_add(version("new")), bench.grant(claim)),
+            _ => {
+                let (grant, added) = tokio::join!(bench.grant(claim), bench.try_add(version("new")));
+                (added, grant)
+            }
+        };
+        let handed_out: Vec<(TaskId, &str)> = grant.tasks.iter().map(|task| (task.id, &*task.content)).collect();
+        match added.unwrap() {
+            Added { id, novelty: Novelty::Replaced, .. } => {
+                assert_eq!(id, first.id);
+                assert!(handed_out.is_empty() || handed_out == [(first.id, "new")], "{handed_out:?}");
+            }
+            Added { id, novelty: Novelty::New, .. } => {
+                assert_eq!(handed_out, [(first.id, "old")], "it was in flight");
+                assert_eq!(bench.state(id).await, State::Scheduled);
+            }
+            added => panic!("{added:?}"),
+        }
+        for task in &grant.tasks {
+            bench.settle(&Held { id: task.id, receipt: grant.receipt.clone() }, delivered()).await;
+        }
+        bench.store.clear(&lane(), 10).await.unwrap();
     }
 }

@@ -18,7 +18,7 @@ use super::record::{Entry, Record, read_millis};
 use super::script;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Counts, Error, Forecast, ListQuery, Listed, MAX_FORECAST, MAX_LEASE, NextDue, Result, Summary, Task,
+    Counts, Error, FURTHEST_DEADLINE, Forecast, ListQuery, Listed, MAX_FORECAST, NextDue, Result, Summary, Task,
 };
 use crate::task::{Destination, Lane, State, TaskId};
 
@@ -74,7 +74,9 @@ impl Place {
         };
         let (state, due) = match (entry.ended, moment(deadline)?, moment(due)?) {
             (Some(state), _, _) => (state, record.due),
-            (None, Some(deadline), _) if deadline > now && deadline <= now + MAX_LEASE => (State::Leased, record.due),
+            (None, Some(deadline), _) if deadline > now && deadline <= now + FURTHEST_DEADLINE => {
+                (State::Leased, record.due)
+            }
             (None, Some(deadline), _) => (State::Scheduled, deadline.min(now)),
             (None, None, due) => (State::Scheduled, due.unwrap_or(record.due)),
         };
@@ -241,7 +243,7 @@ fn read_next(
 ) -> Result<Option<UnixMillis>> {
     let (due, first, last, expires) = (read_head(due?)?, read_head(first?)?, read_head(last?)?, read_head(expires?)?);
     // A deadline that is too far away counts as run out: the clock was set back.
-    let beyond_reach = last.filter(|deadline| *deadline > now + MAX_LEASE).map(|_| now);
+    let beyond_reach = last.filter(|deadline| *deadline > now + FURTHEST_DEADLINE).map(|_| now);
     Ok(due.into_iter().chain(first).chain(beyond_reach).chain(expires).min())
 }
 

@@ -77,12 +77,12 @@ scripts! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{EXPIRED, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_RECEIPTS, MISFIRED, UNREADABLE};
+    use crate::store::{EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_RECEIPTS, MISFIRED, UNREADABLE};
 
     #[test]
     fn the_scripts_share_the_contracts_numbers() {
         for line in [
-            format!("local MAX_LEASE_MS = {}", MAX_LEASE.as_millis()),
+            format!("local FURTHEST_DEADLINE_MS = {}", FURTHEST_DEADLINE.as_millis()),
             format!("local MAX_EXPIRIES = {MAX_EXPIRIES}"),
             format!("local MAX_RECEIPTS = {MAX_RECEIPTS}"),
             format!("local LEASE_RAN_OUT = '{LEASE_RAN_OUT}'"),

@@ -27,7 +27,7 @@ for _, state in ipairs({ 'delivered', 'dead', 'cancelled', 'expired' }) do
   clear_first(ENDED[state])
 end
 -- A lease that has run out holds nothing.
-for _, range in ipairs({ { '-inf', now }, { '(' .. (now + MAX_LEASE_MS), '+inf' } }) do
+for _, range in ipairs({ { '-inf', now }, { '(' .. (now + FURTHEST_DEADLINE_MS), '+inf' } }) do
   if total < most then
     clear(LEASED, redis.call('ZRANGEBYSCORE', LEASED, range[1], range[2], 'LIMIT', 0, most - total))
   end

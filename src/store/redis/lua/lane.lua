@@ -24,7 +24,7 @@ local ENDED = { delivered = KEYS[7], dead = KEYS[8], cancelled = KEYS[9], expire
 local SCHEDULES, EXPIRIES = KEYS[11], KEYS[12]
 local OWNERS, USED, WINDOWS, NOTES = KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 
-local MAX_LEASE_MS = 43200000
+local FURTHEST_DEADLINE_MS = 46800000
 local MAX_EXPIRIES = 16
 local MAX_RECEIPTS = 4
 local LEASE_RAN_OUT = 'lease ran out'
@@ -133,7 +133,7 @@ local function turn_expiry(id, sign)
 end
 
 local function lease_lasts(deadline)
-  return deadline ~= nil and deadline > now and deadline <= now + MAX_LEASE_MS
+  return deadline ~= nil and deadline > now and deadline <= now + FURTHEST_DEADLINE_MS
 end
 
 local function deadline_of(id)
@@ -253,7 +253,7 @@ local function sweep(most)
   for i = 1, #passed, 2 do
     sweep_one(passed[i], tonumber(passed[i + 1]))
   end
-  local too_far = redis.call('ZRANGEBYSCORE', LEASED, '(' .. (now + MAX_LEASE_MS), '+inf', 'WITHSCORES',
+  local too_far = redis.call('ZRANGEBYSCORE', LEASED, '(' .. (now + FURTHEST_DEADLINE_MS), '+inf', 'WITHSCORES',
     'LIMIT', 0, most - #passed / 2)
   for i = 1, #too_far, 2 do
     sweep_one(too_far[i], tonumber(too_far[i + 1]))

@@ -105,6 +105,8 @@ flaws! {
     LaneOutsideTopic "lane-outside-topic" => Some("The topic's number of lanes is raised; running instances learn of it within a minute.");
     /// A topic whose entry in the registry cannot be read: nobody works its lanes.
     UnreadableTopic "unreadable-topic" => Some("The entry is written anew, with as many lanes as the lanes remember.");
+    /// The pauses of a topic cannot be read: it counts as paused.
+    UnreadablePause "unreadable-pause" => None;
     /// A task that is on its schedule and leased at a time: two would be given it.
     ScheduledAndLeased "scheduled-and-leased" => Some("It is taken off the schedule if somebody holds it, else its lease is ended.");
     /// A task that has ended, by its own mark, and is yet scheduled or leased: it would be called again.
@@ -147,6 +149,8 @@ flaws! {
     UnreadableEntry "unreadable-entry" => Some("They are written anew, from where the task stands; in Redis, their bytes are set aside.");
     /// Something without a task's number among the tasks; it may stop the whole lane.
     NotAnId "not-an-id" => Some("It is set aside, bytes and all.");
+    /// The end of an idempotency key's window is not listed, or something is listed that is none: the key would be remembered for ever.
+    WindowWrong "window-wrong" => Some("The list is put right.");
     /// A destination without waiting tasks is listed as if it had some.
     ListedWithoutSchedule "listed-without-schedule" => Some("It is taken off the list.");
     /// The pulled schedule is listed among those that are called, or a called one is not.

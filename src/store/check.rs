@@ -105,6 +105,8 @@ flaws! {
     LaneOutsideTopic "lane-outside-topic" => Some("The topic's number of lanes is raised; running instances learn of it within a minute.");
     /// A topic whose entry in the registry cannot be read: nobody works its lanes.
     UnreadableTopic "unreadable-topic" => Some("The entry is written anew, with as many lanes as the lanes remember.");
+    /// The pauses of a topic cannot be read: it counts as paused.
+    UnreadablePause "unreadable-pause" => None;
     /// A task that is on its schedule and leased at a time: two would be given it.
     ScheduledAndLeased "scheduled-and-leased" => Some("It is taken off the schedule if somebody holds it, else its lease is ended.");
     /// A task that has ended, by its own mark, and is yet scheduled or leased: it would be called again.
@@ -147,6 +149,8 @@ flaws! {
     UnreadableEntry "unreadable-entry" => Some("They are written anew, from where the task stands; in Redis, their bytes are set aside.");
     /// Something without a task's number among the tasks; it may stop the whole lane.
     NotAnId "not-an-id" => Some("It is set aside, bytes and all.");
+    /// The end of an idempotency key's window is not listed, or something is listed that is none: the key would be remembered for ever.
+    WindowWrong "window-wrong" => Some("The list is put right.");
     /// A destination without waiting tasks is listed as if it had some.
     ListedWithoutSchedule "listed-without-schedule" => Some("It is taken off the list.");
     /// The pulled schedule is listed among those that are called, or a called one is not.
@@ -159,6 +163,18 @@ flaws! {
     BehindIds "counter-behind" => Some("The counter is raised.");
     /// The counter of ids cannot be read: nothing can be added.
     UnreadableCounter "unreadable-counter" => Some("It begins anew, behind all ids there are.");
+    /// A lane counts other tasks than it holds: its statistics are wrong, and its quota lets too many or too few in.
+    CountsWrong "counts-wrong" => Some("They are counted again.");
+    /// A task that waits does not expire when it should, or something expires that does not wait.
+    ExpiryWrong "expiry-wrong" => Some("The list of what expires is put right.");
+    /// A key names a task that is not there, or is not the key's.
+    KeyWithoutTask "key-without-task" => Some("The key is free again.");
+    /// What an idempotency key answered cannot be read: the key counts as unused.
+    UnreadableKey "unreadable-key" => Some("The key is forgotten.");
+    /// Notes of attempts at a task that has no body.
+    NoteWithoutBody "note-without-body" => Some("They are removed.");
+    /// The policy of a topic cannot be read: it follows the configuration.
+    UnreadablePolicy "unreadable-policy" => None;
     /// A task in another lane than its number names: it is called, but not found by get, cancel and ack.
     Misplaced "misplaced" => None;
     /// A row that names a lane or a destination that there is not.

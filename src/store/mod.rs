@@ -40,29 +40,33 @@
 //!
 //! An add is looked at in this order, in one atomic step with its storing:
 //!
-//! 1. Its **idempotency key** was used in the lane within the window: the same fingerprint answers that task ([`Novelty::Duplicate`],
-//!    whatever became of it), another one [`Error::KeyReused`].
+//! 1. Its **idempotency key** was used in the lane within the window (at u, and now is before u + window): the same fingerprint answers
+//!    that task's id and the due moment that the first add answered ([`Novelty::Duplicate`], whatever became of the task), another one
+//!    [`Error::KeyReused`].
 //! 2. Its **key** (`options.key`) names a task of the lane that waits (a lease that has run out counts as waiting; one with a pending cancel
 //!    does not, it is cancelled by this look): that task gets the new moment, destination, content and options, a new revision and fresh
 //!    attempts, and keeps its id and moment of creation ([`Novelty::Replaced`]). Its `on_dead` id stays, if it has one.
 //! 3. Its key names a task that is leased: a cancel is marked on that one (any end of its lease but success makes it cancelled), and the
 //!    key goes to the new task. A task that has ended lets its key go to the new task.
-//! 4. The lane holds [`NewTask::quota`] waiting and leased tasks: [`Error::OverQuota`].
+//! 4. The lane holds [`NewTask::quota`] waiting and leased tasks: [`Error::OverQuota`], and 3 marks nothing.
 //!
-//! Within a batch, tasks are looked at in order. A key belongs to the newest task that was added with it; `replay` of an older one does not
-//! take it back, and `replay` of the owner lets both wait. `reschedule` keeps key and options.
+//! Within a batch, tasks are looked at in order. An add that is refused leaves no idempotency key behind. A key belongs to the newest task
+//! that was added with it: `replay` of an older one does not take it back, so that both wait then. `reschedule` keeps key and options.
 //!
 //! # Expiry, pauses, and calls for the dead
 //!
-//! - A task with `options.expires_after` is worth delivering until its stored due moment (the body's, which a retry does not move) plus
+//! - A task with `options.expires_after` is worth delivering until its stored due moment (the record's, which a retry does not move) plus
 //!   that. From the next millisecond on it is never handed out: a claim of its lane that comes upon it, wanted or not, makes it expired
 //!   ([`EXPIRED`], receipts as for `cancel`). One that is leased at that moment may still succeed; if it comes back, it expires.
-//!   `next_due` and the outlook's next moment include the earliest such moment of what waits (pulled tasks as well), so that nothing has to be pulled for that.
-//! - A waiting task whose due moment (a retry's, too) lies in one of the claim's [`Misfire`]s, and that the claim comes upon in a wanted
-//!   destination's schedule, becomes what that says instead of being handed out. It takes no slot.
+//!   `next_due` and the outlook's next moment include the earliest such millisecond of what waits (pulled tasks as well), so that nothing has to be pulled for that.
+//!   `reschedule`, `replay` and a push-back by key move that moment, for they move the stored due moment.
+//! - A waiting task that is due, and whose due moment (a retry's, too) lies in one of the claim's [`Misfire`]s, becomes what that says if
+//!   its destination is wanted, instead of being handed out. It takes no slot. One that dies so keeps its receipts, as at a sweep.
+//! - A claim goes on in this order: it sweeps leases; it ends what has expired, the earliest first; then, destination by destination as they are wanted, it ends
+//!   what lies in the misfires, the earliest of each first, and hands out. Where [`MAX_ENDED`] leaves some over, it hands out nothing behind those.
 //! - A task with `options.on_dead` that dies (settled dead, by a sweep, unreadable options apart, or by a misfire) has in the same step a new
 //!   task of its lane: id [`OnDead::task_id`](crate::task::OnDead), destination `sn`, due now, no options, and as its body the JSON object
-//!   `{"sn", "url", "task_id", "topic", "attempts", "outcome", "content"}` (`task_id` that of the dead, `content` its body as a string). If a task of that id is
+//!   `{"sn", "url", "task_id", "topic", "attempts", "outcome", "content"}` (`task_id` that of the dead, exact; `content` its body as a string). If a task of that id is
 //!   there already, nothing happens.
 //!
 //! # Invariants
@@ -228,14 +232,14 @@ pub trait Store: Send + Sync + 'static {
     /// The tasks of these ids without their bodies, in order; `None` where there is no such task in the lane.
     fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> impl Future<Output = Result<Vec<Option<Summary>>>> + Send;
 
-    /// Schedules dead tasks, attempts and revision anew. Answers how many of them were dead.
+    /// Schedules dead tasks, attempts, revision and stored due moment anew, the dead ones in order as `spread` says. Answers how many of them were dead.
     fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> impl Future<Output = Result<usize>> + Send;
 
-    /// Forgets those of the tasks that ended in `state`, bodies and all. Answers how many.
+    /// Forgets those of the tasks that ended in `state`, bodies, keys and notes and all. Answers how many.
     fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> impl Future<Output = Result<usize>> + Send;
 
     /// Forgets up to `limit` tasks of the lane that are not leased, in any state, with their keys. Answers how many; 0: none is left. A
-    /// lane that has become empty forgets its idempotency keys as well.
+    /// lane that is empty then forgets its idempotency keys as well.
     fn clear(&self, lane: &Lane, limit: usize) -> impl Future<Output = Result<usize>> + Send;
 
     /// How many waiting tasks fall due in each of up to [`MAX_FORECAST`] steps from now.
@@ -294,8 +298,8 @@ pub trait Store: Send + Sync + 'static {
     /// Answers whether it was paused; `None`: no such topic.
     fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> impl Future<Output = Result<Option<bool>>> + Send;
 
-    /// Takes a topic out of the registry, with its policy and pauses, if none of its lanes holds any task. Answers whether there is no such
-    /// topic now. What is added at the same moment registers it again.
+    /// Takes a topic out of the registry, with its policy, its pauses and its lanes' idempotency keys, if none of its lanes holds any task.
+    /// Answers whether there is no such topic now. What is added at the same moment registers it again.
     fn unregister(&self, entry: &TopicEntry) -> impl Future<Output = Result<bool>> + Send;
 
     /// Finds lanes that hold tasks though nobody registered them (a failover may lose the entry), registers

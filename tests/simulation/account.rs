@@ -8,7 +8,7 @@ use delayd::store::{Cancelled, FURTHEST_DEADLINE, MAX_EXPIRIES, Moment, Reschedu
 use delayd::task::{Lane, Receipt, State};
 
 use crate::checker::Violation;
-use crate::history::LifeId;
+use crate::history::{Asked, LifeId};
 
 /// A task. Each verb answers which promise it broke, if it did.
 #[derive(Debug)]
@@ -27,6 +27,9 @@ pub(crate) struct Account {
     pub(crate) grants: HashMap<Receipt, Grant>,
     /// What it waits for.
     due: Option<UnixMillis>,
+    /// The moment that it was added or moved for, and how long after that it is worth delivering.
+    wished: UnixMillis,
+    expires_after: Option<Duration>,
     /// The receipt whose bearer may move the task.
     current: Option<Receipt>,
     /// Settles that were taken: they may be repeated.
@@ -74,10 +77,11 @@ fn kind(transition: &Transition) -> &'static str {
 }
 
 impl Account {
-    pub(crate) fn stored(lane: Lane, due: Moment, content: String, now: UnixMillis) -> Self {
+    pub(crate) fn stored(lane: Lane, asked: &Asked, now: UnixMillis) -> Self {
+        let due = moment(asked.moment, now);
         Self {
             lane,
-            content,
+            content: asked.content.clone(),
             is_accepted: false,
             revision: 0,
             state: State::Scheduled,
@@ -86,7 +90,9 @@ impl Account {
             is_cancelled: false,
             lease: None,
             grants: HashMap::new(),
-            due: Some(moment(due, now)),
+            due: Some(due),
+            wished: due,
+            expires_after: asked.expires_after,
             current: None,
             taken: HashSet::new(),
         }
@@ -109,6 +115,14 @@ impl Account {
         }
     }
 
+    /// A claim of its lane comes upon it.
+    pub(crate) fn expire(&mut self, now: UnixMillis) {
+        let is_worthless = self.expires_after.is_some_and(|after| self.wished + after < now);
+        if is_worthless && self.lease.is_none() && !self.state.is_final() {
+            (self.state, self.due, self.current) = (State::Expired, None, None);
+        }
+    }
+
     pub(crate) fn hand_out(
         &mut self,
         to: LifeId,
@@ -121,6 +135,8 @@ impl Account {
             Some(Violation::TwoHolders)
         } else if self.is_cancelled {
             Some(Violation::CancelledFired)
+        } else if self.state == State::Expired {
+            Some(Violation::ExpiredFired)
         } else if self.state.is_final() {
             Some(Violation::FiredAfterEnd)
         } else if self.due.is_none_or(|due| now < due) {
@@ -174,7 +190,12 @@ impl Account {
             return (!is_of_this_revision).then_some(Violation::OldRevisionEnded);
         }
         if !is_current {
-            return (!is_repeat).then_some(Violation::LateHolderMoved);
+            // It waits, for whoever took it from this one gave it back. The store cannot tell that from a repeated retry: it answers
+            // done, and nothing has moved.
+            let is_of_this_revision = self.grants.get(receipt).is_some_and(|grant| grant.revision == self.revision);
+            let waits = self.current.is_none() && !self.state.is_final();
+            let is_unmoved = matches!(transition, Transition::Retry { .. }) && waits && is_of_this_revision;
+            return (!is_repeat && !is_unmoved).then_some(Violation::LateHolderMoved);
         }
         if self.state.is_final() {
             return None;
@@ -220,6 +241,23 @@ impl Account {
         }
     }
 
+    /// Another add of its key moved it.
+    pub(crate) fn replaced(&mut self, asked: &Asked, now: UnixMillis) -> Option<Violation> {
+        self.fulfil_pending_cancel(now);
+        let waited = !self.holds(now) && !self.state.is_final();
+        self.begin_revision(moment(asked.moment, now));
+        (self.content, self.expires_after) = (asked.content.clone(), asked.expires_after);
+        (!waited).then_some(Violation::TwoOfAKey)
+    }
+
+    /// Another add of its key made a task, though this one has it.
+    pub(crate) fn overtaken(&mut self, now: UnixMillis) -> Option<Violation> {
+        self.fulfil_pending_cancel(now);
+        let is_held = self.holds(now);
+        self.is_cancelled |= is_held;
+        (!is_held && !self.state.is_final()).then_some(Violation::TwoOfAKey)
+    }
+
     /// A cancel that waited for the end of a lease that has run out is done by now.
     fn fulfil_pending_cancel(&mut self, now: UnixMillis) {
         if self.is_cancelled {
@@ -229,6 +267,7 @@ impl Account {
 
     pub(crate) fn begin_revision(&mut self, due: UnixMillis) {
         self.revision += 1;
+        self.wished = due;
         (self.due, self.lease, self.current) = (Some(due), None, None);
         (self.state, self.attempts, self.expiries) = (State::Scheduled, 0, 0);
     }

@@ -3,14 +3,14 @@
 //! It keeps its own [`Account`] of each task, from what was asked for and what was answered, and never asks the model: a store that
 //! breaks its word cannot mislead it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use delayd::store::{MAX_EXPIRIES, Transition};
-use delayd::task::{Receipt, State, TaskId};
+use delayd::task::{Lane, Receipt, State, TaskId};
 
 use crate::account::Account;
-use crate::history::{CallId, Event, Heard, History, LifeId, What};
+use crate::history::{Asked, CallId, Event, Heard, History, LifeId, What};
 use crate::plan::Plan;
 
 /// A broken promise.
@@ -30,6 +30,12 @@ pub(crate) enum Violation {
     DuplicateWithoutCause,
     /// It was handed out after its cancel had been answered.
     CancelledFired,
+    /// It was handed out when it was not worth delivering any more.
+    ExpiredFired,
+    /// One add, however often it was asked for, was done twice.
+    AddedTwice,
+    /// Two tasks of one key waited, or one was moved that did not wait.
+    TwoOfAKey,
     /// It was handed out after its road had ended.
     FiredAfterEnd,
     /// Someone who did not hold the task moved it.
@@ -67,7 +73,15 @@ const PROMPT: Duration = Duration::from_millis(1_200);
 
 /// All broken promises of a history.
 pub(crate) fn check(plan: &Plan, history: &History) -> Vec<Broken> {
-    let mut checker = Checker { plan, history, tasks: BTreeMap::new(), calls: BTreeMap::new(), broken: Vec::new() };
+    let mut checker = Checker {
+        plan,
+        history,
+        tasks: BTreeMap::new(),
+        owners: BTreeMap::new(),
+        asked: BTreeSet::new(),
+        calls: BTreeMap::new(),
+        broken: Vec::new(),
+    };
     for (at, event) in history.events.iter().enumerate() {
         checker.take(at, event);
     }
@@ -90,6 +104,10 @@ struct Checker<'a> {
     plan: &'a Plan,
     history: &'a History,
     tasks: BTreeMap<TaskId, Account>,
+    /// Whose key it is.
+    owners: BTreeMap<(Lane, String), TaskId>,
+    /// The idempotency keys of the adds that were done.
+    asked: BTreeSet<String>,
     calls: BTreeMap<CallId, Called>,
     broken: Vec<Broken>,
 }
@@ -103,16 +121,30 @@ impl Checker<'_> {
         let now = event.now;
         let mut about: Option<(TaskId, Violation)> = None;
         match &event.what {
-            What::Stored { id, lane, moment, content } => {
-                let account = Account::stored(lane.clone(), *moment, content.clone(), now);
-                self.tasks.insert(*id, account);
+            What::Stored { id, lane, asked } => {
+                self.tasks.insert(*id, Account::stored(lane.clone(), asked, now));
+                self.asked_for(at, *id, asked);
+                let owner = asked.key.as_ref().and_then(|key| self.owners.insert((lane.clone(), key.clone()), *id));
+                let broken = owner.and_then(|owner| self.tasks.get_mut(&owner)?.overtaken(now));
+                about = broken.map(|broken| (*id, broken));
+            }
+            What::Replaced { id, lane, asked } => {
+                self.asked_for(at, *id, asked);
+                let key = asked.key.clone().expect("it is that of its key");
+                let is_owner = self.owners.get(&(lane.clone(), key)) == Some(id);
+                let broken = self.tasks.get_mut(id).and_then(|task| task.replaced(asked, now));
+                let broken = broken.or((!is_owner).then_some(Violation::TwoOfAKey));
+                about = broken.map(|broken| (*id, broken));
             }
             What::Accepted { id } => match self.tasks.get_mut(id) {
                 Some(task) => task.is_accepted = true,
                 None => about = Some((*id, Violation::Lost)),
             },
             What::Claimed { by, lane, lease, receipt, ids } => {
-                self.tasks.values_mut().filter(|task| task.lane == *lane).for_each(|task| task.sweep(now));
+                for task in self.tasks.values_mut().filter(|task| task.lane == *lane) {
+                    task.sweep(now);
+                    task.expire(now);
+                }
                 for id in ids {
                     let Some(task) = self.tasks.get_mut(id) else { continue };
                     if let Some(violation) = task.hand_out(*by, receipt, *lease, now, at) {
@@ -161,7 +193,8 @@ impl Checker<'_> {
             }
             What::Found { id, state, .. } => self.found(at, *id, *state),
             What::Panicked { message } => self.report(Violation::Panicked, at, message),
-            What::Processed { .. }
+            What::Repeated { .. }
+            | What::Processed { .. }
             | What::Started { .. }
             | What::Paused { .. }
             | What::Drained { .. }
@@ -172,6 +205,13 @@ impl Checker<'_> {
         }
         if let Some((id, violation)) = about {
             self.report(violation, at, format!("task {id}"));
+        }
+    }
+
+    /// An add was done. Repeated, it must not be.
+    fn asked_for(&mut self, at: usize, id: TaskId, asked: &Asked) {
+        if asked.idempotency_key.clone().is_some_and(|key| !self.asked.insert(key)) {
+            self.report(Violation::AddedTwice, at, format!("task {id}"));
         }
     }
 
@@ -269,6 +309,7 @@ impl Checker<'_> {
     fn found(&mut self, at: usize, id: TaskId, state: State) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let (revision, attempts, is_cancelled) = (task.revision, task.attempts, task.is_cancelled);
+        let had_expired = task.state == State::Expired;
         task.state = state;
         let crashed_on = task.expiries >= MAX_EXPIRIES;
         let is_found = match state {
@@ -281,7 +322,7 @@ impl Checker<'_> {
                 is_final || attempts >= self.plan.settings.max_attempts || crashed_on
             }
             State::Cancelled => is_cancelled,
-            State::Expired => false,
+            State::Expired => had_expired,
         };
         if !is_found {
             self.report(Violation::EndedWithoutReason, at, format!("task {id}, {}", state.as_str()));

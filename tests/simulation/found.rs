@@ -10,6 +10,10 @@ use delayd::store::TopicEntry;
 use crate::plan::{Add, Mishap, Plan, Settings, StoreFaults};
 use crate::schedule::play_plan;
 
+fn one_add() -> Add {
+    Add { topic: 0, service: 0, delay: Duration::from_secs(1), key: None, expires_after: None }
+}
+
 /// One instance, one task due after a second, and one pause at about that time.
 fn one_task(lease: Duration, pause: (Duration, Duration)) -> Plan {
     let (at, span) = pause;
@@ -27,7 +31,7 @@ fn one_task(lease: Duration, pause: (Duration, Duration)) -> Plan {
             breaker: breaker::Params::default(),
         },
         instances: vec![(0, vec![(at, Mishap::Pause { span })])],
-        adds: vec![(Duration::ZERO, Add { topic: 0, service: 0, delay: Duration::from_secs(1) })],
+        adds: vec![(Duration::ZERO, one_add())],
         jumps: Vec::new(),
         outages: Vec::new(),
         store: StoreFaults { share: 0, latency_ms: 20 },

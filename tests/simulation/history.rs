@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use delayd::clock::UnixMillis;
-use delayd::store::{Cancelled, Moment, Rescheduled, Settled, Transition};
+use delayd::store::{Cancelled, Moment, NewTask, Rescheduled, Settled, Transition};
 use delayd::task::{Lane, Receipt, State, TaskId};
 
 /// One life of one instance, from its start to its crash or its end. Clients have life 0.
@@ -24,37 +24,143 @@ pub(crate) enum Heard {
     Final,
 }
 
+/// What an add asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) moment: Moment,
+    pub(crate) content: String,
+    pub(crate) key: Option<String>,
+    pub(crate) idempotency_key: Option<String>,
+    pub(crate) expires_after: Option<Duration>,
+}
+
+impl Asked {
+    pub(crate) fn of(task: &NewTask) -> Self {
+        Self {
+            moment: task.moment,
+            content: task.content.clone(),
+            key: task.options.key.clone(),
+            idempotency_key: task.idempotency.as_ref().map(|once| once.key.clone()),
+            expires_after: task.options.expires_after.map(|span| span.0),
+        }
+    }
+}
+
 /// Something that happened. Much of it is only for whoever reads the printed history. What the store does stands here when it is done there, whether or not its answer arrives.
 #[derive(Clone, Debug)]
 #[allow(dead_code, reason = "a history is also printed")]
 pub(crate) enum What {
     // The store.
-    Stored { id: TaskId, lane: Lane, moment: Moment, content: String },
-    Claimed { by: LifeId, lane: Lane, lease: Duration, receipt: Receipt, ids: Vec<TaskId> },
-    Extended { by: LifeId, id: TaskId, receipt: Receipt, lease: Duration, answer: Settled },
-    Settled { by: LifeId, id: TaskId, receipt: Receipt, transition: Transition, answer: Settled },
-    Cancelled { id: TaskId, answer: Cancelled },
-    Rescheduled { id: TaskId, moment: Moment, content: Option<String>, answer: Rescheduled },
-    Replayed { id: TaskId },
+    Stored {
+        id: TaskId,
+        lane: Lane,
+        asked: Asked,
+    },
+    /// An add moved a task of its key.
+    Replaced {
+        id: TaskId,
+        lane: Lane,
+        asked: Asked,
+    },
+    /// An add was answered with a task that was stored before.
+    Repeated {
+        id: TaskId,
+    },
+    Claimed {
+        by: LifeId,
+        lane: Lane,
+        lease: Duration,
+        receipt: Receipt,
+        ids: Vec<TaskId>,
+    },
+    Extended {
+        by: LifeId,
+        id: TaskId,
+        receipt: Receipt,
+        lease: Duration,
+        answer: Settled,
+    },
+    Settled {
+        by: LifeId,
+        id: TaskId,
+        receipt: Receipt,
+        transition: Transition,
+        answer: Settled,
+    },
+    Cancelled {
+        id: TaskId,
+        answer: Cancelled,
+    },
+    Rescheduled {
+        id: TaskId,
+        moment: Moment,
+        content: Option<String>,
+        answer: Rescheduled,
+    },
+    Replayed {
+        id: TaskId,
+    },
     // The edge.
-    Accepted { id: TaskId },
+    Accepted {
+        id: TaskId,
+    },
     // The callback.
-    CallBegan { call: CallId, by: LifeId, id: TaskId, receipt: Receipt, timeout: Duration, content: String },
-    Processed { call: CallId },
-    CallEnded { call: CallId, heard: Heard },
-    CallDropped { call: CallId },
+    CallBegan {
+        call: CallId,
+        by: LifeId,
+        id: TaskId,
+        receipt: Receipt,
+        timeout: Duration,
+        content: String,
+    },
+    Processed {
+        call: CallId,
+    },
+    CallEnded {
+        call: CallId,
+        heard: Heard,
+    },
+    CallDropped {
+        call: CallId,
+    },
     // What goes wrong.
-    Started { life: LifeId, instance: usize },
-    Crashed { life: LifeId },
-    Paused { life: LifeId, span: Duration },
-    Drained { life: LifeId, cut_off: usize },
-    Jumped { by_ms: i64 },
-    InstanceJumped { life: LifeId, by_ms: i64 },
-    StoreFailed { by: LifeId, verb: &'static str, how: &'static str },
+    Started {
+        life: LifeId,
+        instance: usize,
+    },
+    Crashed {
+        life: LifeId,
+    },
+    Paused {
+        life: LifeId,
+        span: Duration,
+    },
+    Drained {
+        life: LifeId,
+        cut_off: usize,
+    },
+    Jumped {
+        by_ms: i64,
+    },
+    InstanceJumped {
+        life: LifeId,
+        by_ms: i64,
+    },
+    StoreFailed {
+        by: LifeId,
+        verb: &'static str,
+        how: &'static str,
+    },
     Healed,
     // The end.
-    Found { id: TaskId, state: State, attempts: u32 },
-    Panicked { message: String },
+    Found {
+        id: TaskId,
+        state: State,
+        attempts: u32,
+    },
+    Panicked {
+        message: String,
+    },
 }
 
 /// When, by the schedule's time and by the store's clock, and what.

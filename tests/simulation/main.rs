@@ -37,6 +37,9 @@ mod model;
 #[allow(dead_code, reason = "the conformance suite uses the rest of it")]
 #[path = "../store_conformance/record.rs"]
 mod record;
+#[allow(dead_code, reason = "the conformance suite uses the rest of it")]
+#[path = "../store_conformance/topics.rs"]
+mod topics;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

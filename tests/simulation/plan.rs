@@ -62,6 +62,10 @@ pub(crate) struct Add {
     pub(crate) topic: usize,
     pub(crate) service: usize,
     pub(crate) delay: Duration,
+    /// One of few: at most one task of it waits.
+    pub(crate) key: Option<u64>,
+    /// How long after its due moment it is worth delivering.
+    pub(crate) expires_after: Option<Duration>,
 }
 
 /// The store is away, for everyone.
@@ -138,9 +142,9 @@ impl Plan {
             })
             .collect();
         let mut adds: Vec<(Duration, Add)> = (0..throw.between(2, 12))
-            .map(|_| {
+            .map(|n| {
                 let at = throw.millis(0, length.as_millis() as u64 * 2 / 3);
-                (at, Self::add(&mut throw, topics.len(), services))
+                (at, Self::add(&mut throw, &mut dice.throw(("wishes", n)), topics.len(), services))
             })
             .collect();
         adds.sort_by_key(|(at, _)| *at);
@@ -160,14 +164,20 @@ impl Plan {
         }
     }
 
-    fn add(throw: &mut Throw, topics: usize, services: usize) -> Add {
+    fn add(throw: &mut Throw, wishes: &mut Throw, topics: usize, services: usize) -> Add {
         let delay = match throw.between(0, 3) {
             0 => Duration::ZERO,
             // Whole seconds come in bursts.
             1 => Duration::from_secs(throw.between(1, 3)),
             _ => throw.millis(1, 9_000),
         };
-        Add { topic: throw.number() as usize % topics, service: throw.number() as usize % services, delay }
+        Add {
+            topic: throw.number() as usize % topics,
+            service: throw.number() as usize % services,
+            delay,
+            key: wishes.per_mille(400).then(|| wishes.between(0, 1)),
+            expires_after: wishes.per_mille(200).then(|| wishes.millis(0, 6_000)),
+        }
     }
 
     fn restart(throw: &mut Throw, length: Duration) -> (Duration, Mishap) {

@@ -27,6 +27,16 @@ pub(crate) enum Sabotage {
     LeaseNeverSwept,
     /// A refused or failed call is reported as a success.
     FailureCalledSuccess,
+    /// Each add makes a task, whatever its idempotency key.
+    IdempotencyIgnored,
+    /// Each add makes a task, whatever its key.
+    KeyIgnored,
+    /// A leased task whose key goes to a new one is retried all the same.
+    NamesakeGoesOn,
+    /// A task that is pushed back by its key keeps its content.
+    PushBackKeepsContent,
+    /// Tasks are handed out however late.
+    ExpiryIgnored,
     /// Each claim says that there will be something for the next one at once.
     BusyLoop,
 }
@@ -45,6 +55,11 @@ impl Sabotage {
         (Self::LeaseCutShort, &[Violation::TwoHolders]),
         (Self::LeaseNeverSwept, &[Violation::Stalled]),
         (Self::FailureCalledSuccess, &[Violation::EndedWithoutReason]),
+        (Self::IdempotencyIgnored, &[Violation::AddedTwice]),
+        (Self::KeyIgnored, &[Violation::TwoOfAKey]),
+        (Self::NamesakeGoesOn, &[Violation::CancelledFired]),
+        (Self::PushBackKeepsContent, &[Violation::WrongContent]),
+        (Self::ExpiryIgnored, &[Violation::ExpiredFired]),
         (Self::BusyLoop, &[Violation::Spinning]),
     ];
 }

@@ -12,7 +12,7 @@ use delayd::clock::{Clock, UnixMillis};
 use delayd::outcome::Policy;
 use delayd::retry::Backoff;
 use delayd::span::Span;
-use delayd::store::{Hint, Moment, NewContent, NewTask, Spread, Store};
+use delayd::store::{Added, Hint, Idempotency, Moment, NewContent, NewTask, Spread, Store};
 use delayd::task::{Lane, Options, State, TaskId};
 use delayd::topic::{self, Registry};
 use delayd::worker::{self, Worker};
@@ -32,6 +32,9 @@ use crate::world::World;
 /// Within what time after the last fault everything must have come to an end: a lease and a half-done request of before, the retries that
 /// are left, the looks in between.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
+
+/// How long a store remembers an add. Longer than any schedule, jumps of its clock included.
+const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// What became of a schedule.
 #[derive(Debug)]
@@ -326,16 +329,17 @@ async fn add_one(deployment: &Deployment, client: &Access, n: usize, add: &Add) 
         topic: topic.clone(),
         destination: service(add.service).parse().expect("a service's name"),
         moment: Moment::After(add.delay),
-        options: Options::default(),
+        options: Options {
+            key: add.key.map(|key| format!("key-{key}")),
+            expires_after: add.expires_after.map(Span),
+            ..Options::default()
+        },
         content: content(add.service, n, 0),
-        idempotency: None,
+        idempotency: Some(Idempotency { key: format!("add-{n}"), fingerprint: n as u128, window: REMEMBERED }),
         quota: None,
     };
-    let added = match client.add(vec![task]).await.remove(0) {
-        Ok(added) => added,
-        // Not confirmed: it may be stored, and must then be delivered like any other.
-        Err(_) => return,
-    };
+    // Not confirmed: it may be stored, and must then be delivered like any other.
+    let Some(added) = add_until_answered(client, &task, &mut world.dice.throw(("again", n))).await else { return };
     world.write(What::Accepted { id: added.id });
     let lane = topic.lane_of(added.id);
     deployment.hint(&lane, added.due, &mut throw);
@@ -344,6 +348,17 @@ async fn add_one(deployment: &Deployment, client: &Access, n: usize, add: &Add) 
             meddle(world, client, (&lane, added.id), (n, change), add.delay, &mut throw).await;
         }
     }
+}
+
+/// As the API tells producers to: what is not confirmed is asked for again, with the same idempotency key. Some give up.
+async fn add_until_answered(client: &Access, task: &NewTask, throw: &mut Throw) -> Option<Added> {
+    for _ in 0..throw.between(1, 5) {
+        if let Ok(added) = client.add(vec![task.clone()]).await.remove(0) {
+            return Some(added);
+        }
+        sleep(throw.millis(0, 2_000)).await;
+    }
+    None
 }
 
 /// Cancels, reschedules or replays a task: when it falls due, at some moment, or as soon as it has been tried and failed.

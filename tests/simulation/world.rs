@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
-    Added, Cancelled, Claim, Claimed, Holder, MAX_LEASE, Moment, NewContent, NewTask, Rescheduled, Settle, Settled,
-    Task, Transition,
+    Added, Cancelled, Claim, Claimed, Holder, ListQuery, MAX_LEASE, Moment, NewContent, NewTask, Novelty, Rescheduled,
+    Result, Settle, Settled, Spread, Task, Transition,
 };
 use delayd::task::{Lane, Receipt, State, TaskId};
 use tokio::time::Instant;
 
 use crate::dice::Dice;
-use crate::history::{Event, History, LifeId, What};
+use crate::history::{Asked, Event, History, LifeId, What};
 use crate::model::Model;
 use crate::plan::Plan;
 use crate::sabotage::Sabotage;
@@ -137,16 +137,42 @@ impl World {
         look(&mut self.kept().model)
     }
 
-    pub(crate) fn add(&self, task: NewTask) -> Added {
+    pub(crate) fn add(&self, task: NewTask) -> Result<Added> {
         let mut kept = self.kept();
         if self.is_sabotaged(Sabotage::AnswerBeforeCommit) && self.dice.throw("sabotage").per_mille(300) {
             let mut elsewhere = kept.model.clone();
             return elsewhere.add(task);
         }
-        let (topic, moment, content) = (task.topic.clone(), task.moment, task.content.clone());
-        let added = kept.model.add(task);
-        self.write(What::Stored { id: added.id, lane: topic.lane_of(added.id), moment, content });
-        added
+        let (topic, asked) = (task.topic.clone(), Asked::of(&task));
+        let task = self.sabotaged(&kept.model, task);
+        let added = kept.model.add(task)?;
+        let (id, lane) = (added.id, topic.lane_of(added.id));
+        self.write(match added.novelty {
+            Novelty::New => What::Stored { id, lane, asked },
+            Novelty::Replaced => What::Replaced { id, lane, asked },
+            Novelty::Duplicate => What::Repeated { id },
+        });
+        Ok(added)
+    }
+
+    /// What a broken store makes of an add.
+    fn sabotaged(&self, model: &Model, mut task: NewTask) -> NewTask {
+        if self.is_sabotaged(Sabotage::IdempotencyIgnored) {
+            task.idempotency = None;
+        }
+        if self.is_sabotaged(Sabotage::ExpiryIgnored) {
+            task.options.expires_after = None;
+        }
+        let namesakes = namesakes(model, &task);
+        let is_leased = namesakes.iter().any(|namesake| namesake.state == State::Leased);
+        if self.is_sabotaged(Sabotage::KeyIgnored) || is_leased && self.is_sabotaged(Sabotage::NamesakeGoesOn) {
+            task.options.key = None;
+        }
+        let waits = namesakes.into_iter().find(|namesake| namesake.state == State::Scheduled);
+        if let Some(waits) = waits.filter(|_| self.is_sabotaged(Sabotage::PushBackKeepsContent)) {
+            task.content = waits.content;
+        }
+        task
     }
 
     pub(crate) fn claim(&self, by: LifeId, claim: &Claim, receipt: &Receipt) -> Claimed {
@@ -245,7 +271,7 @@ impl World {
 
     pub(crate) fn replay(&self, lane: &Lane, ids: &[TaskId]) -> usize {
         let mut kept = self.kept();
-        let replayed = |id: &&TaskId| kept.model.replay(lane, &[**id]) == 1;
+        let replayed = |id: &&TaskId| kept.model.replay(lane, &[**id], Spread::default()) == 1;
         let replayed: Vec<TaskId> = ids.iter().filter(replayed).copied().collect();
         replayed.iter().for_each(|id| self.write(What::Replayed { id: *id }));
         replayed.len()
@@ -259,6 +285,18 @@ impl World {
         }
         Some(task)
     }
+}
+
+/// The tasks of the same key that wait or are leased.
+fn namesakes(model: &Model, task: &NewTask) -> Vec<Task> {
+    let (Some(key), Some(shard)) = (&task.options.key, task.pinned_shard()) else { return Vec::new() };
+    let lane = Lane { topic: task.topic.topic.clone(), shard };
+    let of_lane = [State::Scheduled, State::Leased].into_iter().flat_map(|state| {
+        let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
+        model.list(&ListQuery { lane: lane.clone(), state, from, to, after: None, limit: 1_000 })
+    });
+    let tasks = of_lane.filter_map(|listed| model.get(&lane, listed.id));
+    tasks.filter(|namesake| namesake.options.key.as_ref() == Some(key)).collect()
 }
 
 impl Kept {

@@ -4,11 +4,12 @@ use std::any::Any;
 use std::time::Duration;
 
 use delayd::clock::{Clock, UnixMillis};
+use delayd::span::Span;
 use delayd::store::{
-    AnyStore, Claim, Claimed, Counts, Grant, Hint, Holder, ListQuery, Listed, Moment, NewTask, Outlook, Settle,
-    Settled, Store, Task, TopicEntry, Transition, Want, embedded, redis,
+    Added, AnyStore, Claim, Claimed, Counts, Grant, Hint, Holder, ListQuery, Listed, Moment, NewTask, Outlook, Result,
+    Settle, Settled, Store, Task, TopicEntry, Transition, Want, embedded, redis,
 };
-use delayd::task::{Lane, Options, Receipt, State, TaskId};
+use delayd::task::{Lane, OnDead, Options, Receipt, State, TaskId};
 
 use crate::redis_many;
 use crate::redis_server;
@@ -138,6 +139,25 @@ pub(crate) fn new_task(destination: &str, after_ms: u64) -> NewTask {
     }
 }
 
+/// A task of a key.
+pub(crate) fn keyed(key: &str, after_ms: u64) -> NewTask {
+    let options = Options { key: Some(key.into()), ..Options::default() };
+    NewTask { options, ..new_task("message.call", after_ms) }
+}
+
+/// A task that is worth delivering for so long after its due moment.
+pub(crate) fn expiring(destination: &str, after_ms: u64, expires_after_ms: u64) -> NewTask {
+    let options = Options { expires_after: Some(Span(ms(expires_after_ms))), ..Options::default() };
+    NewTask { options, ..new_task(destination, after_ms) }
+}
+
+/// A task for `message.call` that has `dead.letters` told if it dies.
+pub(crate) fn lamented(after_ms: u64) -> NewTask {
+    let on_dead = OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: None };
+    let options = Options { on_dead: Some(on_dead), ..Options::default() };
+    NewTask { options, ..new_task("message.call", after_ms) }
+}
+
 pub(crate) fn wants(wants: &[(&str, usize)]) -> Vec<Want> {
     wants.iter().map(|(name, slots)| Want { destination: name.parse().unwrap(), slots: *slots }).collect()
 }
@@ -200,6 +220,11 @@ impl<S: Store> Bench<S> {
 
     pub(crate) async fn add_task(&self, task: NewTask) -> TaskId {
         self.store.add(vec![task]).await.remove(0).unwrap().id
+    }
+
+    /// Adds one task, and answers what became of it.
+    pub(crate) async fn try_add(&self, task: NewTask) -> Result<Added> {
+        self.store.add(vec![task]).await.remove(0)
     }
 
     pub(crate) async fn grant(&self, claim: Claim) -> Grant {

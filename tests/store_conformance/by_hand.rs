@@ -103,7 +103,7 @@ pub(crate) async fn a_replay_schedules_the_dead_for_now_and_counts_them(bench: B
     assert_eq!((counts.scheduled, counts.dead, counts.delivered), (2, 0, 1));
     let grant = bench.claim(&[("message.call", 5)]).await;
     assert_eq!(ids(&grant), [first.id, second.id]);
-    assert_eq!(grant.tasks[0].due, at(0), "the due moment it was stored with");
+    assert_eq!(grant.tasks[0].due, at(5_000), "its due moment is the new one");
     assert_eq!(bench.store.replay(&lane(), Vec::new(), Spread::default()).await.unwrap(), 0);
 }
 

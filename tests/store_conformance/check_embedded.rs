@@ -7,8 +7,17 @@ use delayd::task::{State, TaskId};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::bench::{Bench, START, at, dead, delivered, ids, lane, new_task, retry, topic_of};
+use crate::bench::{Bench, Held, START, at, dead, delivered, expiring, ids, keyed, lane, new_task, retry, topic_of};
 use crate::check::check;
+
+/// Sets each lane's counts to what there is.
+const COUNT: &str = "UPDATE lane SET
+    scheduled = (SELECT count(*) FROM schedule s JOIN destination d ON d.id = s.destination WHERE d.lane = lane.id),
+    leased = (SELECT count(*) FROM progress p WHERE p.lane = lane.id AND p.leased = 1),
+    delivered = (SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 2),
+    dead = (SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 3),
+    cancelled = (SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 4),
+    expired = (SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 5)";
 
 /// A store, and a hand in its file.
 struct Broken {
@@ -32,8 +41,13 @@ impl Broken {
         Connection::open(self.folder.path().join("delayd.db")).unwrap()
     }
 
-    /// Statements past the store. `$` is the task.
+    /// Statements past the store, which leave the lanes' counts right. `$` is the task.
     fn hand(&self, id: TaskId, statements: &str) {
+        self.hand_without_counting(id, statements);
+        self.db().execute_batch(COUNT).unwrap();
+    }
+
+    fn hand_without_counting(&self, id: TaskId, statements: &str) {
         self.db().execute_batch(&statements.replace('$', &id.to_string())).unwrap();
     }
 
@@ -136,8 +150,7 @@ async fn a_task_in_two_places_stays_where_it_should() {
     let ended = broken.bench.add_held().await;
     broken.bench.settle(&ended, delivered()).await;
     let schedule = "INSERT INTO schedule SELECT destination, 7, id FROM task WHERE id = $;";
-    let lease =
-        "INSERT INTO progress SELECT id, lane, destination, 1, 7, 1, 0, 0, 'r', NULL, NULL FROM task WHERE id = $;";
+    let lease = "INSERT INTO progress SELECT id, lane, destination, 1, 7, 1, 0, 0, 'r', NULL, NULL, NULL FROM task WHERE id = $;";
     broken.hand(ended.id, &format!("{schedule}{lease}UPDATE destination SET earliest = 7"));
     let id = ended.id.to_string();
     broken.mends(&[(Flaw::EndedYetLive, &*id), (Flaw::EndedYetLive, &id)]).await;
@@ -295,8 +308,10 @@ async fn a_damaged_file_is_said_to_be() {
     drop(db);
     let store = Embedded::open_for_check(params(&broken.folder, &broken.bench.clock), false).unwrap();
     let found = check(&store, false).await;
-    assert!(found.findings.iter().all(|found| found.flaw == Flaw::Damaged), "{:?}", found.findings);
-    assert!(!found.findings.is_empty(), "task {id} is missing from an index");
+    // The leased are counted by that index.
+    let is_expected = |flaw| matches!(flaw, Flaw::Damaged | Flaw::CountsWrong);
+    assert!(found.findings.iter().all(|found| is_expected(found.flaw)), "{:?}", found.findings);
+    assert!(found.findings.iter().any(|found| found.flaw == Flaw::Damaged), "task {id} is missing from an index");
 }
 
 #[tokio::test]
@@ -331,4 +346,78 @@ fn check_refused(broken: &Broken, repair: bool) -> String {
         Err(Error::Misconfigured(text)) => text,
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn counts_that_are_wrong_are_counted_again() {
+    let broken = broken();
+    let (waiting, held) = (broken.bench.add("a", 60_000).await, broken.bench.add_held().await);
+    broken.bench.store.cancel(&lane(), waiting).await.unwrap();
+    let before = broken.bench.counts().await;
+    broken.hand_without_counting(held.id, "UPDATE lane SET scheduled = 7, leased = -1, cancelled = 0");
+    broken.mends(&[(Flaw::CountsWrong, "orders:0")]).await;
+    assert_eq!(broken.bench.counts().await, before);
+}
+
+#[tokio::test]
+async fn what_expires_is_listed_for_its_moment_and_nothing_else_is() {
+    let broken = broken();
+    let bench = &broken.bench;
+    let waiting = bench.add_task(expiring("a", 1_000, 1_000)).await;
+    let held = bench.add_task(expiring("message.call", 0, 1_000)).await;
+    let receipt = bench.claim(&[("message.call", 1)]).await.receipt;
+    let plain = bench.add("a", 0).await;
+    let (waiting_id, held_id, plain_id) = (waiting.to_string(), held.to_string(), plain.to_string());
+    let list = |moment: i64, id: &str| format!("INSERT INTO expiry SELECT id, {moment}, {id} FROM lane;");
+    broken.hand(waiting, "DELETE FROM expiry");
+    broken.mends(&[(Flaw::ExpiryWrong, &waiting_id)]).await;
+    broken.hand(waiting, &format!("DELETE FROM expiry; {}", list(7, "$")));
+    broken.mends(&[(Flaw::ExpiryWrong, &waiting_id), (Flaw::ExpiryWrong, &waiting_id)]).await;
+    broken.hand(held, &format!("{}{}", list(8, "$"), list(9, &plain_id)));
+    broken.mends(&[(Flaw::ExpiryWrong, &held_id), (Flaw::ExpiryWrong, &plain_id)]).await;
+    broken.hand(held, "UPDATE progress SET expires = NULL");
+    broken.mends(&[(Flaw::ExpiryWrong, &held_id)]).await;
+
+    assert_eq!(ids(&bench.claim(&[("a", 9)]).await), [plain]);
+    bench.advance(2_001);
+    bench.settle(&Held { id: held, receipt }, retry(0)).await;
+    assert!(bench.claim(&[("message.call", 9), ("a", 9)]).await.tasks.is_empty());
+    assert_eq!((bench.state(waiting).await, bench.state(held).await), (State::Expired, State::Expired));
+}
+
+#[tokio::test]
+async fn keys_and_notes_of_nothing_are_forgotten() {
+    let broken = broken();
+    let bench = &broken.bench;
+    let id = bench.add_task(keyed("k", 60_000)).await;
+    broken.hand(id, "UPDATE task_key SET key = 'other'; INSERT INTO task_key SELECT id, 'gone', 5 FROM lane");
+    broken
+        .hand(id, "INSERT INTO note VALUES ($, 1, 1, 1, 1, '', ''), (5, 1, 1, 1, 1, '', ''), (5, 2, 1, 1, 1, '', '')");
+    broken.hand(
+        id,
+        "INSERT INTO idempotency SELECT id, 'whole', zeroblob(16), 5, 5, 5 FROM lane;
+         INSERT INTO idempotency SELECT id, 'short', zeroblob(15), 5, 5, 5 FROM lane;
+         INSERT INTO idempotency VALUES (77, 'nowhere', zeroblob(16), 5, 5, 5)",
+    );
+    let flaws = [
+        (Flaw::KeyWithoutTask, "gone"),
+        (Flaw::KeyWithoutTask, "other"),
+        (Flaw::NoteWithoutBody, "5"),
+        (Flaw::UnreadableKey, "nowhere"),
+        (Flaw::UnreadableKey, "short"),
+    ];
+    broken.mends(&flaws).await;
+    assert_eq!(bench.store.notes(&lane(), id).await.unwrap().len(), 1);
+    assert_ne!(bench.add_task(keyed("k", 60_000)).await, id, "the key was lost: a new task has it");
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_be_read_is_left_alone() {
+    let broken = broken();
+    let id = broken.bench.add("message.call", 0).await;
+    broken.bench.store.register(topic_of("other", 1)).await.unwrap();
+    broken.hand(id, "UPDATE topic SET policy = '{\"max_attempts\":\"many\"}' WHERE name = 'orders'");
+    broken.leaves_alone(&[(Flaw::UnreadablePolicy, "orders")]).await;
+    let topics = broken.bench.store.topics().await.unwrap();
+    assert_eq!(topics, [Registered::plain(topic_of("orders", 1)), Registered::plain(topic_of("other", 1))]);
 }

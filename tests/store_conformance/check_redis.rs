@@ -11,12 +11,12 @@ use crate::check::check;
 use crate::redis_alone::raw;
 
 /// A store, and a hand in its data.
-struct Broken {
-    bench: Bench<Redis>,
-    prefix: String,
+pub(crate) struct Broken {
+    pub(crate) bench: Bench<Redis>,
+    pub(crate) prefix: String,
 }
 
-async fn broken() -> Broken {
+pub(crate) async fn broken() -> Broken {
     let prefix = fresh_prefix();
     let clock = delayd::clock::Clock::manual(START);
     let store = connect(&prefix, &clock, false).await;
@@ -24,15 +24,15 @@ async fn broken() -> Broken {
 }
 
 impl Broken {
-    fn key(&self, role: &str) -> String {
+    pub(crate) fn key(&self, role: &str) -> String {
         format!("{}:{role}", self.prefix)
     }
 
-    fn of(&self, role: &str) -> String {
+    pub(crate) fn of(&self, role: &str) -> String {
         self.key(&format!("{role}-{{orders:0}}"))
     }
 
-    fn bodies(&self) -> String {
+    pub(crate) fn bodies(&self) -> String {
         self.of("DELAY_REALL_TOPIC_TASK")
     }
 
@@ -40,7 +40,7 @@ impl Broken {
         self.of("DELAY_ATTEMPTS_TOPIC_TASK")
     }
 
-    fn leased(&self) -> String {
+    pub(crate) fn leased(&self) -> String {
         self.of("DELAY_LEASED_TOPIC_TASK")
     }
 
@@ -48,26 +48,26 @@ impl Broken {
         format!("{}:{destination}", self.of("DELAY_SIMPLE_TOPIC_TASK"))
     }
 
-    fn aside(&self) -> Vec<String> {
+    pub(crate) fn aside(&self) -> Vec<String> {
         raw(&["HVALS", &self.of("DELAY_ASIDE_TOPIC_TASK")])
     }
 
     /// One command past the store. `$` is the task.
-    fn hand(&self, id: TaskId, words: &[&str]) {
+    pub(crate) fn hand(&self, id: TaskId, words: &[&str]) {
         let id = id.to_string();
         let words: Vec<&str> = words.iter().map(|word| if *word == "$" { id.as_str() } else { *word }).collect();
         raw::<deadpool_redis::redis::Value>(&words);
     }
 
     /// A look finds this and changes nothing; a repair puts it right; then all is in order.
-    async fn mends(&self, expected: &[(Flaw, &str)]) {
+    pub(crate) async fn mends(&self, expected: &[(Flaw, &str)]) {
         self.finds(expected, true).await;
         let report = check(&self.bench.store, false).await;
         assert!(report.findings.is_empty(), "after the repair: {:?}", report.findings);
     }
 
     /// As [`Broken::mends`], but it is left alone.
-    async fn leaves_alone(&self, expected: &[(Flaw, &str)]) {
+    pub(crate) async fn leaves_alone(&self, expected: &[(Flaw, &str)]) {
         self.finds(expected, false).await;
         self.finds(expected, false).await;
     }

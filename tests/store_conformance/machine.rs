@@ -12,16 +12,19 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 
 use delayd::clock::UnixMillis;
-use delayd::store::{AnyStore, Claim, Grant, LeasedTask, ListQuery, Listed, Settle, Spread, Store, Task};
-use delayd::task::{Destination, Receipt, State, TaskId};
+use delayd::store::{
+    Added, AnyStore, AttemptNote, Claim, Grant, LeasedTask, ListQuery, Listed, NewTask, Novelty, Registered, Result,
+    Settle, Store, Summary, Task,
+};
+use delayd::task::{Destination, Options, Receipt, State, TaskId};
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 use tokio::runtime::Runtime;
 
-use crate::bench::{ALWAYS, Bench, embedded, redis};
+use crate::bench::{ALWAYS, Bench, embedded, ms, redis};
 use crate::check::check;
-use crate::steps::{Answer, Call, Step, World, lanes, step};
+use crate::steps::{ALL, Answer, Call, Policing, Step, World, lanes, policy, step};
 
 /// The specification as proptest's reference.
 pub(crate) struct Specification;
@@ -72,14 +75,7 @@ impl Twin {
         match (&world.call, &world.answer) {
             (Call::Nothing, _) => {}
             (Call::SetClock(now), _) => self.bench.clock.set(*now),
-            (Call::Add(tasks), Answer::Added(expected)) => {
-                let added = store.add(tasks.clone()).await;
-                assert_eq!(added.len(), expected.len());
-                for (added, expected) in added.into_iter().map(Result::unwrap).zip(expected) {
-                    assert_eq!(added.due, expected.due);
-                    self.ids.insert(expected.id, added.id);
-                }
-            }
+            (Call::Add(tasks), Answer::Added(expected)) => self.check_added(tasks, expected, world).await,
             (Call::Claim(claim), Answer::Granted(expected)) => {
                 let grant = self.bench.grant(claim.clone()).await;
                 self.receipts.insert(expected.receipt.clone(), grant.receipt.clone());
@@ -92,7 +88,7 @@ impl Twin {
                     ..settle.clone()
                 };
                 let settled = store.settle(settles.iter().map(named).collect()).await;
-                assert_eq!(settled.into_iter().collect::<Result<Vec<_>, _>>().unwrap(), *expected);
+                assert_eq!(settled.into_iter().collect::<Result<Vec<_>>>().unwrap(), *expected);
             }
             (Call::Extend(lane, id, by, lease), Answer::Settled(expected)) => {
                 let settled = store.extend(lane, self.id(*id), &self.receipt(by), *lease).await.unwrap();
@@ -105,9 +101,29 @@ impl Twin {
                 let rescheduled = store.reschedule(lane, self.id(*id), *moment, content.clone()).await.unwrap();
                 assert_eq!(rescheduled, *expected);
             }
-            (Call::Replay(lane, ids), Answer::Count(expected)) => {
-                let ids = ids.iter().map(|id| self.id(*id)).collect();
-                assert_eq!(store.replay(lane, ids, Spread::default()).await.unwrap(), *expected);
+            (Call::Replay(lane, ids, spread), Answer::Count(expected)) => {
+                assert_eq!(store.replay(lane, self.all(ids), *spread).await.unwrap(), *expected);
+            }
+            (Call::Discard(lane, state, ids), Answer::Count(expected)) => {
+                assert_eq!(store.discard(lane, *state, self.all(ids)).await.unwrap(), *expected);
+            }
+            (Call::Clear(lane), Answer::Count(expected)) => {
+                assert_eq!(store.clear(lane, ALL).await.unwrap(), *expected);
+            }
+            (Call::Note(notes), _) => store.note(notes.iter().map(|note| self.note(note)).collect()).await.unwrap(),
+            (Call::Police(entry, how), Answer::Policed(expected)) => {
+                let topic = &entry.topic;
+                let policed = match how {
+                    Policing::SetPolicy(attempts) => {
+                        store.set_policy(topic, &policy(*attempts)).await.unwrap().then(String::new)
+                    }
+                    Policing::Pause => store.pause(topic).await.unwrap().map(|since| since.to_string()),
+                    Policing::Resume(becomes) => {
+                        store.resume(topic, *becomes).await.unwrap().map(|was| was.to_string())
+                    }
+                    Policing::Unregister => store.unregister(entry).await.unwrap().then(String::new),
+                };
+                assert_eq!(policed, *expected);
             }
             (Call::Purge(lane, state, before, limit), Answer::Count(expected)) => {
                 assert_eq!(store.purge(lane, *state, *before, *limit).await.unwrap(), *expected);
@@ -116,9 +132,74 @@ impl Twin {
         }
     }
 
+    /// Compares what became of each task, and learns the names of the new ones and of the calls that they may make.
+    async fn check_added(&mut self, tasks: &[NewTask], expected: &[Result<Added>], world: &World) {
+        let added = self.bench.store.add(tasks.to_vec()).await;
+        assert_eq!(added.len(), expected.len());
+        for (added, expected) in added.iter().zip(expected) {
+            match (added, expected) {
+                (Ok(added), Ok(expected)) => {
+                    if expected.novelty == Novelty::New {
+                        self.ids.insert(expected.id, added.id);
+                    }
+                    assert_eq!(*added, Added { id: self.id(expected.id), ..*expected });
+                }
+                (Err(added), Err(expected)) => {
+                    assert_eq!(std::mem::discriminant(added), std::mem::discriminant(expected), "{added}");
+                }
+                (added, expected) => panic!("{added:?} should be {expected:?}"),
+            }
+        }
+        for (task, expected) in tasks.iter().zip(expected) {
+            let Ok(Added { id, .. }) = *expected else { continue };
+            let lane = task.topic.lane_of(id);
+            let call = |task: Task| task.options.on_dead?.task_id;
+            let Some(expected) = world.model.get(&lane, id).and_then(call) else { continue };
+            let found = self.bench.store.get(&lane, self.id(id)).await.unwrap().and_then(call);
+            self.ids.entry(expected).or_insert(found.expect("its call has an id"));
+        }
+    }
+
+    fn all(&self, ids: &[TaskId]) -> Vec<TaskId> {
+        ids.iter().map(|id| self.id(*id)).collect()
+    }
+
+    fn note(&self, note: &AttemptNote) -> AttemptNote {
+        AttemptNote { id: self.id(note.id), ..note.clone() }
+    }
+
+    fn options(&self, mut options: Options) -> Options {
+        if let Some(on_dead) = &mut options.on_dead {
+            on_dead.task_id = on_dead.task_id.map(|id| self.id(id));
+        }
+        options
+    }
+
+    /// The call for a dead task names that.
+    fn content(&self, content: &str) -> String {
+        let Ok(mut call) = serde_json::from_str::<serde_json::Value>(content) else { return content.to_owned() };
+        if let Some(id) = call["task_id"].as_u64() {
+            call["task_id"] = self.id(TaskId(id)).0.into();
+        }
+        call.to_string()
+    }
+
+    /// A task of the model by the store's names.
+    fn task(&self, task: Task) -> Task {
+        let (id, options, content) = (self.id(task.id), self.options(task.options), self.content(&task.content));
+        Task { id, options, content, ..task }
+    }
+
+    fn leased_task(&self, task: &LeasedTask) -> LeasedTask {
+        let (id, options, content) =
+            (self.id(task.id), self.options(task.options.clone()), self.content(&task.content));
+        LeasedTask { id, options, content, ..task.clone() }
+    }
+
     fn check_grant(&self, grant: &Grant, expected: &Grant, claim: &Claim, world: &World) {
-        let named = |task: &LeasedTask| LeasedTask { id: self.id(task.id), ..task.clone() };
-        assert_eq!(grant.tasks, expected.tasks.iter().map(named).collect::<Vec<_>>());
+        let found = grant.tasks.iter().map(|task| LeasedTask { content: in_order(&task.content), ..task.clone() });
+        let expected_tasks = expected.tasks.iter().map(|task| self.leased_task(task));
+        assert_eq!(found.collect::<Vec<_>>(), expected_tasks.collect::<Vec<_>>());
         assert_eq!((grant.now, grant.outlook.next), (expected.now, expected.outlook.next));
         // Within one moment destinations may stand in any order, so moments are compared in their stead.
         let heads = world.model.heads(&claim.lane);
@@ -155,10 +236,37 @@ impl Twin {
         }
         let found = join_all(world.tasks.iter().map(|(lane, id)| store.get(lane, self.id(*id)))).await;
         for ((lane, id), found) in world.tasks.iter().zip(found) {
-            let expected = model.get(lane, *id).map(|task| Task { id: self.id(*id), ..task });
-            assert_eq!(found.unwrap(), expected, "task {id}");
+            let found = found.unwrap().map(|task| Task { content: in_order(&task.content), ..task });
+            assert_eq!(found, model.get(lane, *id).map(|task| self.task(task)), "task {id}");
         }
+        self.check_reports(world).await;
     }
+
+    /// Compares what is read off the road.
+    async fn check_reports(&self, world: &World) {
+        let (store, model) = (&self.bench.store, &world.model);
+        for lane in lanes() {
+            let ids: Vec<TaskId> = world.tasks.iter().map(|(_, id)| *id).collect();
+            let named = |summary: Summary| Summary { id: self.id(summary.id), ..summary };
+            let expected = model.summaries(&lane, &ids).into_iter().map(|summary| summary.map(named));
+            assert_eq!(store.summaries(&lane, self.all(&ids)).await.unwrap(), expected.collect::<Vec<_>>());
+            assert_eq!(store.forecast(&lane, ms(1_000), 6).await.unwrap(), model.forecast(&lane, ms(1_000), 6));
+        }
+        for (lane, id) in &world.noted {
+            let expected: Vec<_> = model.notes(lane, *id).iter().map(|note| self.note(note)).collect();
+            assert_eq!(store.notes(lane, self.id(*id)).await.unwrap(), expected, "the notes of task {id}");
+        }
+        let in_order = |mut topics: Vec<Registered>| {
+            topics.sort_by_key(|topic| topic.entry.topic.clone());
+            topics
+        };
+        assert_eq!(in_order(store.topics().await.unwrap()), in_order(model.topics()));
+    }
+}
+
+/// Where a body is JSON, its fields may stand in any order.
+fn in_order(content: &str) -> String {
+    serde_json::from_str::<serde_json::Value>(content).map_or(content.to_owned(), |body| body.to_string())
 }
 
 /// Which store is driven.

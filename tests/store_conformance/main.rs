@@ -15,19 +15,31 @@ mod cancel;
 mod check;
 mod check_embedded;
 mod check_redis;
+mod check_redis_keys;
 mod claim;
 mod damage;
 mod destination;
+mod expiry;
+mod idempotency;
+mod key;
 mod lease;
 mod machine;
+mod misfire;
 mod model;
+mod notes;
+mod on_dead;
+mod pause;
+mod people;
+mod quota;
 mod read;
 mod record;
 mod redis_alone;
+mod redis_repeats;
 mod reference;
 mod registry;
 mod settle;
 mod steps;
+mod topics;
 
 #[path = "../support/redis_many.rs"]
 mod redis_many;
@@ -90,6 +102,38 @@ macro_rules! conformance {
             settle an_outcome_is_kept_and_cut_between_characters,
             settle settles_are_answered_in_order_across_lanes,
 
+            idempotency a_repeated_add_answers_the_first_task_whatever_became_of_it,
+            idempotency an_idempotency_key_is_remembered_for_its_window_from_the_first_add,
+            idempotency another_fingerprint_is_refused_and_stores_nothing,
+            idempotency adds_at_once_with_one_idempotency_key_make_one_task,
+            idempotency a_batch_may_repeat_itself,
+            idempotency any_text_is_an_idempotency_key_of_its_own,
+            idempotency an_idempotency_key_finds_its_lane,
+            idempotency an_emptied_lane_forgets_its_idempotency_keys,
+
+            key a_key_pushes_its_waiting_task_back,
+            key a_push_back_begins_a_revision,
+            key a_leased_namesake_is_not_retried_but_may_succeed,
+            key a_pending_cancel_is_fulfilled_by_the_look_of_an_add,
+            key a_task_that_has_ended_lets_its_key_go,
+            key a_replay_takes_no_key_back,
+            key a_reschedule_keeps_the_key,
+            key a_thousand_adds_of_one_key_make_one_task,
+            key a_key_counts_within_its_batch,
+            key a_key_finds_its_lane,
+            key a_repeated_push_back_pushes_no_further,
+            key a_push_back_is_hinted,
+            key a_claim_and_a_push_back_at_the_same_time_agree,
+            key a_task_that_is_forgotten_leaves_no_key,
+
+            quota a_quota_is_exact_and_counts_what_waits_or_is_leased,
+            quota a_lease_that_ran_out_counts_once,
+            quota a_quota_counts_within_a_batch,
+            quota what_makes_no_task_needs_no_quota,
+            quota an_add_over_its_quota_changes_nothing,
+            quota a_call_for_the_dead_asks_for_no_quota_but_counts,
+            quota each_lane_has_a_quota_of_its_own,
+
             cancel a_scheduled_task_is_cancelled_at_once_and_never_fires,
             cancel a_retrying_task_is_cancelled_at_once_and_its_receipts_are_forgotten,
             cancel a_dead_task_can_be_cancelled_but_no_other_that_ended,
@@ -105,6 +149,60 @@ macro_rules! conformance {
             by_hand a_replay_schedules_the_dead_for_now_and_counts_them,
             by_hand a_purge_forgets_the_oldest_ends_before_a_moment,
             by_hand a_purge_of_many_is_exact,
+
+            expiry a_task_is_handed_out_up_to_its_last_worthwhile_millisecond,
+            expiry what_has_expired_ends_wanted_or_not,
+            expiry a_leased_task_may_succeed_after_it_would_have_expired,
+            expiry what_comes_back_too_late_expires,
+            expiry what_is_next_includes_the_first_moment_too_late,
+            expiry a_retry_does_not_move_the_expiry_but_a_reschedule_does,
+            expiry a_push_back_moves_the_expiry,
+            expiry a_replay_moves_the_expiry,
+            expiry a_claim_ends_a_bounded_number_of_expired_tasks,
+
+            misfire what_fell_due_in_a_pause_becomes_what_its_end_says,
+            misfire a_misfire_takes_no_slot,
+            misfire a_misfire_is_left_alone_where_it_is_not_wanted,
+            misfire a_retry_that_fell_due_in_a_pause_is_one_of_them,
+            misfire an_expired_misfire_keeps_no_receipt,
+            misfire several_pauses_count_each_for_itself,
+            misfire what_is_not_due_does_not_misfire,
+            misfire what_has_expired_does_not_misfire,
+            misfire a_claim_ends_a_bounded_number_of_misfires,
+            misfire a_lease_that_ran_out_in_a_pause_misfires,
+
+            notes notes_are_kept_as_they_were_written,
+            notes the_newest_notes_are_kept,
+            notes a_note_is_cut_between_characters,
+            notes notes_of_tasks_that_are_gone_are_passed_over,
+            notes notes_outlast_what_people_do_to_a_task,
+            notes what_forgets_a_task_forgets_its_notes,
+
+            on_dead a_settled_death_makes_the_call_in_the_same_step,
+            on_dead a_task_that_dies_by_a_sweep_makes_its_call,
+            on_dead a_task_that_dies_by_a_misfire_makes_its_call,
+            on_dead a_task_that_dies_again_makes_no_second_call,
+            on_dead a_repeated_death_calls_nobody_again,
+            on_dead nobody_is_called_for_what_did_not_die,
+            on_dead a_late_success_does_not_take_the_call_back,
+            on_dead a_push_back_keeps_the_id_of_the_call,
+            on_dead a_call_lies_in_the_lane_of_its_dead,
+            on_dead each_dead_has_its_own_call,
+
+            pause a_policy_is_kept_as_it_was_set,
+            pause a_pause_lasts_until_it_is_ended,
+            pause the_newest_pauses_are_remembered_with_what_their_tasks_become,
+            pause only_what_fell_due_in_a_pause_is_not_delivered_after_it,
+            pause a_topic_is_unregistered_only_while_it_holds_nothing,
+            pause a_topic_that_was_unregistered_begins_anew,
+
+            people summaries_say_what_get_says_without_the_body,
+            people a_replay_spreads_the_dead_out,
+            people a_discard_takes_only_what_ended_so,
+            people a_clear_leaves_only_what_is_leased,
+            people a_clear_of_many_is_exact,
+            people a_forecast_counts_what_falls_due_in_each_step,
+            people the_earliest_due_moment_of_a_lane_is_known,
 
             read pages_follow_one_another_in_time_order,
             read a_list_is_bounded_by_from_and_to,

@@ -4,19 +4,22 @@
 //! a store keeps an index, the model has a filter. Its clock is the field `now`, and a claim is given its receipt, so
 //! that the same calls always have the same answers.
 //!
-//! What becomes of one task is in [`crate::record`].
+//! What becomes of one task is in [`crate::record`], the registry in [`crate::topics`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Added, Cancelled, Claim, Counts, Grant, LeasedTask, ListQuery, Listed, MAX_CLAIM_BYTES, MAX_OUTLOOK, MAX_SWEEP,
-    Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry, Waiting,
+    Added, AttemptNote, Cancelled, Claim, Counts, EXPIRED, Error, Forecast, Grant, Idempotency, LeasedTask, ListQuery,
+    Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK, MAX_SWEEP,
+    MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled,
+    Result, Settle, Settled, Spread, Summary, Task, TopicEntry, Waiting,
 };
-use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic};
+use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 
-use crate::record::Record;
+use crate::record::{Body, Record, beginning};
+use crate::topics::Topics;
 
 /// Everything that is kept.
 #[derive(Clone, Debug)]
@@ -25,24 +28,109 @@ pub(crate) struct Model {
     pub(crate) now: UnixMillis,
     last_id: u64,
     tasks: BTreeMap<TaskId, Record>,
-    topics: BTreeMap<Topic, TopicEntry>,
+    /// Which task a key belongs to.
+    owners: BTreeMap<(Lane, String), TaskId>,
+    /// The idempotency keys.
+    used: BTreeMap<(Lane, String), Used>,
+    notes: BTreeMap<TaskId, Vec<AttemptNote>>,
+    topics: Topics,
     holds: BTreeSet<Destination>,
+}
+
+/// What an idempotency key was used for.
+#[derive(Clone, Debug)]
+struct Used {
+    fingerprint: u128,
+    until: UnixMillis,
+    /// What the first add was answered.
+    first: Added,
 }
 
 impl Model {
     /// An empty store.
     pub(crate) fn new(now: UnixMillis) -> Self {
-        Self { now, last_id: 0, tasks: BTreeMap::new(), topics: BTreeMap::new(), holds: BTreeSet::new() }
+        Self {
+            now,
+            last_id: 0,
+            tasks: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            used: BTreeMap::new(),
+            notes: BTreeMap::new(),
+            topics: Topics::default(),
+            holds: BTreeSet::new(),
+        }
     }
 
-    pub(crate) fn add(&mut self, task: NewTask) -> Added {
+    /// Its steps are those of *Sameness* in [`delayd::store`], in their order.
+    pub(crate) fn add(&mut self, task: NewTask) -> Result<Added> {
         let entry = self.register(task.topic.clone());
-        self.last_id = self.last_id.max(self.now.0.unsigned_abs() / 1_000 * TaskId::PER_SECOND) + 1;
-        let id = TaskId(self.last_id);
+        let task = NewTask { topic: entry.clone(), ..task };
+        let id = self.draw(&entry, task.pinned_shard());
+        let lane = entry.lane_of(id);
+        if let Some(first) = self.added_before(&lane, task.idempotency.as_ref())? {
+            return Ok(first);
+        }
         let due = self.due(task.moment);
-        let record = Record::new(entry.lane_of(id), task, due, self.now);
-        self.tasks.insert(id, record);
-        Added { id, due, novelty: Novelty::New }
+        let mut body = Body { destination: task.destination, options: task.options, content: task.content };
+        if let Some(on_dead) = &mut body.options.on_dead {
+            on_dead.task_id = Some(self.draw(&entry, Some(lane.shard)));
+        }
+        let key = body.options.key.clone();
+        let namesake = self.namesake(&lane, key.as_deref());
+        let added = match namesake {
+            Some((id, State::Scheduled)) => {
+                self.task(id).replace(body, due);
+                Added { id, due, novelty: Novelty::Replaced }
+            }
+            _ if task.quota.is_some_and(|quota| self.pending(&lane) >= quota) => return Err(Error::OverQuota),
+            _ => {
+                if let Some((leased, State::Leased)) = namesake {
+                    let now = self.now;
+                    self.task(leased).cancel(now);
+                }
+                self.owners.extend(key.map(|key| ((lane.clone(), key), id)));
+                self.tasks.insert(id, Record::new(lane.clone(), body, due, self.now));
+                Added { id, due, novelty: Novelty::New }
+            }
+        };
+        if let Some(Idempotency { key, fingerprint, window }) = task.idempotency {
+            self.used.insert((lane, key), Used { fingerprint, until: self.now + window, first: added });
+        }
+        Ok(added)
+    }
+
+    /// The next id, of a certain shard if need be.
+    fn draw(&mut self, entry: &TopicEntry, shard: Option<u16>) -> TaskId {
+        self.last_id = self.last_id.max(self.now.0.unsigned_abs() / 1_000 * TaskId::PER_SECOND) + 1;
+        while shard.is_some_and(|shard| entry.lane_of(TaskId(self.last_id)).shard != shard) {
+            self.last_id += 1;
+        }
+        TaskId(self.last_id)
+    }
+
+    /// What the first add of an idempotency key was answered, within its window.
+    fn added_before(&self, lane: &Lane, again: Option<&Idempotency>) -> Result<Option<Added>> {
+        let Some(again) = again else { return Ok(None) };
+        match self.used.get(&(lane.clone(), again.key.clone())).filter(|used| self.now < used.until) {
+            Some(used) if used.fingerprint != again.fingerprint => Err(Error::KeyReused),
+            used => Ok(used.map(|used| Added { novelty: Novelty::Duplicate, ..used.first })),
+        }
+    }
+
+    /// The task that a key belongs to, and where it is.
+    fn namesake(&mut self, lane: &Lane, key: Option<&str>) -> Option<(TaskId, State)> {
+        let (id, now) = (*self.owners.get(&(lane.clone(), key?.to_owned()))?, self.now);
+        Some((id, self.tasks.get_mut(&id)?.met(now)))
+    }
+
+    /// Waiting and leased tasks.
+    fn pending(&self, lane: &Lane) -> u64 {
+        let Counts { scheduled, leased, .. } = self.stats(lane);
+        scheduled + leased
+    }
+
+    fn task(&mut self, id: TaskId) -> &mut Record {
+        self.tasks.get_mut(&id).expect("it is there")
     }
 
     /// What lies in the past is due now.
@@ -54,14 +142,25 @@ impl Model {
     }
 
     pub(crate) fn claim(&mut self, claim: &Claim, receipt: Receipt) -> Grant {
-        self.sweep(&claim.lane);
+        let lane = &claim.lane;
+        self.sweep(lane);
+        let expired = self.expired(lane).into_iter().take(MAX_ENDED).collect::<Vec<_>>();
+        let (now, mut may_end) = (self.now, MAX_ENDED - expired.len());
+        expired.into_iter().for_each(|(_, id)| self.task(id).expire(EXPIRED, now));
         let until = self.now + claim.lease;
         let mut tasks: Vec<LeasedTask> = Vec::new();
         let mut bytes = 0;
         'full: for want in &claim.wants {
-            for (_, id) in self.waiting(&claim.lane, &want.destination, self.now).into_iter().take(want.slots) {
-                let record = self.tasks.get_mut(&id).expect("it waits");
-                bytes += record.content.len();
+            for misfire in &claim.misfires {
+                let ended: Vec<_> = self.misfired(lane, &want.destination, misfire).into_iter().take(may_end).collect();
+                may_end -= ended.len();
+                ended.into_iter().for_each(|id| self.misfire(id, misfire.becomes));
+            }
+            let due = self.waiting(lane, &want.destination, self.now).into_iter();
+            let due: Vec<_> = due.take_while(|(_, id)| !self.is_to_end(claim, *id)).take(want.slots).collect();
+            for (_, id) in due {
+                let record = self.task(id);
+                bytes += record.body.content.len();
                 if bytes > MAX_CLAIM_BYTES && !tasks.is_empty() {
                     break 'full;
                 }
@@ -69,20 +168,88 @@ impl Model {
                 tasks.push(record.as_leased_task(id));
             }
         }
-        Grant { now: self.now, receipt, tasks, outlook: self.outlook(&claim.lane, claim.skip) }
+        let mut outlook = self.outlook(lane, claim.skip);
+        let is_wanted = |record: &Record| claim.wants.iter().any(|want| want.destination == record.body.destination);
+        let is_left = |(id, record): (&TaskId, &Record)| is_wanted(record) && self.is_to_end(claim, *id);
+        if may_end == 0 && self.tasks.iter().any(is_left) {
+            outlook.next = outlook.next.min(Some(self.now)).or(Some(self.now));
+        }
+        Grant { now: self.now, receipt, tasks, outlook }
     }
 
     /// Ends the leases of a lane that have run out, the earliest first, then those that end too far away.
     fn sweep(&mut self, lane: &Lane) {
         let now = self.now;
-        let mut over: Vec<(bool, UnixMillis, &mut Record)> = self
+        let mut over: Vec<(bool, UnixMillis, TaskId)> = self
             .tasks
-            .values_mut()
-            .filter(|record| record.lane == *lane && record.ran_out(now))
-            .map(|record| (record.listed().1 > now, record.listed().1, record))
+            .iter()
+            .filter(|(_, record)| record.lane == *lane && record.ran_out(now))
+            .map(|(id, record)| (record.listed().1 > now, record.listed().1, *id))
             .collect();
-        over.sort_by_key(|(is_too_far, until, _)| (*is_too_far, *until));
-        over.into_iter().take(MAX_SWEEP).for_each(|(_, _, record)| record.sweep(now));
+        over.sort_unstable();
+        over.into_iter().take(MAX_SWEEP).for_each(|(_, _, id)| self.bearing_death(id, |record| record.sweep(now)));
+    }
+
+    /// What waits in a lane and is not worth delivering any more, the earliest first.
+    fn expired(&self, lane: &Lane) -> Vec<(UnixMillis, TaskId)> {
+        let of_lane = self.tasks.iter().filter(|(_, record)| record.lane == *lane);
+        let mut expired: Vec<_> = of_lane.filter_map(|(id, record)| Some((record.expires()?, *id))).collect();
+        expired.retain(|(expires, _)| *expires <= self.now);
+        expired.sort_unstable();
+        expired
+    }
+
+    /// What waits for a destination and fell due in a pause, the earliest first.
+    fn misfired(&self, lane: &Lane, destination: &Destination, misfire: &Misfire) -> Vec<TaskId> {
+        let due = self.waiting(lane, destination, misfire.to.min(self.now)).into_iter();
+        due.filter(|(due, _)| *due >= misfire.from).map(|(_, id)| id).collect()
+    }
+
+    fn misfire(&mut self, id: TaskId, becomes: Misfired) {
+        let now = self.now;
+        self.bearing_death(id, |record| match becomes {
+            Misfired::Expired => record.expire(MISFIRED, now),
+            Misfired::Dead => record.die(MISFIRED, now),
+        });
+    }
+
+    /// Whether a task that waits is to be ended by this claim, or by one after it.
+    fn is_to_end(&self, claim: &Claim, id: TaskId) -> bool {
+        let record = &self.tasks[&id];
+        let is_covered = |due| claim.misfires.iter().any(|misfire| (misfire.from..=misfire.to).contains(&due));
+        record.lane == claim.lane
+            && (record.expires().is_some_and(|expires| expires <= self.now)
+                || record.waits_for().is_some_and(|due| due <= self.now && is_covered(due)))
+    }
+
+    /// Whatever a task goes through: if it dies of it, whom it names is called.
+    fn bearing_death<T>(&mut self, id: TaskId, change: impl FnOnce(&mut Record) -> T) -> T {
+        let record = self.task(id);
+        let was_dead = record.listed().0 == State::Dead;
+        let answer = change(record);
+        if record.listed().0 == State::Dead && !was_dead {
+            self.call_for(id);
+        }
+        answer
+    }
+
+    fn call_for(&mut self, dead: TaskId) {
+        let (record, now) = (&self.tasks[&dead], self.now);
+        let Some(on_dead) = &record.body.options.on_dead else { return };
+        let task = record.as_task(dead, now);
+        let content = serde_json::json!({
+            "sn": on_dead.sn,
+            "url": on_dead.url,
+            "task_id": dead,
+            "topic": record.lane.topic.as_str(),
+            "attempts": task.attempts,
+            "outcome": task.last_outcome,
+            "content": task.content,
+        });
+        let id = on_dead.task_id.expect("it was drawn with the task's own");
+        let body = Body { destination: on_dead.sn.clone(), options: Options::default(), content: content.to_string() };
+        let call = Record::new(record.lane.clone(), body, now, now);
+        self.tasks.entry(id).or_insert(call);
     }
 
     /// What waits for one destination, due up to a moment, earliest first.
@@ -90,7 +257,7 @@ impl Model {
         let mut waiting: Vec<_> = self
             .tasks
             .iter()
-            .filter(|(_, record)| record.lane == *lane && record.destination == *destination)
+            .filter(|(_, record)| record.lane == *lane && record.body.destination == *destination)
             .filter_map(|(id, record)| Some((record.waits_for()?, *id)))
             .filter(|(due, _)| *due <= to)
             .collect();
@@ -101,9 +268,9 @@ impl Model {
     /// The lane's called destinations by the earliest due moment of each. Their order within one moment is not promised.
     pub(crate) fn heads(&self, lane: &Lane) -> Vec<(UnixMillis, Destination)> {
         let mut heads: BTreeMap<&Destination, UnixMillis> = BTreeMap::new();
-        for record in self.tasks.values().filter(|record| record.lane == *lane && !record.destination.is_pull()) {
+        for record in self.tasks.values().filter(|record| record.lane == *lane && !record.body.destination.is_pull()) {
             if let Some(due) = record.waits_for() {
-                let head = heads.entry(&record.destination).or_insert(due);
+                let head = heads.entry(&record.body.destination).or_insert(due);
                 *head = due.min(*head);
             }
         }
@@ -117,18 +284,26 @@ impl Model {
         self.tasks.values().filter(|record| record.lane == *lane).filter_map(|record| record.to_be_swept(self.now))
     }
 
+    /// From when on a claim of the lane will find tasks that have expired.
+    fn expiries(&self, lane: &Lane) -> impl Iterator<Item = UnixMillis> {
+        self.tasks.values().filter(|record| record.lane == *lane).filter_map(Record::expires)
+    }
+
     /// A destination's later tasks are not next while earlier ones of it are due: those are claimed first.
     fn outlook(&self, lane: &Lane, skip: usize) -> Outlook {
         let (due, later): (Vec<_>, Vec<_>) = self.heads(lane).into_iter().partition(|(due, _)| *due <= self.now);
         let due = due.into_iter().skip(skip).take(MAX_OUTLOOK).map(|(_, destination)| destination).collect();
-        let next = later.into_iter().map(|(due, _)| due).chain(self.lease_ends(lane)).min();
+        let expiries = self.expiries(lane).map(|expires| expires.max(self.now));
+        let next = later.into_iter().map(|(due, _)| due).chain(self.lease_ends(lane)).chain(expiries).min();
         Outlook { due, next }
     }
 
     pub(crate) fn settle(&mut self, settle: &Settle) -> Settled {
         let now = self.now;
-        self.of_lane(&settle.lane, settle.id)
-            .map_or(Settled::Unknown, |record| record.settle(&settle.receipt, &settle.transition, now))
+        if self.of_lane(&settle.lane, settle.id).is_none() {
+            return Settled::Unknown;
+        }
+        self.bearing_death(settle.id, |record| record.settle(&settle.receipt, &settle.transition, now))
     }
 
     pub(crate) fn extend(&mut self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Settled {
@@ -152,12 +327,14 @@ impl Model {
         self.of_lane(lane, id).map_or(Rescheduled::Unknown, |record| record.reschedule(due, content, now))
     }
 
-    pub(crate) fn replay(&mut self, lane: &Lane, ids: &[TaskId]) -> usize {
+    pub(crate) fn replay(&mut self, lane: &Lane, ids: &[TaskId], spread: Spread) -> usize {
         let now = self.now;
+        let mut due = now + spread.first;
         let mut count = 0;
         for id in ids {
             if let Some(record) = self.of_lane(lane, *id).filter(|record| record.state(now) == State::Dead) {
-                record.begin_revision(now);
+                record.begin_revision(due);
+                due = due + spread.step;
                 count += 1;
             }
         }
@@ -186,13 +363,21 @@ impl Model {
         page
     }
 
+    pub(crate) fn summaries(&self, lane: &Lane, ids: &[TaskId]) -> Vec<Option<Summary>> {
+        let known = |id: &TaskId| self.tasks.get(id).filter(|record| record.lane == *lane);
+        ids.iter().map(|id| known(id).map(|record| record.as_summary(*id, self.now))).collect()
+    }
+
     pub(crate) fn next_due(&self, lanes: &[Lane]) -> NextDue {
-        let next = |lane| self.heads(lane).into_iter().map(|(due, _)| due).chain(self.lease_ends(lane)).min();
+        let next = |lane| {
+            let heads = self.heads(lane).into_iter().map(|(due, _)| due);
+            heads.chain(self.lease_ends(lane)).chain(self.expiries(lane)).min()
+        };
         NextDue { now: self.now, lanes: lanes.iter().map(next).collect() }
     }
 
     pub(crate) fn next_pull(&self, lanes: &[Lane]) -> NextDue {
-        let pulled = |record: &&Record| record.destination.is_pull() && record.listed().0 == State::Scheduled;
+        let pulled = |record: &&Record| record.body.destination.is_pull() && record.listed().0 == State::Scheduled;
         let due = |lane: &Lane| {
             let waiting = self.tasks.values().filter(|record| record.lane == *lane).filter(pulled);
             waiting.map(|record| record.listed().1).chain(self.lease_ends(lane)).min()
@@ -212,17 +397,83 @@ impl Model {
             dead: count(State::Dead),
             cancelled: count(State::Cancelled),
             expired: count(State::Expired),
-            earliest: None,
+            earliest: self.dues(lane).min(),
         }
+    }
+
+    /// What the waiting tasks of a lane wait for.
+    fn dues(&self, lane: &Lane) -> impl Iterator<Item = UnixMillis> {
+        self.tasks.values().filter(|record| record.lane == *lane).filter_map(Record::waits_for)
+    }
+
+    pub(crate) fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Forecast {
+        let bound = |i: usize| self.now + step * u32::try_from(i).expect("there are not so many steps");
+        let within = |i| self.dues(lane).filter(|due| bound(i) < *due && *due <= bound(i + 1)).count() as u64;
+        Forecast {
+            now: self.now,
+            overdue: self.dues(lane).filter(|due| *due <= self.now).count() as u64,
+            steps: (0..steps.min(MAX_FORECAST)).map(within).collect(),
+        }
+    }
+
+    pub(crate) fn note(&mut self, notes: Vec<AttemptNote>) {
+        for mut note in notes {
+            if self.of_lane(&note.lane, note.id).is_some() {
+                note.outcome = beginning(&note.outcome, MAX_OUTCOME);
+                note.answer = beginning(&note.answer, MAX_ANSWER);
+                let kept = self.notes.entry(note.id).or_default();
+                kept.push(note);
+                kept.drain(..kept.len().saturating_sub(MAX_NOTES));
+            }
+        }
+    }
+
+    pub(crate) fn notes(&self, lane: &Lane, id: TaskId) -> Vec<AttemptNote> {
+        let notes = self.notes.get(&id).into_iter().flatten();
+        notes.filter(|note| note.lane == *lane).cloned().collect()
     }
 
     pub(crate) fn purge(&mut self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> usize {
         if !state.is_final() {
             return 0;
         }
+        self.forget_idempotency_keys(lane, limit);
         let (lane, from, to) = (lane.clone(), UnixMillis(i64::MIN), before - Duration::from_millis(1));
         let oldest = self.list(&ListQuery { lane, state, from, to, after: None, limit });
-        oldest.iter().filter(|listed| self.tasks.remove(&listed.id).is_some()).count()
+        oldest.iter().filter(|listed| self.forget(listed.id)).count()
+    }
+
+    /// Those whose window is over, the earliest first.
+    fn forget_idempotency_keys(&mut self, lane: &Lane, limit: usize) {
+        let of_lane = self.used.iter().filter(|((of, _), used)| of == lane && used.until <= self.now);
+        let mut over: Vec<_> = of_lane.map(|(name, used)| (used.until, name.clone())).collect();
+        over.sort_unstable();
+        for (_, name) in over.into_iter().take(limit) {
+            self.used.remove(&name);
+        }
+    }
+
+    /// Forgets a task and all that hangs on it. Answers whether it was there.
+    fn forget(&mut self, id: TaskId) -> bool {
+        self.notes.remove(&id);
+        self.owners.retain(|_, owner| *owner != id);
+        self.tasks.remove(&id).is_some()
+    }
+
+    pub(crate) fn discard(&mut self, lane: &Lane, state: State, ids: &[TaskId]) -> usize {
+        let is_such = |record: &mut Record| state.is_final() && record.listed().0 == state;
+        ids.iter().filter(|id| self.of_lane(lane, **id).is_some_and(is_such) && self.forget(**id)).count()
+    }
+
+    pub(crate) fn clear(&mut self, lane: &Lane, limit: usize) -> usize {
+        let of_lane = self.tasks.iter().filter(|(_, record)| record.lane == *lane);
+        let free = of_lane.filter(|(_, record)| record.state(self.now) != State::Leased);
+        let free: Vec<TaskId> = free.map(|(id, _)| *id).take(limit).collect();
+        let count = free.into_iter().filter(|id| self.forget(*id)).count();
+        if self.tasks.values().all(|record| record.lane != *lane) {
+            self.used.retain(|(of, _), _| of != lane);
+        }
+        count
     }
 
     pub(crate) fn set_hold(&mut self, destination: &Destination, is_held: bool) {
@@ -239,18 +490,39 @@ impl Model {
     pub(crate) fn waiting_for_each(&self, lanes: &[Lane]) -> Vec<Waiting> {
         let mut counts: BTreeMap<Destination, u64> = BTreeMap::new();
         let is_asked_for = |record: &&Record| lanes.contains(&record.lane) && record.listed().0 == State::Scheduled;
-        for record in self.tasks.values().filter(is_asked_for).filter(|record| !record.destination.is_pull()) {
-            *counts.entry(record.destination.clone()).or_default() += 1;
+        for record in self.tasks.values().filter(is_asked_for).filter(|record| !record.body.destination.is_pull()) {
+            *counts.entry(record.body.destination.clone()).or_default() += 1;
         }
         counts.into_iter().map(|(destination, count)| Waiting { destination, count }).collect()
     }
 
     pub(crate) fn register(&mut self, entry: TopicEntry) -> TopicEntry {
-        self.topics.entry(entry.topic.clone()).or_insert(entry).clone()
+        self.topics.register(entry)
     }
 
-    pub(crate) fn topics(&self) -> Vec<TopicEntry> {
-        self.topics.values().cloned().collect()
+    pub(crate) fn topics(&self) -> Vec<Registered> {
+        self.topics.all()
+    }
+
+    pub(crate) fn set_policy(&mut self, topic: &Topic, policy: &TopicPolicy) -> bool {
+        self.topics.set_policy(topic, policy)
+    }
+
+    pub(crate) fn pause(&mut self, topic: &Topic) -> Option<UnixMillis> {
+        self.topics.pause(topic, self.now)
+    }
+
+    pub(crate) fn resume(&mut self, topic: &Topic, becomes: Option<Misfired>) -> Option<bool> {
+        self.topics.resume(topic, becomes, self.now)
+    }
+
+    pub(crate) fn unregister(&mut self, entry: &TopicEntry) -> bool {
+        let is_empty = self.tasks.values().all(|record| record.lane.topic != entry.topic);
+        if is_empty {
+            self.topics.unregister(&entry.topic);
+            self.used.retain(|(lane, _), _| lane.topic != entry.topic);
+        }
+        is_empty
     }
 
     /// The receipts that a task remembers, the current one first: for whoever makes up calls.

@@ -11,26 +11,36 @@
 //!      replay, of a dead task
 //! ```
 //!
+//! Not drawn: a claim ends a waiting task that has expired, or that fell due in a pause.
+//!
 //! [`Record::settle`], [`Record::sweep`] and [`Record::cancel`] are the tables of [`delayd::store`] as code: to check
 //! either, read them side by side.
+
+use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
     Cancelled, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeasedTask, MAX_EXPIRIES, MAX_OUTCOME, MAX_RECEIPTS, NewContent,
-    NewTask, Rescheduled, Settled, Task, Transition,
+    Rescheduled, Settled, Summary, Task, Transition,
 };
 use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId};
+
+/// What an add says of a task.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    pub(crate) destination: Destination,
+    pub(crate) options: Options,
+    pub(crate) content: String,
+}
 
 /// One task.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) lane: Lane,
-    pub(crate) destination: Destination,
-    /// The due moment it was stored with.
+    pub(crate) body: Body,
+    /// The due moment it was stored with, or was moved to by hand.
     due: UnixMillis,
     created: UnixMillis,
-    options: Options,
-    pub(crate) content: String,
     place: Place,
     attempts: u32,
     /// Leases swept in a row.
@@ -84,14 +94,12 @@ fn due_again(until: UnixMillis, now: UnixMillis) -> UnixMillis {
 }
 
 impl Record {
-    pub(crate) fn new(lane: Lane, task: NewTask, due: UnixMillis, now: UnixMillis) -> Self {
+    pub(crate) fn new(lane: Lane, body: Body, due: UnixMillis, now: UnixMillis) -> Self {
         Self {
             lane,
-            destination: task.destination,
+            body,
             due,
             created: now,
-            options: task.options,
-            content: task.content,
             place: Place::Waiting { due },
             attempts: 0,
             expiries: 0,
@@ -126,6 +134,13 @@ impl Record {
     /// What it waits for, unless it is leased or has ended.
     pub(crate) fn waits_for(&self) -> Option<UnixMillis> {
         if let Place::Waiting { due } = self.place { Some(due) } else { None }
+    }
+
+    /// From when on it is not worth handing out any more, if it waits.
+    pub(crate) fn expires(&self) -> Option<UnixMillis> {
+        let after = self.body.options.expires_after?;
+        self.waits_for()?;
+        Some(self.due + after.0 + Duration::from_millis(1))
     }
 
     /// When a claim would have to end its lease, if it has one: at its deadline, or now if that is too far away.
@@ -169,6 +184,19 @@ impl Record {
         if state != State::Dead {
             self.receipts.past.clear();
         }
+    }
+
+    /// It has expired.
+    pub(crate) fn expire(&mut self, outcome: &str, now: UnixMillis) {
+        self.receipts = Receipts::default();
+        self.outcome = outcome.into();
+        self.end(State::Expired, now);
+    }
+
+    /// It is not to be delivered late. Its receipts stay.
+    pub(crate) fn die(&mut self, outcome: &str, now: UnixMillis) {
+        self.outcome = outcome.into();
+        self.end(State::Dead, now);
     }
 
     pub(crate) fn settle(&mut self, by: &Receipt, to: &Transition, now: UnixMillis) -> Settled {
@@ -258,14 +286,29 @@ impl Record {
         match self.state(now) {
             State::Scheduled => {
                 self.begin_revision(due);
-                self.due = due;
                 if let Some(new) = content {
-                    (self.destination, self.content) = (new.destination, new.content);
+                    (self.body.destination, self.body.content) = (new.destination, new.content);
                 }
                 Rescheduled::Done { due }
             }
             state => Rescheduled::Refused { state },
         }
+    }
+
+    /// Another add of its key comes. Answers where it finds the task.
+    pub(crate) fn met(&mut self, now: UnixMillis) -> State {
+        self.fulfil_pending_cancel(now);
+        self.state(now)
+    }
+
+    /// A waiting task takes the place of what it was, under its old id.
+    pub(crate) fn replace(&mut self, mut body: Body, due: UnixMillis) {
+        let call = self.body.options.on_dead.as_ref().and_then(|on_dead| on_dead.task_id);
+        if let (Some(on_dead), Some(_)) = (&mut body.options.on_dead, call) {
+            on_dead.task_id = call;
+        }
+        self.begin_revision(due);
+        self.body = body;
     }
 
     /// A verb by hand treats a lease that holds no more as scheduled. But if a cancel waited for its end, this is it.
@@ -276,6 +319,7 @@ impl Record {
     }
 
     pub(crate) fn begin_revision(&mut self, due: UnixMillis) {
+        self.due = due;
         self.place = Place::Waiting { due };
         (self.attempts, self.expiries, self.cancelling) = (0, 0, false);
         self.receipts = Receipts::default();
@@ -285,11 +329,11 @@ impl Record {
     pub(crate) fn as_leased_task(&self, id: TaskId) -> LeasedTask {
         LeasedTask {
             id,
-            destination: self.destination.clone(),
+            destination: self.body.destination.clone(),
             attempt: self.attempts,
             due: self.due,
-            options: self.options.clone(),
-            content: self.content.clone(),
+            options: self.body.options.clone(),
+            content: self.body.content.clone(),
         }
     }
 
@@ -303,19 +347,31 @@ impl Record {
         Task {
             id,
             state: self.state(now),
-            destination: self.destination.clone(),
+            destination: self.body.destination.clone(),
             due,
             created: self.created,
             finished,
             attempts: self.attempts,
             last_outcome: self.outcome.clone(),
-            options: self.options.clone(),
-            content: self.content.clone(),
+            options: self.body.options.clone(),
+            content: self.body.content.clone(),
         }
+    }
+
+    /// What [`Record::as_task`] says, without the body.
+    pub(crate) fn as_summary(&self, id: TaskId, now: UnixMillis) -> Summary {
+        let Task { id, state, destination, due, created, finished, attempts, last_outcome, options, content: _ } =
+            self.as_task(id, now);
+        Summary { id, state, destination, due, created, finished, attempts, last_outcome, key: options.key }
     }
 }
 
 /// The part of an outcome's text that is kept.
 fn cut(outcome: &str) -> String {
-    outcome[..outcome.floor_char_boundary(MAX_OUTCOME)].to_owned()
+    beginning(outcome, MAX_OUTCOME)
+}
+
+/// At most so many bytes of a text, in whole characters.
+pub(crate) fn beginning(text: &str, bytes: usize) -> String {
+    text[..text.floor_char_boundary(bytes)].to_owned()
 }

@@ -303,7 +303,7 @@ async fn keys_are_named_as_documented() {
 }
 
 /// A store of its own server, which the test may hurt.
-async fn connect_to(server: &Server, clock: &Clock) -> Redis {
+pub(crate) async fn connect_to(server: &Server, clock: &Clock) -> Redis {
     let params = delayd::store::redis::Params {
         key_prefix: fresh_prefix(),
         timeout: Duration::from_secs(2),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
-    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Forecast, Hint,
-    ListQuery, Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle,
-    Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
+    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast, Hint, ListQuery,
+    Listed, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered, Rescheduled, Result, Settle, Settled,
+    Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -57,8 +57,10 @@ impl Store for Reference {
         for task in tasks {
             let (topic, is_pull) = (task.topic.clone(), task.destination.is_pull());
             let added = self.model().add(task);
-            hints.push((topic.lane_of(added.id), is_pull, added.due));
-            answers.push(Ok(added));
+            if let Ok(Added { id, due, novelty: Novelty::New | Novelty::Replaced }) = added {
+                hints.push((topic.lane_of(id), is_pull, due));
+            }
+            answers.push(added);
         }
         self.hint(&hints);
         answers
@@ -102,51 +104,52 @@ impl Store for Reference {
         Ok(self.model().list(&query))
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, _spread: Spread) -> Result<usize> {
-        let count = self.model().replay(lane, &ids);
-        let now = self.clock.now();
-        self.hint(&[(lane.clone(), false, now), (lane.clone(), true, now)]);
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
+        let count = self.model().replay(lane, &ids, spread);
+        let due = self.clock.now() + spread.first;
+        self.hint(&[(lane.clone(), false, due), (lane.clone(), true, due)]);
         Ok(count)
     }
 
-    async fn summaries(&self, _lane: &Lane, _ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
+        Ok(self.model().summaries(lane, &ids))
     }
 
-    async fn discard(&self, _lane: &Lane, _state: State, _ids: Vec<TaskId>) -> Result<usize> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
+        Ok(self.model().discard(lane, state, &ids))
     }
 
-    async fn clear(&self, _lane: &Lane, _limit: usize) -> Result<usize> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+        Ok(self.model().clear(lane, limit))
     }
 
-    async fn forecast(&self, _lane: &Lane, _step: Duration, _steps: usize) -> Result<Forecast> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
+        Ok(self.model().forecast(lane, step, steps))
     }
 
-    async fn note(&self, _notes: Vec<AttemptNote>) -> Result<()> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
+        self.model().note(notes);
+        Ok(())
     }
 
-    async fn notes(&self, _lane: &Lane, _id: TaskId) -> Result<Vec<AttemptNote>> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
+        Ok(self.model().notes(lane, id))
     }
 
-    async fn set_policy(&self, _topic: &Topic, _policy: &TopicPolicy) -> Result<bool> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        Ok(self.model().set_policy(topic, policy))
     }
 
-    async fn pause(&self, _topic: &Topic) -> Result<Option<UnixMillis>> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        Ok(self.model().pause(topic))
     }
 
-    async fn resume(&self, _topic: &Topic, _becomes: Option<Misfired>) -> Result<Option<bool>> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+        Ok(self.model().resume(topic, becomes))
     }
 
-    async fn unregister(&self, _entry: &TopicEntry) -> Result<bool> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        Ok(self.model().unregister(entry))
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
@@ -183,7 +186,7 @@ impl Store for Reference {
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {
-        Ok(self.model().topics().into_iter().map(Registered::plain).collect())
+        Ok(self.model().topics())
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

@@ -1,13 +1,15 @@
 //! What is made up for [`crate::machine`]: steps, and what they come to in the model's world.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use delayd::clock::UnixMillis;
+use delayd::span::Span;
 use delayd::store::{
-    Added, Cancelled, Claim, Grant, Holder, MAX_LEASE, Moment, NewContent, NewTask, Rescheduled, Settle, Settled,
-    Transition, Want,
+    Added, AttemptNote, Cancelled, Claim, Grant, Holder, Idempotency, MAX_LEASE, Misfire, Misfired, Moment, NewContent,
+    NewTask, Rescheduled, Result, Settle, Settled, Spread, TopicEntry, Transition, Want,
 };
-use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId};
+use delayd::task::{Destination, Lane, OnDead, Options, Receipt, State, TaskId, TopicPolicy};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -15,10 +17,15 @@ use crate::bench::{START, ms, receipt, topic_of};
 use crate::model::Model;
 
 const TOPICS: [&str; 2] = ["orders", "others"];
-const DESTINATIONS: [&str; 3] = ["message.call", "other.server", "@pull"];
+/// The last is only called for the dead. It has its place behind the others: what misfires there may call it in the same claim.
+const DESTINATIONS: [&str; 4] = ["message.call", "other.server", "@pull", "dead.letters"];
 
 pub(crate) fn lanes() -> Vec<Lane> {
     TOPICS.iter().map(|name| Lane { topic: name.parse().unwrap(), shard: 0 }).collect()
+}
+
+pub(crate) fn policy(max_attempts: Option<u32>) -> TopicPolicy {
+    TopicPolicy { max_attempts, ..TopicPolicy::default() }
 }
 
 fn destination(which: usize) -> Destination {
@@ -41,17 +48,65 @@ pub(crate) enum ReceiptPick {
     MadeUp(&'static str),
 }
 
+/// A task to be added. Of keys there are so few that they meet.
+#[derive(Clone, Debug)]
+pub(crate) struct Addition {
+    destination: usize,
+    moment: Moment,
+    key: Option<u8>,
+    /// Key, fingerprint and window.
+    idempotency: Option<(u8, u128, Duration)>,
+    expires_after: Option<Duration>,
+    on_dead: bool,
+    quota: Option<u64>,
+}
+
+/// What is done to a topic.
+#[derive(Clone, Debug)]
+pub(crate) enum Policing {
+    SetPolicy(Option<u32>),
+    Pause,
+    Resume(Option<Misfired>),
+    Unregister,
+}
+
 /// A call with its tasks and receipts still to be picked.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    Add { topic: usize, tasks: Vec<(usize, Moment)> },
-    Claim { lane: usize, wants: Vec<(usize, usize)>, lease: Duration, is_worker: bool, more: bool, skip: usize },
+    Add {
+        topic: usize,
+        tasks: Vec<Addition>,
+    },
+    Claim {
+        lane: usize,
+        wants: Vec<(usize, usize)>,
+        lease: Duration,
+        is_worker: bool,
+        more: bool,
+        skip: usize,
+        /// How long ago they ended, and how long they lasted.
+        misfires: Vec<(Duration, Duration, Misfired)>,
+    },
     Settle(Vec<(TaskPick, ReceiptPick, Transition)>),
     Extend(TaskPick, ReceiptPick, Duration),
     Cancel(TaskPick),
     Reschedule(TaskPick, Moment, Option<usize>),
-    Replay(Vec<TaskPick>),
-    Purge { lane: usize, state: State, age: Duration, limit: usize },
+    Replay(Vec<TaskPick>, Spread),
+    Purge {
+        lane: usize,
+        state: State,
+        age: Duration,
+        limit: usize,
+    },
+    Discard(State, Vec<TaskPick>),
+    Clear {
+        lane: usize,
+    },
+    Note(Vec<(TaskPick, u32)>),
+    Police {
+        topic: usize,
+        how: Policing,
+    },
     Advance(Duration),
     SetBack(Duration),
 }
@@ -91,28 +146,73 @@ fn transition() -> impl Strategy<Value = Transition> {
     ]
 }
 
+fn addition() -> impl Strategy<Value = Addition> {
+    let window = prop::sample::select(vec![1_000, 30_000, 86_400_000]).prop_map(ms);
+    let idempotency = prop::option::weighted(0.3, (0..2_u8, 0..2_u128, window));
+    let expires_after = prop::option::weighted(0.3, prop::sample::select(vec![0, 1, 1_000, 30_000]).prop_map(ms));
+    let few = || prop::option::weighted(0.3, 0..2_u8);
+    let quota = prop::option::weighted(0.2, 1..6_u64);
+    let parts = (0..3_usize, moment(), few(), idempotency, expires_after, prop::bool::weighted(0.3), quota);
+    parts.prop_map(|(destination, moment, key, idempotency, expires_after, on_dead, quota)| Addition {
+        destination,
+        moment,
+        key,
+        idempotency,
+        expires_after,
+        on_dead,
+        quota,
+    })
+}
+
+fn misfired() -> impl Strategy<Value = Misfired> {
+    prop_oneof![Just(Misfired::Expired), Just(Misfired::Dead)]
+}
+
+fn misfires() -> impl Strategy<Value = Vec<(Duration, Duration, Misfired)>> {
+    // Not up to now: what is called for the dead is due now.
+    let ago = prop::sample::select(vec![1, 1_000, 5_000]).prop_map(ms);
+    prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec((ago, span(), misfired()), 1..3)]
+}
+
+fn policing() -> impl Strategy<Value = Policing> {
+    prop_oneof![
+        prop::option::of(1..4_u32).prop_map(Policing::SetPolicy),
+        Just(Policing::Pause),
+        prop::option::of(misfired()).prop_map(Policing::Resume),
+        Just(Policing::Unregister),
+    ]
+}
+
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let lane = || prop_oneof![4 => Just(0_usize), 1 => Just(1)];
-    let add = (lane(), prop::collection::vec((0..3_usize, moment()), 1..4));
-    let wants = prop::sample::subsequence(vec![0_usize, 1, 2], 0..=3)
+    let add = (lane(), prop::collection::vec(addition(), 1..4));
+    let wants = prop::sample::subsequence(vec![0_usize, 1, 2, 3], 0..=4)
         .prop_flat_map(|named| named.into_iter().map(|which| (Just(which), 1..4_usize)).collect::<Vec<_>>());
-    let claim = (lane(), wants, lease(), any::<bool>(), any::<bool>(), 0..3_usize);
+    let claim = (lane(), wants, lease(), any::<bool>(), any::<bool>(), 0..3_usize, misfires());
+    let picks = || prop::collection::vec(task_pick(), 0..4);
+    let replay = (picks(), span(), span());
+    let ended = prop::sample::select(State::ALL.to_vec());
+    let notes = prop::collection::vec((task_pick(), 1..9_u32), 1..4);
     let settle = prop::collection::vec((task_pick(), receipt_pick(), transition()), 1..4);
     let purge = (lane(), prop::sample::select(State::ALL.to_vec()), span(), 0..4_usize);
     let back = prop::sample::select(vec![1_000, 40_000, 13 * 3_600_000, 48 * 3_600_000]).prop_map(ms);
     prop_oneof![
-        4 => add.prop_map(|(topic, tasks)| Step::Add { topic, tasks }),
-        7 => claim.prop_map(|(lane, wants, lease, is_worker, more, skip)| {
-            Step::Claim { lane, wants, lease, is_worker, more, skip }
+        5 => add.prop_map(|(topic, tasks)| Step::Add { topic, tasks }),
+        7 => claim.prop_map(|(lane, wants, lease, is_worker, more, skip, misfires)| {
+            Step::Claim { lane, wants, lease, is_worker, more, skip, misfires }
         }),
         5 => settle.prop_map(Step::Settle),
         2 => (task_pick(), receipt_pick(), lease()).prop_map(|(task, by, lease)| Step::Extend(task, by, lease)),
         2 => task_pick().prop_map(Step::Cancel),
         2 => (task_pick(), moment(), prop::option::of(0..3_usize))
             .prop_map(|(task, moment, content)| Step::Reschedule(task, moment, content)),
-        1 => prop::collection::vec(task_pick(), 0..4).prop_map(Step::Replay),
+        1 => replay.prop_map(|(tasks, first, step)| Step::Replay(tasks, Spread { first, step })),
         1 => purge.prop_map(|(lane, state, age, limit)| Step::Purge { lane, state, age, limit }),
-        6 => span().prop_map(Step::Advance),
+        1 => (ended, picks()).prop_map(|(state, tasks)| Step::Discard(state, tasks)),
+        1 => (0..8_usize).prop_map(|lane| Step::Clear { lane: lane % 2 }),
+        1 => notes.prop_map(Step::Note),
+        1 => (lane(), policing()).prop_map(|(topic, how)| Step::Police { topic, how }),
+        7 => span().prop_map(Step::Advance),
         1 => back.prop_map(Step::SetBack),
     ]
 }
@@ -127,27 +227,40 @@ pub(crate) enum Call {
     Extend(Lane, TaskId, Receipt, Duration),
     Cancel(Lane, TaskId),
     Reschedule(Lane, TaskId, Moment, Option<NewContent>),
-    Replay(Lane, Vec<TaskId>),
+    Replay(Lane, Vec<TaskId>, Spread),
     Purge(Lane, State, UnixMillis, usize),
+    Discard(Lane, State, Vec<TaskId>),
+    Clear(Lane),
+    Note(Vec<AttemptNote>),
+    Police(TopicEntry, Policing),
     SetClock(UnixMillis),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Nothing,
-    Added(Vec<Added>),
+    Added(Vec<Result<Added>>),
     Granted(Grant),
     Settled(Vec<Settled>),
     Cancelled(Cancelled),
     Rescheduled(Rescheduled),
     Count(usize),
+    /// What came of it, if there is such a topic.
+    Policed(Option<String>),
 }
+
+/// More than there are tasks: a clear of fewer may take any.
+pub(crate) const ALL: usize = 1_000;
 
 /// The model, what can be picked from, and the last call with the model's answer.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) model: Model,
     pub(crate) tasks: Vec<(Lane, TaskId)>,
+    /// Of which there may be notes.
+    pub(crate) noted: BTreeSet<(Lane, TaskId)>,
+    /// How often the clock was set back. A window that is over may be forgotten or not, so that idempotency keys are not used after that.
+    era: u32,
     receipts: Vec<Receipt>,
     pub(crate) call: Call,
     pub(crate) answer: Answer,
@@ -159,6 +272,8 @@ impl World {
         Self {
             model: Model::new(START),
             tasks: Vec::new(),
+            noted: BTreeSet::new(),
+            era: 0,
             receipts: Vec::new(),
             call: Call::Nothing,
             answer: Answer::Nothing,
@@ -168,6 +283,7 @@ impl World {
     /// Resolves a step and has the model answer it.
     pub(crate) fn take(mut self, step: &Step) -> Self {
         self.call = self.resolve(step);
+        self.era += u32::from(matches!(step, Step::SetBack(_)));
         self.answer = self.answer();
         self
     }
@@ -195,18 +311,19 @@ impl World {
         match step {
             Step::Add { topic, tasks } => {
                 let topic = topic_of(TOPICS[*topic], 1);
-                let task = |(i, (which, moment)): (usize, &(usize, Moment))| NewTask {
-                    topic: topic.clone(),
-                    destination: destination(*which),
-                    moment: *moment,
-                    options: Options { max_attempts: (i == 1).then_some(3), ..Options::default() },
+                let task = |(i, task): (usize, &Addition)| NewTask {
                     content: format!("content {} {i}", self.tasks.len()),
-                    idempotency: None,
-                    quota: None,
+                    ..self.new_task(&topic, task)
                 };
                 Call::Add(tasks.iter().enumerate().map(task).collect())
             }
-            Step::Claim { lane, wants, lease, is_worker, more, skip } => {
+            Step::Claim { lane, wants, lease, is_worker, more, skip, misfires } => {
+                let now = self.model.now;
+                let misfire = |(ago, span, becomes): &(Duration, Duration, Misfired)| Misfire {
+                    from: now - *ago - *span,
+                    to: now - *ago,
+                    becomes: *becomes,
+                };
                 let want = |(which, slots): &(usize, usize)| Want { destination: destination(*which), slots: *slots };
                 Call::Claim(Claim {
                     lane: lanes().remove(*lane),
@@ -215,7 +332,7 @@ impl World {
                     holder: is_worker.then(|| Holder("machine".into())),
                     more: *more,
                     skip: *skip,
-                    misfires: Vec::new(),
+                    misfires: misfires.iter().map(misfire).collect(),
                 })
             }
             Step::Settle(settles) => {
@@ -239,16 +356,51 @@ impl World {
                     content.map(|which| NewContent { destination: destination(which), content: "new".into() });
                 Call::Reschedule(lane, id, *moment, content)
             }
-            Step::Replay(tasks) => {
-                let ids = tasks.iter().map(|task| self.task(task).1).collect();
-                Call::Replay(lanes().remove(0), ids)
-            }
+            Step::Replay(tasks, spread) => Call::Replay(lanes().remove(0), self.ids(tasks), *spread),
             Step::Purge { lane, state, age, limit } => {
                 Call::Purge(lanes().remove(*lane), *state, self.model.now - *age, *limit)
             }
+            Step::Discard(state, tasks) => Call::Discard(lanes().remove(0), *state, self.ids(tasks)),
+            Step::Clear { lane } => Call::Clear(lanes().remove(*lane)),
+            Step::Note(notes) => Call::Note(notes.iter().map(|(task, attempt)| self.note(task, *attempt)).collect()),
+            Step::Police { topic, how } => Call::Police(topic_of(TOPICS[*topic], 1), how.clone()),
             Step::Advance(by) => Call::SetClock(self.model.now + *by),
             Step::SetBack(by) => Call::SetClock(self.model.now - *by),
         }
+    }
+
+    fn ids(&self, picks: &[TaskPick]) -> Vec<TaskId> {
+        picks.iter().map(|pick| self.task(pick).1).collect()
+    }
+
+    fn new_task(&self, topic: &TopicEntry, task: &Addition) -> NewTask {
+        let on_dead = OnDead { sn: destination(3), url: "/dead".into(), task_id: None };
+        let options = Options {
+            max_attempts: (task.quota == Some(1)).then_some(3),
+            key: task.key.map(|key| format!("key {key}")),
+            expires_after: task.expires_after.map(Span),
+            on_dead: task.on_dead.then_some(on_dead),
+            ..Options::default()
+        };
+        let idempotency = task.idempotency.map(|(key, fingerprint, window)| Idempotency {
+            key: format!("key {key} of era {}", self.era),
+            fingerprint,
+            window,
+        });
+        NewTask {
+            topic: topic.clone(),
+            destination: destination(task.destination),
+            moment: task.moment,
+            options,
+            content: String::new(),
+            idempotency,
+            quota: task.quota,
+        }
+    }
+
+    fn note(&self, task: &TaskPick, attempt: u32) -> AttemptNote {
+        let ((lane, id), started) = (self.task(task), self.model.now);
+        AttemptNote { lane, id, attempt, started, took: ms(7), outcome: "503".into(), answer: "{}".into() }
     }
 
     /// Has the model do what the call says.
@@ -257,9 +409,17 @@ impl World {
         match self.call.clone() {
             Call::Nothing => Answer::Nothing,
             Call::Add(tasks) => {
-                let added: Vec<Added> = tasks.iter().map(|task| model.add(task.clone())).collect();
-                let named = tasks.iter().zip(&added).map(|(task, added)| (task.topic.lane_of(added.id), added.id));
-                self.tasks.extend(named);
+                let added: Vec<Result<Added>> = tasks.iter().map(|task| model.add(task.clone())).collect();
+                for (task, added) in tasks.iter().zip(&added) {
+                    let Ok(Added { id, .. }) = *added else { continue };
+                    let lane = task.topic.lane_of(id);
+                    let call = model.get(&lane, id).and_then(|task| task.options.on_dead?.task_id);
+                    for id in call.into_iter().chain([id]) {
+                        if !self.tasks.contains(&(lane.clone(), id)) {
+                            self.tasks.push((lane.clone(), id));
+                        }
+                    }
+                }
                 Answer::Added(added)
             }
             Call::Claim(claim) => {
@@ -273,8 +433,21 @@ impl World {
             Call::Reschedule(lane, id, moment, content) => {
                 Answer::Rescheduled(model.reschedule(&lane, id, moment, content))
             }
-            Call::Replay(lane, ids) => Answer::Count(model.replay(&lane, &ids)),
+            Call::Replay(lane, ids, spread) => Answer::Count(model.replay(&lane, &ids, spread)),
             Call::Purge(lane, state, before, limit) => Answer::Count(model.purge(&lane, state, before, limit)),
+            Call::Discard(lane, state, ids) => Answer::Count(model.discard(&lane, state, &ids)),
+            Call::Clear(lane) => Answer::Count(model.clear(&lane, ALL)),
+            Call::Note(notes) => {
+                self.noted.extend(notes.iter().map(|note| (note.lane.clone(), note.id)));
+                model.note(notes);
+                Answer::Nothing
+            }
+            Call::Police(entry, how) => Answer::Policed(match how {
+                Policing::SetPolicy(attempts) => model.set_policy(&entry.topic, &policy(attempts)).then(String::new),
+                Policing::Pause => model.pause(&entry.topic).map(|since| since.to_string()),
+                Policing::Resume(becomes) => model.resume(&entry.topic, becomes).map(|was| was.to_string()),
+                Policing::Unregister => model.unregister(&entry).then(String::new),
+            }),
             Call::SetClock(now) => {
                 model.now = now;
                 Answer::Nothing

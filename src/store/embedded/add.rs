@@ -1,25 +1,155 @@
-//! `add`: a body, and a place on its destination's schedule.
+//! `add`: is it the task of an earlier add? If not, a body, and a place on its destination's schedule.
+//!
+//! Each task is answered by itself: one that is refused has changed nothing.
 
 use super::ledger::Ledger;
-use super::record::Pending;
+use super::record::{Pending, Record, expiry};
+use super::rows::is_unreadable;
 use crate::clock::UnixMillis;
-use crate::store::{Added, Moment, NewTask, Novelty};
-use crate::task::{Options, TaskId};
+use crate::store::{Added, Error, Moment, NewTask, Novelty, Result};
+use crate::task::{Lane, OnDead, Options, State, TaskId};
 
-pub(super) fn add(ledger: &mut Ledger<'_>, tasks: &[NewTask]) -> rusqlite::Result<Vec<Added>> {
+pub(super) fn add(ledger: &mut Ledger<'_>, tasks: &[NewTask]) -> rusqlite::Result<Vec<Result<Added>>> {
     tasks.iter().map(|task| add_one(ledger, task)).collect()
 }
 
-fn add_one(ledger: &mut Ledger<'_>, task: &NewTask) -> rusqlite::Result<Added> {
+/// Sameness as the page of [`crate::store`] has it, in its order.
+fn add_one(ledger: &mut Ledger<'_>, task: &NewTask) -> rusqlite::Result<Result<Added>> {
+    let Some(shard) = task.pinned_shard() else { return add_new(ledger, task, None, None) };
+    let lane = Lane { topic: task.topic.topic.clone(), shard };
+    let Some(number) = ledger.find_lane(&lane)? else { return add_new(ledger, task, Some(shard), None) };
+    if let Some(idempotency) = &task.idempotency
+        && let Some(answer) = ledger.answered(number, idempotency)?
+    {
+        return Ok(answer);
+    }
+    match find_owner(ledger, number, task)? {
+        Some((id, before)) if !before.leased => push_back(ledger, &lane, id, &before, task).map(Ok),
+        leased => add_new(ledger, task, Some(shard), leased),
+    }
+}
+
+/// The task that owns the new one's key, if it is on its way. It counts as leased only while its lease lasts.
+fn find_owner(ledger: &mut Ledger<'_>, lane: i64, task: &NewTask) -> rusqlite::Result<Option<(TaskId, Owner)>> {
+    let Some(key) = &task.options.key else { return Ok(None) };
+    let Some(id) = ledger.owner(lane, key)? else { return Ok(None) };
+    let record = match ledger.load(lane, id) {
+        Ok(Some(record)) => record,
+        Ok(None) => return Ok(None),
+        Err(failure) if is_unreadable(&failure) => {
+            tracing::error!(task.id = %id, "Where task {id} stands cannot be read; its key goes to a new one: {failure}");
+            return Ok(None);
+        }
+        Err(failure) => return Err(failure),
+    };
+    if let Some(cancelled) = record.fulfilled(ledger.now) {
+        ledger.replace(id, &record, &cancelled)?;
+        return Ok(None);
+    }
+    let leased = record.state(ledger.now) == State::Leased;
+    Ok(match record {
+        Record::Pending(record) => Some((id, Owner { record, leased })),
+        Record::Ended(_) => None,
+    })
+}
+
+/// A task on its way that owns a key.
+struct Owner {
+    record: Pending,
+    leased: bool,
+}
+
+/// Moves the task that waits under the same key, and gives it what the new one brought.
+fn push_back(
+    ledger: &mut Ledger<'_>,
+    lane: &Lane,
+    id: TaskId,
+    before: &Owner,
+    task: &NewTask,
+) -> rusqlite::Result<Added> {
+    let number = before.record.lane;
     let due = due(task.moment, ledger.now);
-    let id = ledger.draw_id()?;
+    let destination = ledger.destination(number, &task.destination)?;
+    let options = match &task.options.on_dead {
+        None => task.options.clone(),
+        Some(_) => {
+            let drawn = ledger.options(id)?.on_dead.and_then(|on_dead| on_dead.task_id);
+            with_call(ledger, task, lane.shard, drawn)?
+        }
+    };
+    let after = Pending { expires: expiry(due, &options), ..Pending::fresh(number, destination, due) };
+    ledger.restart(id, &before.record, &after)?;
+    ledger
+        .db
+        .prepare_cached("UPDATE task SET due = ?, destination = ?, options = ?, content = ? WHERE id = ?")?
+        .execute((due, destination, options_text(&options), &task.content, id))?;
+    ledger.hint(lane, destination, due)?;
+    let added = Added { id, due, novelty: Novelty::Replaced };
+    if let Some(idempotency) = &task.idempotency {
+        ledger.remember_answer(number, idempotency, added)?;
+    }
+    Ok(added)
+}
+
+/// Stores a task that nobody added before. `rival` is leased, and has its key.
+fn add_new(
+    ledger: &mut Ledger<'_>,
+    task: &NewTask,
+    shard: Option<u16>,
+    rival: Option<(TaskId, Owner)>,
+) -> rusqlite::Result<Result<Added>> {
+    let due = due(task.moment, ledger.now);
+    let id = ledger.draw_id(&task.topic, shard)?;
     let lane = task.topic.lane_of(id);
-    let lane_number = ledger.lane(&lane, &task.topic)?;
-    let destination = ledger.destination(lane_number, &task.destination)?;
-    write_body(ledger, id, lane_number, destination, due, task)?;
-    ledger.join_schedule(id, &Pending::fresh(lane_number, destination, due))?;
+    if let Some(quota) = task.quota
+        && is_full(ledger, &lane, quota)?
+    {
+        return Ok(Err(Error::OverQuota));
+    }
+    let number = ledger.lane(&lane, &task.topic)?;
+    let destination = ledger.destination(number, &task.destination)?;
+    if task.options.is_default() {
+        write_body(ledger, id, number, destination, due, None, &task.content)?;
+        ledger.join_schedule(id, &Pending::fresh(number, destination, due))?;
+    } else {
+        let options = with_call(ledger, task, lane.shard, None)?;
+        write_body(ledger, id, number, destination, due, options_text(&options), &task.content)?;
+        let expires = expiry(due, &options);
+        ledger.join_schedule(id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
+    }
+    if let Some((rival, Owner { record, .. })) = rival {
+        let after = Record::Pending(Pending { cancelling: true, ..record.clone() });
+        ledger.replace(rival, &Record::Pending(record), &after)?;
+    }
+    let added = Added { id, due, novelty: Novelty::New };
+    if let Some(key) = &task.options.key {
+        ledger.give_key(number, key, id)?;
+    }
+    if let Some(idempotency) = &task.idempotency {
+        ledger.remember_answer(number, idempotency, added)?;
+    }
     ledger.hint(&lane, destination, due)?;
-    Ok(Added { id, due, novelty: Novelty::New })
+    Ok(Ok(added))
+}
+
+fn is_full(ledger: &mut Ledger<'_>, lane: &Lane, quota: u64) -> rusqlite::Result<bool> {
+    let pending = match ledger.find_lane(lane)? {
+        Some(number) => ledger.pending(number)?,
+        None => 0,
+    };
+    Ok(pending >= quota)
+}
+
+/// The task's options, with an id for the call that it asks for if it dies: `drawn`, or a new one of its lane.
+fn with_call(ledger: &mut Ledger<'_>, task: &NewTask, shard: u16, drawn: Option<TaskId>) -> rusqlite::Result<Options> {
+    let mut options = task.options.clone();
+    if let Some(OnDead { task_id, .. }) = &mut options.on_dead {
+        *task_id = Some(match drawn {
+            Some(drawn) => drawn,
+            None => ledger.draw_id(&task.topic, Some(shard))?,
+        });
+    }
+    Ok(options)
 }
 
 fn write_body(
@@ -28,14 +158,15 @@ fn write_body(
     lane: i64,
     destination: i64,
     due: UnixMillis,
-    task: &NewTask,
+    options: Option<String>,
+    content: &str,
 ) -> rusqlite::Result<()> {
     ledger
         .db
         .prepare_cached(
             "INSERT INTO task (id, lane, destination, due, created, options, content) VALUES (?, ?, ?, ?, ?, ?, ?)",
         )?
-        .execute((id, lane, destination, due, ledger.now, options_text(&task.options), &task.content))?;
+        .execute((id, lane, destination, due, ledger.now, options, content))?;
     Ok(())
 }
 
@@ -52,4 +183,12 @@ fn options_text(options: &Options) -> Option<String> {
         return None;
     }
     Some(serde_json::to_string(options).expect("options are plain data"))
+}
+
+/// About how many bytes a task takes beside its content.
+pub(super) fn bytes_beside(task: &NewTask) -> usize {
+    let key = task.options.key.as_ref().map_or(0, String::len);
+    let idempotency = task.idempotency.as_ref().map_or(0, |idempotency| idempotency.key.len());
+    // A key stands in the options and in its table, an idempotency key in its table and in an index.
+    super::PER_TASK + 2 * key + 2 * idempotency
 }

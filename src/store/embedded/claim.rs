@@ -1,12 +1,12 @@
-//! `claim`: expired leases are swept, due tasks are leased, and what is next is looked up.
+//! `claim`: leases that ran out are swept, what is not to be delivered is ended, due tasks are leased, and what is next is looked up.
 
 use rusqlite::Row;
-use rusqlite::types::ValueRef;
 
+use super::ending::{self, Budget};
 use super::ledger::Ledger;
 use super::query::{earliest_deadline, earliest_due};
 use super::record::{self, Pending, Record};
-use super::rows::{pending_columns, read_name, read_options, read_pending};
+use super::rows::{pending_columns, read_name, read_options, read_pending, read_waiting};
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::{
@@ -19,10 +19,15 @@ pub(super) fn claim(ledger: &mut Ledger<'_>, claim: &Claim) -> rusqlite::Result<
     let mut grant =
         Grant { now: ledger.now, receipt: Receipt::random(), tasks: Vec::new(), outlook: Outlook::default() };
     if let Some(lane) = ledger.find_lane(&claim.lane)? {
-        sweep(ledger, lane)?;
-        let deadline = record::deadline(claim.lease, ledger.now);
-        grant.tasks = take(ledger, lane, &claim.wants, &grant.receipt, deadline)?;
+        ledger.make_owed_calls(lane)?;
+        let mut budget = Budget::new(ledger);
+        sweep(ledger, lane, &budget)?;
+        ending::expire(ledger, lane, &mut budget)?;
+        grant.tasks = take(ledger, lane, claim, &grant.receipt, &mut budget)?;
         grant.outlook = look(ledger, lane, claim.skip)?;
+        if budget.is_exceeded {
+            grant.outlook.next = Some(ledger.now);
+        }
     }
     Ok(Claimed::Granted(grant))
 }
@@ -45,7 +50,7 @@ pub(super) fn void_push_leases(ledger: &mut Ledger<'_>) -> rusqlite::Result<usiz
     Ok(held.len())
 }
 
-fn sweep(ledger: &mut Ledger<'_>, lane: i64) -> rusqlite::Result<()> {
+fn sweep(ledger: &mut Ledger<'_>, lane: i64, budget: &Budget) -> rusqlite::Result<()> {
     let now = ledger.now;
     let mut expired = read_leases(
         ledger,
@@ -66,6 +71,9 @@ fn sweep(ledger: &mut Ledger<'_>, lane: i64) -> rusqlite::Result<()> {
         (lane, now + FURTHEST_DEADLINE, rows(MAX_SWEEP - expired.len())),
     )?);
     for (id, pending) in expired {
+        if !budget.has_calls(ledger) {
+            break;
+        }
         let after = pending.swept(record::due_after_lease(pending.due, now), now);
         ledger.replace(id, &Record::Pending(pending), &after)?;
     }
@@ -87,15 +95,17 @@ fn read_leases(
 fn take(
     ledger: &mut Ledger<'_>,
     lane: i64,
-    wants: &[Want],
+    claim: &Claim,
     receipt: &Receipt,
-    deadline: UnixMillis,
+    budget: &mut Budget,
 ) -> rusqlite::Result<Vec<LeasedTask>> {
     let mut tasks = Vec::new();
     let mut room = MAX_CLAIM_BYTES;
-    for want in wants {
+    let deadline = record::deadline(claim.lease, ledger.now);
+    for want in &claim.wants {
         let Some(destination) = ledger.find_destination(lane, &want.destination)? else { continue };
-        let (due, is_full) = read_due(ledger, (lane, destination), want, &mut room, tasks.is_empty())?;
+        let left_over = ending::misfire(ledger, (lane, destination), &claim.misfires, budget)?;
+        let (due, is_full) = read_due(ledger, (lane, destination), want, left_over, &mut room, tasks.is_empty())?;
         for Due { id, before, task } in due {
             let Some(mut task) = task else {
                 bury(ledger, id, before)?;
@@ -129,12 +139,13 @@ fn bury(ledger: &mut Ledger<'_>, id: TaskId, before: Pending) -> rusqlite::Resul
     ledger.replace(id, &Record::Pending(before), &dead)
 }
 
-/// Reads the due tasks of a destination, as many as are wanted and have room; says whether the room ran out.
-/// The rows are changed only when all are read, for a change would move them under the reading query.
+/// Reads the due tasks of a destination, as many as are wanted and have room, up to what should have been ended and was left over;
+/// says whether the room ran out. The rows are changed only when all are read, for a change would move them under the reading query.
 fn read_due(
     ledger: &Ledger<'_>,
     (lane, destination): (i64, i64),
     want: &Want,
+    left_over: Option<(UnixMillis, TaskId)>,
     room: &mut usize,
     is_first: bool,
 ) -> rusqlite::Result<(Vec<Due>, bool)> {
@@ -147,7 +158,12 @@ fn read_due(
     ))?;
     let mut found = select.query((destination, ledger.now, rows(want.slots)))?;
     while let Some(row) = found.next()? {
-        let id = row.get(0)?;
+        let (id, moment) = (row.get(0)?, row.get(4)?);
+        let before = read_waiting(row, id, Pending::fresh(lane, destination, moment), (1, 2), 5)?;
+        let is_over = before.expires.is_some_and(|expires| expires <= ledger.now);
+        if is_over || left_over.is_some_and(|first| first <= (moment, id)) {
+            break;
+        }
         let content = row.get_ref(3)?.as_str().ok();
         let bytes = content.map_or(0, str::len);
         let is_single = is_first && due.is_empty();
@@ -155,14 +171,6 @@ fn read_due(
             return Ok((due, true));
         }
         *room = room.saturating_sub(bytes);
-        let was_claimed = row.get_ref(5)? != ValueRef::Null;
-        let fresh = Pending::fresh(lane, destination, row.get(4)?);
-        // Where the task waits is said by the schedule, so that it leaves that whatever else is written of it.
-        let Pending { leased, due: moment, .. } = fresh;
-        let before = match was_claimed {
-            true => Pending { lane, destination, leased, due: moment, ..read_pending(row, 5, id)? },
-            false => fresh,
-        };
         let task = content.map(|content| read_task(row, id, want, content)).transpose()?;
         due.push(Due { id, before, task });
     }
@@ -193,5 +201,6 @@ fn look(ledger: &mut Ledger<'_>, lane: i64, skip: usize) -> rusqlite::Result<Out
     let due = due.into_iter().filter_map(|(number, name)| ledger.readable(number, name)).collect();
     let later = earliest_due(ledger.db, lane, true, ledger.now)?;
     let deadline = earliest_deadline(ledger.db, lane, ledger.now)?;
-    Ok(Outlook { due, next: later.into_iter().chain(deadline).min() })
+    let expiry = ending::earliest_expiry(ledger.db, lane)?.map(|moment| moment.max(ledger.now));
+    Ok(Outlook { due, next: later.into_iter().chain(deadline).chain(expiry).min() })
 }

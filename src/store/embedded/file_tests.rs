@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::Embedded;
 use super::testing::{Bench, START, bench, delivered, lane, new_task, params, retry};
-use crate::clock::Clock;
+use crate::clock::{Clock, UnixMillis};
 use crate::store::{Counts, Error, NewTask, Settle, Settled, Store};
 use crate::task::{State, TaskId};
 
@@ -40,7 +40,7 @@ async fn assert_kept(store: &Embedded, ids: &[TaskId]) {
         assert!(store.get(&lane(), *id).await.unwrap().is_some(), "task {id} was answered and is lost");
     }
     let counts = store.stats(&lane()).await.unwrap();
-    assert_eq!(counts, Counts { scheduled: ids.len() as u64, ..Counts::default() });
+    assert_eq!(counts, Counts { scheduled: ids.len() as u64, earliest: counts.earliest, ..Counts::default() });
 }
 
 /// Every answered task is there, wherever in the frames of the one that was not answered the log is torn.
@@ -106,9 +106,12 @@ async fn a_file_of_the_first_schema_opens_with_everything_in_it() {
     check(6, State::Dead, 2, "410 Gone").await;
     check(7, State::Cancelled, 0, "").await;
     check(8, State::Expired, 0, "").await;
-    let counts = Counts { scheduled: 3, leased: 1, delivered: 1, dead: 1, cancelled: 1, expired: 1, earliest: None };
+    let earliest = Some(UnixMillis(1_799_999_990_000));
+    let counts = Counts { scheduled: 3, leased: 1, delivered: 1, dead: 1, cancelled: 1, expired: 1, earliest };
     assert_eq!(bench.store.stats(&lane()).await.unwrap(), counts);
     assert_eq!(bench.store.topics().await.unwrap().len(), 1);
+
+    bench.assert_in_order().await;
 
     let grant = bench.claim(&[("a", 9)]).await;
     assert_eq!(grant.tasks.len(), 3, "what waited is due, and what was being called is again");

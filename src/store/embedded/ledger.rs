@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::counts::Tally;
 use crate::clock::UnixMillis;
 use crate::store::{Hint, TopicEntry};
 use crate::task::{Destination, Lane, TaskId};
@@ -45,17 +46,30 @@ pub(super) struct Ledger<'a> {
     /// By lane, and by whether consumers are meant.
     hints: HashMap<(Lane, bool), UnixMillis>,
     drawn: bool,
+    pub(super) tally: Tally,
+    /// The bytes of the calls for the dead that were stored.
+    pub(super) called: usize,
+    /// A write found the disk full: what can wait is left for later.
+    pub(super) is_without_room: bool,
 }
 
 impl<'a> Ledger<'a> {
     pub(super) fn new(db: &'a Connection, names: &'a mut Names, now: UnixMillis) -> Self {
-        Self { db, now, names, hints: HashMap::new(), drawn: false }
+        Self {
+            db,
+            now,
+            names,
+            hints: HashMap::new(),
+            drawn: false,
+            tally: Tally::default(),
+            called: 0,
+            is_without_room: false,
+        }
     }
 
     /// Writes what was held back. Answers the hints to be given once the transaction is committed.
     pub(super) fn finish(mut self) -> rusqlite::Result<Vec<Hint>> {
-        self.write_earliest()?;
-        self.write_last_id()?;
+        self.write_held_back()?;
         Ok(self.hints.into_iter().map(|((lane, is_pull), due)| Hint { lane, due, is_pull }).collect())
     }
 
@@ -69,20 +83,29 @@ impl<'a> Ledger<'a> {
 
     /// Writes what was held back, and remembers nothing: the tables are about to be read and written past this ledger.
     pub(super) fn forget_names(&mut self) -> rusqlite::Result<()> {
-        self.write_earliest()?;
-        self.write_last_id()?;
+        self.write_held_back()?;
         *self.names = Names::default();
         Ok(())
     }
 
-    /// Draws the next id: monotonic, and never behind the clock's second.
-    pub(super) fn draw_id(&mut self) -> rusqlite::Result<TaskId> {
+    fn write_held_back(&mut self) -> rusqlite::Result<()> {
+        self.write_earliest()?;
+        self.write_counts()?;
+        self.write_last_id()
+    }
+
+    /// Draws the next id, or the next one of a shard: monotonic, and never behind the clock's second.
+    pub(super) fn draw_id(&mut self, topic: &TopicEntry, shard: Option<u16>) -> rusqlite::Result<TaskId> {
         let last: TaskId = match self.names.last_id {
             Some(last) => last,
             None => self.db.query_row("SELECT value FROM meta WHERE name = 'last_id'", [], |row| row.get(0))?,
         };
         let seconds = u64::try_from(self.now.0 / 1_000).unwrap_or(0);
-        let id = TaskId(last.0.max(seconds * TaskId::PER_SECOND) + 1);
+        let next = last.0.max(seconds * TaskId::PER_SECOND) + 1;
+        let shards = u64::from(topic.shards.max(1));
+        // Up to the next id that leaves this rest.
+        let further = shard.map_or(0, |shard| (u64::from(shard) + shards - next % shards) % shards);
+        let id = TaskId(next + further);
         self.names.last_id = Some(id);
         self.drawn = true;
         Ok(id)

@@ -1,14 +1,12 @@
-//! What people do to tasks and topics: `cancel`, `reschedule`, `replay`, `purge`, `register`, `recover_topics`.
+//! What people do to tasks: `cancel`, `reschedule`, `replay`.
 
 use super::add::due;
 use super::ledger::Ledger;
-use super::record::{Pending, Record};
-use super::rows::{read_topic, state_number};
+use super::record::{Pending, Record, expiry};
+use super::rows::read_options;
 use super::settle::apply;
-use super::values::rows;
-use crate::clock::UnixMillis;
-use crate::store::{Cancelled, Moment, NewContent, Rescheduled, TopicEntry};
-use crate::task::{Lane, State, TaskId};
+use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Spread};
+use crate::task::{Lane, Options, State, TaskId};
 use rusqlite::OptionalExtension;
 
 pub(super) fn cancel(ledger: &mut Ledger<'_>, lane: &Lane, id: TaskId) -> rusqlite::Result<Cancelled> {
@@ -39,7 +37,11 @@ pub(super) fn reschedule(
         Some(new) => ledger.destination(number, &new.destination)?,
         None => before.destination,
     };
-    ledger.restart(id, &before, &Pending::fresh(number, destination, due))?;
+    let expires = match before.expires {
+        Some(_) => expiry(due, &ledger.options(id)?),
+        None => None,
+    };
+    ledger.restart(id, &before, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
     ledger
         .db
         .prepare_cached("UPDATE task SET due = ?, destination = ?, content = ifnull(?, content) WHERE id = ?")?
@@ -48,75 +50,36 @@ pub(super) fn reschedule(
     Ok(Rescheduled::Done { due })
 }
 
-pub(super) fn replay(ledger: &mut Ledger<'_>, lane: &Lane, ids: &[TaskId]) -> rusqlite::Result<usize> {
+pub(super) fn replay(ledger: &mut Ledger<'_>, lane: &Lane, ids: &[TaskId], spread: Spread) -> rusqlite::Result<usize> {
     let Some(number) = ledger.find_lane(lane)? else { return Ok(0) };
     let mut replayed = 0;
+    let mut due = ledger.now + spread.first;
     for id in ids {
         let Some(dead) = ledger.load(number, *id)?.filter(|record| record.state(ledger.now) == State::Dead) else {
             continue;
         };
-        let destination = ledger
+        let body = ledger
             .db
-            .prepare_cached("SELECT destination FROM task WHERE id = ?")?
-            .query_row([id], |row| row.get(0))
+            .prepare_cached("UPDATE task SET due = ?1 WHERE id = ?2 RETURNING destination, options")?
+            .query_row((due, id), |row| Ok((row.get(0)?, expiry(due, &read_options(row, 1, *id)?))))
             .optional()?;
         // Without a body it stays dead.
-        let Some(destination) = destination else { continue };
-        let alive = Record::Pending(Pending::fresh(number, destination, ledger.now));
-        ledger.replace(*id, &dead, &alive)?;
-        ledger.hint(lane, destination, ledger.now)?;
+        let Some((destination, expires)) = body else { continue };
+        ledger.forget_place(*id, &dead)?;
+        ledger.join_schedule(*id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
+        ledger.hint(lane, destination, due)?;
+        due = due + spread.step;
         replayed += 1;
     }
     Ok(replayed)
 }
 
-pub(super) fn purge(
-    ledger: &mut Ledger<'_>,
-    lane: &Lane,
-    state: State,
-    before: UnixMillis,
-    limit: usize,
-) -> rusqlite::Result<usize> {
-    let Some(lane) = ledger.find_lane(lane)? else { return Ok(0) };
-    let mut ids: Vec<TaskId> = ledger
-        .db
-        .prepare_cached(
-            "SELECT id FROM history WHERE lane = ? AND state = ? AND finished < ? ORDER BY finished, id LIMIT ?",
-        )?
-        .query_map((lane, state_number(state), before, rows(limit)), |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
-    // Bodies lie in the order of their ids; deleting them at random is the slowest step of a task's whole road.
-    ids.sort_unstable();
-    let mut forget_end = ledger.db.prepare_cached("DELETE FROM history WHERE id = ?")?;
-    let mut forget_body = ledger.db.prepare_cached("DELETE FROM task WHERE id = ?")?;
-    for id in &ids {
-        forget_end.execute([id])?;
-        forget_body.execute([id])?;
+impl Ledger<'_> {
+    /// The options of a task; none, if it has no body.
+    pub(super) fn options(&self, id: TaskId) -> rusqlite::Result<Options> {
+        let read = |row: &rusqlite::Row<'_>| read_options(row, 0, id);
+        let found =
+            self.db.prepare_cached("SELECT options FROM task WHERE id = ?")?.query_row([id], read).optional()?;
+        Ok(found.unwrap_or_default())
     }
-    Ok(ids.len())
-}
-
-pub(super) fn register(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlite::Result<TopicEntry> {
-    ledger.register(entry)?;
-    let shards = ledger
-        .db
-        .prepare_cached("SELECT shards FROM topic WHERE name = ?")?
-        .query_row([entry.topic.as_str()], |row| row.get(0))?;
-    Ok(TopicEntry { topic: entry.topic.clone(), shards })
-}
-
-/// An add writes its topic with its lane, so nothing is ever found here unless somebody edited the file.
-pub(super) fn recover_topics(ledger: &mut Ledger<'_>) -> rusqlite::Result<Vec<TopicEntry>> {
-    let lost: Vec<TopicEntry> = ledger
-        .db
-        .prepare_cached(
-            "SELECT topic, max(shard) + 1 FROM lane WHERE topic NOT IN (SELECT name FROM topic) GROUP BY topic",
-        )?
-        .query_map([], read_topic)?
-        .filter_map(Result::transpose)
-        .collect::<rusqlite::Result<_>>()?;
-    for entry in &lost {
-        ledger.register(entry)?;
-    }
-    Ok(lost)
 }

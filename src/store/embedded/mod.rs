@@ -6,14 +6,17 @@
 //! ```
 //!
 //! One thread writes, and gathers what waits into one transaction with one fsync (`writer`, fed by `writes`). Two threads read
-//! committed states, and a third does so for `stats`, `waiting` and `check`, which may take long (`reader`). One copies the log into the file beside them (`checkpoint`).
+//! committed states, and a third does so for `waiting`, `forecast` and `check`, which may take long (`reader`). One copies the log into the file beside them (`checkpoint`).
 //!
 //! | step | file |
 //! |---|---|
 //! | what becomes of a task, without SQL | `record`, `receipts` |
 //! | records, ids and moments as rows and values | `rows`, `values` |
 //! | names, numbers, ids, earliest moments, within one transaction | `ledger` |
-//! | the verbs | `add`, `claim`, `settle`, `manage`, `query`, `list`, `destination` |
+//! | the verbs, each sent to the thread that does it | `verbs` |
+//! | tasks come and go | `add` (with `sameness`: keys), `claim` (with `ending`: what is not handed out), `settle`, `dying` (the call for the dead) |
+//! | what people do and see | `manage`, `forget`, `query`, `list`, `forecast`, `note`, `destination`, `topics` |
+//! | how many there are | `counts` |
 //! | the file and its schema (`migrations/`) | `schema` |
 //! | room on the disk | `space`, `ballast` |
 //! | what failures mean | `fault` |
@@ -26,46 +29,49 @@
 //! - A start voids the push leases of the process before (their workers are gone); pull leases go on.
 //! - A body is written once; claims, retries and settles touch narrow rows only.
 //! - A task has a row in `task` until it is purged; where it stands is said by the tables that `rows` names.
-//! - `destination.earliest` is exact after every transaction.
+//! - `destination.earliest` and the counts in `lane` are exact after every transaction.
+//! - A task without key, idempotency key, expiry and call for the dead has no row for any of them, and none is looked for.
 
 use std::fs::File;
-use std::future::Future;
 use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{broadcast, watch};
 
-use super::{
-    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Forecast, Hint,
-    ListQuery, Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle,
-    Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
-};
-use crate::clock::{Clock, UnixMillis};
-use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
+use super::{Error, Hint, Result};
+use crate::clock::Clock;
 
 mod add;
 mod ballast;
 mod checkpoint;
 mod claim;
+#[cfg(test)]
+mod corner_tests;
+mod counts;
 mod destination;
+mod dying;
+mod ending;
 mod fault;
 #[cfg(test)]
 mod file_tests;
+mod forecast;
+mod forget;
 mod fsck;
 mod inspect;
 mod ledger;
 mod list;
 mod manage;
+mod note;
 mod query;
 mod queue;
 mod reader;
 mod receipts;
 mod record;
 mod rows;
+mod sameness;
 mod schema;
 mod settle;
 #[cfg(test)]
@@ -77,7 +83,9 @@ mod space_tests;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod topics;
 mod values;
+mod verbs;
 mod writer;
 mod writes;
 
@@ -103,7 +111,7 @@ pub struct Params {
     pub clock: Clock,
 }
 
-/// The embedded store. Dropping it waits until everything accepted is on disk, as [`Store::close`] does.
+/// The embedded store. Dropping it waits until everything accepted is on disk, as [`close`](super::Store::close) does.
 #[derive(Debug)]
 pub struct Embedded {
     writes: writes::Writes,
@@ -245,188 +253,4 @@ fn void_push_leases(db: &mut Connection, clock: &Clock) -> rusqlite::Result<ledg
         tracing::info!(voided, "Put back {voided} tasks that the process before was calling");
     }
     Ok(names)
-}
-
-impl Store for Embedded {
-    fn durability(&self) -> Durability {
-        Durability::Fsynced
-    }
-
-    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
-        let count = tasks.len();
-        let bytes = tasks.iter().map(|task| task.content.len() + PER_TASK).sum();
-        match self.writes.add(count, bytes, move |ledger| add::add(ledger, &tasks)).await {
-            Ok(added) => added.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error); count],
-        }
-    }
-
-    async fn claim(&self, claim: Claim) -> Result<Claimed> {
-        let slots = claim.wants.iter().map(|want| want.slots).fold(1, usize::saturating_add);
-        self.writes.run(slots, move |ledger| claim::claim(ledger, &claim)).await
-    }
-
-    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
-        let count = settles.len();
-        match self.writes.run(count, move |ledger| settle::settle(ledger, &settles)).await {
-            Ok(settled) => settled.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error); count],
-        }
-    }
-
-    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
-        let (lane, receipt) = (lane.clone(), receipt.clone());
-        self.writes.run(1, move |ledger| settle::extend(ledger, &lane, id, &receipt, lease)).await
-    }
-
-    async fn promptly<T: Send>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
-        self.writes.pace.promptly(call).await
-    }
-
-    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-        let lane = lane.clone();
-        self.writes.ask(1, move |ledger| manage::cancel(ledger, &lane, id)).await
-    }
-
-    async fn reschedule(
-        &self,
-        lane: &Lane,
-        id: TaskId,
-        moment: Moment,
-        content: Option<NewContent>,
-    ) -> Result<Rescheduled> {
-        let lane = lane.clone();
-        let larger = content.as_ref().map(|new| new.content.len());
-        let work =
-            move |ledger: &mut ledger::Ledger<'_>| manage::reschedule(ledger, &lane, id, moment, content.as_ref());
-        match larger {
-            Some(bytes) => self.writes.add(1, bytes, work).await,
-            None => self.writes.ask(1, work).await,
-        }
-    }
-
-    async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
-        let (lane, clock) = (lane.clone(), self.clock.clone());
-        self.reads.run(move |db| query::get(db, &lane, id, clock.now())).await
-    }
-
-    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        self.reads.run(move |db| list::list(db, &query)).await
-    }
-
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, _spread: Spread) -> Result<usize> {
-        let lane = lane.clone();
-        self.writes.ask(ids.len(), move |ledger| manage::replay(ledger, &lane, &ids)).await
-    }
-
-    async fn summaries(&self, _lane: &Lane, _ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn discard(&self, _lane: &Lane, _state: State, _ids: Vec<TaskId>) -> Result<usize> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn clear(&self, _lane: &Lane, _limit: usize) -> Result<usize> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn forecast(&self, _lane: &Lane, _step: Duration, _steps: usize) -> Result<Forecast> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn note(&self, _notes: Vec<AttemptNote>) -> Result<()> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn notes(&self, _lane: &Lane, _id: TaskId) -> Result<Vec<AttemptNote>> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn set_policy(&self, _topic: &Topic, _policy: &TopicPolicy) -> Result<bool> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn pause(&self, _topic: &Topic) -> Result<Option<UnixMillis>> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn resume(&self, _topic: &Topic, _becomes: Option<Misfired>) -> Result<Option<bool>> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn unregister(&self, _entry: &TopicEntry) -> Result<bool> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        let clock = self.clock.clone();
-        self.reads.run(move |db| query::next_due(db, &lanes, true, clock.now())).await
-    }
-
-    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        let clock = self.clock.clone();
-        self.reads.run(move |db| query::next_due(db, &lanes, false, clock.now())).await
-    }
-
-    async fn stats(&self, lane: &Lane) -> Result<Counts> {
-        let lane = lane.clone();
-        self.scans.run(move |db| query::stats(db, &lane)).await
-    }
-
-    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
-        let lane = lane.clone();
-        self.writes.run(limit, move |ledger| manage::purge(ledger, &lane, state, before, limit)).await
-    }
-
-    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
-        let destination = destination.clone();
-        self.writes.ask(1, move |ledger| destination::set_hold(ledger, &destination, is_held)).await
-    }
-
-    async fn holds(&self) -> Result<Vec<Destination>> {
-        self.reads.run(destination::holds).await
-    }
-
-    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
-        self.scans.run(move |db| destination::waiting(db, &lanes)).await
-    }
-
-    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        // Known topics are registered over and over; on a full disk, too, that costs nothing.
-        let topic = entry.topic.clone();
-        if let Some(known) = self.reads.run(move |db| query::topic(db, &topic)).await? {
-            return Ok(known);
-        }
-        self.writes.add(1, PER_TASK, move |ledger| manage::register(ledger, &entry)).await
-    }
-
-    async fn topics(&self) -> Result<Vec<Registered>> {
-        Ok(self.reads.run(query::topics).await?.into_iter().map(Registered::plain).collect())
-    }
-
-    async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
-        self.writes.run(1, manage::recover_topics).await
-    }
-
-    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
-        fsck::check(self, from, repair).await
-    }
-
-    async fn ping(&self) -> Result<UnixMillis> {
-        let clock = self.clock.clone();
-        self.reads.run(move |_| Ok(clock.now())).await
-    }
-
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.hints.subscribe()
-    }
-
-    async fn close(&self) {
-        self.close_queues();
-        let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        if tokio::task::spawn_blocking(move || threads.join()).await.is_err() {
-            tracing::warn!("The embedded store's threads did not end in order");
-        }
-    }
 }

@@ -1,73 +1,97 @@
-//! What is only read: `get`, `stats`, `next_due`, `next_pull`, `topics`.
+//! What is only read: `get`, `summaries`, `next_due`, `next_pull`.
 
-use rusqlite::{Connection, OptionalExtension, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::ending::earliest_expiry;
 use super::ledger::lane_number;
 use super::record::{due_after_lease, ran_out};
-use super::rows::{read_name, read_options, read_state_or, read_topic, state_number};
+use super::rows::{is_unreadable, read_name, read_options, read_state_or};
 use crate::clock::UnixMillis;
-use crate::store::{Counts, FURTHEST_DEADLINE, NextDue, Task, TopicEntry};
-use crate::task::{Lane, State, TaskId, Topic};
+use crate::store::{FURTHEST_DEADLINE, NextDue, Summary, Task};
+use crate::task::{Lane, Options, State, TaskId};
+
+/// The columns that [`read_head`] expects, and where they come from. A body is read only if it is asked for.
+macro_rules! head_columns {
+    ($($body:literal)?) => {
+        concat!(
+            "d.name, t.due, t.created, t.options, p.leased, p.due, h.state, h.finished,
+             coalesce(p.attempts, h.attempts, 0), coalesce(p.outcome, h.outcome, '')",
+            $($body,)?
+            " FROM task t
+             JOIN destination d ON d.id = t.destination
+             LEFT JOIN progress p ON p.id = t.id
+             LEFT JOIN history h ON h.id = t.id"
+        )
+    };
+}
+
+fn read_head(row: &Row<'_>, id: TaskId, now: UnixMillis) -> rusqlite::Result<(Summary, Options)> {
+    let stored_due: UnixMillis = row.get(1)?;
+    let (state, due) = match (row.get(4)?, row.get(5)?) {
+        (Some(true), Some(deadline)) if ran_out(deadline, now) => (State::Scheduled, due_after_lease(deadline, now)),
+        (Some(true), _) => (State::Leased, stored_due),
+        (_, Some(due)) => (State::Scheduled, due),
+        // Never claimed, or ended.
+        (_, None) => (read_state_or(row, 6, State::Scheduled)?, stored_due),
+    };
+    let options = read_options(row, 3, id)?;
+    let summary = Summary {
+        id,
+        state,
+        destination: read_name(row, 0)?,
+        due,
+        created: row.get(2)?,
+        finished: row.get(7)?,
+        attempts: row.get(8)?,
+        last_outcome: row.get(9)?,
+        key: options.key.clone(),
+    };
+    Ok((summary, options))
+}
 
 pub(super) fn get(db: &Connection, lane: &Lane, id: TaskId, now: UnixMillis) -> rusqlite::Result<Option<Task>> {
-    let mut select = db.prepare_cached(
-        "SELECT d.name, t.due, t.created, t.options, t.content, p.leased, p.due, h.state, h.finished,
-                coalesce(p.attempts, h.attempts, 0), coalesce(p.outcome, h.outcome, '')
-         FROM task t
-         JOIN lane l ON l.id = t.lane
-         JOIN destination d ON d.id = t.destination
-         LEFT JOIN progress p ON p.id = t.id
-         LEFT JOIN history h ON h.id = t.id
-         WHERE t.id = ? AND l.topic = ? AND l.shard = ?",
-    )?;
-    select
-        .query_row((id, lane.topic.as_str(), lane.shard), |row| {
-            let stored_due: UnixMillis = row.get(1)?;
-            let (state, due) = match (row.get(5)?, row.get(6)?) {
-                (Some(true), Some(deadline)) if ran_out(deadline, now) => {
-                    (State::Scheduled, due_after_lease(deadline, now))
-                }
-                (Some(true), _) => (State::Leased, stored_due),
-                (_, Some(due)) => (State::Scheduled, due),
-                // Never claimed, or ended.
-                (_, None) => (read_state_or(row, 7, State::Scheduled)?, stored_due),
-            };
+    let Some(number) = lane_number(db, lane)? else { return Ok(None) };
+    db.prepare_cached(concat!("SELECT ", head_columns!(", t.content"), " WHERE t.id = ? AND t.lane = ?"))?
+        .query_row((id, number), |row| {
+            let (head, options) = read_head(row, id, now)?;
             Ok(Task {
                 id,
-                state,
-                destination: read_name(row, 0)?,
-                due,
-                created: row.get(2)?,
-                finished: row.get(8)?,
-                attempts: row.get(9)?,
-                last_outcome: row.get(10)?,
-                options: read_options(row, 3, id)?,
-                content: row.get(4)?,
+                state: head.state,
+                destination: head.destination,
+                due: head.due,
+                created: head.created,
+                finished: head.finished,
+                attempts: head.attempts,
+                last_outcome: head.last_outcome,
+                options,
+                content: row.get(10)?,
             })
         })
         .optional()
 }
 
-pub(super) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
-    let Some(lane) = lane_number(db, lane)? else { return Ok(Counts::default()) };
-    let count = |select: &str, params: &[i64]| {
-        let counted = db.prepare_cached(select)?.query_row(params_from_iter(params), |row| row.get::<_, i64>(0))?;
-        Ok::<_, rusqlite::Error>(counted.unsigned_abs())
-    };
-    let ended =
-        |state: State| count("SELECT count(*) FROM history WHERE lane = ? AND state = ?", &[lane, state_number(state)]);
-    Ok(Counts {
-        scheduled: count(
-            "SELECT count(*) FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = ?",
-            &[lane],
-        )?,
-        leased: count("SELECT count(*) FROM progress WHERE lane = ? AND leased = 1", &[lane])?,
-        delivered: ended(State::Delivered)?,
-        dead: ended(State::Dead)?,
-        cancelled: ended(State::Cancelled)?,
-        expired: ended(State::Expired)?,
-        earliest: None,
-    })
+pub(super) fn summaries(
+    db: &Connection,
+    lane: &Lane,
+    ids: &[TaskId],
+    now: UnixMillis,
+) -> rusqlite::Result<Vec<Option<Summary>>> {
+    let Some(number) = lane_number(db, lane)? else { return Ok(vec![None; ids.len()]) };
+    let mut select = db.prepare_cached(concat!("SELECT ", head_columns!(), " WHERE t.id = ? AND t.lane = ?"))?;
+    let mut summaries = Vec::with_capacity(ids.len());
+    for id in ids {
+        let found = select.query_row((id, number), |row| read_head(row, *id, now)).optional();
+        summaries.push(match found {
+            Ok(found) => found.map(|(summary, _)| summary),
+            // It is not to hide the others.
+            Err(failure) if is_unreadable(&failure) => {
+                tracing::error!(task.id = %id, "Task {id} cannot be read; it is passed over: {failure}");
+                None
+            }
+            Err(failure) => return Err(failure),
+        });
+    }
+    Ok(summaries)
 }
 
 /// Of the called destinations, or of those who pull.
@@ -77,7 +101,8 @@ pub(super) fn next_due(db: &Connection, lanes: &[Lane], called: bool, now: UnixM
         next.lanes.push(match lane_number(db, lane)? {
             Some(number) => {
                 let due = earliest_due(db, number, called, UnixMillis(i64::MIN))?;
-                due.into_iter().chain(earliest_deadline(db, number, now)?).min()
+                let expiry = if called { earliest_expiry(db, number)? } else { None };
+                due.into_iter().chain(earliest_deadline(db, number, now)?).chain(expiry).min()
             }
             None => None,
         });
@@ -107,17 +132,4 @@ pub(super) fn earliest_deadline(db: &Connection, lane: i64, now: UnixMillis) -> 
         let is_out_of_reach = last.is_some_and(|deadline| deadline > now + FURTHEST_DEADLINE);
         Ok(first.map(|deadline| if is_out_of_reach { deadline.min(now) } else { deadline }))
     })
-}
-
-pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<TopicEntry>> {
-    db.prepare_cached("SELECT shards FROM topic WHERE name = ?")?
-        .query_row([topic.as_str()], |row| Ok(TopicEntry { topic: topic.clone(), shards: row.get(0)? }))
-        .optional()
-}
-
-pub(super) fn topics(db: &Connection) -> rusqlite::Result<Vec<TopicEntry>> {
-    db.prepare_cached("SELECT name, shards FROM topic ORDER BY name")?
-        .query_map([], read_topic)?
-        .filter_map(Result::transpose)
-        .collect()
 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 use super::receipts::Receipts;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Cancelled, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, Settled, Transition, UNREADABLE,
+    Cancelled, EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MISFIRED, Misfired,
+    Settled, Transition, UNREADABLE,
 };
-use crate::task::{Receipt, State};
+use crate::task::{Options, Receipt, State};
 
 /// Where a task stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +35,8 @@ pub(super) struct Pending {
     pub(super) cancelling: bool,
     pub(super) receipts: Receipts,
     pub(super) outcome: String,
+    /// The first moment at which it is not worth delivering any more.
+    pub(super) expires: Option<UnixMillis>,
 }
 
 /// A task whose road has ended.
@@ -79,6 +82,11 @@ pub(super) fn due_after_lease(deadline: UnixMillis, now: UnixMillis) -> UnixMill
 /// A deadline so far away; never further than [`MAX_LEASE`].
 pub(super) fn deadline(lease: Duration, now: UnixMillis) -> UnixMillis {
     now + lease.min(MAX_LEASE)
+}
+
+/// The first moment at which a task of this due moment is not worth delivering any more.
+pub(super) fn expiry(due: UnixMillis, options: &Options) -> Option<UnixMillis> {
+    options.expires_after.map(|after| due + after.0 + Duration::from_millis(1))
 }
 
 impl Record {
@@ -166,6 +174,7 @@ impl Pending {
             cancelling: false,
             receipts: Receipts::default(),
             outcome: String::new(),
+            expires: None,
         }
     }
 
@@ -200,6 +209,20 @@ impl Pending {
     /// It is due, and there is nothing to hand out.
     pub(super) fn unreadable(&self, now: UnixMillis) -> Record {
         self.end(State::Dead, self.receipts.clone(), UNREADABLE.to_owned(), now)
+    }
+
+    /// It is not worth delivering any more.
+    pub(super) fn expired(&self, now: UnixMillis) -> Record {
+        self.end(State::Expired, Receipts::default(), EXPIRED.to_owned(), now)
+    }
+
+    /// It fell due in a pause.
+    pub(super) fn misfired(&self, becomes: Misfired, now: UnixMillis) -> Record {
+        let (state, receipts) = match becomes {
+            Misfired::Expired => (State::Expired, Receipts::default()),
+            Misfired::Dead => (State::Dead, self.receipts.clone()),
+        };
+        self.end(state, receipts, MISFIRED.to_owned(), now)
     }
 
     fn settle(&self, by: &Receipt, to: &Transition, now: UnixMillis) -> Verdict<Settled> {
@@ -272,8 +295,13 @@ impl Ended {
 
 /// The part of an outcome text that is kept.
 fn cut(outcome: &str) -> String {
-    let longest = (0..=MAX_OUTCOME.min(outcome.len())).rev().find(|end| outcome.is_char_boundary(*end));
-    outcome[..longest.unwrap_or(0)].to_owned()
+    beginning(outcome, MAX_OUTCOME).to_owned()
+}
+
+/// As many whole characters as there are in so many bytes.
+pub(super) fn beginning(text: &str, bytes: usize) -> &str {
+    let longest = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..longest.unwrap_or(0)]
 }
 
 #[cfg(test)]

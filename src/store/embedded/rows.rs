@@ -19,14 +19,15 @@ use rusqlite::{OptionalExtension, Row};
 
 use super::ledger::Ledger;
 use super::receipts::Receipts;
-use super::record::{Ended, Pending, Record};
+use super::record::{Ended, Pending, Record, expiry};
+use crate::clock::UnixMillis;
 use crate::store::TopicEntry;
 use crate::task::{Options, Receipt, State, TaskId};
 
 /// The columns of `progress` (as `p`) that [`read_pending`] expects, in order.
 macro_rules! pending_columns {
     () => {
-        "p.lane, p.destination, p.leased, p.due, p.attempts, p.expiries, p.cancelling, p.current, p.past, p.outcome"
+        "p.lane, p.destination, p.leased, p.due, p.attempts, p.expiries, p.cancelling, p.current, p.past, p.outcome, p.expires"
     };
 }
 pub(super) use pending_columns;
@@ -43,7 +44,34 @@ pub(super) fn read_pending(row: &Row<'_>, first: usize, id: TaskId) -> rusqlite:
         cancelling: row.get(first + 6)?,
         receipts: read_receipts(row, first + 7, id)?,
         outcome: read_outcome(row, first + 9)?,
+        expires: row.get(first + 10)?,
     })
+}
+
+/// Reads a task that stands on a schedule: `waiting` is what that says of it; the columns of [`pending_columns`] from number `first` on
+/// (null, if it was never claimed) and its body's due moment and options say the rest.
+pub(super) fn read_waiting(
+    row: &Row<'_>,
+    id: TaskId,
+    waiting: Pending,
+    (due, options): (usize, usize),
+    first: usize,
+) -> rusqlite::Result<Pending> {
+    if row.get_ref(first)? != ValueRef::Null {
+        // Where the task waits is said by the schedule, so that it leaves that whatever else is written of it.
+        let Pending { lane, destination, leased, due, .. } = waiting;
+        return Ok(Pending { lane, destination, leased, due, ..read_pending(row, first, id)? });
+    }
+    let expires = read_expiry(row, (due, options), id)?;
+    Ok(Pending { expires, ..waiting })
+}
+
+/// When a task of this due moment and these options expires. Without options, the due moment is not looked at.
+fn read_expiry(row: &Row<'_>, (due, options): (usize, usize), id: TaskId) -> rusqlite::Result<Option<UnixMillis>> {
+    if row.get_ref(options)? == ValueRef::Null {
+        return Ok(None);
+    }
+    Ok(expiry(row.get(due)?, &read_options(row, options, id)?))
 }
 
 fn read_ended(row: &Row<'_>, id: TaskId) -> rusqlite::Result<Ended> {
@@ -185,22 +213,23 @@ impl Ledger<'_> {
 
     fn load_fresh(&self, id: TaskId) -> rusqlite::Result<Option<Pending>> {
         self.db
-            .prepare_cached("SELECT lane, destination, due FROM task WHERE id = ?")?
-            .query_row([id], |row| Ok(Pending::fresh(row.get(0)?, row.get(1)?, row.get(2)?)))
+            .prepare_cached("SELECT lane, destination, due, options FROM task WHERE id = ?")?
+            .query_row([id], |row| {
+                let expires = read_expiry(row, (2, 3), id)?;
+                Ok(Pending { expires, ..Pending::fresh(row.get(0)?, row.get(1)?, row.get(2)?) })
+            })
             .optional()
     }
 
-    /// Puts a record in the place of another.
+    /// Puts a record in the place of another. Whatever dies, dies here.
     pub(super) fn replace(&mut self, id: TaskId, before: &Record, after: &Record) -> rusqlite::Result<()> {
         match before {
-            Record::Pending(before) => self.leave_schedule(id, before)?,
-            Record::Ended(_) => {}
+            Record::Pending(before) => self.leave(id, before)?,
+            Record::Ended(before) => self.tally.count(before.lane, before.state, -1),
         }
         match (before, after) {
-            (Record::Pending(_), Record::Ended(_)) => self.forget_progress(id)?,
-            (Record::Ended(_), Record::Pending(_)) => {
-                self.db.prepare_cached("DELETE FROM history WHERE id = ?")?.execute([id])?;
-            }
+            (Record::Pending(_), Record::Ended(_)) => self.delete_progress(id)?,
+            (Record::Ended(_), Record::Pending(_)) => self.delete_history(id)?,
             (Record::Pending(_), Record::Pending(_)) | (Record::Ended(_), Record::Ended(_)) => {}
         }
         match after {
@@ -208,15 +237,40 @@ impl Ledger<'_> {
                 self.write_progress(id, after)?;
                 self.join_schedule(id, after)
             }
-            Record::Ended(after) => self.write_history(id, after),
+            Record::Ended(after) => {
+                self.write_history(id, after)?;
+                if after.state == State::Dead { self.call_for(id, after) } else { Ok(()) }
+            }
         }
     }
 
     /// Begins a revision whose due moment is the body's.
     pub(super) fn restart(&mut self, id: TaskId, before: &Pending, after: &Pending) -> rusqlite::Result<()> {
-        self.leave_schedule(id, before)?;
-        self.forget_progress(id)?;
+        self.leave(id, before)?;
+        self.delete_progress(id)?;
         self.join_schedule(id, after)
+    }
+
+    /// Forgets where a task stands, and that it ever stood there.
+    pub(super) fn forget_place(&mut self, id: TaskId, record: &Record) -> rusqlite::Result<()> {
+        match record {
+            Record::Pending(pending) => {
+                self.leave(id, pending)?;
+                self.delete_progress(id)
+            }
+            Record::Ended(ended) => {
+                self.tally.count(ended.lane, ended.state, -1);
+                self.delete_history(id)
+            }
+        }
+    }
+
+    /// Ends a wait or a lease.
+    fn leave(&mut self, id: TaskId, before: &Pending) -> rusqlite::Result<()> {
+        if before.leased {
+            self.tally.count(before.lane, State::Leased, -1);
+        }
+        self.leave_schedule(id, before)
     }
 
     /// Puts a waiting task on its schedule.
@@ -225,11 +279,16 @@ impl Ledger<'_> {
             return Ok(());
         }
         // One that is there already, of a task that is on its way as well, is no reason to fail.
-        self.db.prepare_cached("INSERT OR IGNORE INTO schedule (destination, due, id) VALUES (?, ?, ?)")?.execute((
-            after.destination,
-            after.due,
-            id,
-        ))?;
+        let joined = self
+            .db
+            .prepare_cached("INSERT OR IGNORE INTO schedule (destination, due, id) VALUES (?, ?, ?)")?
+            .execute((after.destination, after.due, id))?;
+        if joined == 1 {
+            self.tally.count(after.lane, State::Scheduled, 1);
+        }
+        if let Some(moment) = after.expires {
+            self.remember_expiry(after.lane, moment, id)?;
+        }
         self.joined(after.destination, after.due)
     }
 
@@ -238,20 +297,28 @@ impl Ledger<'_> {
         if before.leased {
             return Ok(());
         }
-        self.db.prepare_cached("DELETE FROM schedule WHERE destination = ? AND due = ? AND id = ?")?.execute((
-            before.destination,
-            before.due,
-            id,
-        ))?;
+        let left = self
+            .db
+            .prepare_cached("DELETE FROM schedule WHERE destination = ? AND due = ? AND id = ?")?
+            .execute((before.destination, before.due, id))?;
+        if left == 1 {
+            self.tally.count(before.lane, State::Scheduled, -1);
+        }
+        if let Some(moment) = before.expires {
+            self.forget_expiry(before.lane, moment, id)?;
+        }
         self.left(before.destination, before.due)
     }
 
     /// Stores how far a task has come.
-    pub(super) fn write_progress(&self, id: TaskId, after: &Pending) -> rusqlite::Result<()> {
+    pub(super) fn write_progress(&mut self, id: TaskId, after: &Pending) -> rusqlite::Result<()> {
+        if after.leased {
+            self.tally.count(after.lane, State::Leased, 1);
+        }
         self.db
             .prepare_cached(
                 "INSERT OR REPLACE INTO progress (id, lane, destination, leased, due, attempts, expiries, cancelling,
-                 current, past, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 current, past, outcome, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?
             .execute((
                 id,
@@ -265,16 +332,23 @@ impl Ledger<'_> {
                 after.receipts.current.as_ref().map(Receipt::as_str),
                 after.receipts.past_text(),
                 none_if_empty(&after.outcome),
+                after.expires,
             ))?;
         Ok(())
     }
 
-    fn forget_progress(&self, id: TaskId) -> rusqlite::Result<()> {
+    pub(super) fn delete_history(&self, id: TaskId) -> rusqlite::Result<()> {
+        self.db.prepare_cached("DELETE FROM history WHERE id = ?")?.execute([id])?;
+        Ok(())
+    }
+
+    fn delete_progress(&self, id: TaskId) -> rusqlite::Result<()> {
         self.db.prepare_cached("DELETE FROM progress WHERE id = ?")?.execute([id])?;
         Ok(())
     }
 
-    fn write_history(&self, id: TaskId, after: &Ended) -> rusqlite::Result<()> {
+    fn write_history(&mut self, id: TaskId, after: &Ended) -> rusqlite::Result<()> {
+        self.tally.count(after.lane, after.state, 1);
         self.db
             .prepare_cached(
                 "INSERT OR REPLACE INTO history (id, lane, state, finished, attempts, current, past, outcome)

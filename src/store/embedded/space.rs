@@ -224,6 +224,11 @@ impl Space {
         }
     }
 
+    /// Whether a write found no room, and nothing says yet that there is some.
+    pub(super) fn is_spent(&self) -> bool {
+        matches!(self.state, State::Spent { .. })
+    }
+
     fn takes_adds(&self) -> bool {
         matches!(self.state, State::Ample | State::Trying)
     }

@@ -9,11 +9,13 @@ use std::time::Duration;
 use super::checkpoint::Keeper;
 use super::schema;
 use super::space::{Params, Space, Volume};
-use super::testing::{Bench, START, delivered, lane, new_task, retry, topic};
+use super::testing::{Bench, START, dead, delivered, lane, new_task, retry, topic};
 use super::{Embedded, Leases};
 use crate::clock::{Clock, UnixMillis};
-use crate::store::{Counts, Error, Moment, NewContent, NewTask, Settled, Store, TopicEntry};
-use crate::task::State;
+use crate::store::{
+    AttemptNote, Counts, Error, Misfired, Moment, NewContent, NewTask, Settle, Settled, Store, TopicEntry,
+};
+use crate::task::{OnDead, Options, State, TaskId};
 
 const MIB: u64 = 1 << 20;
 
@@ -60,6 +62,18 @@ fn bench_on(disk: &Disk) -> Bench {
 
 fn sized(destination: &str, bytes: usize) -> NewTask {
     NewTask { content: "x".repeat(bytes), ..new_task(destination, 0) }
+}
+
+/// A task of a key, which asks for a call if it dies.
+fn keyed(after_ms: u64) -> NewTask {
+    let on_dead = OnDead { sn: "b".parse().unwrap(), url: "/".into(), task_id: None };
+    let options = Options { key: Some("k".into()), on_dead: Some(on_dead), ..Options::default() };
+    NewTask { options, ..new_task("k", after_ms) }
+}
+
+fn note(id: TaskId) -> AttemptNote {
+    let (outcome, answer) = ("503".to_owned(), String::new());
+    AttemptNote { lane: lane(), id, attempt: 1, started: START, took: Duration::ZERO, outcome, answer }
 }
 
 impl Bench {
@@ -113,6 +127,7 @@ async fn below_the_reserve_everything_but_new_tasks_goes_on() {
     let bench = bench_on(&disk);
     let first = bench.add("a", 0).await;
     let second = bench.add("b", 60_000).await;
+    let key = bench.store.add(vec![keyed(0)]).await.remove(0).unwrap().id;
     disk.leave(RESERVE / 2);
     assert!(bench.add_is_refused().await);
     let new_topic = TopicEntry { topic: "new".parse().unwrap(), shards: 1 };
@@ -122,6 +137,19 @@ async fn below_the_reserve_everything_but_new_tasks_goes_on() {
     let moment = Moment::After(Duration::ZERO);
     let moved = bench.store.reschedule(&lane(), second, moment, Some(content)).await;
     assert!(matches!(moved, Err(Error::Full(_))), "{moved:?}");
+
+    let moved = bench.store.add(vec![keyed(60_000)]).await.remove(0);
+    assert!(matches!(moved, Err(Error::Full(_))), "a push-back writes a body as well");
+    let note = bench.store.note(vec![note(first)]).await;
+    assert!(matches!(note, Err(Error::Full(_))), "notes are the first to go");
+    let topic_name = topic().topic;
+    assert!(bench.store.pause(&topic_name).await.unwrap().is_some());
+    assert_eq!(bench.store.resume(&topic_name, Some(Misfired::Dead)).await.unwrap(), Some(true));
+
+    let receipt = bench.claim(&[("k", 1)]).await.receipt;
+    assert_eq!(bench.settle(key, &receipt, dead()).await, Settled::Done);
+    let call = bench.get(key).await.options.on_dead.unwrap().task_id.unwrap();
+    assert_eq!(bench.state(call).await, State::Scheduled, "the call for the dead lives on the reserve");
 
     let receipt = bench.lease().await;
     let lease = Duration::from_secs(60);
@@ -156,7 +184,10 @@ async fn a_full_file_refuses_adds_whole_and_goes_on_when_there_is_room() {
     let refused = bench.store.add(batch()).await;
     assert_eq!(refused.len(), 20);
     assert!(refused.iter().all(|answer| matches!(answer, Err(Error::Full(_)))), "{refused:?}");
-    assert_eq!(bench.store.stats(&lane()).await.unwrap(), Counts { scheduled: 1, ..Counts::default() });
+    assert_eq!(
+        bench.store.stats(&lane()).await.unwrap(),
+        Counts { scheduled: 1, earliest: Some(START), ..Counts::default() }
+    );
     // What is on its way out needs little room, and goes on.
     let receipt = bench.lease().await;
     assert_eq!(bench.settle(before, &receipt, delivered()).await, Settled::Done);
@@ -221,6 +252,30 @@ async fn a_store_opens_on_a_full_disk_and_works_what_is_there() {
     assert_eq!(bench.settle(id, &receipt, delivered()).await, Settled::Done);
     disk.leave(100 * MIB);
     assert!(!bench.add_is_refused().await);
+}
+
+/// Its call is as large as the task, and would hold up all that ends in its batch for as long as the disk is full.
+#[tokio::test]
+async fn a_task_dies_on_a_full_disk_and_its_call_is_stored_when_there_is_room() {
+    let disk = Disk::of(100 * MIB);
+    let bench = bench_on(&disk);
+    let large = NewTask { content: "x".repeat(2_000_000), ..keyed(0) };
+    let (dying, other) = (bench.store.add(vec![large]).await.remove(0).unwrap().id, bench.add("k", 0).await);
+    let receipt = bench.claim(&[("k", 2)]).await.receipt;
+    bench.limit_pages(Some(600)).await;
+    let settle = |id, transition| Settle { lane: lane(), id, receipt: receipt.clone(), transition };
+    let settled = bench.store.settle(vec![settle(dying, dead()), settle(other, delivered())]).await;
+    assert!(settled.iter().all(|settled| matches!(settled, Ok(Settled::Done))), "{settled:?}");
+    assert_eq!((bench.state(dying).await, bench.state(other).await), (State::Dead, State::Delivered));
+    let call = bench.get(dying).await.options.on_dead.unwrap().task_id.unwrap();
+    assert!(bench.store.get(&lane(), call).await.unwrap().is_none(), "there is no room for it");
+
+    bench.claim(&[]).await;
+    assert!(bench.store.get(&lane(), call).await.unwrap().is_none(), "still none, and the claim goes on");
+    bench.limit_pages(None).await;
+    bench.store.purge(&lane(), State::Delivered, UnixMillis(0), 1).await.unwrap();
+    assert_eq!(bench.claim(&[("b", 9)]).await.tasks[0].id, call);
+    bench.assert_in_order().await;
 }
 
 /// A file never shrinks. Were its free pages not counted, a store that filled its disk once would never take an add again.

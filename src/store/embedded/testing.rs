@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use super::{Embedded, Params};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
-    Claim, Claimed, Grant, ListQuery, Listed, Moment, NewTask, Result, Settle, Settled, Store, Task, TopicEntry,
-    Transition, Want,
+    Claim, Claimed, Cursor, Grant, ListQuery, Listed, Moment, NewTask, Result, Settle, Settled, Store, Task,
+    TopicEntry, Transition, Want,
 };
 use crate::task::{Destination, Lane, Options, Receipt, State, TaskId};
 
@@ -129,6 +129,16 @@ impl Bench {
     pub(super) async fn list(&self, state: State, after: Option<Listed>, limit: usize) -> Vec<Listed> {
         let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
         self.store.list(ListQuery { lane: lane(), state, from, to, after, limit }).await.unwrap()
+    }
+
+    /// A check finds nothing.
+    pub(super) async fn assert_in_order(&self) {
+        let mut next = Some(Cursor::start());
+        while let Some(cursor) = next {
+            let checked = self.store.check(cursor, false).await.unwrap();
+            assert!(checked.findings.is_empty(), "{:?}", checked.findings);
+            next = checked.next;
+        }
     }
 
     /// When the lane is next looked at, in milliseconds from the start.

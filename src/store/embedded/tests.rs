@@ -133,7 +133,8 @@ async fn a_claim_takes_the_earliest_of_each_wanted_destination_and_looks_ahead()
     let grant = bench.claim(&[("a", 9), ("b", 9)]).await;
     assert_eq!(grant.tasks.iter().map(|task| task.id).next(), Some(late));
     assert_eq!(names(&grant.outlook.due), [""; 0]);
-    let counts = Counts { scheduled: 2, leased: 3, ..Counts::default() };
+    let earliest = Some(UnixMillis(START.0 + 5));
+    let counts = Counts { scheduled: 2, leased: 3, earliest, ..Counts::default() };
     assert_eq!(bench.store.stats(&lane()).await.unwrap(), counts);
 }
 
@@ -337,6 +338,7 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
         bench.list(State::Scheduled, None, 9).await;
         bench.store.holds().await.unwrap();
         bench.store.ping().await.unwrap();
+        assert_eq!(bench.store.stats(&lane()).await.unwrap().scheduled, 1);
     };
     let (held, ()) = tokio::join!(held, async {
         answered(Box::pin(short), "short reads").await;
@@ -347,7 +349,7 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
     let ((one, first), (two, second)) = (hold("reads"), hold("reads"));
     let scans = async {
         assert_eq!(bench.store.waiting(vec![lane()]).await.unwrap()[0].count, 1);
-        assert_eq!(bench.store.stats(&lane()).await.unwrap().scheduled, 1);
+        bench.store.forecast(&lane(), Duration::from_secs(1), 9).await.unwrap();
         bench.store.check(Cursor::start(), false).await.unwrap();
     };
     let open = async {

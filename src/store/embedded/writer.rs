@@ -119,9 +119,11 @@ impl Writer {
                     return self.tend_log();
                 }
                 Err(Failed { error: error @ Error::Full(_), .. }) => {
+                    let was_spent = self.space.is_spent();
                     let has_gained = self.make_room();
                     let adds: Vec<_> = batch.extract_if(.., |job| job.room().is_some()).collect();
-                    if adds.is_empty() && !has_gained {
+                    // The first time, the calls for the dead had asked for room as well.
+                    if adds.is_empty() && !has_gained && was_spent {
                         return answer_all(batch, &Err(error));
                     }
                     answer_all(adds, &Err(error));
@@ -181,6 +183,7 @@ impl Writer {
         // Dropped on an early return, the transaction rolls back, unless SQLite has done so already.
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut ledger = Ledger::new(&transaction, &mut self.names, self.clock.now());
+        ledger.is_without_room = self.space.is_spent();
         for (number, job) in batch.iter_mut().enumerate() {
             *at = Some(number);
             job.work(&mut ledger)?;

@@ -7,25 +7,17 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
-use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 use futures_util::future::join_all;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::Inner;
-use super::ids::{Run, script_call};
-use super::link::Repeat;
-use super::node::Purpose;
-use super::record::write_options;
-use super::script;
+use super::batch::{self, MOST_BYTES, Place};
+use super::ids::{Drawn, Run, Wish};
 use crate::clock::UnixMillis;
-use crate::store::{Added, Error, Hint, Moment, NewTask, Novelty, Result, TopicEntry};
-use crate::task::{Lane, TaskId};
+use crate::store::{Added, Error, Hint, NewTask, Novelty, Result, TopicEntry};
+use crate::task::Lane;
 
-/// The most tasks of one script call: it stays under a few milliseconds.
-const MOST_TASKS: usize = 256;
-/// The most body bytes of one script call; a batch ends with the request that reaches them.
-const MOST_BYTES: usize = 4 << 20;
 /// Requests that may wait for a batch; further ones wait to be let in.
 const QUEUE: usize = 4_096;
 /// The most requests gathered into one batch.
@@ -34,17 +26,17 @@ const MOST_REQUESTS: usize = 512;
 const REDRAWS: usize = 3;
 
 /// What one caller has for one server.
-struct Request {
-    tasks: Arc<[NewTask]>,
-    members: Vec<(usize, TaskId)>,
-    run: Run,
+pub(super) struct Request {
+    pub(super) tasks: Arc<[NewTask]>,
+    pub(super) members: Vec<(usize, Drawn)>,
+    pub(super) run: Run,
     /// Closed once the caller waits no more.
     answer: oneshot::Sender<Vec<Result<Kept>>>,
 }
 
 /// What became of a task.
 #[derive(Clone, Copy, Debug)]
-enum Kept {
+pub(super) enum Kept {
     Added(Added),
     /// Its id is another task's, or may be by now: it has to be drawn anew.
     Taken,
@@ -89,9 +81,10 @@ impl Adders {
         answers: &mut [Result<Added>],
     ) -> Vec<usize> {
         let silent = || Error::Unavailable("Redis does not answer in time".into());
-        let drawn = tokio::time::timeout_at(deadline, self.inner.ids.draw(open.len(), &self.inner)).await;
-        let (ids, run) = match drawn.unwrap_or_else(|_| Err(silent())) {
-            Ok((ids, run)) => (ids.map(TaskId), run),
+        let wishes: Vec<Wish> = open.iter().map(|&i| wish(&tasks[i])).collect();
+        let drawn = tokio::time::timeout_at(deadline, self.inner.ids.draw(&wishes, &self.inner)).await;
+        let (drawn, run) = match drawn.unwrap_or_else(|_| Err(silent())) {
+            Ok(drawn) => drawn,
             Err(error) => {
                 for i in open {
                     answers[i] = Err(error.clone());
@@ -99,10 +92,10 @@ impl Adders {
                 return Vec::new();
             }
         };
-        let mut servers: HashMap<u64, Vec<(usize, TaskId)>> = HashMap::new();
-        for (i, id) in open.into_iter().zip(ids) {
-            let slot = self.inner.keys.slot_of(&tasks[i].topic.lane_of(id));
-            servers.entry(self.inner.servers.number_of(slot)).or_default().push((i, id));
+        let mut servers: HashMap<u64, Vec<(usize, Drawn)>> = HashMap::new();
+        for (i, drawn) in open.into_iter().zip(drawn) {
+            let slot = self.inner.keys.slot_of(&tasks[i].topic.lane_of(drawn.own));
+            servers.entry(self.inner.servers.number_of(slot)).or_default().push((i, drawn));
         }
         let adding = servers.into_iter().map(|(server, members)| {
             let (tasks, run, queue) = (tasks.clone(), run.clone(), self.queue(server));
@@ -153,6 +146,11 @@ impl Adders {
     }
 }
 
+/// What a task asks of its ids.
+fn wish(task: &NewTask) -> Wish {
+    Wish { shards: task.topic.shards, shard: task.pinned_shard(), has_call: task.options.on_dead.is_some() }
+}
+
 async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
     loop {
         // The lock is let go before the batch goes to Redis, so that the other adder gathers meanwhile.
@@ -161,7 +159,7 @@ async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
             gather(&mut requests).await
         };
         let Some(batch) = gathered else { return };
-        let (answers, emptied) = add(&inner, &batch).await;
+        let (answers, emptied) = batch::add(&inner, &batch).await;
         let waits: HashSet<usize> = emptied.values().flatten().map(|&(request, _)| request).collect();
         let mut waiting = HashMap::new();
         for (r, (request, own)) in batch.into_iter().zip(answers).enumerate() {
@@ -180,7 +178,7 @@ async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
 }
 
 /// The places of those tasks that found their lanes empty, by topic.
-type Emptied = HashMap<TopicEntry, Vec<Place>>;
+pub(super) type Emptied = HashMap<TopicEntry, Vec<Place>>;
 
 /// The registry may have been lost (a failover) or never written by whoever emptied the lane last; whoever finds a lane empty writes it
 /// again, before the caller hears that the task is kept.
@@ -225,139 +223,12 @@ async fn gather(requests: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> 
     Some(batch)
 }
 
-/// A task of a batch: whose request, which of its members.
-type Place = (usize, usize);
-
-/// The tasks of a batch by lane, and what is known of each so far.
-struct Batch<'a> {
-    requests: &'a [Request],
-    answers: Vec<Vec<Result<Kept>>>,
-}
-
-impl Batch<'_> {
-    fn task(&self, (request, member): Place) -> (TaskId, &NewTask) {
-        let request = &self.requests[request];
-        let (i, id) = request.members[member];
-        (id, &request.tasks[i])
-    }
-
-    fn answer(&mut self, (request, member): Place, kept: Result<Kept>) {
-        self.answers[request][member] = kept;
-    }
-}
-
-/// What became of each task, and whose topics are to be written to the registry before their callers hear of it.
-async fn add(inner: &Inner, requests: &[Request]) -> (Vec<Vec<Result<Kept>>>, Emptied) {
-    // An id whose server has restarted may be drawn again by another instance: it must not be used any more.
-    let answers = requests.iter().map(|request| vec![Ok(Kept::Taken); request.members.len()]).collect();
-    let mut batch = Batch { requests, answers };
-    let mut lanes: HashMap<Lane, Vec<Place>> = HashMap::new();
-    for (r, request) in requests.iter().enumerate().filter(|(_, request)| request.run.lasts()) {
-        for m in 0..request.members.len() {
-            let (id, task) = batch.task((r, m));
-            lanes.entry(task.topic.lane_of(id)).or_default().push((r, m));
-        }
-    }
-    let mut calls: Vec<Cmd> = Vec::new();
-    let mut called: Vec<(Lane, Vec<Place>)> = Vec::new();
-    for (lane, places) in lanes {
-        for chunk in chunks(places, &batch) {
-            calls.push(call(inner, &lane, &chunk, &batch));
-            called.push((lane.clone(), chunk));
-        }
-    }
-    let lasts = || requests.iter().all(|request| request.run.lasts());
-    let replies = inner.servers.run(Purpose::Adding, &calls, Repeat::While(&lasts)).await;
-    let mut emptied = Emptied::new();
-    for ((_, places), reply) in called.into_iter().zip(replies) {
-        if read(&places, reply, &mut batch)
-            && let Some(&first) = places.first()
-        {
-            let entry = batch.task(first).1.topic.clone();
-            emptied.entry(entry).or_default().extend(places);
-        }
-    }
-    (batch.answers, emptied)
-}
-
-/// Splits a lane's tasks into script calls of bounded length.
-fn chunks(places: Vec<Place>, batch: &Batch<'_>) -> Vec<Vec<Place>> {
-    let mut chunks: Vec<Vec<Place>> = Vec::new();
-    let mut bytes = 0;
-    for place in places {
-        let length = batch.task(place).1.content.len();
-        match chunks.last_mut() {
-            Some(chunk) if chunk.len() < MOST_TASKS && bytes + length <= MOST_BYTES => {
-                chunk.push(place);
-                bytes += length;
-            }
-            _ => {
-                chunks.push(vec![place]);
-                bytes = length;
-            }
-        }
-    }
-    chunks
-}
-
-fn call(inner: &Inner, lane: &Lane, places: &[Place], batch: &Batch<'_>) -> Cmd {
-    let mut call = script_call(&script::ADD, &inner.keys.of_script(lane), &inner.clock);
-    call.arg(places.first().map_or(1, |&place| batch.task(place).1.topic.shards));
-    for &place in places {
-        let (id, task) = batch.task(place);
-        call.arg(id.0)
-            .arg(write_moment(task.moment))
-            .arg(task.destination.as_str())
-            .arg(write_options(&task.options))
-            .arg(&task.content);
-    }
-    call
-}
-
-/// A moment as the scripts read it.
-pub(super) fn write_moment(moment: Moment) -> String {
-    match moment {
-        Moment::At(at) => format!("@{}", at.0.max(0)),
-        Moment::After(delay) => format!("+{}", delay.as_millis()),
-    }
-}
-
-/// Notes what became of a lane's tasks; answers whether the lane was empty before.
-fn read(places: &[Place], reply: Result<Value>, batch: &mut Batch<'_>) -> bool {
-    let numbers = reply.and_then(|value| {
-        Vec::<i64>::from_redis_value(value).map_err(|error| Error::Corrupt(format!("add.lua answered: {error}")))
-    });
-    let numbers = match numbers {
-        Ok(numbers) if numbers.len() == places.len() + 1 => Ok(numbers),
-        Ok(_) => Err(Error::Corrupt("add.lua answered too little".into())),
-        Err(error) => Err(error),
-    };
-    let numbers = match numbers {
-        Ok(numbers) => numbers,
-        Err(error) => {
-            fail(places, &error, batch);
-            return false;
-        }
-    };
-    for (&place, &due) in places.iter().zip(&numbers[1..]) {
-        let id = batch.task(place).0;
-        let kept =
-            if due < 0 { Kept::Taken } else { Kept::Added(Added { id, due: UnixMillis(due), novelty: Novelty::New }) };
-        batch.answer(place, Ok(kept));
-    }
-    numbers[0] == 1
-}
-
-fn fail(places: &[Place], error: &Error, batch: &mut Batch<'_>) {
-    for &place in places {
-        batch.answer(place, Err(error.clone()));
-    }
-}
-
 fn hint(inner: &Inner, tasks: &[NewTask], answers: &[Result<Added>]) {
     let mut earliest: HashMap<(Lane, bool), UnixMillis> = HashMap::new();
     for (task, answer) in tasks.iter().zip(answers) {
-        if let Ok(added) = answer {
+        if let Ok(added) = answer
+            && added.novelty != Novelty::Duplicate
+        {
             let whose = (task.topic.lane_of(added.id), task.destination.is_pull());
             let due = earliest.entry(whose).or_insert(added.due);
             *due = added.due.min(*due);

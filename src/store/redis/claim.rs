@@ -10,7 +10,8 @@ use super::record::Record;
 use super::script;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_LEASE, MAX_OUTLOOK, MAX_SWEEP, Outlook, Result,
+    Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_ENDED, MAX_LEASE, MAX_MISFIRES, MAX_OUTLOOK,
+    MAX_SWEEP, Misfire, Misfired, Outlook, Result,
 };
 use crate::task::{Destination, Lane, Receipt, TaskId};
 
@@ -29,7 +30,9 @@ pub(super) async fn claim(inner: &Inner, claim: &Claim) -> Result<Claimed> {
         .arg(claim.skip)
         .arg(MAX_SWEEP)
         .arg(MAX_CLAIM_BYTES)
-        .arg(MAX_OUTLOOK);
+        .arg(MAX_OUTLOOK)
+        .arg(MAX_ENDED)
+        .arg(write_misfires(&claim.misfires));
     for want in &claim.wants {
         call.arg(want.destination.as_str()).arg(want.slots);
     }
@@ -48,6 +51,19 @@ pub(super) async fn claim(inner: &Inner, claim: &Claim) -> Result<Claimed> {
         _ => None,
     };
     Ok(Claimed::Granted(Grant { now, receipt, tasks, outlook: Outlook { due, next } }))
+}
+
+fn write_misfires(misfires: &[Misfire]) -> String {
+    let write = |misfire: &Misfire| format!("{} {} {}", misfire.from.0, misfire.to.0, name_of(misfire.becomes));
+    misfires.iter().take(MAX_MISFIRES).map(write).collect::<Vec<_>>().join(" ")
+}
+
+/// What becomes of a misfired task, as the scripts write it.
+pub(super) fn name_of(becomes: Misfired) -> &'static str {
+    match becomes {
+        Misfired::Expired => "expired",
+        Misfired::Dead => "dead",
+    }
 }
 
 /// A name that is none holds back nobody: what was leased has to be called.

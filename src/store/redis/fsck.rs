@@ -121,7 +121,7 @@ async fn step(inner: &Inner, place: &mut CheckPlace, repair: bool, checked: &mut
 fn pages_of(names: &[String]) -> Vec<Page> {
     let schedules = names.iter().map(|name| Page::first(format!("schedule:{name}")));
     let ended = State::ALL.into_iter().filter(|state| state.is_final()).map(|state| Page::first(state.as_str()));
-    let others = ["leased", "entries", "bodies"].map(Page::first);
+    let others = ["notes", "windows", "used", "keys", "expiries", "leased", "entries", "bodies"].map(Page::first);
     let destinations =
         names.chunks(DESTINATIONS).map(|names| Page { names: names.to_vec(), ..Page::first("destinations") });
     schedules.chain(ended).chain(others).chain(destinations).collect()

@@ -2,8 +2,10 @@
 //!
 //! A block belongs to one run of one server: after a restart or a failover the counter may have lost its last
 //! increments, so a block drawn before is thrown away and the first draw skips ahead of all that may be in use. It also goes
-//! stale within a second, so that ids can be read as a time.
+//! stale within a second, so that ids can be read as a time. A task that has to lie in a certain lane takes an id that leads there; what was
+//! passed over for that is used for others.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,9 +35,29 @@ const SKIP: u64 = 2 * TaskId::PER_SECOND;
 #[derive(Debug, Default)]
 pub(super) struct Ids(Mutex<Block>);
 
+/// What a task asks of its ids.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    /// The number of its topic's lanes.
+    pub(super) shards: u16,
+    /// The lane that its id has to lead to.
+    pub(super) shard: Option<u16>,
+    /// Whether it needs a second one that leads to the same lane: for the call that is made if it dies.
+    pub(super) has_call: bool,
+}
+
+/// A task's ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Drawn {
+    pub(super) own: TaskId,
+    pub(super) call: Option<TaskId>,
+}
+
 #[derive(Debug, Default)]
 struct Block {
     ids: Range<u64>,
+    /// Those before them that led to a lane that was not wished for.
+    spare: BTreeSet<u64>,
     drawn: Option<Instant>,
     run: Option<Run>,
 }
@@ -59,19 +81,24 @@ impl Run {
 }
 
 impl Ids {
-    /// `count` new ids, growing, and the server run that they belong to.
+    /// New ids as they are wished for, growing unless they have to lead to certain lanes, and the server run that they belong to.
     ///
     /// # Errors
     /// [`Error::Unavailable`]; no id was used then.
-    pub(super) async fn draw(&self, count: usize, inner: &Inner) -> Result<(Range<u64>, Run)> {
-        let count = count as u64;
+    pub(super) async fn draw(&self, wishes: &[Wish], inner: &Inner) -> Result<(Vec<Drawn>, Run)> {
         let mut block = self.0.lock().await;
         let run = current_run(inner).await?;
-        let fresh = block.drawn.is_some_and(|drawn| drawn.elapsed() < FRESH);
-        let is_same = block.run.as_ref().is_some_and(|before| before.is(&run));
-        if !fresh || !is_same || block.ids.end - block.ids.start < count {
-            let skip = if block.run.is_none() || is_same { 0 } else { SKIP };
-            let size = BLOCK.max(count);
+        let is_fresh = block.drawn.is_some_and(|drawn| drawn.elapsed() < FRESH);
+        let is_same = |block: &Block| block.run.as_ref().is_some_and(|before| before.is(&run));
+        if is_fresh
+            && is_same(&block)
+            && let Some(drawn) = block.take_all(wishes)
+        {
+            return Ok((drawn, run));
+        }
+        let mut size = BLOCK.max(2 * wishes.len() as u64);
+        loop {
+            let skip = if block.run.is_none() || is_same(&block) { 0 } else { SKIP };
             let draw = script_call(&script::IDS, &[inner.keys.last_id()], &inner.clock).arg(size).arg(skip).take();
             let repeat = Repeat::While(&|| run.lasts());
             let last = one(inner.servers.run(Purpose::Working, &[draw], repeat).await)?;
@@ -79,11 +106,46 @@ impl Ids {
             if last > TaskId::MAX.0 {
                 return Err(Error::Corrupt(format!("the id counter stands at {last}, beyond 2^53")));
             }
-            *block = Block { ids: last + 1 - size..last + 1, drawn: Some(Instant::now()), run: Some(run.clone()) };
+            *block = Block::new(last + 1 - size..last + 1, run.clone());
+            if let Some(drawn) = block.take_all(wishes) {
+                return Ok((drawn, run));
+            }
+            // Too many wish for the same lane. As many ids as each wish has lanes are enough for all.
+            size *= 2;
         }
-        let first = block.ids.start;
-        block.ids.start += count;
-        Ok((first..first + count, run))
+    }
+}
+
+impl Block {
+    fn new(ids: Range<u64>, run: Run) -> Self {
+        Self { ids, spare: BTreeSet::new(), drawn: Some(Instant::now()), run: Some(run) }
+    }
+
+    /// `None` if there are too few; some are lost then.
+    fn take_all(&mut self, wishes: &[Wish]) -> Option<Vec<Drawn>> {
+        wishes.iter().map(|wish| self.take_for(wish)).collect()
+    }
+
+    fn take_for(&mut self, wish: &Wish) -> Option<Drawn> {
+        let shards = u64::from(wish.shards.max(1));
+        let own = self.take(shards, wish.shard.map(u64::from))?;
+        let call = if wish.has_call { Some(TaskId(self.take(shards, Some(own % shards))?)) } else { None };
+        Some(Drawn { own: TaskId(own), call })
+    }
+
+    fn take(&mut self, shards: u64, shard: Option<u64>) -> Option<u64> {
+        let fits = |id: u64| shard.is_none_or(|shard| id % shards == shard);
+        if let Some(id) = self.spare.iter().copied().find(|id| fits(*id)) {
+            self.spare.remove(&id);
+            return Some(id);
+        }
+        for id in self.ids.by_ref() {
+            if fits(id) {
+                return Some(id);
+            }
+            self.spare.insert(id);
+        }
+        None
     }
 }
 
@@ -101,4 +163,39 @@ pub(super) fn script_call(script: &Script, keys: &[String], clock: &Clock) -> Cm
     let mut call = cmd("EVALSHA");
     call.arg(&script.sha).arg(keys.len()).arg(keys).arg(clock.manual_now().map_or(0, |now| now.0));
     call
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(ids: Range<u64>) -> Block {
+        Block { ids, ..Block::default() }
+    }
+
+    fn wish(shard: impl Into<Option<u16>>, has_call: bool) -> Wish {
+        Wish { shards: 4, shard: shard.into(), has_call }
+    }
+
+    fn drawn(own: u64, call: impl Into<Option<u64>>) -> Drawn {
+        Drawn { own: TaskId(own), call: call.into().map(TaskId) }
+    }
+
+    #[test]
+    fn ids_lead_to_the_lanes_that_are_wished_for_and_none_is_wasted() {
+        let wishes = [wish(3, false), wish(None, false), wish(None, true), wish(0, true), wish(None, false)];
+        let mut block = block(8..20);
+        let expected = [drawn(11, None), drawn(8, None), drawn(9, 13), drawn(12, 16), drawn(10, None)];
+        assert_eq!(block.take_all(&wishes).unwrap(), expected);
+        assert_eq!(block.take_all(&[wish(None, false); 4]).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn a_block_that_is_used_up_says_so() {
+        assert_eq!(block(8..12).take_all(&[wish(1, true)]), None);
+        assert_eq!(block(8..16).take_all(&[wish(1, true)]).unwrap(), [drawn(9, 13)]);
+        assert_eq!(block(8..8).take_all(&[wish(None, false)]), None);
+        // As many as all wishes have lanes are enough.
+        assert!(block(5..21).take_all(&[wish(0, true), wish(0, true)]).is_some());
+    }
 }

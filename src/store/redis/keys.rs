@@ -3,13 +3,15 @@
 //! | role | key | type |
 //! |---|---|---|
 //! | topic registry | `<p>:DELAY_TOPIC_LIST` | hash topic → `{"shards":n}` |
+//! | policies | `<p>:DELAY_TOPIC_POLICY-{<p>:DELAY_TOPIC_LIST}` | hash topic → JSON |
+//! | pauses | `<p>:DELAY_TOPIC_PAUSES-{<p>:DELAY_TOPIC_LIST}` | hash topic → see `lua/pause.lua` |
 //! | last task id | `<p>:DELAY_TASK_ID` | string |
 //! | destinations held by hand | `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
 //! | hints | `<p>:DELAY_HINT` | channel, message `lane due_ms`, or `lane due_ms pull origin` |
 //! | a lane's keys | see `lua/lane.lua` | |
 //!
 //! `<p>` is `store.redis.key_prefix`. A lane's keys end in its hash tag `{topic:shard}`, so that one node of a
-//! cluster holds them all.
+//! cluster holds them all. So do those of policies and pauses: in the registry's name, by which it has the slot of that.
 
 use super::slot;
 use crate::task::{Destination, Lane, State};
@@ -21,13 +23,18 @@ pub(super) struct Keys {
 }
 
 /// How many keys a lane script is given.
-pub(super) const LANE_KEYS: usize = 11;
+pub(super) const LANE_KEYS: usize = 16;
 
 const BODIES: &str = "DELAY_REALL_TOPIC_TASK";
 const SCHEDULE: &str = "DELAY_SIMPLE_TOPIC_TASK";
+const EXPIRIES: &str = "DELAY_EXPIRIES_TOPIC_TASK";
+const KEYS: &str = "DELAY_KEYS_TOPIC_TASK";
+const IDEMPOTENCY: &str = "DELAY_IDEMPOTENCY_TOPIC_TASK";
+const WINDOWS: &str = "DELAY_WINDOWS_TOPIC_TASK";
+const NOTES: &str = "DELAY_NOTES_TOPIC_TASK";
 
-/// The roles of a lane's keys that tasks stand in.
-const ROLES: [&str; 10] = [
+/// The roles of a lane's keys that tasks or their keys stand in.
+const ROLES: [&str; 15] = [
     BODIES,
     SCHEDULE,
     "DELAY_ATTEMPTS_TOPIC_TASK",
@@ -38,6 +45,11 @@ const ROLES: [&str; 10] = [
     "DELAY_DEAD_TOPIC_TASK",
     "DELAY_CANCELLED_TOPIC_TASK",
     "DELAY_EXPIRED_TOPIC_TASK",
+    EXPIRIES,
+    KEYS,
+    IDEMPOTENCY,
+    WINDOWS,
+    NOTES,
 ];
 
 /// What a key's name says.
@@ -64,6 +76,23 @@ impl Keys {
         format!("{}:DELAY_TOPIC_LIST", self.prefix)
     }
 
+    /// The keys of a registry script: the registry, the policies, the pauses.
+    pub(super) fn of_registry(&self) -> [String; 3] {
+        [self.topics(), self.policies(), self.pauses()]
+    }
+
+    pub(super) fn policies(&self) -> String {
+        self.beside_topics("DELAY_TOPIC_POLICY")
+    }
+
+    pub(super) fn pauses(&self) -> String {
+        self.beside_topics("DELAY_TOPIC_PAUSES")
+    }
+
+    fn beside_topics(&self, role: &str) -> String {
+        format!("{}:{role}-{{{}}}", self.prefix, self.topics())
+    }
+
     pub(super) fn last_id(&self) -> String {
         format!("{}:DELAY_TASK_ID", self.prefix)
     }
@@ -88,6 +117,14 @@ impl Keys {
         self.of_lane("DELAY_LEASED_TOPIC_TASK", lane)
     }
 
+    pub(super) fn expiries(&self, lane: &Lane) -> String {
+        self.of_lane(EXPIRIES, lane)
+    }
+
+    pub(super) fn notes(&self, lane: &Lane) -> String {
+        self.of_lane(NOTES, lane)
+    }
+
     pub(super) fn offsets(&self, lane: &Lane) -> String {
         self.of_lane("DELAY_TOPIC_OFFSET", lane)
     }
@@ -97,7 +134,7 @@ impl Keys {
         self.of_lane("DELAY_ASIDE_TOPIC_TASK", lane)
     }
 
-    fn bodies(&self, lane: &Lane) -> String {
+    pub(super) fn bodies(&self, lane: &Lane) -> String {
         self.of_lane(BODIES, lane)
     }
 
@@ -115,7 +152,7 @@ impl Keys {
         slot::of_key(self.bodies(lane).as_bytes())
     }
 
-    /// The eleven keys of a lane script, in the order of `lua/lane.lua`.
+    /// The keys of a lane script, in the order of `lua/lane.lua`.
     pub(super) fn of_script(&self, lane: &Lane) -> [String; LANE_KEYS] {
         [
             self.bodies(lane),
@@ -129,6 +166,11 @@ impl Keys {
             self.ended(State::Cancelled, lane),
             self.ended(State::Expired, lane),
             self.schedules(lane),
+            self.expiries(lane),
+            self.of_lane(KEYS, lane),
+            self.of_lane(IDEMPOTENCY, lane),
+            self.of_lane(WINDOWS, lane),
+            self.notes(lane),
         ]
     }
 
@@ -192,6 +234,10 @@ mod tests {
         assert_eq!(of_script[6], "delay:DELAY_DELIVERED_TOPIC_TASK-{order:0}");
         assert_eq!(of_script[10], "delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}:");
         assert_eq!(keys.lane_of(&of_script[0]), Some(lane));
+        assert_eq!(keys.pauses(), "delay:DELAY_TOPIC_PAUSES-{delay:DELAY_TOPIC_LIST}");
+        for beside in [keys.policies(), keys.pauses()] {
+            assert_eq!(slot::of_key(beside.as_bytes()), slot::of_key(keys.topics().as_bytes()), "{beside}");
+        }
         assert_eq!(Keys::new("a[b").any_bodies(), "a\\[b:DELAY_REALL_TOPIC_TASK-{*}");
     }
 
@@ -202,7 +248,7 @@ mod tests {
         let of_script = keys.of_script(&lane);
         let check = |key: &str, named: Named| assert_eq!(keys.read(key), named, "{key}");
         check(&of_script[0], Named::Bodies(lane.clone()));
-        for i in [1, 2, 3, 4, 6, 7, 8, 9] {
+        for i in [1, 2, 3, 4, 6, 7, 8, 9, 11, 12, 13, 14, 15] {
             check(&of_script[i], Named::OfLane(lane.clone()));
         }
         check(&format!("{}message.call", of_script[10]), Named::Schedule(lane.clone(), "message.call".into()));
@@ -211,6 +257,7 @@ mod tests {
         check("delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}", Named::Stray);
         check(&of_script[5], Named::Foreign);
         check(&keys.aside(&lane), Named::Foreign);
+        check(&keys.policies(), Named::Foreign);
         check("other:DELAY_REALL_TOPIC_TASK-{order:0}", Named::Foreign);
     }
 }

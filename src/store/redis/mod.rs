@@ -24,6 +24,7 @@ use self::query::Pinged;
 use self::sentinel::Sentinels;
 use self::server::Mode;
 use self::servers::{Route, Servers};
+use self::topic::Complaints;
 use super::{
     Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Forecast, Hint,
     ListQuery, Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle,
@@ -35,10 +36,14 @@ use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy}
 
 mod add;
 mod address;
+mod answer;
+mod batch;
+mod by_hand;
 mod claim;
 mod destination;
 mod dial;
 mod fault;
+mod forget;
 mod fsck;
 mod hints;
 mod ids;
@@ -46,6 +51,7 @@ mod keys;
 mod link;
 mod map;
 mod node;
+mod note;
 mod query;
 mod record;
 mod registry;
@@ -56,6 +62,7 @@ mod servers;
 mod settle;
 mod slot;
 mod survey;
+mod topic;
 
 pub(super) use fsck::CheckPlace;
 
@@ -169,6 +176,7 @@ struct Inner {
     keys: Keys,
     ids: Ids,
     pinged: Pinged,
+    complaints: Complaints,
     hints: Hints,
     clock: Clock,
     timeout: Duration,
@@ -198,6 +206,7 @@ impl Redis {
             keys: Keys::new(&params.key_prefix),
             ids: Ids::default(),
             pinged: Pinged::default(),
+            complaints: Complaints::default(),
             hints,
             clock: params.clock,
             timeout: params.timeout,
@@ -256,7 +265,7 @@ impl Store for Redis {
     }
 
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-        settle::cancel(&self.inner, lane, id).await
+        by_hand::cancel(&self.inner, lane, id).await
     }
 
     async fn reschedule(
@@ -266,7 +275,7 @@ impl Store for Redis {
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        let moved = settle::reschedule(&self.inner, lane, id, moment, content.as_ref()).await?;
+        let moved = by_hand::reschedule(&self.inner, lane, id, moment, content.as_ref()).await?;
         if let Rescheduled::Done { due } = moved {
             self.inner.hints.tell_all(lane, due);
         }
@@ -281,62 +290,44 @@ impl Store for Redis {
         query::list(&self.inner, &query).await
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, _spread: Spread) -> Result<usize> {
-        let count = settle::replay(&self.inner, lane, &ids).await?;
+    async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
+        query::summaries(&self.inner, lane, &ids).await
+    }
+
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
+        let count = by_hand::replay(&self.inner, lane, &ids, spread).await?;
         if count > 0 {
-            self.inner.hints.tell_all(lane, self.inner.clock.now());
+            self.inner.hints.tell_all(lane, self.inner.clock.now() + spread.first);
         }
         Ok(count)
     }
 
-    async fn summaries(&self, _lane: &Lane, _ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
+        forget::discard(&self.inner, lane, state, &ids).await
     }
 
-    async fn discard(&self, _lane: &Lane, _state: State, _ids: Vec<TaskId>) -> Result<usize> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+        forget::clear(&self.inner, lane, limit).await
     }
 
-    async fn clear(&self, _lane: &Lane, _limit: usize) -> Result<usize> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
+        query::forecast(&self.inner, lane, step, steps).await
     }
 
-    async fn forecast(&self, _lane: &Lane, _step: Duration, _steps: usize) -> Result<Forecast> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
+        note::note(&self.inner, &notes).await
     }
 
-    async fn note(&self, _notes: Vec<AttemptNote>) -> Result<()> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn notes(&self, _lane: &Lane, _id: TaskId) -> Result<Vec<AttemptNote>> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn set_policy(&self, _topic: &Topic, _policy: &TopicPolicy) -> Result<bool> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn pause(&self, _topic: &Topic) -> Result<Option<UnixMillis>> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn resume(&self, _topic: &Topic, _becomes: Option<Misfired>) -> Result<Option<bool>> {
-        Err(Error::Unavailable("not here yet".into()))
-    }
-
-    async fn unregister(&self, _entry: &TopicEntry) -> Result<bool> {
-        Err(Error::Unavailable("not here yet".into()))
+    async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
+        note::notes(&self.inner, lane, id).await
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        let keys = &self.inner.keys;
-        query::next(&self.inner, &lanes, |lane| keys.destinations(lane)).await
+        query::next(&self.inner, &lanes, query::For::Workers).await
     }
 
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        let keys = &self.inner.keys;
-        query::next(&self.inner, &lanes, |lane| keys.schedule(lane, &Destination::pull())).await
+        query::next(&self.inner, &lanes, query::For::Consumers).await
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
@@ -344,7 +335,7 @@ impl Store for Redis {
     }
 
     async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
-        settle::purge(&self.inner, lane, state, before, limit).await
+        forget::purge(&self.inner, lane, state, before, limit).await
     }
 
     async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
@@ -364,7 +355,23 @@ impl Store for Redis {
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {
-        Ok(registry::topics(&self.inner).await?.into_iter().map(Registered::plain).collect())
+        topic::topics(&self.inner).await
+    }
+
+    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        topic::set_policy(&self.inner, topic, policy).await
+    }
+
+    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        topic::pause(&self.inner, topic).await
+    }
+
+    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+        topic::resume(&self.inner, topic, becomes).await
+    }
+
+    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        topic::unregister(&self.inner, entry).await
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

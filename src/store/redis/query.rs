@@ -1,6 +1,7 @@
-//! Reading: one task, pages of ids, counts, and what is next in many lanes.
+//! Reading: tasks, pages of ids, counts, forecasts, and what is next in many lanes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use deadpool_redis::redis::{FromRedisValue, Value, cmd};
 use futures_util::future::join_all;
@@ -8,6 +9,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Inner;
+use super::answer::{corrupt, text};
 use super::fault::Refusal;
 use super::ids::script_call;
 use super::link::Repeat;
@@ -15,15 +17,17 @@ use super::node::Purpose;
 use super::record::{Entry, Record, read_millis};
 use super::script;
 use crate::clock::UnixMillis;
-use crate::store::{Counts, Error, FURTHEST_DEADLINE, ListQuery, Listed, NextDue, Result, Task};
-use crate::task::{Lane, State, TaskId};
+use crate::store::{
+    Counts, Error, FURTHEST_DEADLINE, Forecast, ListQuery, Listed, MAX_FORECAST, NextDue, Result, Summary, Task,
+};
+use crate::task::{Destination, Lane, State, TaskId};
 
 /// Moments beyond this are no moments: the scores are doubles.
 const FAR: i64 = 1 << 53;
-
-fn corrupt(error: impl std::fmt::Display) -> Error {
-    Error::Corrupt(format!("a script answered: {error}"))
-}
+/// The most tasks of one script call.
+const MOST: usize = 100;
+/// About the most counts that one script makes for a forecast.
+const COUNTS_A_SCRIPT: usize = 4_000;
 
 pub(super) async fn get(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
     let call = script_call(&script::GET, &inner.keys.of_script(lane), &inner.clock).arg(id.0).take();
@@ -31,39 +35,98 @@ pub(super) async fn get(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Option
     if fields.is_empty() {
         return Ok(None);
     }
-    let [now, record, entry, deadline, due, finished]: [Value; 6] =
-        fields.try_into().map_err(|_| corrupt("too few fields"))?;
-    let record = Record::read(Vec::<u8>::from_redis_value(record).map_err(corrupt)?)?;
-    let text = |value: Value| String::from_redis_value(value).map_err(corrupt);
-    let moment = |value: Value| match text(value)?.as_str() {
-        "" => Ok(None),
-        number => read_millis(number).map(Some),
-    };
+    let [now, record, place @ ..] = <[Value; 6]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
     let now = UnixMillis(i64::from_redis_value(now).map_err(corrupt)?);
-    let entry = match text(entry)?.as_str() {
-        "" => Entry { attempts: 0, ended: None, outcome: String::new() },
-        written => Entry::read(written)?,
-    };
-    let (state, due) = match (entry.ended, moment(deadline)?, moment(due)?) {
-        (Some(state), _, _) => (state, record.due),
-        (None, Some(deadline), _) if deadline > now && deadline <= now + FURTHEST_DEADLINE => {
-            (State::Leased, record.due)
-        }
-        (None, Some(deadline), _) => (State::Scheduled, deadline.min(now)),
-        (None, None, due) => (State::Scheduled, due.unwrap_or(record.due)),
-    };
+    let record = Record::read(Vec::<u8>::from_redis_value(record).map_err(corrupt)?)?;
+    let place = Place::read(now, &record, place)?;
     Ok(Some(Task {
         id,
-        state,
+        state: place.state,
         destination: record.destination,
-        due,
+        due: place.due,
         created: record.created,
-        finished: moment(finished)?,
-        attempts: entry.attempts,
-        last_outcome: entry.outcome,
+        finished: place.finished,
+        attempts: place.entry.attempts,
+        last_outcome: place.entry.outcome,
         options: record.options,
         content: record.content,
     }))
+}
+
+/// Where a task stands.
+struct Place {
+    state: State,
+    due: UnixMillis,
+    finished: Option<UnixMillis>,
+    entry: Entry,
+}
+
+impl Place {
+    /// Reads what `lua/where.lua` answers.
+    fn read(now: UnixMillis, record: &Record, [entry, deadline, due, finished]: [Value; 4]) -> Result<Self> {
+        let moment = |value: Value| match text(value)?.as_str() {
+            "" => Ok(None),
+            number => read_millis(number).map(Some),
+        };
+        let entry = match text(entry)?.as_str() {
+            "" => Entry { attempts: 0, ended: None, outcome: String::new() },
+            written => Entry::read(written)?,
+        };
+        let (state, due) = match (entry.ended, moment(deadline)?, moment(due)?) {
+            (Some(state), _, _) => (state, record.due),
+            (None, Some(deadline), _) if deadline > now && deadline <= now + FURTHEST_DEADLINE => {
+                (State::Leased, record.due)
+            }
+            (None, Some(deadline), _) => (State::Scheduled, deadline.min(now)),
+            (None, None, due) => (State::Scheduled, due.unwrap_or(record.due)),
+        };
+        Ok(Self { state, due, finished: moment(finished)?, entry })
+    }
+}
+
+/// A task that cannot be read is left out and logged: the others of the page are none the worse.
+pub(super) async fn summaries(inner: &Inner, lane: &Lane, ids: &[TaskId]) -> Result<Vec<Option<Summary>>> {
+    let mut summaries = Vec::with_capacity(ids.len());
+    for chunk in ids.chunks(MOST) {
+        let mut call = script_call(&script::SUMMARIES, &inner.keys.of_script(lane), &inner.clock);
+        for id in chunk {
+            call.arg(id.0);
+        }
+        let answer = Vec::<Value>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+        if answer.len() != chunk.len() + 1 {
+            return Err(corrupt("too few tasks"));
+        }
+        let mut answer = answer.into_iter();
+        let now = UnixMillis(i64::from_redis_value(answer.next().unwrap_or_default()).map_err(corrupt)?);
+        for (&id, fields) in chunk.iter().zip(answer) {
+            let Value::Array(fields) = fields else {
+                summaries.push(None);
+                continue;
+            };
+            let read = read_summary(now, id, fields);
+            summaries.push(
+                read.inspect_err(|error| tracing::error!(task.id = %id, %error, "Task {id} cannot be read")).ok(),
+            );
+        }
+    }
+    Ok(summaries)
+}
+
+fn read_summary(now: UnixMillis, id: TaskId, fields: Vec<Value>) -> Result<Summary> {
+    let [head, place @ ..] = <[Value; 5]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
+    let record = Record::read(Vec::<u8>::from_redis_value(head).map_err(corrupt)?)?;
+    let place = Place::read(now, &record, place)?;
+    Ok(Summary {
+        id,
+        state: place.state,
+        destination: record.destination,
+        due: place.due,
+        created: record.created,
+        finished: place.finished,
+        attempts: place.entry.attempts,
+        last_outcome: place.entry.outcome,
+        key: record.options.key,
+    })
 }
 
 pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Vec<Listed>> {
@@ -89,20 +152,62 @@ pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Vec<Listed>
 
 pub(super) async fn stats(inner: &Inner, lane: &Lane) -> Result<Counts> {
     let call = script_call(&script::STATS, &inner.keys.of_script(lane), &inner.clock);
-    let [scheduled, leased, delivered, dead, cancelled, expired] =
-        <[u64; 6]>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
-    Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired, earliest: None })
+    type Answer = (u64, u64, u64, u64, u64, u64, Value);
+    let answer = inner.working.run_one(call).await?;
+    let (scheduled, leased, delivered, dead, cancelled, expired, earliest): Answer =
+        FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
+    let earliest = if let Value::Int(moment) = earliest { Some(UnixMillis(moment)) } else { None };
+    Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired, earliest })
 }
 
-/// One pipeline a server, however many lanes: the head of what each lane waits for (`of`), its first deadline and its last; and the time,
-/// of each server, for any may be away. Of a lane whose server is away nothing is known; only if that is so of all is it an error.
-pub(super) async fn next(inner: &Inner, lanes: &[Lane], of: impl Fn(&Lane) -> String) -> Result<NextDue> {
+/// A script for each few destinations, so that none is long. The first one's now is everyone's.
+pub(super) async fn forecast(inner: &Inner, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
+    type Answer = (i64, Vec<u64>, Vec<Vec<u8>>);
+    let steps = steps.min(MAX_FORECAST);
+    let step = i64::try_from(step.as_millis()).unwrap_or(FAR).min(FAR / MAX_FORECAST as i64);
+    let call = |from: i64, names: &[Vec<u8>]| {
+        let mut call = script_call(&script::FORECAST, &inner.keys.of_script(lane), &inner.clock);
+        call.arg(from).arg(step).arg(steps).arg(names).take()
+    };
+    let read = |answer: Value| Answer::from_redis_value(answer).map_err(corrupt);
+    let pulled = [Destination::pull().as_str().as_bytes().to_vec()];
+    let (now, mut counts, names) = read(inner.working.run_one(call(0, &pulled)).await?)?;
+    for names in names.chunks((COUNTS_A_SCRIPT / steps.max(1)).max(1)) {
+        let (_, more, _) = read(inner.working.run_one(call(now, names)).await?)?;
+        counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+    }
+    let overdue = if counts.is_empty() { 0 } else { counts.remove(0) };
+    Ok(Forecast { now: UnixMillis(now), overdue, steps: counts })
+}
+
+/// What a look into many lanes is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// Called destinations, and whatever expires.
+    Workers,
+    /// The pulled ones.
+    Consumers,
+}
+
+/// One pipeline a server, however many lanes: the head of what each lane waits for, its first deadline and its last, and for workers what
+/// expires first; and the time, of each server, for any may be away. Of a lane whose server is away nothing is known; only if that is so
+/// of all is it an error.
+pub(super) async fn next(inner: &Inner, lanes: &[Lane], whom: For) -> Result<NextDue> {
     let at = |key: String, rank: i64| cmd("ZRANGE").arg(key).arg(rank).arg(rank).arg("WITHSCORES").take();
-    let mut commands = Vec::with_capacity(3 * lanes.len());
+    let mut commands = Vec::with_capacity(4 * lanes.len());
     for lane in lanes {
-        commands.push(at(of(lane), 0));
+        commands.push(match whom {
+            For::Workers => at(inner.keys.destinations(lane), 0),
+            For::Consumers => at(inner.keys.schedule(lane, &Destination::pull()), 0),
+        });
         commands.push(at(inner.keys.leased(lane), 0));
         commands.push(at(inner.keys.leased(lane), -1));
+        if whom == For::Workers {
+            // Below zero are those that are leased.
+            let key = inner.keys.expiries(lane);
+            let first = ["(0", "+inf", "WITHSCORES", "LIMIT", "0", "1"];
+            commands.push(cmd("ZRANGEBYSCORE").arg(key).arg(&first).take());
+        }
     }
     let (now, answers) = tokio::join!(time(inner), inner.working.run_repeatable(&commands));
     let now = now?;
@@ -111,7 +216,9 @@ pub(super) async fn next(inner: &Inner, lanes: &[Lane], of: impl Fn(&Lane) -> St
     let mut moments = Vec::with_capacity(lanes.len());
     let (mut failed, mut is_any_known) = (None, false);
     for lane in lanes {
-        match read_next(now, [next(), next(), next()]) {
+        let told = [next(), next(), next()];
+        let expires = if whom == For::Workers { next() } else { Ok(Value::Array(Vec::new())) };
+        match read_next(now, told, expires) {
             Ok(moment) => {
                 is_any_known = true;
                 moments.push(moment);
@@ -129,11 +236,15 @@ pub(super) async fn next(inner: &Inner, lanes: &[Lane], of: impl Fn(&Lane) -> St
     }
 }
 
-fn read_next(now: UnixMillis, [due, first, last]: [Result<Value>; 3]) -> Result<Option<UnixMillis>> {
-    let (due, first, last) = (read_head(due?)?, read_head(first?)?, read_head(last?)?);
+fn read_next(
+    now: UnixMillis,
+    [due, first, last]: [Result<Value>; 3],
+    expires: Result<Value>,
+) -> Result<Option<UnixMillis>> {
+    let (due, first, last, expires) = (read_head(due?)?, read_head(first?)?, read_head(last?)?, read_head(expires?)?);
     // A deadline that is too far away counts as run out: the clock was set back.
     let beyond_reach = last.filter(|deadline| *deadline > now + FURTHEST_DEADLINE).map(|_| now);
-    Ok(due.into_iter().chain(first).chain(beyond_reach).min())
+    Ok(due.into_iter().chain(first).chain(beyond_reach).chain(expires).min())
 }
 
 /// The last ping, and when it ended.

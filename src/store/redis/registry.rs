@@ -37,16 +37,21 @@ pub(super) async fn assert(inner: &Inner, entry: &TopicEntry) -> Result<TopicEnt
     read_entry(entry.topic.as_str(), &text)
 }
 
-/// All entries.
-pub(super) async fn topics(inner: &Inner) -> Result<Vec<TopicEntry>> {
+/// All entries, without policies and pauses.
+pub(super) async fn entries(inner: &Inner) -> Result<Vec<TopicEntry>> {
     let answer = inner.working.run_one(cmd("HGETALL").arg(inner.keys.topics()).take()).await?;
     let entries =
         HashMap::<String, String>::from_redis_value(answer).map_err(|error| Error::Corrupt(error.to_string()))?;
+    Ok(read_all(inner, &entries))
+}
+
+/// One unreadable entry must not hide the others.
+pub(super) fn read_all(inner: &Inner, entries: &HashMap<String, String>) -> Vec<TopicEntry> {
     let read = entries.iter().filter_map(|(topic, value)| {
-        // One unreadable entry must not hide the others.
-        read_entry(topic, value).inspect_err(|error| tracing::error!(%error, "A topic is passed over")).ok()
+        let read = read_entry(topic, value);
+        read.inspect_err(|error| inner.complaints.once(&format!("A topic is passed over: {error}"))).ok()
     });
-    Ok(read.collect())
+    read.collect()
 }
 
 pub(super) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
@@ -60,7 +65,7 @@ pub(super) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
 
 /// Finds lanes that nobody registered and registers their topics. A server that is away is passed over: the next search finds its lanes.
 pub(super) async fn recover(inner: &Inner) -> Result<Vec<TopicEntry>> {
-    let known: Vec<Topic> = topics(inner).await?.into_iter().map(|entry| entry.topic).collect();
+    let known: Vec<Topic> = entries(inner).await?.into_iter().map(|entry| entry.topic).collect();
     let mut found: BTreeMap<Topic, BTreeSet<u16>> = BTreeMap::new();
     for node in inner.servers.map().nodes() {
         if let Err(error) = look_for_lanes(inner, node, &known, &mut found).await {

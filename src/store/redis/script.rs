@@ -1,4 +1,5 @@
-//! The Lua scripts: one file per verb in `lua/`, each with `lua/lane.lua` before it.
+//! The Lua scripts: one file per verb in `lua/`, those of a lane with `lua/lane.lua` before them and, between the two, what some of
+//! them share.
 //!
 //! They are called by their SHA-1 (`EVALSHA`). A Redis that restarted or failed over has forgotten them all and
 //! answers NOSCRIPT without having done anything; [`super::link`] then loads them and repeats.
@@ -25,6 +26,10 @@ impl Script {
 }
 
 const LANE: &str = include_str!("lua/lane.lua");
+const SAMENESS: &str = include_str!("lua/sameness.lua");
+const FORGET: &str = include_str!("lua/forget.lua");
+const WHERE: &str = include_str!("lua/where.lua");
+const CLAIM_ALONE: &str = include_str!("lua/claim.lua");
 const NORMAL: &str = "";
 const WAY_OUT: &str = " flags=allow-oom";
 const READ: &str = " flags=no-writes,allow-oom";
@@ -42,17 +47,27 @@ macro_rules! scripts {
 
 scripts! {
     IDS: NORMAL, [include_str!("lua/ids.lua")];
-    ADD: NORMAL, [LANE, include_str!("lua/add.lua")];
-    CLAIM: WAY_OUT, [LANE, include_str!("lua/claim.lua")];
+    ADD: NORMAL, [LANE, SAMENESS, include_str!("lua/add.lua")];
+    CLAIM: WAY_OUT, [LANE, CLAIM_ALONE];
     SETTLE: WAY_OUT, [LANE, include_str!("lua/settle.lua")];
     EXTEND: WAY_OUT, [LANE, include_str!("lua/extend.lua")];
     CANCEL: WAY_OUT, [LANE, include_str!("lua/cancel.lua")];
     RESCHEDULE: NORMAL, [LANE, include_str!("lua/reschedule.lua")];
     REPLAY: WAY_OUT, [LANE, include_str!("lua/replay.lua")];
-    PURGE: WAY_OUT, [LANE, include_str!("lua/purge.lua")];
-    GET: READ, [LANE, include_str!("lua/get.lua")];
+    PURGE: WAY_OUT, [LANE, FORGET, include_str!("lua/purge.lua")];
+    DISCARD: WAY_OUT, [LANE, FORGET, include_str!("lua/discard.lua")];
+    CLEAR: WAY_OUT, [LANE, FORGET, include_str!("lua/clear.lua")];
+    LEAVE: WAY_OUT, [LANE, include_str!("lua/leave.lua")];
+    NOTE: NORMAL, [LANE, include_str!("lua/note.lua")];
+    GET: READ, [LANE, WHERE, include_str!("lua/get.lua")];
+    SUMMARIES: READ, [LANE, WHERE, include_str!("lua/summaries.lua")];
+    FORECAST: READ, [LANE, include_str!("lua/forecast.lua")];
     LIST: READ, [LANE, include_str!("lua/list.lua")];
     STATS: READ, [LANE, include_str!("lua/stats.lua")];
+    POLICY: WAY_OUT, [include_str!("lua/policy.lua")];
+    PAUSE: WAY_OUT, [include_str!("lua/pause.lua")];
+    RESUME: WAY_OUT, [include_str!("lua/resume.lua")];
+    UNREGISTER: WAY_OUT, [include_str!("lua/unregister.lua")];
     FSCK_LOOK: READ, [LANE, include_str!("lua/fsck.lua")];
     FSCK_REPAIR: WAY_OUT, [LANE, include_str!("lua/fsck.lua")];
     FSCK_COUNTER: WAY_OUT, [include_str!("lua/fsck_counter.lua")];
@@ -62,7 +77,7 @@ scripts! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_RECEIPTS};
+    use crate::store::{EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_RECEIPTS, MISFIRED, UNREADABLE};
 
     #[test]
     fn the_scripts_share_the_contracts_numbers() {
@@ -71,8 +86,11 @@ mod tests {
             format!("local MAX_EXPIRIES = {MAX_EXPIRIES}"),
             format!("local MAX_RECEIPTS = {MAX_RECEIPTS}"),
             format!("local LEASE_RAN_OUT = '{LEASE_RAN_OUT}'"),
+            format!("local UNREADABLE = '{UNREADABLE}'"),
         ] {
             assert!(LANE.contains(&line), "lane.lua should hold: {line}");
         }
+        let line = format!("local EXPIRED, MISFIRED = '{EXPIRED}', '{MISFIRED}'");
+        assert!(CLAIM_ALONE.contains(&line), "claim.lua should hold: {line}");
     }
 }

@@ -10,8 +10,9 @@ use super::ids::script_call;
 use super::keys::Named;
 use super::registry::{self, read_entry, scan, shards_of};
 use super::script;
+use super::topic::Pauses;
 use crate::store::{Error, Finding, Flaw, Result, TopicEntry};
-use crate::task::{Lane, TaskId, Topic};
+use crate::task::{Lane, TaskId, Topic, TopicPolicy};
 
 /// A lane to be looked at.
 #[derive(Debug)]
@@ -97,6 +98,7 @@ pub(super) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
         }
     }
     findings.extend(check_counter(inner, repair).await?);
+    findings.extend(check_wishes(inner).await?);
     let ahead = |(topic, seen): (Topic, Seen)| {
         let shards = shards.get(&topic).copied().unwrap_or(0);
         let of = move |(shard, schedules)| LaneAhead { lane: Lane { topic: topic.clone(), shard }, shards, schedules };
@@ -165,6 +167,23 @@ async fn rewrite(inner: &Inner, entry: &TopicEntry, before: &[u8], mut fields: M
         .arg(Value::Object(fields).to_string())
         .take();
     Ok(u8::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)? == 1)
+}
+
+/// Policies and pauses that cannot be read: what was wished for is not known.
+async fn check_wishes(inner: &Inner) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    type Reads = fn(&str) -> bool;
+    let policy: Reads = |text| serde_json::from_str::<TopicPolicy>(text).is_ok();
+    let pauses: Reads = |text| Pauses::read(text).is_some();
+    let tables =
+        [(inner.keys.policies(), policy, Flaw::UnreadablePolicy), (inner.keys.pauses(), pauses, Flaw::UnreadablePause)];
+    for (key, reads, flaw) in tables {
+        let answer = inner.working.run_one(cmd("HGETALL").arg(key).take()).await?;
+        let entries = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer).map_err(corrupt)?;
+        let bad = entries.iter().filter(|(_, value)| !reads(&String::from_utf8_lossy(value)));
+        findings.extend(bad.map(|(topic, _)| finding(flaw, String::from_utf8_lossy(topic), false)));
+    }
+    Ok(findings)
 }
 
 async fn check_counter(inner: &Inner, repair: bool) -> Result<Option<Finding>> {

@@ -174,7 +174,7 @@ pub struct LeasedTask {
     pub destination: Destination,
     /// This attempt's number, from 1.
     pub attempt: u32,
-    /// The due moment it was stored with.
+    /// The due moment it was stored with, or was moved to by hand.
     pub due: UnixMillis,
     /// Its own settings.
     pub options: Options,

@@ -5,7 +5,10 @@
 //! | names | topics, lanes, destinations, the counter of ids |
 //! | schedules | is each row where its task waits? |
 //! | tasks | does each body stand somewhere, and once? |
-//! | progress, history | has each row a body? |
+//! | progress, history, notes | has each row a body? |
+//! | expiring, expiry | does each waiting task expire when it should, and nothing else? |
+//! | keys, answers | does each key name a task that has it? Can be read what an idempotency key answered? |
+//! | counts | are there as many tasks as each lane says? |
 //! | file | is SQLite content with it? |
 //!
 //! A look runs on the reader for scans, which cannot write. A repair judges and mends in one of the writer's transactions. What a
@@ -22,6 +25,9 @@ use crate::store::check::Place;
 use crate::store::{Checked, Cursor, Finding, Flaw, Result};
 use crate::task::{Lane, TaskId};
 
+mod counts;
+mod expiry;
+mod keys;
 mod names;
 mod remedy;
 mod schedules;
@@ -44,13 +50,19 @@ pub(in crate::store) struct CheckPlace {
     reported: HashSet<TaskId>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Stage {
     Names,
     Schedules { after: (i64, i64, i64) },
     Tasks { after: i64 },
     Progress { after: i64 },
     History { after: i64 },
+    Notes { after: i64 },
+    Expiring { after: i64 },
+    Expiry { after: (i64, i64, i64) },
+    Keys { after: (i64, String) },
+    Answers { after: (i64, String) },
+    Counts { after: i64 },
     File,
 }
 
@@ -83,21 +95,21 @@ pub(super) async fn check(store: &Embedded, from: Cursor, repair: bool) -> Resul
         Place::Embedded(place) => place,
         Place::Redis(_) => return Err(Cursor::foreign()),
     };
-    let (stage, now) = (place.stage, store.clock.now());
+    let (stage, now) = (place.stage.clone(), store.clock.now());
     let mut reported = std::mem::take(&mut place.reported);
     // Nothing about the file itself can be mended, and its look takes long.
     let (page, reported) = if repair && !matches!(stage, Stage::File) {
         let work = move |ledger: &mut Ledger<'_>| {
             // Done anew if the disk is full: nothing of the first time stays.
             let mut reported = reported.clone();
-            Ok((look_and_mend(ledger, stage, &mut reported)?, reported))
+            Ok((look_and_mend(ledger, &stage, &mut reported)?, reported))
         };
         store.writes.run(PAGE, work).await?
     } else {
-        let look = move |db: &Connection| Ok((look(db, stage, &mut reported, now)?, reported));
+        let look = move |db: &Connection| Ok((look(db, &stage, &mut reported, now)?, reported));
         store.scans.run(look).await?
     };
-    let next = page.rest.or_else(|| following(stage));
+    let next = page.rest.or_else(|| following(&place.stage));
     let findings =
         page.found.into_iter().map(|(finding, _)| Finding { repaired: repair && finding.repaired, ..finding });
     Ok(Checked {
@@ -108,34 +120,51 @@ pub(super) async fn check(store: &Embedded, from: Cursor, repair: bool) -> Resul
     })
 }
 
-fn following(stage: Stage) -> Option<Stage> {
+fn following(stage: &Stage) -> Option<Stage> {
     match stage {
         Stage::Names => Some(Stage::Schedules { after: (i64::MIN, i64::MIN, i64::MIN) }),
         Stage::Schedules { .. } => Some(Stage::Tasks { after: i64::MIN }),
         Stage::Tasks { .. } => Some(Stage::Progress { after: i64::MIN }),
         Stage::Progress { .. } => Some(Stage::History { after: i64::MIN }),
-        Stage::History { .. } => Some(Stage::File),
+        Stage::History { .. } => Some(Stage::Notes { after: i64::MIN }),
+        Stage::Notes { .. } => Some(Stage::Expiring { after: i64::MIN }),
+        Stage::Expiring { .. } => Some(Stage::Expiry { after: (i64::MIN, i64::MIN, i64::MIN) }),
+        Stage::Expiry { .. } => Some(Stage::Keys { after: (i64::MIN, String::new()) }),
+        Stage::Keys { .. } => Some(Stage::Answers { after: (i64::MIN, String::new()) }),
+        Stage::Answers { .. } => Some(Stage::Counts { after: i64::MIN }),
+        Stage::Counts { .. } => Some(Stage::File),
         Stage::File => None,
     }
 }
 
-fn look_and_mend(ledger: &mut Ledger<'_>, stage: Stage, reported: &mut HashSet<TaskId>) -> rusqlite::Result<Page> {
+fn look_and_mend(ledger: &mut Ledger<'_>, stage: &Stage, reported: &mut HashSet<TaskId>) -> rusqlite::Result<Page> {
     // The judge reads the tables, and the remedies write them past what the ledger remembers.
     ledger.forget_names()?;
     let page = look(ledger.db, stage, reported, ledger.now)?;
+    if page.found.is_empty() {
+        return Ok(page);
+    }
+    counts::follow(ledger.db)?;
     for remedy in page.found.iter().flat_map(|(_, remedies)| remedies) {
         remedy.apply(ledger.db)?;
     }
+    counts::unfollow(ledger.db)?;
     Ok(page)
 }
 
-fn look(db: &Connection, stage: Stage, reported: &mut HashSet<TaskId>, now: UnixMillis) -> rusqlite::Result<Page> {
+fn look(db: &Connection, stage: &Stage, reported: &mut HashSet<TaskId>, now: UnixMillis) -> rusqlite::Result<Page> {
     match stage {
         Stage::Names => names::look(db),
-        Stage::Schedules { after } => schedules::look(db, after, reported),
-        Stage::Tasks { after } => tasks::look(db, after, reported, now),
-        Stage::Progress { after } => strays::look_progress(db, after),
-        Stage::History { after } => strays::look_history(db, after),
+        Stage::Schedules { after } => schedules::look(db, *after, reported),
+        Stage::Tasks { after } => tasks::look(db, *after, reported, now),
+        Stage::Progress { after } => strays::look_progress(db, *after),
+        Stage::History { after } => strays::look_history(db, *after),
+        Stage::Notes { after } => strays::look_notes(db, *after),
+        Stage::Expiring { after } => expiry::look_at_tasks(db, *after),
+        Stage::Expiry { after } => expiry::look(db, *after),
+        Stage::Keys { after } => keys::look(db, after),
+        Stage::Answers { after } => keys::look_at_answers(db, after),
+        Stage::Counts { after } => counts::look(db, *after),
         Stage::File => strays::look_file(db),
     }
 }

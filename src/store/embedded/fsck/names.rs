@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::remedy::Remedy;
 use super::{Page, is_moment, read_lane, read_text};
 use crate::store::{Flaw, TopicEntry};
-use crate::task::{Destination, Lane, Topic};
+use crate::task::{Destination, Lane, Topic, TopicPolicy};
 
 pub(super) fn look(db: &Connection) -> rusqlite::Result<Page> {
     let mut page = Page::default();
@@ -27,10 +27,14 @@ fn look_at_topics(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
         page.lanes += 1;
     }
     let mut registered: BTreeMap<String, i64> = BTreeMap::new();
-    let mut select = db.prepare_cached("SELECT name, shards FROM topic")?;
+    let mut select = db.prepare_cached("SELECT name, shards, policy FROM topic")?;
     let mut found = select.query([])?;
     while let Some(row) = found.next()? {
-        registered.insert(read_text(row, 0)?.unwrap_or_default(), row.get(1)?);
+        let (name, policy) = (read_text(row, 0)?.unwrap_or_default(), read_text(row, 2)?);
+        if policy.is_some_and(|policy| serde_json::from_str::<TopicPolicy>(&policy).is_err()) {
+            page.find(Flaw::UnreadablePolicy, None, &name, Vec::new());
+        }
+        registered.insert(name, row.get(1)?);
     }
     let most = i64::from(TopicEntry::MAX_SHARDS);
     let write = |topic: &str, shards: i64| {

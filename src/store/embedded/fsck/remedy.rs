@@ -41,6 +41,14 @@ impl Remedy {
         Self::new("DELETE FROM history WHERE id = ?", [Value::from(id)])
     }
 
+    pub(super) fn forget_notes(id: i64) -> Self {
+        Self::new("DELETE FROM note WHERE task = ?", [Value::from(id)])
+    }
+
+    pub(super) fn forget_expiry(lane: i64, moment: i64, id: i64) -> Self {
+        Self::new("DELETE FROM expiry WHERE lane = ? AND moment = ? AND id = ?", [lane, moment, id].map(Value::from))
+    }
+
     pub(super) fn apply(&self, db: &Connection) -> rusqlite::Result<()> {
         db.prepare_cached(self.statement)?.execute(params_from_iter(&self.values))?;
         self.destination.map_or(Ok(()), |destination| Self::earliest(destination).apply(db))

@@ -1,4 +1,4 @@
-//! Has each row of `progress` and `history` a body? And is SQLite content with its file?
+//! Has each row of `progress`, `history` and `note` a body? And is SQLite content with its file?
 
 use rusqlite::Connection;
 
@@ -23,6 +23,13 @@ pub(super) fn look_history(db: &Connection, after: i64) -> rusqlite::Result<Page
                   FROM history h LEFT JOIN task t ON t.id = h.id LEFT JOIN lane l ON l.id = h.lane
                   WHERE h.id > ? ORDER BY h.id LIMIT ?";
     look(db, select, after, |after| Stage::History { after }, |_| Flaw::EndedWithoutBody, Remedy::forget_end)
+}
+
+pub(super) fn look_notes(db: &Connection, after: i64) -> rusqlite::Result<Page> {
+    let select = "SELECT n.task, t.id IS NOT NULL, 0, l.topic, l.shard
+                  FROM note n LEFT JOIN task t ON t.id = n.task LEFT JOIN lane l ON l.id = t.lane
+                  WHERE n.task > ? GROUP BY n.task ORDER BY n.task LIMIT ?";
+    look(db, select, after, |after| Stage::Notes { after }, |_| Flaw::NoteWithoutBody, Remedy::forget_notes)
 }
 
 fn look(

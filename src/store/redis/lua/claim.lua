@@ -1,8 +1,10 @@
--- Sweeps leases that have run out, then leases due tasks under the lane's lock.    scheduled -> leased | dead, unreadable
+-- Sweeps leases that have run out, ends what has expired or fell due in a pause, then leases due tasks under the lane's lock.
+-- scheduled -> leased | expired | dead
 --
 -- ARGV    2 receipt; 3 lease ms; 4 lock token ('' goes past the lock); 5 whether the holder will claim again at once
 --         (1) or not (0); 6 due destinations the outlook passes over; 7 most leases swept; 8 most body bytes;
---         9 most destinations of the outlook; then pairs of destination and slots
+--         9 most destinations of the outlook; 10 most tasks ended; 11 pauses that are over: '', or "<from ms> <to ms> <what becomes of
+--         what fell due in it> ..."; then pairs of destination and slots
 -- returns {0, ms left of another's lock}, or
 --         {1, now, {id, destination, attempt, record, ...}, {due destination, ...}, next moment or ''}
 --
@@ -13,7 +15,8 @@ local receipt, lease_ms, token = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local max_bytes = tonumber(ARGV[8])
 
 -- A look takes no lock: a lane of which every destination is blocked is looked at each second, and nothing is written.
-local takes = #ARGV >= 10
+local FIRST_WANT = 12
+local takes = #ARGV >= FIRST_WANT
 if token ~= '' and takes and not redis.call('SET', LOCK, token, 'NX', 'EX', 2) then
   if redis.call('GET', LOCK) ~= token then
     local left = redis.call('PTTL', LOCK)
@@ -25,13 +28,97 @@ end
 
 sweep(tonumber(ARGV[7]))
 
+local EXPIRED, MISFIRED = 'not delivered in time', 'fell due while the topic was paused'
+-- How many more tasks this call may end, and whether it had to leave some over.
+local may_end, is_cut = tonumber(ARGV[10]), false
+
+local function expire(id, entry, outcome)
+  entry.outcome, entry.current, entry.past = outcome, '*', '*'
+  finish(id, entry, 'expired')
+end
+
+local function entry_or_fresh(id, destination)
+  local raw = redis.call('HGET', ENTRIES, id)
+  return raw and read_entry(raw) or fresh_entry(destination)
+end
+
+-- Ends what waits in the lane and has expired, the earliest first. Only a task that was never claimed has to be read for that, to know where
+-- it waits: no more than a claim's bytes.
+local function end_expired()
+  local touched, read_bytes = {}, 0
+  local expired = redis.call('ZRANGEBYSCORE', EXPIRIES, '(0', now, 'LIMIT', 0, may_end + 1)
+  for _, id in ipairs(expired) do
+    if may_end == 0 or read_bytes >= max_bytes then
+      is_cut = true
+      break
+    end
+    local entry = entry_or_fresh(id, nil)
+    if not entry.destination then
+      local record = redis.call('HGET', BODIES, id) or ''
+      entry.destination = destination_of(record)
+      read_bytes = read_bytes + #record
+    end
+    if entry.destination and redis.call('ZREM', SCHEDULES .. entry.destination, id) == 1 then
+      touched[entry.destination] = true
+      expire(id, entry, EXPIRED)
+    else
+      -- It does not wait. No verb leaves that behind; it must not be come upon again and again.
+      redis.call('ZREM', EXPIRIES, id)
+    end
+    may_end = may_end - 1
+  end
+  for destination in pairs(touched) do correct(destination) end
+end
+if has_expiries() then end_expired() end
+
+local misfires = {}
+for from, to, becomes in string.gmatch(ARGV[11], '(%S+) (%S+) (%S+)') do
+  misfires[#misfires + 1] = { from = tonumber(from), to = tonumber(to), becomes = becomes }
+end
+
+-- Ends what fell due in a pause, the earliest of each pause first.
+local function end_misfired(destination)
+  local key = SCHEDULES .. destination
+  for _, misfire in ipairs(misfires) do
+    local ids = redis.call('ZRANGEBYSCORE', key, misfire.from, math.min(misfire.to, now), 'LIMIT', 0, may_end + 1)
+    for _, id in ipairs(ids) do
+      if may_end == 0 then
+        is_cut = true
+        return
+      end
+      redis.call('ZREM', key, id)
+      local entry = entry_or_fresh(id, destination)
+      if misfire.becomes == 'dead' then
+        entry.outcome = MISFIRED
+        die(id, entry)
+      else
+        expire(id, entry, MISFIRED)
+      end
+      may_end = may_end - 1
+    end
+  end
+end
+
+-- Whether a due task is to be ended, by the next call.
+local function is_to_end(id, due)
+  for _, misfire in ipairs(misfires) do
+    if misfire.from <= due and due <= misfire.to then return true end
+  end
+  local expires = is_cut and has_expiries() and tonumber(redis.call('ZSCORE', EXPIRIES, id) or nil)
+  return expires and expires <= now
+end
+
 local deadline = now + lease_ms
 local bytes = 0
 
--- The bodies of the earliest due tasks, up to `slots` and what is left of the bytes.
+-- The bodies of the earliest due tasks, up to `slots` and what is left of the bytes, and not behind one that is to be ended.
 local function pick(due, slots)
   local ids, records = {}, {}
   for i = 1, #due, 2 do
+    if (is_cut or misfires[1]) and is_to_end(due[i], tonumber(due[i + 1])) then
+      is_cut = is_cut or may_end == 0
+      break
+    end
     local record = redis.call('HGET', BODIES, due[i])
     if record and bytes > 0 and bytes + #record > max_bytes then break end
     ids[#ids + 1] = due[i]
@@ -50,8 +137,7 @@ local function readable(ids, records, destination, leased)
       good_ids[#good_ids + 1] = id
       good_records[#good_records + 1] = records[i]
     else
-      local raw = redis.call('HGET', ENTRIES, id)
-      local entry = raw and read_entry(raw) or fresh_entry(destination)
+      local entry = entry_or_fresh(id, destination)
       bury(id, entry)
       leased[#leased + 1] = id
       leased[#leased + 1] = destination
@@ -81,14 +167,16 @@ local function lease(ids, records, destination, first, last, leased)
     leased[#leased + 1] = destination
     leased[#leased + 1] = entry.attempts
     leased[#leased + 1] = records[i]
+    turn_expiry(ids[i], -1)
   end
   redis.call('ZADD', LEASED, unpack(deadlines))
   redis.call('HSET', ENTRIES, unpack(entries))
 end
 
 local leased, cut = {}, false
-for i = 10, #ARGV, 2 do
+for i = FIRST_WANT, #ARGV, 2 do
   local destination, slots = ARGV[i], tonumber(ARGV[i + 1])
+  if misfires[1] then end_misfired(destination) end
   local due = redis.call('ZRANGEBYSCORE', SCHEDULES .. destination, '-inf', now, 'WITHSCORES', 'LIMIT', 0, slots)
   local ids, records = pick(due, slots)
   local taken = #ids
@@ -111,6 +199,11 @@ local next_moment = tonumber(later[2] or lease_end[2] or nil)
 if next_moment and lease_end[2] then
   next_moment = math.min(next_moment, tonumber(lease_end[2]))
 end
+if has_expiries() then
+  local expires = redis.call('ZRANGEBYSCORE', EXPIRIES, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  if expires then next_moment = math.min(next_moment or math.huge, math.max(now, tonumber(expires))) end
+end
+if is_cut then next_moment = now end
 
 if token ~= '' then
   if takes and ARGV[5] == '1' and cut and #due > 0 then

@@ -15,6 +15,7 @@ if entry.current ~= receipt then
 end
 if not deadline_of(id) then
   unschedule(id, entry.destination)
+  turn_expiry(id, -1)
 end
 redis.call('ZADD', LEASED, now + lease_ms, id)
 return 'done'

@@ -1,7 +1,8 @@
 -- Looks over one page of one of a lane's structures; judges what it finds there over all of them, and repairs it if told to.
 --
--- KEYS    12 what was set aside: hash "<structure> <what stood there> <now>" -> its bytes
--- ARGV    2 structure: 'lane' | 'destinations' | 'bodies' | 'entries' | 'leased' | a final state | 'schedule:<destination>';
+-- KEYS    17 what was set aside: hash "<structure> <what stood there> <now>" -> its bytes
+-- ARGV    2 structure: 'lane' | 'destinations' | 'bodies' | 'entries' | 'leased' | 'expiries' | 'keys' | 'used' | 'windows' | 'notes' | a final
+--         state | 'schedule:<destination>';
 --         3 SCAN cursor; 4 SCAN count; 5 1 to repair, 0 to look; 6 lanes of the topic (0: not known); 7 the lane's shard;
 --         8.. names of destinations: all that may have a schedule (bodies), or those to be looked at (destinations)
 -- returns {next cursor, tasks looked at, highest id among bodies or '', {flaw, subject, 1 if repaired, ...},
@@ -10,7 +11,7 @@
 -- Each flaw is reported by one structure: a task's own by the walk over bodies, an absent body by whatever names it, a
 -- wrong schedule by the walk over that schedule. A task waits on the schedule of the destination that its body names:
 -- its home.
-local ASIDE = KEYS[12]
+local ASIDE = KEYS[17]
 local structure, cursor, count = ARGV[2], ARGV[3], ARGV[4]
 local repairs, shards, shard = ARGV[5] == '1', tonumber(ARGV[6]), tonumber(ARGV[7])
 local FIRST_NAME = 8
@@ -58,11 +59,9 @@ local function read_head(record)
   if not due or not moment(due) or not is_destination(destination) then
     return nil, string.match(record, '^%d+ ') ~= nil and string.sub(record, 1, 2) ~= '1 '
   end
-  if options ~= '-' then
-    local is_json, value = pcall(cjson.decode, options)
-    if not is_json or type(value) ~= 'table' then return nil, false end
-  end
-  return { due = tonumber(due), home = destination }
+  if options ~= '-' and not read_options(options) then return nil, false end
+  local after = expires_after(options)
+  return { due = tonumber(due), home = destination, expires = after and math.min(due + after + 1, FARTHEST) or nil }
 end
 
 local function sound_entry(raw)
@@ -183,6 +182,26 @@ local function judge_live(id, head, entry, lease, due)
   return true
 end
 
+-- What stands, or should stand, of a task among those that expire.
+local function noted_expiry(id)
+  return has_expiries() and tonumber(redis.call('ZSCORE', EXPIRIES, id) or nil) or nil
+end
+
+local function right_expiry(id, head, is_over)
+  if not head.expires or is_over then return nil end
+  return redis.call('ZSCORE', LEASED, id) and -head.expires or head.expires
+end
+
+-- After whatever was repaired of the task.
+local function put_expiry_right(id, head)
+  local right = right_expiry(id, head, #listed_ends(id) > 0)
+  if right then
+    redis.call('ZADD', EXPIRIES, right, id)
+  else
+    redis.call('ZREM', EXPIRIES, id)
+  end
+end
+
 local function judge(id, record)
   if shards > 0 and math.fmod(tonumber(id), shards) ~= shard then leave_alone('misplaced', id) end
   local raw, ends = redis.call('HGET', ENTRIES, id), listed_ends(id)
@@ -213,6 +232,8 @@ local function judge(id, record)
   if not ended and #ends > 0 and not is_live then
     ended, entry = ends[1], entry or new_entry(head.home, 0)
   end
+  local expires = noted_expiry(id)
+  if expires ~= right_expiry(id, head, ended) then find('expiry-wrong', id) end
   if ended then
     changes = judge_ended(id, entry, ended, ends, is_live) or changes
   else
@@ -224,6 +245,36 @@ local function judge(id, record)
     changes = false
   end
   if changes then keep(id, entry) end
+  if repairs and (expires or head.expires) then put_expiry_right(id, head) end
+end
+
+-- A key: does it name a task that was added with it?
+local function judge_key(key, raw)
+  local owner = string.match(raw, '^(%d+) %d+$')
+  local record = owner and redis.call('HGET', BODIES, owner)
+  if record and (key_of(record) == key or not read_head(record)) then return end
+  if find('key-without-task', key) then redis.call('HDEL', OWNERS, key) end
+end
+
+local function window_of(raw)
+  return tonumber((string.match(raw or '', '^%d+ %x+ (%d+) %d+ %d+$')))
+end
+
+local function judge_used(key, raw)
+  local till = window_of(raw)
+  if not till then
+    if find('unreadable-key', key) then
+      set_aside(key, raw)
+      redis.call('HDEL', USED, key)
+      redis.call('ZREM', WINDOWS, key)
+    end
+  elseif tonumber(redis.call('ZSCORE', WINDOWS, key) or nil) ~= till and find('window-wrong', key) then
+    redis.call('ZADD', WINDOWS, till, key)
+  end
+end
+
+local function judge_window(key)
+  if redis.call('HEXISTS', USED, key) == 0 and find('window-wrong', key) then redis.call('ZREM', WINDOWS, key) end
 end
 
 -- A task on a schedule: is there something to deliver, and is this its home?
@@ -309,6 +360,12 @@ local function walk_zset(key, judge_member, on_removal)
   end
 end
 
+-- Names that may be anything.
+local function walk_names(verb, key, judge_name)
+  local found = page(verb, key)
+  for i = 1, #found, 2 do judge_name(found[i], found[i + 1]) end
+end
+
 local function judge_bodiless(id, flaw, remove)
   if redis.call('HEXISTS', BODIES, id) == 0 and find(flaw, id) then remove() end
 end
@@ -344,6 +401,20 @@ elseif destination then
 elseif structure == 'leased' then
   walk_zset(LEASED, function(id)
     judge_bodiless(id, 'leased-without-body', function() redis.call('ZREM', LEASED, id) end)
+  end)
+elseif structure == 'expiries' then
+  walk_zset(EXPIRIES, function(id)
+    judge_bodiless(id, 'expiry-wrong', function() redis.call('ZREM', EXPIRIES, id) end)
+  end)
+elseif structure == 'keys' then
+  walk_names('HSCAN', OWNERS, judge_key)
+elseif structure == 'used' then
+  walk_names('HSCAN', USED, judge_used)
+elseif structure == 'windows' then
+  walk_names('ZSCAN', WINDOWS, judge_window)
+elseif structure == 'notes' then
+  walk_hash(NOTES, function(id)
+    judge_bodiless(id, 'note-without-body', function() redis.call('HDEL', NOTES, id) end)
   end)
 else
   local key = ENDED[structure]

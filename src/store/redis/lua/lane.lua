@@ -1,6 +1,6 @@
 -- The lane: its keys, and the moves that several scripts share. This file stands before each lane script.
 --
--- KEYS, always these eleven, all of one hash tag {topic:shard}:
+-- KEYS, always these sixteen, all of one hash tag {topic:shard}:
 --   1 bodies        hash id -> record "1 <due_ms> <created_ms> <destination> <options>\n<content>"
 --   2 entries       hash id -> "<attempts> <expiries> <mark> <current> <past> <destination> <outcome>",
 --                   from a task's first claim or its end; mark: - (live), ! (cancel pending), or its final state; receipts: * for none
@@ -10,18 +10,26 @@
 --   6 lock          string: the claimer's token
 --   7..10           zset id -> end ms, of delivered, dead, cancelled, expired
 --   11 schedules    prefix of the schedules: zset <prefix><destination>, id -> due ms
+--   12 expiries     zset id -> the first ms at which it is not worth delivering any more, below zero while the task is leased;
+--                   only of tasks that wait or are leased and have expires_after
+--   13 keys         hash key -> "<id of its owner> <id drawn by the add that last set it>"
+--   14 used         hash idempotency key -> "<id> <fingerprint> <end of its window ms> <due ms first answered> <id drawn by that add>"
+--   15 windows      zset idempotency key -> end of its window ms
+--   16 notes        hash id -> the last attempts, each a line of JSON
 -- ARGV[1]: now in Unix ms; 0 means the server's TIME.
 
 local BODIES, ENTRIES, LEASED, DESTINATIONS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local OFFSETS, LOCK = KEYS[5], KEYS[6]
 local ENDED = { delivered = KEYS[7], dead = KEYS[8], cancelled = KEYS[9], expired = KEYS[10] }
-local SCHEDULES = KEYS[11]
+local SCHEDULES, EXPIRIES = KEYS[11], KEYS[12]
+local OWNERS, USED, WINDOWS, NOTES = KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 
 local FURTHEST_DEADLINE_MS = 46800000
 local MAX_EXPIRIES = 16
 local MAX_RECEIPTS = 4
 local LEASE_RAN_OUT = 'lease ran out'
 local UNREADABLE = 'record cannot be read'
+local FARTHEST = 9007199254740991
 
 local now = tonumber(ARGV[1])
 if now == 0 then
@@ -80,6 +88,50 @@ local function destination_of(record)
   return (string.match(record, '^1 %d+ %d+ (%S+) '))
 end
 
+-- What the options of a record's head say; nil if nothing, or if that cannot be read.
+local function read_options(options)
+  if not options or options == '-' then return nil end
+  local is_json, asked = pcall(cjson.decode, options)
+  return is_json and type(asked) == 'table' and asked or nil
+end
+
+-- The key in the head of a task's record, if it has one.
+local function key_of(record)
+  local asked = read_options(string.match(record, '^1 %d+ %d+ %S+ ([^\n]*)\n'))
+  return asked and type(asked.key) == 'string' and asked.key or nil
+end
+
+local some_expire
+
+-- Whether any task of the lane expires. In most lanes none does: this is asked once a call, and nothing is done for a single task then.
+local function has_expiries()
+  if some_expire == nil then some_expire = redis.call('EXISTS', EXPIRIES) == 1 end
+  return some_expire
+end
+
+-- Notes when a task that waits, due then by its record, expires: `after` ms later, or never.
+local function set_expiry(id, due, after)
+  if after then
+    redis.call('ZADD', EXPIRIES, math.min(due + after + 1, FARTHEST), id)
+    some_expire = true
+  elseif has_expiries() then
+    redis.call('ZREM', EXPIRIES, id)
+  end
+end
+
+-- How long after its due moment a task expires, in ms, as the options of its record say; nil: never.
+local function expires_after(options)
+  local asked = read_options(options)
+  local span = asked and asked.expires_after
+  return type(span) == 'string' and tonumber(string.match(span, '^(%d+)ms$')) or nil
+end
+
+-- Notes that a task waits (1) or is leased (-1): only what waits expires.
+local function turn_expiry(id, sign)
+  local expires = has_expiries() and redis.call('ZSCORE', EXPIRIES, id)
+  if expires then redis.call('ZADD', EXPIRIES, sign * math.abs(tonumber(expires)), id) end
+end
+
 local function lease_lasts(deadline)
   return deadline ~= nil and deadline > now and deadline <= now + FURTHEST_DEADLINE_MS
 end
@@ -127,7 +179,33 @@ local function finish(id, entry, state)
   entry.mark = state
   if state ~= 'dead' then entry.past = '*' end
   redis.call('ZADD', ENDED[state], now, id)
+  if has_expiries() then redis.call('ZREM', EXPIRIES, id) end
   keep(id, entry)
+end
+
+-- The body of the call for a dead task. Numbers of 16 digits are no matter for cjson.
+local function obituary(id, entry, call, content)
+  local topic = string.match(BODIES, '{(.*):%d+}$')
+  return '{"sn":' .. cjson.encode(call.sn) .. ',"url":' .. cjson.encode(call.url) .. ',"task_id":' .. id
+    .. ',"topic":' .. cjson.encode(topic) .. ',"attempts":' .. entry.attempts
+    .. ',"outcome":' .. cjson.encode(entry.outcome) .. ',"content":' .. cjson.encode(content) .. '}'
+end
+
+-- Ends a task as dead. If it names whom to call then, that is a new task, whose id was drawn with its own: it is made once however often
+-- the task dies. Answers whether it was made now.
+local function die(id, entry)
+  finish(id, entry, 'dead')
+  local record = redis.call('HGET', BODIES, id) or ''
+  local options, content_at = string.match(record, '^1 %d+ %d+ %S+ ([^\n]*)\n()')
+  local asked = read_options(options)
+  local call = asked and asked.on_dead
+  if type(call) ~= 'table' or type(call.task_id) ~= 'number' or type(call.sn) ~= 'string' then return false end
+  local call_id = string.format('%.0f', call.task_id)
+  local body = obituary(id, entry, call, string.sub(record, content_at))
+  local call_record = '1 ' .. now .. ' ' .. now .. ' ' .. call.sn .. ' -\n' .. body
+  if redis.call('HSETNX', BODIES, call_id, call_record) == 0 then return false end
+  schedule(call_id, call.sn, now)
+  return true
 end
 
 -- Ends a task of which too much cannot be read. What is stored of it stays.
@@ -153,9 +231,10 @@ local function sweep_one(id, deadline)
   if entry.mark == '!' then
     finish(id, entry, 'cancelled')
   elseif entry.expiries >= MAX_EXPIRIES then
-    finish(id, entry, 'dead')
+    die(id, entry)
   else
     schedule(id, entry.destination, math.min(deadline, now))
+    turn_expiry(id, 1)
     keep(id, entry)
   end
 end

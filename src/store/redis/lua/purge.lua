@@ -1,11 +1,15 @@
--- Forgets tasks that ended long ago, bodies and all.    delivered | dead | cancelled | expired -> (nothing)
+-- Forgets tasks that ended long ago, bodies and all, and idempotency keys whose window is over.
+-- delivered | dead | cancelled | expired -> (nothing)
 --
--- ARGV    2 state; 3 before this Unix ms; 4 at most so many (up to 1,000)
--- returns how many
-local ids = redis.call('ZRANGEBYSCORE', ENDED[ARGV[2]], '-inf', '(' .. ARGV[3], 'LIMIT', 0, ARGV[4])
-if #ids > 0 then
-  redis.call('HDEL', BODIES, unpack(ids))
-  redis.call('HDEL', ENTRIES, unpack(ids))
-  redis.call('ZREM', ENDED[ARGV[2]], unpack(ids))
+-- ARGV    2 state; 3 before this Unix ms; 4 at most so many tasks; 5 at most so many idempotency keys (both up to 1,000)
+-- returns {how many tasks, 1 if there may be more of them, how many idempotency keys}
+local ended, most = ENDED[ARGV[2]], tonumber(ARGV[4])
+local ids = redis.call('ZRANGEBYSCORE', ended, '-inf', '(' .. ARGV[3], 'LIMIT', 0, most)
+local count = forget(ids)
+if count > 0 then redis.call('ZREM', ended, unpack(ids, 1, count)) end
+local over = redis.call('ZRANGEBYSCORE', WINDOWS, '-inf', now, 'LIMIT', 0, ARGV[5])
+if #over > 0 then
+  redis.call('HDEL', USED, unpack(over))
+  redis.call('ZREM', WINDOWS, unpack(over))
 end
-return #ids
+return { count, (count < #ids or #ids == most) and 1 or 0, #over }

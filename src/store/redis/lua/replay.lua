@@ -1,9 +1,10 @@
--- Schedules dead tasks for now. Raises the revision: attempts and receipts are forgotten.    dead -> scheduled
+-- Schedules dead tasks, one after another, as if they had been added for those moments. Raises the revision: attempts and receipts are forgotten.    dead -> scheduled
 --
--- ARGV    2.. ids
+-- ARGV    2 ms from now to the first one's moment; 3 ms between two; 4.. ids
 -- returns how many of them were dead
+local first, step = tonumber(ARGV[2]), tonumber(ARGV[3])
 local count = 0
-for i = 2, #ARGV do
+for i = 4, #ARGV do
   local id = ARGV[i]
   local record = redis.call('HGET', BODIES, id)
   local raw = redis.call('HGET', ENTRIES, id)
@@ -12,7 +13,13 @@ for i = 2, #ARGV do
   -- Without a body it stays dead.
   if record and destination and redis.call('ZREM', ENDED.dead, id) == 1 then
     redis.call('HDEL', ENTRIES, id)
-    schedule(id, destination, now)
+    local due = now + first + count * step
+    schedule(id, destination, due)
+    local options, tail = string.match(record, '^1 %d+ %d+ %S+ ([^\n]*)\n'), string.match(record, '^1 %d+( .*)$')
+    if options then
+      redis.call('HSET', BODIES, id, '1 ' .. string.format('%.0f', due) .. tail)
+      set_expiry(id, due, expires_after(options))
+    end
     count = count + 1
   end
 end

@@ -27,4 +27,5 @@ redis.call('HDEL', ENTRIES, id)
 destination, content = ARGV[4] or destination, ARGV[5] or content
 redis.call('HSET', BODIES, id, '1 ' .. due .. ' ' .. created .. ' ' .. destination .. ' ' .. options .. '\n' .. content)
 schedule(id, destination, due)
+set_expiry(id, due, expires_after(options))
 return { 'done', due }

@@ -1,7 +1,8 @@
 -- Ends leases.    leased -> delivered | scheduled | dead | cancelled    (the table stands in store/mod.rs)
 --
 -- ARGV    for each settle: id, receipt, 'delivered' | 'retry' | 'dead' | 'release', wait ms (retry), outcome
--- returns for each settle: 'done', 'unknown' (or unreadable), or the state that makes it stale
+-- returns for each settle: 'done', 'called' (done, and whom a dead task names has a call coming), 'unknown' (or unreadable), or the state
+--         that makes it stale
 local function knows(entry, receipt)
   return entry.current == receipt or string.find(',' .. entry.past .. ',', ',' .. receipt .. ',', 1, true) ~= nil
 end
@@ -28,7 +29,7 @@ local function settle_held(id, entry, receipt, verb, wait_ms, outcome)
   elseif entry.mark == '!' then
     finish(id, entry, 'cancelled')
   elseif verb == 'dead' then
-    finish(id, entry, 'dead')
+    return die(id, entry) and 'called' or 'done'
   else
     if verb == 'release' then
       entry.attempts = entry.attempts - 1
@@ -39,6 +40,7 @@ local function settle_held(id, entry, receipt, verb, wait_ms, outcome)
     entry.current = '*'
     keep(id, entry)
     schedule(id, entry.destination, now + wait_ms)
+    turn_expiry(id, 1)
   end
   return 'done'
 end

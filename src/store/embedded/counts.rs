@@ -1,0 +1,78 @@
+//! How many tasks of a lane stand where: kept in the lane's row, so that to know it costs one look however many there are.
+//!
+//! Who moves a row of `schedule`, `progress` or `history` says so here, and each transaction writes the difference with what it moved.
+//! So the numbers are committed with the rows they count, or not at all; `check` counts the rows.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::ledger::{Ledger, lane_number};
+use super::rows::state_number;
+use crate::store::Counts;
+use crate::task::{Lane, State};
+
+/// What a transaction has changed so far, per lane, by the numbers of the states.
+#[derive(Debug, Default)]
+pub(super) struct Tally(HashMap<i64, [i64; State::ALL.len()]>);
+
+impl Tally {
+    fn of(&mut self, lane: i64, state: State) -> &mut i64 {
+        let at = usize::try_from(state_number(state)).expect("the numbers of states are small");
+        &mut self.0.entry(lane).or_default()[at]
+    }
+
+    /// So many more tasks of the lane stand there, or fewer.
+    pub(super) fn count(&mut self, lane: i64, state: State, more: i64) {
+        *self.of(lane, state) += more;
+    }
+}
+
+impl Ledger<'_> {
+    /// Stores how the counts changed. Whoever reads them from the tables does this first.
+    pub(super) fn write_counts(&mut self) -> rusqlite::Result<()> {
+        for (lane, [scheduled, leased, delivered, dead, cancelled, expired]) in std::mem::take(&mut self.tally.0) {
+            self.db
+                .prepare_cached(
+                    "UPDATE lane SET scheduled = scheduled + ?, leased = leased + ?, delivered = delivered + ?,
+                     dead = dead + ?, cancelled = cancelled + ?, expired = expired + ? WHERE id = ?",
+                )?
+                .execute((scheduled, leased, delivered, dead, cancelled, expired, lane))?;
+        }
+        Ok(())
+    }
+
+    /// How many tasks of the lane wait or are leased.
+    pub(super) fn pending(&mut self, lane: i64) -> rusqlite::Result<u64> {
+        let stored: i64 = self
+            .db
+            .prepare_cached("SELECT scheduled + leased FROM lane WHERE id = ?")?
+            .query_row([lane], |row| row.get(0))?;
+        let changed = *self.tally.of(lane, State::Scheduled) + *self.tally.of(lane, State::Leased);
+        Ok(u64::try_from(stored + changed).unwrap_or(0))
+    }
+}
+
+pub(super) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
+    let Some(number) = lane_number(db, lane)? else { return Ok(Counts::default()) };
+    let counts = db
+        .prepare_cached(
+            "SELECT scheduled, leased, delivered, dead, cancelled, expired,
+                    (SELECT min(earliest) FROM destination WHERE lane = ?1)
+             FROM lane WHERE id = ?1",
+        )?
+        .query_row([number], |row| {
+            let count = |column| row.get::<_, i64>(column).map(|count| u64::try_from(count).unwrap_or(0));
+            Ok(Counts {
+                scheduled: count(0)?,
+                leased: count(1)?,
+                delivered: count(2)?,
+                dead: count(3)?,
+                cancelled: count(4)?,
+                expired: count(5)?,
+                earliest: row.get(6)?,
+            })
+        })
+        .optional()?;
+    Ok(counts.unwrap_or_default())
+}

@@ -1,0 +1,133 @@
+//! The call for a dead task: a new task of its lane, stored in the step in which it dies.
+//!
+//! Its id was drawn with the dead task's own, so that dying needs no counter, and dying again (after a replay) finds it there.
+//!
+//! It is on the way out as its task was: a disk that is short of room does not stop it, for it lives on the reserve that settles and claims
+//! live on. A claim copies no more than [`MAX_CLAIM_BYTES`] of bodies so ([`Ledger::called`]). But a body is large where
+//! a settle is small: once a write has found no room at all, tasks die without it, or they would hold up what dies and ends beside them. The call
+//! is then *owed*, which takes a few bytes, and stored by the lane's next claim or purge when there is room.
+
+use rusqlite::OptionalExtension;
+use serde::Serialize;
+
+use super::ledger::Ledger;
+use super::record::{Ended, Pending, Record};
+use super::rows::{is_unreadable, read_name, read_options};
+use super::values::rows;
+use crate::store::MAX_CLAIM_BYTES;
+use crate::task::{Destination, Lane, State, TaskId};
+
+/// The most owed calls that are stored at a time.
+const OWED: usize = 64;
+
+/// What the call says.
+#[derive(Serialize)]
+struct Obituary<'a> {
+    sn: &'a Destination,
+    url: &'a str,
+    task_id: TaskId,
+    topic: &'a str,
+    attempts: u32,
+    outcome: &'a str,
+    content: &'a str,
+}
+
+/// A call that is to be made.
+struct Call {
+    id: TaskId,
+    lane: Lane,
+    destination: Destination,
+    body: String,
+}
+
+impl Ledger<'_> {
+    /// The task has just died: stores the call that it asked for, if it did.
+    pub(super) fn call_for(&mut self, id: TaskId, dead: &Ended) -> rusqlite::Result<()> {
+        let call = match self.read_call(id, dead) {
+            Ok(Some(call)) => call,
+            Ok(None) => return Ok(()),
+            // It dies all the same.
+            Err(failure) if is_unreadable(&failure) => {
+                tracing::error!(task.id = %id, "Task {id} died, and whom to tell of it cannot be read: {failure}");
+                return Ok(());
+            }
+            Err(failure) => return Err(failure),
+        };
+        if self.is_without_room {
+            return self.owe_call(dead.lane, id);
+        }
+        let destination = self.destination(dead.lane, &call.destination)?;
+        let stored = self
+            .db
+            .prepare_cached(
+                "INSERT OR IGNORE INTO task (id, lane, destination, due, created, content) VALUES (?, ?, ?, ?, ?, ?)",
+            )?
+            .execute((call.id, dead.lane, destination, self.now, self.now, &call.body))?;
+        if stored == 1 {
+            self.called += call.body.len();
+            self.join_schedule(call.id, &Pending::fresh(dead.lane, destination, self.now))?;
+            self.hint(&call.lane, destination, self.now)?;
+        }
+        Ok(())
+    }
+
+    fn owe_call(&self, lane: i64, id: TaskId) -> rusqlite::Result<()> {
+        self.db.prepare_cached("INSERT OR IGNORE INTO owed_call (lane, task) VALUES (?, ?)")?.execute((lane, id))?;
+        Ok(())
+    }
+
+    /// Stores calls that a full disk had no room for. What is not dead any more will die again, or not.
+    pub(super) fn make_owed_calls(&mut self, lane: i64) -> rusqlite::Result<()> {
+        if self.is_without_room {
+            return Ok(());
+        }
+        let owed: Vec<TaskId> = self
+            .db
+            .prepare_cached("SELECT task FROM owed_call WHERE lane = ? LIMIT ?")?
+            .query_map((lane, rows(OWED)), |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        let most = self.called + MAX_CLAIM_BYTES;
+        for id in owed {
+            if self.called >= most {
+                break;
+            }
+            match self.load(lane, id) {
+                Ok(Some(Record::Ended(dead))) if dead.state == State::Dead => self.call_for(id, &dead)?,
+                Ok(_) => {}
+                Err(failure) if is_unreadable(&failure) => {}
+                Err(failure) => return Err(failure),
+            }
+            self.db.prepare_cached("DELETE FROM owed_call WHERE lane = ? AND task = ?")?.execute((lane, id))?;
+        }
+        Ok(())
+    }
+
+    fn read_call(&self, id: TaskId, dead: &Ended) -> rusqlite::Result<Option<Call>> {
+        let options = self
+            .db
+            .prepare_cached("SELECT options FROM task WHERE id = ? AND options IS NOT NULL")?
+            .query_row([id], |row| read_options(row, 0, id))
+            .optional()?;
+        let Some(on_dead) = options.and_then(|options| options.on_dead) else { return Ok(None) };
+        let Some(call) = on_dead.task_id else { return Ok(None) };
+        self.db
+            .prepare_cached(
+                "SELECT l.topic, l.shard, t.content FROM task t JOIN lane l ON l.id = t.lane WHERE t.id = ?",
+            )?
+            .query_row([id], |row| {
+                let lane = Lane { topic: read_name(row, 0)?, shard: row.get(1)? };
+                let body = Obituary {
+                    sn: &on_dead.sn,
+                    url: &on_dead.url,
+                    task_id: id,
+                    topic: lane.topic.as_str(),
+                    attempts: dead.attempts,
+                    outcome: &dead.outcome,
+                    content: row.get_ref(2)?.as_str()?,
+                };
+                let body = serde_json::to_string(&body).expect("an obituary is plain data");
+                Ok(Call { id: call, lane, destination: on_dead.sn.clone(), body })
+            })
+            .optional()
+    }
+}

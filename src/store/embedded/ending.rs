@@ -1,0 +1,142 @@
+//! What a claim ends instead of handing it out: tasks that are not worth delivering any more, and those that fell due in a pause.
+//!
+//! A claim ends [`MAX_ENDED`] at the most, so that it stays short however much fell due. What is left over is not handed out either, and
+//! the outlook says that there is more to do at once.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::ledger::Ledger;
+use super::record::{Pending, Record};
+use super::rows::{is_unreadable, pending_columns, read_waiting};
+use super::values::rows;
+use crate::clock::UnixMillis;
+use crate::store::{MAX_CLAIM_BYTES, MAX_ENDED, Misfire};
+use crate::task::TaskId;
+
+/// What one claim may still end.
+#[derive(Debug)]
+pub(super) struct Budget {
+    tasks: usize,
+    /// Bytes of calls for the dead that the transaction had written before, and may have written in the end.
+    calls: usize,
+    /// There was more to end.
+    pub(super) is_exceeded: bool,
+}
+
+impl Budget {
+    pub(super) fn new(ledger: &Ledger<'_>) -> Self {
+        Self { tasks: MAX_ENDED, calls: ledger.called + MAX_CLAIM_BYTES, is_exceeded: false }
+    }
+
+    /// Takes one more task off it, if there is one.
+    fn spend(&mut self, ledger: &Ledger<'_>) -> bool {
+        let has_some = self.tasks > 0 && self.has_calls(ledger);
+        if has_some {
+            self.tasks -= 1;
+        } else {
+            self.is_exceeded = true;
+        }
+        has_some
+    }
+
+    /// Whether more may die.
+    pub(super) fn has_calls(&self, ledger: &Ledger<'_>) -> bool {
+        ledger.called < self.calls
+    }
+}
+
+/// Ends what waits in a lane and is not worth delivering any more, the earliest first.
+pub(super) fn expire(ledger: &mut Ledger<'_>, lane: i64, budget: &mut Budget) -> rusqlite::Result<()> {
+    let over: Vec<(UnixMillis, TaskId)> = ledger
+        .db
+        .prepare_cached("SELECT moment, id FROM expiry WHERE lane = ? AND moment <= ? ORDER BY moment, id LIMIT ?")?
+        .query_map((lane, ledger.now, rows(budget.tasks + 1)), |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (moment, id) in over {
+        if !budget.spend(ledger) {
+            break;
+        }
+        let record = match ledger.load(lane, id) {
+            Ok(record) => record,
+            Err(failure) if is_unreadable(&failure) => {
+                tracing::error!(task.id = %id, "Where task {id} stands cannot be read; it does not expire: {failure}");
+                None
+            }
+            Err(failure) => return Err(failure),
+        };
+        match record {
+            Some(Record::Pending(before)) if !before.leased && before.expires == Some(moment) => {
+                let after = before.expired(ledger.now);
+                ledger.replace(id, &Record::Pending(before), &after)?;
+            }
+            // The row says what is not so.
+            _ => ledger.forget_expiry(lane, moment, id)?,
+        }
+    }
+    Ok(())
+}
+
+/// Ends what is due on a schedule and fell due in one of the pauses. Answers the first that is left over.
+pub(super) fn misfire(
+    ledger: &mut Ledger<'_>,
+    (lane, destination): (i64, i64),
+    misfires: &[Misfire],
+    budget: &mut Budget,
+) -> rusqlite::Result<Option<(UnixMillis, TaskId)>> {
+    let mut left_over = None;
+    for misfire in misfires {
+        for (id, before) in fell_due_in(ledger, (lane, destination), misfire, budget.tasks + 1)? {
+            if !budget.spend(ledger) {
+                left_over = left_over.into_iter().chain([(before.due, id)]).min();
+                break;
+            }
+            let after = before.misfired(misfire.becomes, ledger.now);
+            ledger.replace(id, &Record::Pending(before), &after)?;
+        }
+    }
+    Ok(left_over)
+}
+
+fn fell_due_in(
+    ledger: &Ledger<'_>,
+    (lane, destination): (i64, i64),
+    misfire: &Misfire,
+    limit: usize,
+) -> rusqlite::Result<Vec<(TaskId, Pending)>> {
+    let mut select = ledger.db.prepare_cached(concat!(
+        "SELECT s.id, s.due, t.due, t.options, ",
+        pending_columns!(),
+        " FROM schedule s LEFT JOIN task t ON t.id = s.id LEFT JOIN progress p ON p.id = s.id
+         WHERE s.destination = ? AND s.due >= ? AND s.due <= ? ORDER BY s.due, s.id LIMIT ?"
+    ))?;
+    let last = misfire.to.min(ledger.now);
+    let found = select.query_map((destination, misfire.from, last, rows(limit)), |row| {
+        let id = row.get(0)?;
+        let waiting = Pending::fresh(lane, destination, row.get(1)?);
+        Ok((id, read_waiting(row, id, waiting, (2, 3), 4)?))
+    })?;
+    found.collect()
+}
+
+/// The first moment at which a claim of the lane would end a task that has expired.
+pub(super) fn earliest_expiry(db: &Connection, lane: i64) -> rusqlite::Result<Option<UnixMillis>> {
+    db.prepare_cached("SELECT moment FROM expiry WHERE lane = ? ORDER BY moment LIMIT 1")?
+        .query_row([lane], |row| row.get(0))
+        .optional()
+}
+
+impl Ledger<'_> {
+    pub(super) fn remember_expiry(&self, lane: i64, moment: UnixMillis, id: TaskId) -> rusqlite::Result<()> {
+        self.db
+            .prepare_cached("INSERT OR IGNORE INTO expiry (lane, moment, id) VALUES (?, ?, ?)")?
+            .execute((lane, moment, id))?;
+        Ok(())
+    }
+
+    pub(super) fn forget_expiry(&self, lane: i64, moment: UnixMillis, id: TaskId) -> rusqlite::Result<()> {
+        self.db
+            .prepare_cached("DELETE FROM expiry WHERE lane = ? AND moment = ? AND id = ?")?
+            .execute((lane, moment, id))?;
+        Ok(())
+    }
+}

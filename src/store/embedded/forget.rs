@@ -1,0 +1,130 @@
+//! What is forgotten, bodies, keys and notes and all: `purge`, `discard`, `clear`. A purge comes by every minute, and so it also stores
+//! the calls that a full disk left owed.
+
+use rusqlite::OptionalExtension;
+
+use super::ledger::Ledger;
+use super::rows::{is_unreadable, read_options, state_number};
+use super::values::rows;
+use crate::clock::UnixMillis;
+use crate::store::FURTHEST_DEADLINE;
+use crate::task::{Lane, State, TaskId};
+
+pub(super) fn purge(
+    ledger: &mut Ledger<'_>,
+    lane: &Lane,
+    state: State,
+    before: UnixMillis,
+    limit: usize,
+) -> rusqlite::Result<usize> {
+    let Some(lane) = ledger.find_lane(lane)? else { return Ok(0) };
+    let ids = select(
+        ledger,
+        "SELECT id FROM history WHERE lane = ? AND state = ? AND finished < ? ORDER BY finished, id LIMIT ?",
+        (lane, state_number(state), before, rows(limit)),
+    )?;
+    let count = forget_ended(ledger, lane, state, ids)?;
+    ledger.forget_answers(lane, limit)?;
+    ledger.make_owed_calls(lane)?;
+    Ok(count)
+}
+
+pub(super) fn discard(
+    ledger: &mut Ledger<'_>,
+    lane: &Lane,
+    state: State,
+    mut ids: Vec<TaskId>,
+) -> rusqlite::Result<usize> {
+    let Some(lane) = ledger.find_lane(lane)? else { return Ok(0) };
+    let mut ended = ledger.db.prepare_cached("SELECT 1 FROM history WHERE id = ? AND lane = ? AND state = ?")?;
+    let mut of_state = Vec::with_capacity(ids.len());
+    ids.sort_unstable();
+    ids.dedup();
+    for id in ids {
+        of_state.extend(ended.query_row((id, lane, state_number(state)), |_| Ok(id)).optional()?);
+    }
+    forget_ended(ledger, lane, state, of_state)
+}
+
+/// Forgets tasks that are known to have ended so.
+fn forget_ended(ledger: &mut Ledger<'_>, lane: i64, state: State, mut ids: Vec<TaskId>) -> rusqlite::Result<usize> {
+    // Bodies lie in the order of their ids; deleting them at random is the slowest step of a task's whole road.
+    ids.sort_unstable();
+    let mut forget_end = ledger.db.prepare_cached("DELETE FROM history WHERE id = ?")?;
+    for id in &ids {
+        forget_end.execute([id])?;
+        ledger.tally.count(lane, state, -1);
+        ledger.forget_body(lane, *id)?;
+    }
+    Ok(ids.len())
+}
+
+/// Forgets what is not leased: what has ended, then what waits, then leases that have run out.
+pub(super) fn clear(ledger: &mut Ledger<'_>, lane: &Lane, limit: usize) -> rusqlite::Result<usize> {
+    let Some(lane) = ledger.find_lane(lane)? else { return Ok(0) };
+    let mut ids = select(ledger, "SELECT id FROM history WHERE lane = ? LIMIT ?", (lane, rows(limit)))?;
+    ids.extend(select(
+        ledger,
+        "SELECT s.id FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = ? LIMIT ?",
+        (lane, rows(limit - ids.len())),
+    )?);
+    ids.extend(select(
+        ledger,
+        "SELECT id FROM progress WHERE lane = ?1 AND leased = 1 AND (due <= ?2 OR due > ?3) LIMIT ?4",
+        (lane, ledger.now, ledger.now + FURTHEST_DEADLINE, rows(limit - ids.len())),
+    )?);
+    ids.sort_unstable();
+    ids.dedup();
+    let mut count = 0;
+    for id in ids {
+        count += usize::from(forget(ledger, lane, id)?);
+    }
+    if is_empty(ledger, lane)? {
+        ledger.forget_all_answers(lane)?;
+    }
+    Ok(count)
+}
+
+/// Forgets a task that is not leased, wherever it stands. Answers whether it was there.
+fn forget(ledger: &mut Ledger<'_>, lane: i64, id: TaskId) -> rusqlite::Result<bool> {
+    match ledger.load(lane, id) {
+        Ok(Some(record)) if record.state(ledger.now) == State::Leased => return Ok(false),
+        Ok(Some(record)) => ledger.forget_place(id, &record)?,
+        Ok(None) => return Ok(false),
+        // How it ended is not known, and is not counted.
+        Err(failure) if is_unreadable(&failure) => ledger.delete_history(id)?,
+        Err(failure) => return Err(failure),
+    }
+    ledger.forget_body(lane, id)?;
+    Ok(true)
+}
+
+fn is_empty(ledger: &mut Ledger<'_>, lane: i64) -> rusqlite::Result<bool> {
+    ledger.write_counts()?;
+    ledger
+        .db
+        .prepare_cached(
+            "SELECT scheduled + leased + delivered + dead + cancelled + expired = 0 FROM lane WHERE id = ?",
+        )?
+        .query_row([lane], |row| row.get(0))
+}
+
+fn select(ledger: &Ledger<'_>, select: &str, params: impl rusqlite::Params) -> rusqlite::Result<Vec<TaskId>> {
+    ledger.db.prepare_cached(select)?.query_map(params, |row| row.get(0))?.collect()
+}
+
+impl Ledger<'_> {
+    /// Forgets a body, and what goes with it.
+    fn forget_body(&mut self, lane: i64, id: TaskId) -> rusqlite::Result<()> {
+        let options = self
+            .db
+            .prepare_cached("DELETE FROM task WHERE id = ? RETURNING options")?
+            .query_row([id], |row| read_options(row, 0, id))
+            .optional()?;
+        self.db.prepare_cached("DELETE FROM note WHERE task = ?")?.execute([id])?;
+        match options.and_then(|options| options.key) {
+            Some(key) => self.drop_key(lane, &key, id),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The registry: `register`, `topics`, `set_policy`, `pause`, `resume`, `unregister`, `recover_topics`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Once};
+
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::ledger::Ledger;
+use super::rows::{read_topic, state_number};
+use super::values::rows;
+use crate::clock::UnixMillis;
+use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, TopicEntry};
+use crate::task::{State, Topic, TopicPolicy};
+
+pub(super) fn register(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlite::Result<TopicEntry> {
+    ledger.register(entry)?;
+    let won = topic(ledger.db, &entry.topic)?;
+    Ok(won.unwrap_or_else(|| entry.clone()))
+}
+
+pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<TopicEntry>> {
+    db.prepare_cached("SELECT shards FROM topic WHERE name = ?")?
+        .query_row([topic.as_str()], |row| Ok(TopicEntry { topic: topic.clone(), shards: row.get(0)? }))
+        .optional()
+}
+
+/// What cannot be read of one topic hides none of the others: without an entry it is passed over, without a policy it follows the
+/// configuration.
+pub(super) fn topics(db: &Connection) -> rusqlite::Result<Vec<Registered>> {
+    let mut misfires = misfires(db)?;
+    let mut topics = Vec::new();
+    let mut select = db.prepare_cached("SELECT name, shards, policy, paused FROM topic ORDER BY name")?;
+    let mut found = select.query([])?;
+    while let Some(row) = found.next()? {
+        let Some(entry) = read_topic(row)? else { continue };
+        topics.push(Registered {
+            policy: Arc::new(read_policy(row, 2, &entry.topic)?),
+            paused: row.get(3)?,
+            misfires: misfires.remove(entry.topic.as_str()).unwrap_or_default(),
+            entry,
+        });
+    }
+    Ok(topics)
+}
+
+fn read_policy(row: &Row<'_>, column: usize, topic: &Topic) -> rusqlite::Result<TopicPolicy> {
+    let Some(text) = row.get_ref(column)?.as_bytes_or_null()? else { return Ok(TopicPolicy::default()) };
+    Ok(serde_json::from_slice(text).unwrap_or_else(|error| {
+        // The topics are read every second.
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            tracing::error!(
+                "The policy of topic {topic} cannot be read, so that it follows the configuration: {error}"
+            );
+        });
+        TopicPolicy::default()
+    }))
+}
+
+/// Those of all topics, the newest last. One that becomes nothing known is delivered late.
+fn misfires(db: &Connection) -> rusqlite::Result<HashMap<String, Vec<Misfire>>> {
+    let mut all: HashMap<String, Vec<Misfire>> = HashMap::new();
+    let mut select = db.prepare_cached("SELECT topic, first, last, state FROM misfire ORDER BY topic, number")?;
+    let mut found = select.query([])?;
+    while let Some(row) = found.next()? {
+        let state: i64 = row.get(3)?;
+        let becomes = [Misfired::Expired, Misfired::Dead].into_iter().find(|becomes| number(*becomes) == state);
+        if let Some(becomes) = becomes {
+            let topic = String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?).into_owned();
+            all.entry(topic).or_default().push(Misfire { from: row.get(1)?, to: row.get(2)?, becomes });
+        }
+    }
+    Ok(all)
+}
+
+fn number(becomes: Misfired) -> i64 {
+    state_number(match becomes {
+        Misfired::Expired => State::Expired,
+        Misfired::Dead => State::Dead,
+    })
+}
+
+pub(super) fn set_policy(ledger: &mut Ledger<'_>, topic: &Topic, policy: &TopicPolicy) -> rusqlite::Result<bool> {
+    let text = serde_json::to_string(policy).expect("a policy is plain data");
+    let text = (*policy != TopicPolicy::default()).then_some(text);
+    let changed =
+        ledger.db.prepare_cached("UPDATE topic SET policy = ? WHERE name = ?")?.execute((text, topic.as_str()))?;
+    Ok(changed == 1)
+}
+
+pub(super) fn pause(ledger: &mut Ledger<'_>, topic: &Topic) -> rusqlite::Result<Option<UnixMillis>> {
+    ledger
+        .db
+        .prepare_cached("UPDATE topic SET paused = ifnull(paused, ?) WHERE name = ? RETURNING paused")?
+        .query_row((ledger.now, topic.as_str()), |row| row.get(0))
+        .optional()
+}
+
+pub(super) fn resume(
+    ledger: &mut Ledger<'_>,
+    topic: &Topic,
+    becomes: Option<Misfired>,
+) -> rusqlite::Result<Option<bool>> {
+    let name = topic.as_str();
+    let paused: Option<Option<UnixMillis>> = ledger
+        .db
+        .prepare_cached("SELECT paused FROM topic WHERE name = ?")?
+        .query_row([name], |row| row.get(0))
+        .optional()?;
+    let Some(since) = paused else { return Ok(None) };
+    let Some(since) = since else { return Ok(Some(false)) };
+    ledger.db.prepare_cached("UPDATE topic SET paused = NULL WHERE name = ?")?.execute([name])?;
+    if let Some(becomes) = becomes {
+        remember(ledger, name, Misfire { from: since, to: ledger.now, becomes })?;
+    }
+    Ok(Some(true))
+}
+
+fn remember(ledger: &Ledger<'_>, topic: &str, misfire: Misfire) -> rusqlite::Result<()> {
+    ledger
+        .db
+        .prepare_cached(
+            "INSERT INTO misfire (topic, number, first, last, state)
+             VALUES (?1, (SELECT ifnull(max(number), 0) + 1 FROM misfire WHERE topic = ?1), ?2, ?3, ?4)",
+        )?
+        .execute((topic, misfire.from, misfire.to, number(misfire.becomes)))?;
+    ledger
+        .db
+        .prepare_cached(
+            "DELETE FROM misfire WHERE topic = ?1 AND number <= (SELECT max(number) FROM misfire WHERE topic = ?1) - ?2",
+        )?
+        .execute((topic, rows(MAX_MISFIRES)))?;
+    Ok(())
+}
+
+/// Takes the topic's lanes out with it, and what they remember: one that is registered anew may have another number of them.
+pub(super) fn unregister(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlite::Result<bool> {
+    let name = entry.topic.as_str();
+    // The counts are read from the table, and the lanes' numbers will be given to others.
+    ledger.forget_names()?;
+    let has_tasks: bool = ledger
+        .db
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM lane WHERE topic = ?
+             AND scheduled + leased + delivered + dead + cancelled + expired > 0)",
+        )?
+        .query_row([name], |row| row.get(0))?;
+    if has_tasks {
+        return Ok(topic(ledger.db, &entry.topic)?.is_none());
+    }
+    for statement in [
+        "DELETE FROM idempotency WHERE lane IN (SELECT id FROM lane WHERE topic = ?)",
+        "DELETE FROM owed_call WHERE lane IN (SELECT id FROM lane WHERE topic = ?)",
+        "DELETE FROM task_key WHERE lane IN (SELECT id FROM lane WHERE topic = ?)",
+        "DELETE FROM destination WHERE lane IN (SELECT id FROM lane WHERE topic = ?)",
+        "DELETE FROM lane WHERE topic = ?",
+        "DELETE FROM misfire WHERE topic = ?",
+        "DELETE FROM topic WHERE name = ?",
+    ] {
+        ledger.db.prepare_cached(statement)?.execute([name])?;
+    }
+    Ok(true)
+}
+
+/// An add writes its topic with its lane, so nothing is ever found here unless somebody edited the file.
+pub(super) fn recover_topics(ledger: &mut Ledger<'_>) -> rusqlite::Result<Vec<TopicEntry>> {
+    let lost: Vec<TopicEntry> = ledger
+        .db
+        .prepare_cached(
+            "SELECT topic, max(shard) + 1 FROM lane WHERE topic NOT IN (SELECT name FROM topic) GROUP BY topic",
+        )?
+        .query_map([], read_topic)?
+        .filter_map(Result::transpose)
+        .collect::<rusqlite::Result<_>>()?;
+    for entry in &lost {
+        ledger.register(entry)?;
+    }
+    Ok(lost)
+}

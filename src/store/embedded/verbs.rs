@@ -1,0 +1,215 @@
+//! The verbs of the contract, each sent to the thread that does it: writes to the writer, short reads to the readers, what takes
+//! the longer the more is kept to the one for scans.
+
+use std::future::Future;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+
+use super::{
+    Embedded, PER_TASK, add, claim, counts, destination, forecast, forget, fsck, ledger, list, manage, note, query,
+    settle, topics,
+};
+use crate::clock::UnixMillis;
+use crate::store::{
+    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast, Hint, ListQuery,
+    Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle, Settled, Spread,
+    Store, Summary, Task, TopicEntry, Waiting,
+};
+use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
+
+impl Store for Embedded {
+    fn durability(&self) -> Durability {
+        Durability::Fsynced
+    }
+
+    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        let count = tasks.len();
+        let bytes = tasks.iter().map(|task| task.content.len() + add::bytes_beside(task)).sum();
+        match self.writes.add(count, bytes, move |ledger| add::add(ledger, &tasks)).await {
+            Ok(added) => added,
+            Err(error) => vec![Err(error); count],
+        }
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed> {
+        let slots = claim.wants.iter().map(|want| want.slots).fold(1, usize::saturating_add);
+        self.writes.run(slots, move |ledger| claim::claim(ledger, &claim)).await
+    }
+
+    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        let count = settles.len();
+        match self.writes.run(count, move |ledger| settle::settle(ledger, &settles)).await {
+            Ok(settled) => settled.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error); count],
+        }
+    }
+
+    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+        let (lane, receipt) = (lane.clone(), receipt.clone());
+        self.writes.run(1, move |ledger| settle::extend(ledger, &lane, id, &receipt, lease)).await
+    }
+
+    async fn promptly<T: Send>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        self.writes.pace.promptly(call).await
+    }
+
+    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
+        let lane = lane.clone();
+        self.writes.ask(1, move |ledger| manage::cancel(ledger, &lane, id)).await
+    }
+
+    async fn reschedule(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        moment: Moment,
+        content: Option<NewContent>,
+    ) -> Result<Rescheduled> {
+        let lane = lane.clone();
+        let larger = content.as_ref().map(|new| new.content.len());
+        let work =
+            move |ledger: &mut ledger::Ledger<'_>| manage::reschedule(ledger, &lane, id, moment, content.as_ref());
+        match larger {
+            Some(bytes) => self.writes.add(1, bytes, work).await,
+            None => self.writes.ask(1, work).await,
+        }
+    }
+
+    async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+        let (lane, clock) = (lane.clone(), self.clock.clone());
+        self.reads.run(move |db| query::get(db, &lane, id, clock.now())).await
+    }
+
+    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        self.reads.run(move |db| list::list(db, &query)).await
+    }
+
+    async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
+        let (lane, clock) = (lane.clone(), self.clock.clone());
+        self.reads.run(move |db| query::summaries(db, &lane, &ids, clock.now())).await
+    }
+
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
+        let lane = lane.clone();
+        self.writes.ask(ids.len(), move |ledger| manage::replay(ledger, &lane, &ids, spread)).await
+    }
+
+    async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
+        let lane = lane.clone();
+        self.writes.ask(ids.len(), move |ledger| forget::discard(ledger, &lane, state, ids.clone())).await
+    }
+
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+        let lane = lane.clone();
+        self.writes.run(limit, move |ledger| forget::clear(ledger, &lane, limit)).await
+    }
+
+    async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
+        let (lane, clock) = (lane.clone(), self.clock.clone());
+        self.scans.run(move |db| forecast::forecast(db, &lane, step, steps, clock.now())).await
+    }
+
+    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
+        // They need room, and are the first that a disk short of it refuses.
+        let bytes = notes.iter().map(note::bytes).sum();
+        self.writes.add(notes.len(), bytes, move |ledger| note::note(ledger, &notes)).await
+    }
+
+    async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
+        let lane = lane.clone();
+        self.reads.run(move |db| note::notes(db, &lane, id)).await
+    }
+
+    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        let (topic, policy) = (topic.clone(), policy.clone());
+        self.writes.ask(1, move |ledger| topics::set_policy(ledger, &topic, &policy)).await
+    }
+
+    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        let topic = topic.clone();
+        self.writes.ask(1, move |ledger| topics::pause(ledger, &topic)).await
+    }
+
+    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+        let topic = topic.clone();
+        self.writes.ask(1, move |ledger| topics::resume(ledger, &topic, becomes)).await
+    }
+
+    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        let entry = entry.clone();
+        self.writes.ask(1, move |ledger| topics::unregister(ledger, &entry)).await
+    }
+
+    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        let clock = self.clock.clone();
+        self.reads.run(move |db| query::next_due(db, &lanes, true, clock.now())).await
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        let clock = self.clock.clone();
+        self.reads.run(move |db| query::next_due(db, &lanes, false, clock.now())).await
+    }
+
+    async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        let lane = lane.clone();
+        self.reads.run(move |db| counts::stats(db, &lane)).await
+    }
+
+    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+        let lane = lane.clone();
+        self.writes.run(limit, move |ledger| forget::purge(ledger, &lane, state, before, limit)).await
+    }
+
+    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
+        let destination = destination.clone();
+        self.writes.ask(1, move |ledger| destination::set_hold(ledger, &destination, is_held)).await
+    }
+
+    async fn holds(&self) -> Result<Vec<Destination>> {
+        self.reads.run(destination::holds).await
+    }
+
+    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
+        self.scans.run(move |db| destination::waiting(db, &lanes)).await
+    }
+
+    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+        // Known topics are registered over and over; on a full disk, too, that costs nothing.
+        let topic = entry.topic.clone();
+        if let Some(known) = self.reads.run(move |db| topics::topic(db, &topic)).await? {
+            return Ok(known);
+        }
+        self.writes.add(1, PER_TASK, move |ledger| topics::register(ledger, &entry)).await
+    }
+
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        self.reads.run(topics::topics).await
+    }
+
+    async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
+        self.writes.run(1, topics::recover_topics).await
+    }
+
+    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        fsck::check(self, from, repair).await
+    }
+
+    async fn ping(&self) -> Result<UnixMillis> {
+        let clock = self.clock.clone();
+        self.reads.run(move |_| Ok(clock.now())).await
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.hints.subscribe()
+    }
+
+    async fn close(&self) {
+        self.close_queues();
+        let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        if tokio::task::spawn_blocking(move || threads.join()).await.is_err() {
+            tracing::warn!("The embedded store's threads did not end in order");
+        }
+    }
+}

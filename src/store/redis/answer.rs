@@ -1,0 +1,19 @@
+//! What the scripts answer, read.
+
+use deadpool_redis::redis::{FromRedisValue, Value};
+
+use crate::store::{Error, Result};
+use crate::task::State;
+
+/// An answer that no script of ours gives.
+pub(super) fn corrupt(error: impl std::fmt::Display) -> Error {
+    Error::Corrupt(format!("a script answered: {error}"))
+}
+
+pub(super) fn text(value: Value) -> Result<String> {
+    String::from_redis_value(value).map_err(corrupt)
+}
+
+pub(super) fn state(name: &str) -> Result<State> {
+    State::ALL.into_iter().find(|state| state.as_str() == name).ok_or_else(|| corrupt(name))
+}

@@ -1,0 +1,68 @@
+//! The verbs by hand: cancel, reschedule, replay.
+
+use std::time::Duration;
+
+use deadpool_redis::redis::{FromRedisValue, Value};
+
+use super::Inner;
+use super::answer::{corrupt, state, text};
+use super::batch::write_moment;
+use super::ids::script_call;
+use super::script;
+use crate::clock::UnixMillis;
+use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Result, Spread};
+use crate::task::{Lane, TaskId};
+
+/// The most ids of one script call.
+const MOST: usize = 500;
+
+pub(super) async fn cancel(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Cancelled> {
+    let call = script_call(&script::CANCEL, &inner.keys.of_script(lane), &inner.clock).arg(id.0).take();
+    match text(inner.working.run_one(call).await?)?.as_str() {
+        "done" => Ok(Cancelled::Done),
+        "pending" => Ok(Cancelled::Pending),
+        "unknown" => Ok(Cancelled::Unknown),
+        name => Ok(Cancelled::Refused { state: state(name)? }),
+    }
+}
+
+pub(super) async fn reschedule(
+    inner: &Inner,
+    lane: &Lane,
+    id: TaskId,
+    moment: Moment,
+    content: Option<&NewContent>,
+) -> Result<Rescheduled> {
+    let mut call = script_call(&script::RESCHEDULE, &inner.keys.of_script(lane), &inner.clock);
+    call.arg(id.0).arg(write_moment(moment));
+    if let Some(new) = content {
+        call.arg(new.destination.as_str()).arg(&new.content);
+    }
+    let answer = Vec::<Value>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+    let mut fields = answer.into_iter();
+    match text(fields.next().unwrap_or_default())?.as_str() {
+        "done" => {
+            let due = i64::from_redis_value(fields.next().unwrap_or_default()).map_err(corrupt)?;
+            Ok(Rescheduled::Done { due: UnixMillis(due) })
+        }
+        "unknown" => Ok(Rescheduled::Unknown),
+        name => Ok(Rescheduled::Refused { state: state(name)? }),
+    }
+}
+
+/// Each script goes on where the one before left the row of moments, by a now that is a little later.
+pub(super) async fn replay(inner: &Inner, lane: &Lane, ids: &[TaskId], spread: Spread) -> Result<usize> {
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let step = millis(spread.step);
+    let mut count = 0;
+    for chunk in ids.chunks(MOST) {
+        let first = millis(spread.first).saturating_add(step.saturating_mul(count as u64));
+        let mut call = script_call(&script::REPLAY, &inner.keys.of_script(lane), &inner.clock);
+        call.arg(first).arg(step);
+        for id in chunk {
+            call.arg(id.0);
+        }
+        count += usize::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+    }
+    Ok(count)
+}

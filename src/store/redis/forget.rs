@@ -1,0 +1,72 @@
+//! Forgetting: purge, discard, clear. Each script call is bounded in tasks and in the bytes that it has to read for their keys.
+
+use deadpool_redis::redis::FromRedisValue;
+
+use super::Inner;
+use super::answer::corrupt;
+use super::ids::script_call;
+use super::script;
+use crate::clock::UnixMillis;
+use crate::store::Result;
+use crate::task::{Lane, State, TaskId};
+
+/// The most tasks, or idempotency keys, of one script call.
+const MOST: usize = 500;
+
+pub(super) async fn purge(inner: &Inner, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+    if !state.is_final() {
+        return Ok(0);
+    }
+    let (mut tasks, mut keys) = (0, 0);
+    loop {
+        let (most_tasks, most_keys) = (MOST.min(limit - tasks), MOST.min(limit - keys));
+        let call = script_call(&script::PURGE, &inner.keys.of_script(lane), &inner.clock)
+            .arg(state.as_str())
+            .arg(before.0)
+            .arg(most_tasks)
+            .arg(most_keys)
+            .take();
+        let (purged, is_more, forgotten): (usize, bool, usize) =
+            FromRedisValue::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+        tasks = limit.min(tasks + purged);
+        keys = limit.min(keys + forgotten);
+        let are_more_tasks = is_more && purged > 0 && tasks < limit;
+        let are_more_keys = forgotten > 0 && forgotten == most_keys && keys < limit;
+        if !are_more_tasks && !are_more_keys {
+            return Ok(tasks);
+        }
+    }
+}
+
+pub(super) async fn discard(inner: &Inner, lane: &Lane, state: State, ids: &[TaskId]) -> Result<usize> {
+    let mut count = 0;
+    for chunk in ids.chunks(MOST).filter(|_| state.is_final()) {
+        let mut is_more = true;
+        while is_more {
+            let mut call = script_call(&script::DISCARD, &inner.keys.of_script(lane), &inner.clock);
+            call.arg(state.as_str());
+            for id in chunk {
+                call.arg(id.0);
+            }
+            let answer = inner.working.run_one(call).await?;
+            let discarded: usize;
+            (discarded, is_more) = FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
+            count += discarded;
+        }
+    }
+    Ok(count)
+}
+
+/// The last script finds nothing any more, unless the limit ends it: so the idempotency keys of a lane that is empty are gone.
+pub(super) async fn clear(inner: &Inner, lane: &Lane, limit: usize) -> Result<usize> {
+    let mut count = 0;
+    while count < limit {
+        let most = MOST.min(limit - count);
+        let call = script_call(&script::CLEAR, &inner.keys.of_script(lane), &inner.clock).arg(most).take();
+        match usize::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)? {
+            0 => break,
+            cleared => count += cleared,
+        }
+    }
+    Ok(count)
+}

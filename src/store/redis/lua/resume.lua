@@ -1,0 +1,29 @@
+-- Ends a topic's pause, and remembers it if what fell due in it is not to be delivered late.
+--
+-- KEYS    1 the registry: hash topic -> entry; 2 policies: hash topic -> JSON; 3 pauses: hash topic -> "<since ms, or - > <from ms> <to ms>
+--         <what becomes of what fell due then> ...", the newest last
+-- ARGV    1 now in Unix ms (0: the server's TIME); 2 topic; 3 what becomes of what fell due, or '' if it is delivered; 4 how many pauses
+--         are remembered
+-- returns 1, 0 if it was not paused, or -1 if there is no such topic. Of a text that cannot be read nothing is remembered.
+local now = tonumber(ARGV[1])
+if now == 0 then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return -1 end
+local text = redis.call('HGET', KEYS[3], ARGV[2])
+if not text then return 0 end
+local since, rest = string.match(text, '^([%d-]+)(.*)$')
+if since == '-' then return 0 end
+local pauses = {}
+for pause in string.gmatch(since and rest or '', ' %d+ %d+ %a+') do pauses[#pauses + 1] = pause end
+if tonumber(since or nil) and ARGV[3] ~= '' then
+  pauses[#pauses + 1] = string.format(' %s %.0f %s', since, now, ARGV[3])
+end
+local first = math.max(1, #pauses - tonumber(ARGV[4]) + 1)
+if #pauses > 0 then
+  redis.call('HSET', KEYS[3], ARGV[2], '-' .. table.concat(pauses, '', first))
+else
+  redis.call('HDEL', KEYS[3], ARGV[2])
+end
+return 1

@@ -1,0 +1,81 @@
+//! Notes of attempts: a few lines of JSON beside a task, for eyes.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use deadpool_redis::redis::{FromRedisValue, cmd};
+use serde::{Deserialize, Serialize};
+
+use super::Inner;
+use super::answer::corrupt;
+use super::ids::script_call;
+use super::link::Repeat;
+use super::node::Purpose;
+use super::script;
+use super::settle::shorten;
+use crate::clock::UnixMillis;
+use crate::store::{AttemptNote, MAX_ANSWER, MAX_NOTES, Result};
+use crate::task::{Lane, TaskId};
+
+/// The most notes of one script call.
+const MOST: usize = 250;
+
+/// A note as it is kept. Fields may be added.
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    attempt: u32,
+    started_ms: i64,
+    took_ms: u64,
+    outcome: String,
+    answer: String,
+}
+
+/// Sent once: what was written and whose answer was lost would be written twice.
+pub(super) async fn note(inner: &Inner, notes: &[AttemptNote]) -> Result<()> {
+    let mut lanes: HashMap<&Lane, Vec<&AttemptNote>> = HashMap::new();
+    for note in notes {
+        lanes.entry(&note.lane).or_default().push(note);
+    }
+    let mut calls = Vec::new();
+    for (lane, notes) in lanes {
+        for chunk in notes.chunks(MOST) {
+            let mut call = script_call(&script::NOTE, &inner.keys.of_script(lane), &inner.clock);
+            call.arg(MAX_NOTES);
+            for note in chunk {
+                call.arg(note.id.0).arg(write(note));
+            }
+            calls.push(call);
+        }
+    }
+    let answers = inner.servers.run(Purpose::Working, &calls, Repeat::Never).await;
+    answers.into_iter().try_for_each(|answer| answer.map(drop))
+}
+
+fn write(note: &AttemptNote) -> String {
+    let line = Line {
+        attempt: note.attempt,
+        started_ms: note.started.0,
+        took_ms: u64::try_from(note.took.as_millis()).unwrap_or(u64::MAX),
+        outcome: shorten(&note.outcome).to_owned(),
+        answer: note.answer[..note.answer.floor_char_boundary(MAX_ANSWER)].to_owned(),
+    };
+    serde_json::to_string(&line).expect("texts and numbers are plain data")
+}
+
+pub(super) async fn notes(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
+    let read = cmd("HGET").arg(inner.keys.notes(lane)).arg(id.0).take();
+    let kept = Option::<Vec<u8>>::from_redis_value(inner.working.run_one(read).await?).map_err(corrupt)?;
+    let kept = kept.unwrap_or_default();
+    // A line that cannot be read is no loss to anybody's task.
+    let lines = kept.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+    let read = |line: Line| AttemptNote {
+        lane: lane.clone(),
+        id,
+        attempt: line.attempt,
+        started: UnixMillis(line.started_ms),
+        took: Duration::from_millis(line.took_ms),
+        outcome: line.outcome,
+        answer: line.answer,
+    };
+    Ok(lines.map(read).collect())
+}

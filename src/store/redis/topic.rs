@@ -1,0 +1,163 @@
+//! What is asked of topics: policies and pauses, beside the registry's entries and in one slot with them, so that a script can look whether
+//! there is such a topic.
+//!
+//! A policy that cannot be read counts as one that asks for nothing. A pause that cannot be read counts as a pause: what was to be held is
+//! not fired. Either is that topic's trouble alone.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
+
+use super::Inner;
+use super::answer::corrupt;
+use super::claim::name_of;
+use super::ids::script_call;
+use super::registry;
+use super::script::{self, Script};
+use crate::clock::UnixMillis;
+use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, Result, TopicEntry};
+use crate::task::{Lane, Topic, TopicPolicy};
+
+/// What was said to the log already: the registry is read again and again.
+#[derive(Debug, Default)]
+pub(super) struct Complaints(Mutex<HashSet<String>>);
+
+impl Complaints {
+    pub(super) fn once(&self, what: &str) {
+        if self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned()) {
+            tracing::error!("{what}");
+        }
+    }
+}
+
+/// All topics.
+pub(super) async fn topics(inner: &Inner) -> Result<Vec<Registered>> {
+    let commands = inner.keys.of_registry().map(|key| cmd("HGETALL").arg(key).take());
+    let mut tables = Vec::with_capacity(commands.len());
+    for answer in inner.working.run_repeatable(&commands).await {
+        let pairs = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        tables.push(pairs.into_iter().map(|(name, value)| (text(name), text(value))).collect::<HashMap<_, _>>());
+    }
+    let [entries, policies, pauses] = <[_; 3]>::try_from(tables).map_err(|_| corrupt("too few answers"))?;
+    let registered = registry::read_all(inner, &entries).into_iter().map(|entry| {
+        let name = entry.topic.as_str();
+        let policy = policies.get(name).map_or_else(Arc::default, |text| read_policy(inner, name, text));
+        let Pauses { since, over } = pauses.get(name).map_or_else(Pauses::default, |text| {
+            Pauses::read(text).unwrap_or_else(|| {
+                inner.complaints.once(&format!("The pauses of topic {name} cannot be read: it counts as paused"));
+                Pauses { since: Some(UnixMillis(0)), over: Vec::new() }
+            })
+        });
+        Registered { policy, paused: since, misfires: over, entry }
+    });
+    Ok(registered.collect())
+}
+
+fn read_policy(inner: &Inner, topic: &str, text: &str) -> Arc<TopicPolicy> {
+    let read = serde_json::from_str(text).inspect_err(|_| {
+        inner.complaints.once(&format!("The policy of topic {topic} cannot be read: it counts as if it had none"));
+    });
+    Arc::new(read.unwrap_or_default())
+}
+
+/// A topic's pauses: `<since, or -> <from> <to> <becomes> ...`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Pauses {
+    since: Option<UnixMillis>,
+    over: Vec<Misfire>,
+}
+
+impl Pauses {
+    /// `None` for what no script of ours wrote.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let moment = |word: &str| word.parse().ok().map(UnixMillis);
+        let since = match words.next()? {
+            "-" => None,
+            since => Some(moment(since)?),
+        };
+        let words: Vec<&str> = words.collect();
+        let (triples, []) = words.as_chunks::<3>() else { return None };
+        let read = |[from, to, becomes]: &[&str; 3]| {
+            let becomes = [Misfired::Expired, Misfired::Dead].into_iter().find(|known| name_of(*known) == *becomes)?;
+            Some(Misfire { from: moment(from)?, to: moment(to)?, becomes })
+        };
+        Some(Self { since, over: triples.iter().map(read).collect::<Option<_>>()? })
+    }
+}
+
+fn call(inner: &Inner, script: &Script, topic: &Topic) -> Cmd {
+    script_call(script, &inner.keys.of_registry(), &inner.clock).arg(topic.as_str()).take()
+}
+
+pub(super) async fn set_policy(inner: &Inner, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+    let policy = serde_json::to_string(policy).expect("a policy is plain data");
+    let call = call(inner, &script::POLICY, topic).arg(policy).take();
+    bool::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)
+}
+
+pub(super) async fn pause(inner: &Inner, topic: &Topic) -> Result<Option<UnixMillis>> {
+    match inner.working.run_one(call(inner, &script::PAUSE, topic)).await? {
+        Value::Int(since) => Ok(Some(UnixMillis(since))),
+        _ => Ok(None),
+    }
+}
+
+pub(super) async fn resume(inner: &Inner, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+    let call = call(inner, &script::RESUME, topic).arg(becomes.map_or("", name_of)).arg(MAX_MISFIRES).take();
+    let answer = i64::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+    Ok((answer >= 0).then_some(answer == 1))
+}
+
+/// The lanes may lie on other servers than the registry. An add that finds its lane empty registers the topic before it answers: either the
+/// second look sees its task, or its registration comes after the removal.
+pub(super) async fn unregister(inner: &Inner, entry: &TopicEntry) -> Result<bool> {
+    let lanes: Vec<Lane> = entry.lanes().collect();
+    let count = |lane| cmd("HLEN").arg(inner.keys.bodies(lane)).take();
+    if !all_say(inner, &lanes.iter().map(count).collect::<Vec<_>>(), 0).await? {
+        return Ok(false);
+    }
+    inner.working.run_one(call(inner, &script::UNREGISTER, &entry.topic)).await?;
+    let leave = |lane| script_call(&script::LEAVE, &inner.keys.of_script(lane), &inner.clock);
+    if all_say(inner, &lanes.iter().map(leave).collect::<Vec<_>>(), 1).await? {
+        return Ok(true);
+    }
+    registry::assert(inner, entry).await?;
+    Ok(false)
+}
+
+async fn all_say(inner: &Inner, commands: &[Cmd], what: i64) -> Result<bool> {
+    let mut do_all = true;
+    for answer in inner.working.run_repeatable(commands).await {
+        do_all &= i64::from_redis_value(answer?).map_err(corrupt)? == what;
+    }
+    Ok(do_all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_read_as_the_scripts_write_them() {
+        let misfire = |from, to, becomes| Misfire { from: UnixMillis(from), to: UnixMillis(to), becomes };
+        let check = |text: &str, since: Option<i64>, over: &[Misfire]| {
+            let expected = Pauses { since: since.map(UnixMillis), over: over.to_vec() };
+            assert_eq!(Pauses::read(text), Some(expected), "{text}");
+        };
+        check("-", None, &[]);
+        check("17", Some(17), &[]);
+        check("- 5 6 dead", None, &[misfire(5, 6, Misfired::Dead)]);
+        let over = [misfire(5, 6, Misfired::Expired), misfire(7, 9, Misfired::Dead)];
+        check("17 5 6 expired 7 9 dead", Some(17), &over);
+    }
+
+    #[test]
+    fn what_no_script_wrote_is_no_pause() {
+        for text in ["", "x", "17 5", "17 5 6 gone", "- a 6 dead", "17  "] {
+            assert_eq!(Pauses::read(text), None, "{text:?}");
+        }
+    }
+}

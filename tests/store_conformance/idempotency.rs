@@ -1,0 +1,162 @@
+//! Adds that are repeated with an idempotency key.
+
+use std::collections::HashSet;
+
+use delayd::store::{Added, Error, Idempotency, NewTask, Novelty, Store};
+use delayd::task::{Lane, State, TaskId};
+use futures_util::future::join_all;
+
+use crate::bench::{Bench, at, connect, delivered, lane, ms, new_task, redis, topic_of};
+
+const WINDOW_MS: u64 = 86_400_000;
+
+/// A task that is added with a key for what was asked for.
+fn once(key: &str, fingerprint: u128) -> NewTask {
+    let idempotency = Some(Idempotency { key: key.into(), fingerprint, window: ms(WINDOW_MS) });
+    NewTask { idempotency, ..new_task("message.call", 1_000) }
+}
+
+fn duplicate_of(first: Added) -> Added {
+    Added { novelty: Novelty::Duplicate, ..first }
+}
+
+pub(crate) async fn a_repeated_add_answers_the_first_task_whatever_became_of_it(bench: Bench<impl Store>) {
+    let first = bench.try_add(once("k", 7)).await.unwrap();
+    assert_eq!((first.due, first.novelty), (at(1_000), Novelty::New));
+    let check = async |what: &str| {
+        let task = bench.store.get(&lane(), first.id).await.unwrap();
+        let counts = bench.counts().await;
+        let again = NewTask { content: "{\"not\":\"looked at\"}".into(), ..once("k", 7) };
+        assert_eq!(bench.try_add(again).await.unwrap(), duplicate_of(first), "{what}");
+        assert_eq!(bench.store.get(&lane(), first.id).await.unwrap(), task, "{what}: nothing changed");
+        assert_eq!(bench.counts().await, counts, "{what}: nothing was stored");
+    };
+    check("waiting").await;
+    bench.advance(5_000);
+    let held = bench.hold().await;
+    assert_eq!(held.id, first.id);
+    check("leased").await;
+    bench.settle(&held, delivered()).await;
+    check("delivered").await;
+    bench.advance(1);
+    assert_eq!(bench.store.purge(&lane(), State::Delivered, bench.now(), 10).await.unwrap(), 1);
+    check("purged").await;
+    assert_eq!(bench.counts().await.scheduled, 0);
+}
+
+pub(crate) async fn an_idempotency_key_is_remembered_for_its_window_from_the_first_add(bench: Bench<impl Store>) {
+    let first = bench.try_add(once("k", 7)).await.unwrap();
+    bench.advance(WINDOW_MS - 1);
+    assert_eq!(bench.try_add(once("k", 7)).await.unwrap(), duplicate_of(first));
+    assert!(matches!(bench.try_add(once("k", 8)).await, Err(Error::KeyReused)));
+    bench.advance(1);
+    // The repeat has not prolonged it; and what was asked for before matters no more.
+    let second = bench.try_add(once("k", 8)).await.unwrap();
+    assert_eq!((second.novelty, second.due), (Novelty::New, bench.now() + ms(1_000)));
+    assert_ne!(second.id, first.id);
+    bench.advance(WINDOW_MS - 1);
+    assert_eq!(bench.try_add(once("k", 8)).await.unwrap(), duplicate_of(second), "a window of its own");
+    // A purge forgets windows that are over, and those alone.
+    bench.store.purge(&lane(), State::Delivered, bench.now(), 1_000).await.unwrap();
+    assert_eq!(bench.try_add(once("k", 8)).await.unwrap(), duplicate_of(second));
+}
+
+pub(crate) async fn another_fingerprint_is_refused_and_stores_nothing(bench: Bench<impl Store>) {
+    let first = bench.try_add(once("k", u128::MAX)).await.unwrap();
+    let counts = bench.counts().await;
+    for fingerprint in [0, u128::MAX - 1, u128::MAX >> 1, 1 << 127] {
+        assert!(matches!(bench.try_add(once("k", fingerprint)).await, Err(Error::KeyReused)), "{fingerprint:x}");
+    }
+    assert_eq!(bench.counts().await, counts);
+    assert_eq!(bench.try_add(once("k", u128::MAX)).await.unwrap(), duplicate_of(first));
+}
+
+pub(crate) async fn adds_at_once_with_one_idempotency_key_make_one_task(bench: Bench<impl Store>) {
+    let added = join_all((0..32).map(|_| bench.try_add(once("k", 7)))).await;
+    let added: Vec<Added> = added.into_iter().map(Result::unwrap).collect();
+    assert_eq!(added.iter().filter(|added| added.novelty == Novelty::New).count(), 1);
+    assert!(added.iter().all(|each| (each.id, each.due) == (added[0].id, added[0].due)), "{added:?}");
+    assert_eq!(bench.counts().await.scheduled, 1);
+}
+
+pub(crate) async fn a_batch_may_repeat_itself(bench: Bench<impl Store>) {
+    let batch = vec![once("a", 1), once("b", 2), once("a", 1), new_task("message.call", 0), once("b", 3), once("b", 2)];
+    let added = bench.store.add(batch.clone()).await;
+    let [Ok(a), Ok(b), Ok(a_again), Ok(plain), Err(Error::KeyReused), Ok(b_again)] = &added[..] else {
+        panic!("{added:?}")
+    };
+    assert_eq!([a.novelty, b.novelty, plain.novelty], [Novelty::New; 3]);
+    assert_eq!([*a_again, *b_again], [duplicate_of(*a), duplicate_of(*b)]);
+    assert_eq!(bench.counts().await.scheduled, 3);
+    let again = bench.store.add(batch).await;
+    assert_eq!(again[0].as_ref().unwrap(), &duplicate_of(*a));
+    assert_eq!(bench.counts().await.scheduled, 4, "only the one without a key is stored again");
+}
+
+pub(crate) async fn any_text_is_an_idempotency_key_of_its_own(bench: Bench<impl Store>) {
+    let long = "k".repeat(256);
+    let keys =
+        ["k", "K", " k", "k ", "k:1", "{k}", "k\n", "k\u{0}", "订单 🦀", "'", "\"", "\\", "*", "-1", &long, &long[1..]];
+    let mut ids = HashSet::new();
+    for key in keys {
+        let first = bench.try_add(once(key, 1)).await.unwrap();
+        assert!(ids.insert(first.id), "{key:?}");
+        assert_eq!(bench.try_add(once(key, 1)).await.unwrap(), duplicate_of(first), "{key:?}");
+    }
+}
+
+/// Two topics know nothing of each other; and a topic of many lanes always looks into the same one for a key.
+pub(crate) async fn an_idempotency_key_finds_its_lane(bench: Bench<impl Store>) {
+    let sharded = topic_of("sharded", 8);
+    let first = bench.try_add(once("k", 1)).await.unwrap();
+    let mut shards = HashSet::new();
+    for n in 0..24 {
+        let key = format!("key-{n}");
+        let task = || NewTask { topic: sharded.clone(), ..once(&key, 1) };
+        let added = bench.try_add(task()).await.unwrap();
+        assert_eq!(added.novelty, Novelty::New);
+        assert_eq!(sharded.lane_of(added.id).shard, Lane::shard_of_key(&key, 8), "{key}");
+        assert!(bench.store.get(&sharded.lane_of(added.id), added.id).await.unwrap().is_some());
+        shards.insert(sharded.lane_of(added.id).shard);
+        assert_eq!(bench.try_add(task()).await.unwrap(), duplicate_of(added), "{key}");
+    }
+    assert!(shards.len() > 3, "the keys are spread over the lanes: {shards:?}");
+    let elsewhere = bench.try_add(NewTask { topic: topic_of("others", 1), ..once("k", 1) }).await.unwrap();
+    assert_eq!(elsewhere.novelty, Novelty::New);
+    assert_ne!(elsewhere.id, first.id);
+}
+
+pub(crate) async fn an_emptied_lane_forgets_its_idempotency_keys(bench: Bench<impl Store>) {
+    let first = bench.try_add(once("k", 1)).await.unwrap();
+    bench.advance(1_000);
+    let held = bench.hold().await;
+    let other = bench.try_add(once("l", 1)).await.unwrap();
+    assert_eq!(bench.store.clear(&lane(), 10).await.unwrap(), 1);
+    assert_eq!(bench.try_add(once("k", 1)).await.unwrap(), duplicate_of(first), "a leased one is left");
+    assert_eq!(bench.try_add(once("l", 1)).await.unwrap(), duplicate_of(other), "though its task is gone");
+    bench.settle(&held, delivered()).await;
+    assert_eq!(bench.store.clear(&lane(), 10).await.unwrap(), 1);
+    for key in ["k", "l"] {
+        assert_eq!(bench.try_add(once(key, 2)).await.unwrap().novelty, Novelty::New, "{key}");
+    }
+    // Discarded, not cleared: the lane is empty, and the keys stay.
+    let ids: Vec<TaskId> = bench.list(State::Scheduled).await.iter().map(|listed| listed.id).collect();
+    for id in &ids {
+        bench.store.cancel(&lane(), *id).await.unwrap();
+    }
+    assert_eq!(bench.store.discard(&lane(), State::Cancelled, ids).await.unwrap(), 2);
+    assert_eq!(bench.try_add(once("k", 2)).await.unwrap().novelty, Novelty::Duplicate);
+}
+
+/// 32 producers of which each hears of a timeout, and asks another instance.
+#[tokio::test]
+async fn adds_at_once_through_two_instances_make_one_task() {
+    let bench = redis().await;
+    let prefix = bench.kept.downcast_ref::<String>().unwrap();
+    let instances = [connect(prefix, &bench.clock, false).await, connect(prefix, &bench.clock, false).await];
+    let added = join_all((0..32).map(|n| instances[n % 2].add(vec![once("k", 7)]))).await;
+    let added: Vec<Added> = added.into_iter().flatten().map(Result::unwrap).collect();
+    assert_eq!(added.iter().filter(|added| added.novelty == Novelty::New).count(), 1);
+    assert!(added.iter().all(|each| each.id == added[0].id), "{added:?}");
+    assert_eq!(instances[0].stats(&lane()).await.unwrap().scheduled, 1);
+}

@@ -1,0 +1,43 @@
+//! The model's registry of topics.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use delayd::clock::UnixMillis;
+use delayd::store::{MAX_MISFIRES, Misfire, Misfired, Registered, TopicEntry};
+use delayd::task::{Topic, TopicPolicy};
+
+/// All topics.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Topics(BTreeMap<Topic, Registered>);
+
+impl Topics {
+    pub(crate) fn register(&mut self, entry: TopicEntry) -> TopicEntry {
+        self.0.entry(entry.topic.clone()).or_insert(Registered::plain(entry)).entry.clone()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Registered> {
+        self.0.values().cloned().collect()
+    }
+
+    pub(crate) fn set_policy(&mut self, topic: &Topic, policy: &TopicPolicy) -> bool {
+        self.0.get_mut(topic).map(|topic| topic.policy = Arc::new(policy.clone())).is_some()
+    }
+
+    pub(crate) fn pause(&mut self, topic: &Topic, now: UnixMillis) -> Option<UnixMillis> {
+        self.0.get_mut(topic).map(|topic| *topic.paused.get_or_insert(now))
+    }
+
+    pub(crate) fn resume(&mut self, topic: &Topic, becomes: Option<Misfired>, now: UnixMillis) -> Option<bool> {
+        let topic = self.0.get_mut(topic)?;
+        let Some(from) = topic.paused.take() else { return Some(false) };
+        topic.misfires.extend(becomes.map(|becomes| Misfire { from, to: now, becomes }));
+        let too_many = topic.misfires.len().saturating_sub(MAX_MISFIRES);
+        topic.misfires.drain(..too_many);
+        Some(true)
+    }
+
+    pub(crate) fn unregister(&mut self, topic: &Topic) {
+        self.0.remove(topic);
+    }
+}

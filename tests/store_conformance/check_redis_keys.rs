@@ -161,8 +161,8 @@ async fn what_the_verbs_leave_beside_the_tasks_is_in_order() {
     let bench = &broken.bench;
     let task = |i: u64| {
         let options = delayd::task::Options {
-            expires_after: (i % 2 == 0).then(|| delayd::span::Span(Duration::from_millis(400))),
-            key: (i % 3 == 0).then(|| format!("k{}", i % 7)),
+            expires_after: i.is_multiple_of(2).then(|| delayd::span::Span(Duration::from_millis(400))),
+            key: i.is_multiple_of(3).then(|| format!("k{}", i % 7)),
             ..delayd::task::Options::default()
         };
         NewTask { options, idempotency: once(&format!("i{i}")).idempotency, ..new_task("message.call", i % 20 * 10) }

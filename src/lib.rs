@@ -10,6 +10,7 @@ pub mod breaker;
 pub mod callback;
 pub mod cli;
 pub mod clock;
+pub mod glob;
 pub mod outcome;
 pub mod rate;
 pub mod retry;
@@ -18,6 +19,7 @@ pub mod span;
 pub mod store;
 pub mod task;
 pub mod telemetry;
+pub mod token;
 pub mod topic;
 pub mod worker;
 

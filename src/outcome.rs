@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::callback::Answer;
 use crate::retry::Backoff;
 use crate::store::Transition;
-use crate::task::Options;
+use crate::task::{Options, TopicPolicy};
 
 /// How often and how far apart a task is tried.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,14 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// This policy with what the topic asks for instead.
+    pub fn for_topic(&self, topic: &TopicPolicy) -> Self {
+        Self {
+            max_attempts: topic.max_attempts.unwrap_or(self.max_attempts),
+            backoff: topic.backoff.as_ref().unwrap_or(&self.backoff).clone(),
+        }
+    }
+
     /// This policy with what the task's own options say instead.
     pub fn for_task(&self, options: &Options) -> Self {
         Self {
@@ -116,7 +124,10 @@ mod tests {
     }
 
     #[test]
-    fn a_tasks_own_options_go_before_the_policy() {
+    fn a_tasks_own_options_go_before_its_topics_and_those_before_the_configuration() {
+        let topic = TopicPolicy { max_attempts: Some(7), ..TopicPolicy::default() };
+        assert_eq!(policy().for_topic(&topic), Policy { max_attempts: 7, ..policy() });
+        assert_eq!(policy().for_topic(&TopicPolicy::default()), policy());
         assert_eq!(policy().for_task(&Options::default()), policy());
         let backoff = Backoff::Fixed { every: Span::seconds(1) };
         let options = Options { max_attempts: Some(9), backoff: Some(backoff.clone()), ..Options::default() };

@@ -83,13 +83,14 @@ impl<'de> Deserialize<'de> for Rate {
     }
 }
 
-/// A token bucket that fills at a rate. Full at first, but with no more than a tenth of a second's tokens, and at least one:
+/// A token bucket that fills at a rate. Full at first, as a rule with no more than a tenth of a second's tokens, and at least one:
 /// so in any second at most a tenth more than the rate goes through.
 ///
 /// Tokens that were taken and not used can be given back, which is why no rate-limiting crate is used here.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     rate: Rate,
+    capacity: f64,
     tokens: f64,
     filled: Instant,
 }
@@ -97,7 +98,16 @@ pub struct Bucket {
 impl Bucket {
     /// A full bucket.
     pub fn new(rate: Rate, now: Instant) -> Self {
-        Self { rate, tokens: capacity(rate), filled: now }
+        Self::of_capacity(rate, capacity(rate), now)
+    }
+
+    /// A full one that holds the tokens of so long a time.
+    pub fn saving(rate: Rate, time: Duration, now: Instant) -> Self {
+        Self::of_capacity(rate, (rate.per_second() * time.as_secs_f64()).max(1.0), now)
+    }
+
+    fn of_capacity(rate: Rate, capacity: f64, now: Instant) -> Self {
+        Self { rate, capacity, tokens: capacity, filled: now }
     }
 
     /// The rate at which it fills.
@@ -119,7 +129,7 @@ impl Bucket {
 
     /// Puts tokens back that were not used.
     pub fn give_back(&mut self, count: usize, now: Instant) {
-        self.tokens = (self.level(now) + count as f64).min(capacity(self.rate));
+        self.tokens = (self.level(now) + count as f64).min(self.capacity);
         self.filled = now;
     }
 
@@ -134,12 +144,12 @@ impl Bucket {
 
     /// Whether no more tokens go in.
     pub fn is_full(&self, now: Instant) -> bool {
-        self.level(now) >= capacity(self.rate)
+        self.level(now) >= self.capacity
     }
 
     fn level(&self, now: Instant) -> f64 {
         let filled = now.saturating_duration_since(self.filled).as_secs_f64() * self.rate.per_second();
-        (self.tokens + filled).min(capacity(self.rate))
+        (self.tokens + filled).min(self.capacity)
     }
 }
 
@@ -193,6 +203,18 @@ mod tests {
         check("100/s", 10);
         check("10000/s", 3);
         check("3000/m", 10);
+    }
+
+    #[test]
+    fn a_bucket_saves_as_much_as_it_is_told() {
+        let now = Instant::now();
+        let check = |rate: &str, seconds: u64, holds: usize| {
+            let bucket = Bucket::saving(rate.parse().unwrap(), Duration::from_secs(seconds), now);
+            assert_eq!(bucket.available(now + Duration::from_secs(3600)), holds, "{rate}");
+        };
+        check("100/s", 1, 100);
+        check("100/s", 3, 300);
+        check("30/m", 1, 1);
     }
 
     #[test]

@@ -12,20 +12,28 @@ use std::path::{Path, PathBuf};
 const RULES: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("span", &[]),
+    ("glob", &[]),
+    ("token", &[]),
     ("rate", &[]),
     ("retry", &["span"]),
     ("task", &["rate", "retry", "span"]),
     ("breaker", &[]),
     ("store", &["breaker", "clock", "task", "span", "retry"]),
     ("topic", &["clock", "store", "task"]),
-    ("callback", &["breaker", "clock", "rate", "task", "span"]),
+    ("callback", &["breaker", "clock", "glob", "rate", "task", "span"]),
     ("outcome", &["callback", "retry", "store", "task", "span"]),
     ("worker", &["callback", "clock", "outcome", "store", "task", "topic"]),
-    ("api", &["breaker", "callback", "clock", "outcome", "retry", "span", "store", "task", "topic"]),
+    (
+        "api",
+        &[
+            "breaker", "callback", "clock", "glob", "outcome", "rate", "retry", "span", "store", "task", "token",
+            "topic",
+        ],
+    ),
     ("telemetry", &[]),
-    ("settings", &["breaker", "rate", "retry", "span", "store", "task", "telemetry"]),
+    ("settings", &["breaker", "callback", "glob", "rate", "retry", "span", "store", "task", "telemetry", "token"]),
     ("app", &["api", "breaker", "callback", "clock", "outcome", "settings", "store", "topic", "worker"]),
-    ("cli", &["app", "clock", "settings", "span", "store", "task", "telemetry"]),
+    ("cli", &["app", "callback", "clock", "settings", "span", "store", "task", "telemetry", "token"]),
 ];
 
 /// Crates that stay out of a module, and why.

@@ -7,17 +7,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::State;
+use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Api;
+use super::auth::Caller;
 use super::body::JsonBody;
 use super::envelope::Success;
 use super::error::Error;
 use super::json::{self, required};
 use super::new_task::{self, Checked};
+use super::sameness;
 use crate::clock::UnixMillis;
-use crate::store::{NewTask, Store, TopicEntry};
+use crate::store::{NewTask, Novelty, Registered, Store};
 use crate::task::{Destination, TaskId, Topic};
 
 /// The answer to a stored task.
@@ -27,6 +30,17 @@ pub(super) struct Stored {
     due_ms: UnixMillis,
     mode: &'static str,
     durability: &'static str,
+    /// The task was added before, under the same idempotency key.
+    #[serde(skip_serializing_if = "is_false")]
+    duplicate: bool,
+    /// The pending task of the same `key` was moved.
+    #[serde(skip_serializing_if = "is_false")]
+    replaced: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// The answer to a batch.
@@ -58,24 +72,44 @@ pub(super) fn mode_of(destination: &Destination) -> &'static str {
 }
 
 /// `POST /delay/task/add`
-pub(super) async fn add(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Stored>, Error> {
+pub(super) async fn add(
+    State(api): State<Arc<Api>>,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody,
+) -> Result<Success<Stored>, Error> {
     api.check_accepting()?;
-    let checked = new_task::read(&body, &api.rules());
+    let header_key = sameness::of_header(&headers)?;
+    let checked = api.checked(header_key.as_deref(), |rules| new_task::read(&body, rules));
     let result = store(&api, vec![checked]).await.pop();
     result.expect("one task has one answer").map(Success::of)
 }
 
 /// `POST /delay/task/add_batch`
-pub(super) async fn add_batch(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Batch>, Error> {
+pub(super) async fn add_batch(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody,
+) -> Result<Success<Batch>, Error> {
     api.check_accepting()?;
+    if sameness::of_header(&headers)?.is_some() {
+        return Err(Error::invalid(
+            "Idempotency-Key: is for a single add; give each task of a batch its own idempotency_key",
+        ));
+    }
     let request: BatchRequest<'_> = json::read(&body)?;
     let tasks = required(request.tasks, "tasks")?;
     let limit = api.params.batch_limit;
     if !(1..=limit).contains(&tasks.len()) {
         return Err(Error::Invalid(format!("tasks: must hold 1 to {limit} tasks, not {}", tasks.len())));
     }
-    let rules = api.rules();
-    let checked = tasks.iter().map(|task| new_task::read(task.get().as_bytes(), &rules)).collect();
+    let checked = api.checked(None, |rules| {
+        let read = |task: &&RawValue| {
+            let checked = new_task::read(task.get().as_bytes(), rules)?;
+            caller.may_use(&checked.topic).map(|()| checked)
+        };
+        tasks.iter().map(read).collect()
+    });
     batch(store(&api, checked).await).map(Success::of)
 }
 
@@ -89,8 +123,10 @@ async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<St
         modes.push(checked.and_then(|checked| {
             let topic = topics.get(&checked.topic).expect("every checked topic was asked for").clone()?;
             let mode = mode_of(&checked.destination);
-            let Checked { destination, moment, options, content, .. } = checked;
-            tasks.push(NewTask { topic, destination, moment, options, content, idempotency: None, quota: None });
+            let Checked { destination, moment, options, content, idempotency, .. } = checked;
+            let Registered { entry: topic, policy, .. } = topic;
+            let quota = policy.quota_of_lane(topic.shards);
+            tasks.push(NewTask { topic, destination, moment, options, content, idempotency, quota });
             Ok(mode)
         }));
     }
@@ -103,14 +139,15 @@ async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<St
     let answer = |mode: Result<&'static str, Error>| {
         let mode = mode?;
         let added = added.next().expect("a store answers every task")?;
-        Ok(Stored { task_id: added.id, due_ms: added.due, mode, durability })
+        let (duplicate, replaced) = (added.novelty == Novelty::Duplicate, added.novelty == Novelty::Replaced);
+        Ok(Stored { task_id: added.id, due_ms: added.due, mode, durability, duplicate, replaced })
     };
     modes.into_iter().map(answer).collect()
 }
 
 /// The entries of the checked tasks' topics, each asked for once. A store that does not answer is not asked again:
 /// a batch of many topics would wait for each.
-async fn topics(api: &Api, checked: &[Result<Checked, Error>]) -> HashMap<Topic, Result<TopicEntry, Error>> {
+async fn topics(api: &Api, checked: &[Result<Checked, Error>]) -> HashMap<Topic, Result<Registered, Error>> {
     let mut topics = HashMap::new();
     let mut out_of_reach: Option<Error> = None;
     for Checked { topic, .. } in checked.iter().flatten() {
@@ -119,7 +156,7 @@ async fn topics(api: &Api, checked: &[Result<Checked, Error>]) -> HashMap<Topic,
         }
         let entry = match &out_of_reach {
             Some(error) => Err(error.clone()),
-            None => api.topics.ensure(topic).await.map(|registered| registered.entry).map_err(Error::from),
+            None => api.topics.ensure(topic).await.map_err(Error::from),
         };
         if let Err(error) = &entry
             && error.is_unavailable()
@@ -159,7 +196,14 @@ mod tests {
     use crate::store;
 
     fn stored() -> Result<Stored, Error> {
-        Ok(Stored { task_id: TaskId(7), due_ms: UnixMillis(1), mode: "pull", durability: "fsynced" })
+        Ok(Stored {
+            task_id: TaskId(7),
+            due_ms: UnixMillis(1),
+            mode: "pull",
+            durability: "fsynced",
+            duplicate: false,
+            replaced: false,
+        })
     }
 
     fn unreachable() -> Result<Stored, Error> {

@@ -1,9 +1,10 @@
 //! The bytes of a request: that they are JSON by their type, and not too many.
 //!
-//! A body is read whole before its request takes a slot: who drips holds a connection and the bytes that came, and nothing that
-//! others wait for. What is refused is answered at once; the rest of its body is read and thrown away behind the answer, for a
+//! A body that does not come with its head gives its request's slot back until it is whole: who drips holds a connection and the bytes
+//! that came, and nothing that others wait for. What is refused is answered at once; the rest of its body is read and thrown away behind the answer, for a
 //! connection closed on a sender that still sends is reset, and the answer lost with it.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,11 +12,14 @@ use axum::extract::{FromRequest, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::{HeaderMap, header};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 
 use super::budget::{Budget, Exhausted};
 use super::error::Error;
+use super::layers::Slot;
 
 /// The most bytes of a refused body that are read and thrown away.
 const MAX_DISCARDED: usize = 64 << 20;
@@ -43,7 +47,16 @@ pub(super) async fn read(State(budget): State<Budget>, request: Request, next: N
     let Limit(limit) = *request.extensions().get().expect("every route that reads a body has its limit");
     let (mut head, mut body) = request.into_parts();
     let whole = match check_head(&head.headers) {
-        Ok(()) => whole(&mut body, limit, &budget).await,
+        Ok(()) => {
+            let mut reading = pin!(whole(&mut body, limit, &budget));
+            match reading.as_mut().now_or_never() {
+                Some(whole) => whole,
+                None => {
+                    drop(head.extensions.remove::<Slot>());
+                    reading.await
+                }
+            }
+        }
         Err(error) => Err(error),
     };
     match whole {
@@ -52,31 +65,39 @@ pub(super) async fn read(State(budget): State<Budget>, request: Request, next: N
             Ok(next.run(Request::from_parts(head, Body::empty())).await)
         }
         Err(error) => {
-            // Who waits for our word before sending needs no more than the answer.
-            if !head.headers.contains_key(header::EXPECT) {
-                tokio::spawn(discard(body));
-            }
+            refuse(&head.headers, body);
             Err(error)
         }
     }
 }
 
-fn check_head(headers: &HeaderMap) -> Result<(), Error> {
-    check_type(headers)?;
-    if headers.contains_key("idempotency-key") {
-        // Passed over in silence, it would promise what is not kept.
-        return Err(Error::invalid("Idempotency-Key: is not known; leave the header out"));
+/// Sees to it that the answer of a request that is refused before its body was read arrives: what is left of the body is read and thrown away
+/// behind it.
+pub(super) fn refuse(headers: &HeaderMap, body: Body) {
+    // Who waits for our word before sending needs no more than the answer.
+    if body.is_end_stream() || headers.contains_key(header::EXPECT) {
+        return;
     }
-    Ok(())
+    let mut discarding = Box::pin(discard(body));
+    if discarding.as_mut().now_or_never().is_none() {
+        tokio::spawn(discarding);
+    }
+}
+
+fn check_head(headers: &HeaderMap) -> Result<(), Error> {
+    check_type(headers)
 }
 
 async fn whole(body: &mut Body, limit: usize, budget: &Budget) -> Result<Bytes, Error> {
     let too_large = || Error::TooLarge(format!("body: is larger than {}", size(limit)));
-    if http_body::Body::size_hint(body).lower() > limit as u64 {
+    if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
     let mut whole = budget.body(limit);
-    while let Some(frame) = body.frame().await {
+    // Asked for nothing beyond its end, a body that came with its head is whole without a wait.
+    while !body.is_end_stream()
+        && let Some(frame) = body.frame().await
+    {
         let frame = frame.map_err(|_| Error::invalid("body: broke off before its end"))?;
         // A frame that is no data is a trailer, which says nothing here.
         let Ok(data) = frame.into_data() else { continue };
@@ -106,7 +127,9 @@ fn check_type(headers: &HeaderMap) -> Result<(), Error> {
 async fn discard(mut body: Body) {
     let all = async {
         let mut left = MAX_DISCARDED;
-        while let Some(Ok(frame)) = body.frame().await {
+        while !body.is_end_stream()
+            && let Some(Ok(frame)) = body.frame().await
+        {
             let length = frame.data_ref().map_or(0, Bytes::len);
             let Some(less) = left.checked_sub(length) else { break };
             left = less;

@@ -6,7 +6,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use hyper::body::Incoming;
@@ -15,8 +14,8 @@ use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 
+use super::door::Edge;
 use super::paced::{OnStream, Paced};
 use super::pulse::{Overdue, Patience, Pulse};
 
@@ -32,7 +31,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// What connections are served with.
 #[derive(Clone, Debug)]
 pub(super) struct Serving {
-    pub(super) router: Router,
+    pub(super) edge: Edge,
     pub(super) patience: Patience,
     /// Of all connections; how many are left tells whether others wait for this one's.
     pub(super) slots: Arc<Semaphore>,
@@ -52,7 +51,7 @@ impl Serving {
             tracing::debug!(%error, "A connection was gone before it began: {error}");
             return;
         }
-        let Self { router, patience, slots, draining, linger, cut_off } = self;
+        let Self { edge, patience, slots, draining, linger, cut_off } = self;
         let pulse = Arc::new(Pulse::new(patience));
         let drained = async {
             draining.cancelled().await;
@@ -62,7 +61,7 @@ impl Serving {
         };
         let service = {
             let pulse = pulse.clone();
-            hyper::service::service_fn(move |request| answer(router.clone(), pulse.clone(), request))
+            hyper::service::service_fn(move |request| answer(edge.clone(), pulse.clone(), request))
         };
         let io = TokioIo::new(Paced { stream, pulse: pulse.clone() });
         let mut connection = pin!(builder().serve_connection(io, service).into_owned());
@@ -96,11 +95,11 @@ fn note(ended: Result<(), Box<dyn Error + Send + Sync>>) {
     }
 }
 
-/// One request through the router, noted by the connection's pulse.
-async fn answer(router: Router, pulse: Arc<Pulse>, request: http::Request<Incoming>) -> Result<Response, Infallible> {
+/// One request, noted by the connection's pulse.
+async fn answer(edge: Edge, pulse: Arc<Pulse>, request: http::Request<Incoming>) -> Result<Response, Infallible> {
     let multiplexed = request.version() == http::Version::HTTP_2;
     let running = pulse.asked(multiplexed);
-    let response = router.oneshot(request.map(Body::new)).await?;
+    let response = edge.answer(request.map(Body::new)).await;
     let response = if multiplexed { response.map(|body| OnStream::body(body, &pulse)) } else { response };
     drop(running);
     Ok(response)

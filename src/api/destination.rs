@@ -38,7 +38,7 @@ pub(super) struct Listed {
 #[derive(Debug, Serialize)]
 struct Shown {
     sn: String,
-    /// False for one that tasks wait for and that the configuration does not name (any more).
+    /// False for one that tasks wait for and that the configuration does not name or allow (any more).
     configured: bool,
     held: bool,
     waiting: u64,
@@ -73,7 +73,8 @@ pub(super) async fn list(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) 
     let destinations = all
         .into_iter()
         .map(|sn| {
-            let allowance = services.get(sn).copied();
+            let known = || api.services.get(sn.as_str()).map(|service| service.allowance());
+            let allowance = services.get(sn).copied().or_else(known);
             let standing = api.limits.standing(sn, allowance.unwrap_or_default());
             let waiting = waiting.get(sn).copied().unwrap_or_default();
             shown(sn, allowance, standing, waiting, holds.contains(sn), api.clock.now())

@@ -5,6 +5,7 @@
 //! goes into the answer.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -12,6 +13,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 use super::request_id;
+use crate::rate::Rate;
 use crate::task::State;
 use crate::{store, topic};
 
@@ -26,6 +28,20 @@ pub(super) enum Error {
     /// The body cannot be taken; the sentence names the field and what would be right.
     #[error("{0}")]
     Invalid(String),
+    /// No token, or one that is not known.
+    #[error("{0}")]
+    Unauthenticated(&'static str),
+    /// The token's scope or topics do not cover this, or another site's page asks.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The token's rate is used up.
+    #[error("the token's rate, {rate}, is used up")]
+    TooFast {
+        /// The rate.
+        rate: Rate,
+        /// When there is room for one more.
+        wait: Duration,
+    },
     /// No such task, topic or route.
     #[error("{0}")]
     NotFound(Cow<'static, str>),
@@ -35,6 +51,15 @@ pub(super) enum Error {
     /// The task stands elsewhere.
     #[error("receipt: it no longer holds the task, which is {} now", .0.as_str())]
     Stale(State),
+    /// The task stands where this cannot be done.
+    #[error("task_id: the task is {}, so this cannot be done any more", .0.as_str())]
+    Conflict(State),
+    /// It is leased, and will be cancelled unless it succeeds.
+    #[error("task_id: the task is leased just now; it will be cancelled unless this attempt succeeds")]
+    CancelPending,
+    /// A topic that is to be deleted holds tasks.
+    #[error("topic: it still holds tasks, history included; purge it first")]
+    TopicNotEmpty,
     /// A body or a content over its limit.
     #[error("{0}")]
     TooLarge(String),
@@ -63,6 +88,8 @@ struct Body {
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<State>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    cancel_pending: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     request_id: Option<String>,
 }
 
@@ -70,6 +97,11 @@ impl Error {
     /// A refused body, in a sentence.
     pub(super) fn invalid(sentence: impl Into<String>) -> Self {
         Self::Invalid(sentence.into())
+    }
+
+    /// No topic of that name.
+    pub(super) fn no_topic() -> Self {
+        Self::NotFound("topic: there is no such topic".into())
     }
 
     /// No task of that id.
@@ -81,12 +113,14 @@ impl Error {
     pub(super) fn dm_error(&self) -> u16 {
         match self {
             Self::Invalid(_) => 1000,
+            Self::Unauthenticated(_) => 1001,
+            Self::Forbidden(_) => 1003,
             Self::NotFound(_) => 1004,
             Self::MethodNotAllowed(_) => 1005,
-            Self::Stale(_) => 1009,
+            Self::Stale(_) | Self::Conflict(_) | Self::CancelPending | Self::TopicNotEmpty => 1009,
             Self::TooLarge(_) => 1013,
             Self::MediaType => 1015,
-            Self::TooManyTopics(_) => 1029,
+            Self::TooManyTopics(_) | Self::TooFast { .. } => 1029,
             Self::Store(store::Error::KeyReused) => 1022,
             Self::Store(store::Error::OverQuota) => 1029,
             Self::Store(store::Error::Corrupt(_)) | Self::Internal => 2000,
@@ -98,6 +132,8 @@ impl Error {
     fn status(&self) -> StatusCode {
         match self.dm_error() {
             1000 => StatusCode::BAD_REQUEST,
+            1001 => StatusCode::UNAUTHORIZED,
+            1003 => StatusCode::FORBIDDEN,
             1004 => StatusCode::NOT_FOUND,
             1005 => StatusCode::METHOD_NOT_ALLOWED,
             1009 => StatusCode::CONFLICT,
@@ -135,6 +171,9 @@ impl Error {
 
     /// Seconds for `Retry-After`.
     fn retry_after(&self) -> Option<u16> {
+        if let Self::TooFast { wait, .. } = self {
+            return Some(u16::try_from(wait.as_secs_f64().ceil() as u64).unwrap_or(u16::MAX));
+        }
         match self.dm_error() {
             2003 => Some(REPEAT_AFTER),
             1029 => Some(QUOTA_AFTER),
@@ -172,12 +211,20 @@ impl IntoResponse for Error {
         let body = Body {
             dm_error,
             error_msg: self.message(),
-            state: if let Self::Stale(state) = self { Some(state) } else { None },
+            state: match self {
+                Self::Stale(state) | Self::Conflict(state) => Some(state),
+                Self::CancelPending => Some(State::Leased),
+                _ => None,
+            },
+            cancel_pending: matches!(self, Self::CancelPending).then_some(true),
             request_id: if dm_error == 2000 { request_id::current() } else { None },
         };
         let mut response = (self.status(), Json(body)).into_response();
         if let Some(seconds) = self.retry_after() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if dm_error == 1001 {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }
@@ -200,9 +247,16 @@ mod tests {
             assert!(!body["error_msg"].as_str().unwrap().contains("secret"), "{said}: {body}");
         };
         check(Error::invalid("x"), 400, 1000, None).await;
+        check(Error::Unauthenticated("x"), 401, 1001, None).await;
+        check(Error::Forbidden("x".into()), 403, 1003, None).await;
+        let too_fast = |millis| Error::TooFast { rate: "1/s".parse().unwrap(), wait: Duration::from_millis(millis) };
+        check(too_fast(5), 429, 1029, Some("1")).await;
+        check(too_fast(2001), 429, 1029, Some("3")).await;
         check(Error::no_task(), 404, 1004, None).await;
         check(Error::MethodNotAllowed("POST"), 405, 1005, None).await;
         check(Error::Stale(State::Dead), 409, 1009, None).await;
+        check(Error::Conflict(State::Delivered), 409, 1009, None).await;
+        check(Error::CancelPending, 409, 1009, None).await;
         check(Error::TooLarge("x".into()), 413, 1013, None).await;
         check(Error::MediaType, 415, 1015, None).await;
         check(topic::Error::TooMany(7).into(), 429, 1029, Some("60")).await;
@@ -219,6 +273,8 @@ mod tests {
     #[tokio::test]
     async fn a_conflict_carries_the_tasks_state_and_our_fault_the_request_id() {
         assert_eq!(json_of(Error::Stale(State::Delivered).into_response()).await["state"], "delivered");
+        let pending = json_of(Error::CancelPending.into_response()).await;
+        assert_eq!((&pending["state"], &pending["cancel_pending"]), (&"leased".into(), &true.into()));
         let body = request_id::scope("req-1".into(), async { json_of(Error::Internal.into_response()).await }).await;
         assert_eq!(body["request_id"], "req-1");
     }

@@ -13,8 +13,8 @@ use super::error::Error;
 use super::fields::{Id, Name};
 use super::json::{self, required};
 use crate::clock::UnixMillis;
-use crate::store::{self, Store};
-use crate::task::{State, TaskId, Topic};
+use crate::store::{AttemptNote, Store, Task};
+use crate::task::{Destination, State, TaskId, Topic};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,26 +34,54 @@ struct Shown {
     task_id: TaskId,
     state: State,
     mode: &'static str,
+    sn: Option<Destination>,
+    key: Option<String>,
     due_ms: UnixMillis,
     attempts: u32,
     created_ms: UnixMillis,
     finished_ms: Option<UnixMillis>,
     last_outcome: Option<String>,
     content: String,
+    /// The attempts that were noted, the newest last. May be incomplete: notes are written beside the road.
+    log: Vec<Note>,
 }
 
-impl From<store::Task> for Shown {
-    fn from(task: store::Task) -> Self {
+#[derive(Debug, Serialize)]
+struct Note {
+    attempt: u32,
+    started_ms: UnixMillis,
+    duration_ms: u64,
+    outcome: String,
+    answer: String,
+}
+
+impl From<AttemptNote> for Note {
+    fn from(note: AttemptNote) -> Self {
+        Self {
+            attempt: note.attempt,
+            started_ms: note.started,
+            duration_ms: note.took.as_millis() as u64,
+            outcome: note.outcome,
+            answer: note.answer,
+        }
+    }
+}
+
+impl Shown {
+    fn of(task: Task, notes: Vec<AttemptNote>) -> Self {
         Self {
             task_id: task.id,
             state: task.state,
             mode: mode_of(&task.destination),
+            sn: Some(task.destination).filter(|destination| !destination.is_pull()),
+            key: task.options.key,
             due_ms: task.due,
             attempts: task.attempts,
             created_ms: task.created,
             finished_ms: task.finished,
             last_outcome: Some(task.last_outcome).filter(|outcome| !outcome.is_empty()),
             content: task.content,
+            log: notes.into_iter().map(Note::from).collect(),
         }
     }
 }
@@ -65,5 +93,7 @@ pub(super) async fn get(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody)
     let id = required(Id::given(request.task_id), "task_id")?;
     let lane = api.lane_of(&topic, id).await?;
     let task = api.store.get(&lane, id).await?.ok_or_else(Error::no_task)?;
-    Ok(Success::of(Found { task: task.into() }))
+    // Of a task's notes nothing depends; without them the answer is as good.
+    let notes = api.store.notes(&lane, id).await.unwrap_or_default();
+    Ok(Success::of(Found { task: Shown::of(task, notes) }))
 }

@@ -13,10 +13,11 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderValue, Version, header};
 use http_body::{Body as _, Frame, SizeHint};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use super::budget::{Budget, Exhausted, held};
+use super::door::Line;
 use super::error::Error;
 use super::request_id;
 
@@ -44,22 +45,23 @@ pub(super) fn panicked(panic: Box<dyn Any + Send>) -> Response {
 #[derive(Clone, Debug)]
 pub(super) struct Slot(#[expect(dead_code, reason = "it is there to be dropped")] Arc<OwnedSemaphorePermit>);
 
-/// At most as many requests as there are slots; one more is turned away at once, for a queue here would only hide
-/// the overload and let every answer come too late.
-pub(super) async fn shed(State(slots): State<Arc<Semaphore>>, mut request: Request, next: Next) -> Response {
-    match slots.try_acquire_owned() {
-        Ok(slot) => {
-            let slot = Slot(Arc::new(slot));
-            // What outlives the request may take the slot along; the request itself drops its extensions long before its end.
-            request.extensions_mut().insert(slot.clone());
-            let response = next.run(request).await;
-            drop(slot);
-            response
-        }
-        Err(_) => {
-            Error::Unavailable("too many requests at once, so this one was not looked at: repeat it").into_response()
-        }
+impl Slot {
+    pub(super) fn of(permit: OwnedSemaphorePermit) -> Self {
+        Self(Arc::new(permit))
     }
+}
+
+/// Has each request hold a slot to its end: the one that it got at the door, or, if its body was long in coming, another.
+pub(super) async fn shed(State(line): State<Line>, mut request: Request, next: Next) -> Result<Response, Error> {
+    let slot = match request.extensions_mut().remove() {
+        Some(slot) => slot,
+        None => line.slot().await?,
+    };
+    // What outlives the request may take the slot along; the request itself drops its extensions long before its end.
+    request.extensions_mut().insert::<Slot>(slot.clone());
+    let response = next.run(request).await;
+    drop(slot);
+    Ok(response)
 }
 
 /// Answers longer than this have to find room; the others are bounded by the number of connections.
@@ -117,12 +119,16 @@ pub(super) async fn last_answer(
     request: Request,
     next: Next,
 ) -> Response {
-    let multiplexed = request.version() == Version::HTTP_2;
+    let version = request.version();
     let mut response = next.run(request).await;
-    if !multiplexed && *draining.borrow() {
+    say_if_last(&mut response, version, &draining);
+    response
+}
+
+pub(super) fn say_if_last(response: &mut Response, version: Version, draining: &watch::Receiver<bool>) {
+    if version != Version::HTTP_2 && *draining.borrow() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    response
 }
 
 /// Bounds the time from the request's head to its answer, the reading of a dripping body included.

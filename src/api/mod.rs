@@ -1,12 +1,13 @@
 //! ① The edge: HTTP in. From a request to a store's verb, and back to an answer.
 //!
 //! ```text
-//! server ─▶ request id ─▶ trace ─▶ panic ─▶ timeout ─▶ body ─▶ shed ─▶ add │ pull │ settle │ get │ destination ─▶ store
+//! server ─▶ door ─▶ request id ─▶ trace ─▶ panic ─▶ auth ─▶ timeout ─▶ body ─▶ shed ─▶ add │ pull │ settle │ get │ list │ manage │ dead │ topic │ destination ─▶ store
 //! ```
 //!
-//! - [`router`] is the whole API at a glance; one file per family of verbs.
+//! - `router` is the whole API at a glance; one file per family of verbs.
 //! - `server` takes connections and drains them, `connection` serves one; `pulse` and `paced` see to it that nobody holds one for
-//!   nothing. `layers` is what stands around every handler, `budget` how many bytes all requests and answers may hold.
+//!   nothing. `door` turns away what is too much, `layers` is what stands around every handler, `budget` how many bytes all requests and answers may hold.
+//! - `auth` says who may call what; its table is the whole access matrix.
 //! - `body` and `json` read a request, `fields` its values, `new_task` checks one task.
 //! - `error` is the only answer of a failure, `envelope` that of a success.
 //! - `written` knows whether an answer has been written, on which a pull without `lease` rests.
@@ -20,10 +21,13 @@
 //! What is absent on purpose: policy of retries (`outcome`), and every wait for something to fall due.
 
 mod add;
+mod auth;
 mod body;
 mod budget;
 mod connection;
+mod dead;
 mod destination;
+mod door;
 mod envelope;
 mod error;
 mod fields;
@@ -31,15 +35,20 @@ mod get;
 mod health;
 mod json;
 mod layers;
+mod list;
+mod manage;
 mod new_task;
 mod paced;
 mod pull;
 mod pulse;
 mod request_id;
+mod sameness;
 mod server;
 mod settle;
 #[cfg(test)]
 mod testing;
+mod topic;
+mod topic_policy;
 mod written;
 
 use std::sync::Arc;
@@ -50,19 +59,22 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use http::Uri;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::callback::{Limits, Services};
 use crate::clock::Clock;
 use crate::outcome::Policy;
-use crate::store::AnyStore;
+use crate::store::{AnyStore, Registered};
 use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
 use budget::Budget;
+use door::Line;
 use error::Error;
 
+pub use auth::{TokenParams, Tokens};
+pub use door::Edge;
 pub use server::{Patience, ServerParams, listen, serve};
 
 /// How long [`Api::finish`] waits.
@@ -81,6 +93,8 @@ pub struct Params {
     pub batch_body_limit: usize,
     /// The furthest due moment from now (`limits.max_delay`).
     pub max_delay: Duration,
+    /// How long an idempotency key is remembered (`limits.idempotency_window`).
+    pub idempotency_window: Duration,
     /// What a nacked task follows that has no options of its own.
     pub policy: Policy,
     /// The most bytes of requests in hand at a time, and of answers on their way (`limits.bodies`).
@@ -100,6 +114,7 @@ impl Params {
             batch_limit: 1000,
             batch_body_limit: 16 << 20,
             max_delay: Duration::from_secs(3650 * 24 * 3600),
+            idempotency_window: Duration::from_secs(24 * 3600),
             policy,
             bodies: 256 << 20,
             concurrency: 1024,
@@ -119,6 +134,8 @@ pub struct Parts {
     pub services: Arc<Services>,
     /// How the calls to them stand.
     pub limits: Arc<Limits>,
+    /// Who may call.
+    pub tokens: Arc<Tokens>,
     /// The machine's time.
     pub clock: Clock,
     /// True from the moment on at which no more work is taken in.
@@ -133,6 +150,7 @@ pub struct Api {
     topics: Arc<Registry>,
     services: Arc<Services>,
     limits: Arc<Limits>,
+    tokens: Arc<Tokens>,
     clock: Clock,
     draining: watch::Receiver<bool>,
     /// The lane with which the next pull begins.
@@ -144,9 +162,9 @@ pub struct Api {
 impl Api {
     /// Puts the parts together.
     pub fn new(parts: Parts, params: Params) -> Self {
-        let Parts { store, topics, services, limits, clock, draining } = parts;
+        let Parts { store, topics, services, limits, tokens, clock, draining } = parts;
         let (turn, pending) = (AtomicUsize::new(0), TaskTracker::new());
-        Self { params, store, topics, services, limits, clock, draining, turn, pending }
+        Self { params, store, topics, services, limits, tokens, clock, draining, turn, pending }
     }
 
     /// Returns once what outlives its request (the settles of pulls whose answers were written last) is done. To be
@@ -172,31 +190,45 @@ impl Api {
         }
     }
 
-    fn rules(&self) -> new_task::Rules<'_> {
-        new_task::Rules {
+    /// Checks something by the rules for new tasks.
+    fn checked<T>(&self, header_key: Option<&str>, check: impl FnOnce(&new_task::Rules<'_>) -> T) -> T {
+        check(&new_task::Rules {
             now: self.clock.now(),
             max_delay: self.params.max_delay,
             content_limit: self.params.content_limit,
             services: &self.services,
-        }
+            idempotency_window: self.params.idempotency_window,
+            mode_of: &|topic| self.topics.policy_of(topic).mode,
+            header_key,
+        })
+    }
+
+    /// A topic, if it exists.
+    async fn topic(&self, topic: &Topic) -> Result<Registered, Error> {
+        self.topics.find(topic).await?.ok_or_else(Error::no_topic)
     }
 
     /// The lane of a task, if its topic exists.
     async fn lane_of(&self, topic: &Topic, id: TaskId) -> Result<Lane, Error> {
-        let entry = self.topics.find(topic).await?;
-        entry.map(|known| known.entry.lane_of(id)).ok_or(Error::NotFound("topic: there is no such topic".into()))
+        Ok(self.topic(topic).await?.entry.lane_of(id))
     }
 }
 
+/// Every route behind the door.
+pub fn edge(api: Arc<Api>) -> Edge {
+    let (line, draining) = (Line::before(api.params.concurrency), api.draining.clone());
+    Edge::behind(line.clone(), draining, router(api, line))
+}
+
 /// Every route, and what stands around them.
-pub fn router(api: Arc<Api>) -> Router {
+fn router(api: Arc<Api>, line: Line) -> Router {
     let params = &api.params;
-    let slots = Arc::new(Semaphore::new(params.concurrency));
     let budget = Budget::new(params.bodies);
-    // From the outside in: the route's limit, the body, a slot. Not around the health checks: an instance that sheds load is alive.
+    // From the outside in: the route's limit, the body, a slot, the topic in it. Not around the health checks: an instance that sheds load is alive.
     let working = |routes: Router<Arc<Api>>, limit: usize, budget: Budget| {
         routes
-            .layer(from_fn_with_state(slots.clone(), layers::shed))
+            .layer(from_fn(auth::cover))
+            .layer(from_fn_with_state(line.clone(), layers::shed))
             .layer(from_fn_with_state(budget, body::read))
             .layer(Extension(body::Limit(limit)))
     };
@@ -205,7 +237,21 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/delay/task/pull", post(pull::pull))
         .route("/delay/task/ack", post(settle::ack))
         .route("/delay/task/nack", post(settle::nack))
+        .route("/delay/task/cancel", post(manage::cancel))
+        .route("/delay/task/update", post(manage::update))
         .route("/delay/task/get", post(get::get))
+        .route("/delay/task/list", post(list::list))
+        .route("/delay/dead/causes", post(dead::causes))
+        .route("/delay/dead/replay", post(dead::replay))
+        .route("/delay/dead/purge", post(dead::purge))
+        .route("/delay/topic/list", post(topic::list))
+        .route("/delay/topic/get", post(topic::get))
+        .route("/delay/topic/set", post(topic_policy::set))
+        .route("/delay/topic/pause", post(topic::pause))
+        .route("/delay/topic/resume", post(topic::resume))
+        .route("/delay/topic/purge", post(topic::purge))
+        .route("/delay/topic/forecast", post(topic::forecast))
+        .route("/delay/topic/delete", post(topic::delete))
         .route("/delay/destination/list", post(destination::list))
         .route("/delay/destination/hold", post(destination::hold))
         .route("/delay/destination/release", post(destination::release));
@@ -217,7 +263,8 @@ pub fn router(api: Arc<Api>) -> Router {
         .layer(from_fn_with_state(params.timeout, layers::timeout));
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
     let draining = api.draining.clone();
-    dressed(delay.merge(health)).layer(from_fn_with_state(draining, layers::last_answer)).with_state(api)
+    let admitted = delay.merge(health).layer(from_fn_with_state(api.tokens.clone(), auth::admit));
+    dressed(admitted).layer(from_fn_with_state(draining, layers::last_answer)).with_state(api)
 }
 
 /// What stands around all routes, from the inside out.

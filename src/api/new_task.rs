@@ -3,11 +3,12 @@
 //! Pure: the caller's text and the [`Rules`] in, a [`Checked`] task or a sentence out. Nothing is stored before all
 //! of it has passed.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -15,15 +16,17 @@ use super::body::size;
 use super::error::Error;
 use super::fields::{Name, Number, within};
 use super::json::{self, required};
-use crate::callback::{Services, target};
+use super::sameness;
+use crate::callback::{Services, Target, check_url, target};
 use crate::clock::UnixMillis;
 use crate::retry::Backoff;
 use crate::span::Span;
-use crate::store::Moment;
-use crate::task::{Destination, Mode, Options, Topic};
+use crate::store::{Idempotency, Moment};
+use crate::task::{Destination, Headers, Mode, OnDead, Options, Topic};
 
-const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1000;
-const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
+pub(super) const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1000;
+const EXPIRES_AFTER: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3650 * 86_400);
+pub(super) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
 /// Unix seconds below this (the year 2001) can only be a delay in the wrong field, and would fire at once.
 const EARLIEST_SECONDS: f64 = 1e9;
 /// Unix seconds from this on (the year 5138) can only be milliseconds.
@@ -39,6 +42,12 @@ pub(super) struct Rules<'a> {
     pub(super) content_limit: usize,
     /// The known services.
     pub(super) services: &'a Services,
+    /// How long an idempotency key is remembered.
+    pub(super) idempotency_window: Duration,
+    /// What each topic says of its tasks' mode.
+    pub(super) mode_of: &'a dyn Fn(&Topic) -> Option<Mode>,
+    /// The key in the request's header.
+    pub(super) header_key: Option<&'a str>,
 }
 
 /// A task that may be stored, once its topic's entry is at hand.
@@ -49,6 +58,7 @@ pub(super) struct Checked {
     pub(super) moment: Moment,
     pub(super) options: Options,
     pub(super) content: String,
+    pub(super) idempotency: Option<Idempotency>,
 }
 
 #[derive(Deserialize)]
@@ -65,6 +75,20 @@ struct Request<'a> {
     timeout: Option<Span>,
     #[serde(borrow)]
     backoff: Option<&'a RawValue>,
+    #[serde(borrow)]
+    headers: Option<&'a RawValue>,
+    idempotency_key: Option<String>,
+    key: Option<String>,
+    expires_after: Option<Span>,
+    on_dead: Option<OnDeadCall>,
+}
+
+/// Whom to tell if the task dies.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OnDeadCall {
+    sn: Option<Name<Destination>>,
+    url: Option<String>,
 }
 
 /// Reads and checks one task.
@@ -79,21 +103,52 @@ pub(super) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
         max_attempts: request.max_attempts.map(|number| number.whole("max_attempts", MAX_ATTEMPTS)).transpose()?,
         timeout: request.timeout.map(|span| within(span, "timeout", TIMEOUT).map(Span)).transpose()?,
         backoff: request.backoff.map(backoff).transpose()?,
-        ..Options::default()
+        headers: request.headers.map(headers).transpose()?.unwrap_or_default(),
+        key: request.key.map(|key| sameness::checked(key, "key")).transpose()?,
+        expires_after: request.expires_after.map(expiry).transpose()?,
+        on_dead: request.on_dead.map(|call| on_dead(call, rules.services)).transpose()?,
     };
-    let mode = request.mode.unwrap_or_default();
+    let mode = request.mode.or_else(|| (rules.mode_of)(&topic)).unwrap_or_default();
     let content = content(required(request.content, "content")?, mode, rules.content_limit)?;
     let destination = destination(&content, mode, rules.services)?;
-    Ok(Checked { topic, destination, moment, options, content })
+    let key = sameness::agreed(request.idempotency_key, rules.header_key)?;
+    let what = (moment, &destination, &options, content.as_str());
+    let idempotency = key.map(|key| sameness::idempotency(key, rules.idempotency_window, &topic, what));
+    Ok(Checked { topic, destination, moment, options, content, idempotency })
 }
 
 /// The due moment, from whichever of the two fields is there.
-fn moment(timing_moment: Option<Number>, delay: Option<Span>, rules: &Rules<'_>) -> Result<Moment, Error> {
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+pub(super) fn moment(timing_moment: Option<Number>, delay: Option<Span>, rules: &Rules<'_>) -> Result<Moment, Error> {
     match (timing_moment, delay) {
         (Some(Number(seconds)), None) => at(seconds, rules).map(Moment::At),
         (None, Some(delay)) => within(delay, "delay", Duration::ZERO..=rules.max_delay).map(Moment::After),
         _ => Err(Error::invalid("delay and timing_moment: give exactly one of the two")),
     }
+}
+
+/// How long a task is worth delivering: a millisecond at least, or it could expire as it falls due.
+fn expiry(span: Span) -> Result<Span, Error> {
+    within(span, "expires_after", EXPIRES_AFTER).map(Span)
+}
+
+/// The call for the dead: a service and a path on it, as in a content.
+fn on_dead(call: OnDeadCall, services: &Services) -> Result<OnDead, Error> {
+    let Name(sn) = required(call.sn, "on_dead.sn")?;
+    let url = required(call.url, "on_dead.url")?;
+    check_url(&url).map_err(|error| Error::Invalid(format!("on_dead.url: {error}")))?;
+    if !sn.is_service() || services.get(sn.as_str()).is_none() {
+        return Err(unknown_service("on_dead.sn", &sn));
+    }
+    Ok(OnDead { sn, url, task_id: None })
+}
+
+fn unknown_service(field: &str, sn: &Destination) -> Error {
+    Error::Invalid(format!(
+        "{field}: \"{sn}\" is not a service that is known here; the configuration's [services] names them"
+    ))
 }
 
 fn at(seconds: f64, rules: &Rules<'_>) -> Result<UnixMillis, Error> {
@@ -117,7 +172,11 @@ fn at(seconds: f64, rules: &Rules<'_>) -> Result<UnixMillis, Error> {
     Ok(moment)
 }
 
-fn backoff(raw: &RawValue) -> Result<Backoff, Error> {
+/// The wait between attempts.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+pub(super) fn backoff(raw: &RawValue) -> Result<Backoff, Error> {
     let mut fields: Map<String, Value> = serde_json::from_str(raw.get())
         .map_err(|_| Error::invalid(r#"backoff: must be an object such as {"kind":"fixed","every":"30s"}"#))?;
     // As everywhere, null is absent.
@@ -128,8 +187,45 @@ fn backoff(raw: &RawValue) -> Result<Backoff, Error> {
     Ok(backoff)
 }
 
+fn headers(raw: &RawValue) -> Result<Headers, Error> {
+    /// In their order and with repeats, of which a map would keep the last.
+    struct Pairs(Vec<(String, String)>);
+
+    impl<'de> Deserialize<'de> for Pairs {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            struct Reader;
+
+            impl<'de> Visitor<'de> for Reader {
+                type Value = Pairs;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("an object")
+                }
+
+                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+                    let mut pairs = Vec::new();
+                    while let Some((name, value)) = map.next_entry::<String, Option<String>>()? {
+                        // As everywhere, null is absent.
+                        pairs.extend(value.map(|value| (name, value)));
+                    }
+                    Ok(Pairs(pairs))
+                }
+            }
+
+            from.deserialize_map(Reader)
+        }
+    }
+
+    let Pairs(pairs) = serde_json::from_str(raw.get())
+        .map_err(|_| Error::invalid(r#"headers: must be an object of strings such as {"x-tenant":"a"}"#))?;
+    Headers::new(pairs).map_err(|error| Error::Invalid(format!("headers: {error}")))
+}
+
 /// The text to be kept: the object's own, or the one that the string holds.
-fn content(raw: &RawValue, mode: Mode, limit: usize) -> Result<String, Error> {
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field; [`Error::TooLarge`].
+pub(super) fn content(raw: &RawValue, mode: Mode, limit: usize) -> Result<String, Error> {
     let is_string = raw.get().starts_with('"');
     let content = match raw.get().as_bytes().first() {
         Some(b'{') => raw.get().to_owned(),
@@ -158,17 +254,25 @@ fn holds_object(text: &str) -> bool {
 }
 
 /// Whom the content is for.
-fn destination(content: &str, mode: Mode, services: &Services) -> Result<Destination, Error> {
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+pub(super) fn destination(content: &str, mode: Mode, services: &Services) -> Result<Destination, Error> {
     if mode == Mode::Pull {
         return Ok(Destination::pull());
     }
     let target = target(content).map_err(|error| Error::Invalid(error.to_string()))?;
+    let host = |url: &str| services.host_of(url).map_err(|error| Error::Invalid(format!("content.url: {error}")));
     match target {
-        Some(target) if services.get(target.sn.as_str()).is_some() => Ok(target.sn),
-        Some(target) => Err(Error::Invalid(format!(
-            "content.sn: \"{}\" is not a service that is known here; the configuration's [services] names them",
-            target.sn
-        ))),
+        Some(Target { sn: Some(sn), .. }) if services.get(sn.as_str()).is_some() => Ok(sn),
+        Some(Target { sn: Some(sn), .. }) => Err(unknown_service("content.sn", &sn)),
+        Some(Target { sn: None, url }) => match host(&url)? {
+            Some(host) => Ok(host),
+            None if mode == Mode::Push => Err(Error::invalid(
+                "content.url: its host is not on callback.allow_hosts, and there is no sn, though mode is \"push\"",
+            )),
+            None => Ok(Destination::pull()),
+        },
         None if mode == Mode::Push => {
             Err(Error::invalid("content: must have sn (the service) and url (the path on it), for mode is \"push\""))
         }

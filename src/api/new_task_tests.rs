@@ -3,10 +3,22 @@ use crate::api::testing::services;
 
 const NOW: UnixMillis = UnixMillis(1_795_234_567_000);
 
+const WINDOW: Duration = Duration::from_secs(86_400);
+
+fn rules(services: &Services) -> Rules<'_> {
+    Rules {
+        now: NOW,
+        max_delay: Duration::from_secs(3650 * 86400),
+        content_limit: 100,
+        services,
+        idempotency_window: WINDOW,
+        mode_of: &|topic| (topic.as_str() == "pulled").then_some(Mode::Pull),
+        header_key: None,
+    }
+}
+
 fn read_task(json: &str) -> Result<Checked, Error> {
-    let rules =
-        Rules { now: NOW, max_delay: Duration::from_secs(3650 * 86400), content_limit: 100, services: &services() };
-    read(json.as_bytes(), &rules)
+    read(json.as_bytes(), &rules(&services()))
 }
 
 /// A task that is right but for `fields`, which are put before its own.
@@ -121,7 +133,7 @@ fn content_has_a_limit_and_a_depth() {
     assert_eq!((error.dm_error(), error.to_string().as_str()), (1013, "content: is larger than 100 B"));
 
     let services = services();
-    let rules = Rules { now: NOW, max_delay: Duration::from_secs(1), content_limit: 100_000, services: &services };
+    let rules = Rules { content_limit: 100_000, ..rules(&services) };
     let deep = format!(r#"{{"topic":"t","delay":1,"content":{{"a":{}{}}}}}"#, "[".repeat(10_000), "]".repeat(10_000));
     let said = read(deep.as_bytes(), &rules).unwrap_err().to_string();
     assert_eq!(said, "content: is nested deeper than 128 levels");
@@ -157,13 +169,120 @@ fn a_tasks_own_settings_keep_to_their_ranges() {
 }
 
 #[test]
-fn what_is_missing_or_not_built_is_said() {
+fn what_is_missing_is_said() {
     let check = |json: &str, says: &str| assert_eq!(read_task(json).unwrap_err().to_string(), says, "{json}");
     check(r#"{"delay":1,"content":"{}"}"#, "topic: is missing");
     check(r#"{"topic":"t","delay":1}"#, "content: is missing");
     check(r#"{"topic":"t","delay":1,"content":null}"#, "content: is missing");
-    for field in ["idempotency_key", "key", "expires_after", "headers", "on_dead"] {
-        let said = read_with(&format!(r#""delay":1,"{field}":"x","#)).unwrap_err().to_string();
-        assert!(said.starts_with(&format!("unknown field \"{field}\"")), "{said}");
-    }
+}
+
+#[test]
+fn a_topics_mode_goes_before_auto_and_the_tasks_own_before_the_topics() {
+    let destination = |mode: &str| {
+        let content = r#"{"sn":"message.call","url":"/call"}"#;
+        let task = read_task(&format!(r#"{{"topic":"pulled","delay":1,{mode}"content":{content}}}"#));
+        task.unwrap().destination.to_string()
+    };
+    assert_eq!(destination(""), "@pull");
+    assert_eq!(destination(r#""mode":"auto","#), "message.call");
+    assert_eq!(destination(r#""mode":"push","#), "message.call");
+}
+
+#[test]
+fn keys_expiry_and_the_call_for_the_dead_are_read_and_checked() {
+    let task = read_with(
+        r#""delay":1,"idempotency_key":"order-7","key":"user-7","expires_after":"10m",
+           "on_dead":{"sn":"message.call","url":"/dead"},"#,
+    );
+    let task = task.unwrap();
+    let key = task.idempotency.unwrap();
+    assert_eq!((key.key.as_str(), key.window), ("order-7", WINDOW));
+    let Options { key, expires_after, on_dead, .. } = task.options;
+    assert_eq!((key.as_deref(), expires_after), (Some("user-7"), Some(Span::seconds(600))));
+    let on_dead = on_dead.unwrap();
+    assert_eq!((on_dead.sn.as_str(), on_dead.url.as_str(), on_dead.task_id), ("message.call", "/dead", None));
+
+    let check = |fields: &str, says: &str| {
+        let said = read_with(&format!(r#""delay":1,{fields},"#)).unwrap_err().to_string();
+        assert!(said.contains(says), "{fields}: {said}");
+    };
+    check(r#""idempotency_key":"""#, "idempotency_key: must be 1 to 256 bytes long");
+    check(r#""key":"""#, "key: must be 1 to 256 bytes long");
+    check(r#""key":7"#, "key: must be a string, not integer 7");
+    check(r#""expires_after":0"#, "expires_after: must be from 1ms to 3650d");
+    check(r#""on_dead":{"url":"/x"}"#, "on_dead.sn: is missing");
+    check(r#""on_dead":{"sn":"message.call"}"#, "on_dead.url: is missing");
+    check(r#""on_dead":{"sn":"other","url":"/x"}"#, "on_dead.sn: \"other\" is not a service that is known here");
+    check(r#""on_dead":{"sn":"message.call","url":"//evil"}"#, "on_dead.url: must be a path");
+    check(r#""on_dead":{"sn":"message.call","url":"/x","on_dead":{}}"#, "unknown field \"on_dead\"");
+}
+
+#[test]
+fn the_headers_idempotency_key_stands_for_the_fields() {
+    let services = services();
+    let read_both = |header, json: &str| {
+        let rules = Rules { header_key: Some(header), ..rules(&services) };
+        read(json.as_bytes(), &rules).map(|task| task.idempotency.unwrap().key)
+    };
+    let plain = r#"{"topic":"t","delay":1,"content":{}}"#;
+    assert_eq!(read_both("k", plain).unwrap(), "k");
+    let with_field = r#"{"topic":"t","delay":1,"content":{},"idempotency_key":"k"}"#;
+    assert_eq!(read_both("k", with_field).unwrap(), "k");
+    let said = read_both("other", with_field).unwrap_err().to_string();
+    assert!(said.contains("differs from the header"), "{said}");
+}
+
+#[test]
+fn headers_are_checked_and_kept() {
+    let read = |headers: &str| read_with(&format!(r#""delay":1,"headers":{headers},"#));
+    let check = |headers: &str, says: &str| {
+        let said = read(headers).unwrap_err().to_string();
+        assert!(said.contains(says), "{headers}: {said}");
+    };
+    check(r#"{"Host":"evil"}"#, r#"headers: "Host" is delayd's own business"#);
+    check(r#"{"webhook-id":"7"}"#, "delayd's own business");
+    check(r#"{"x-a":"1\r\nhost: evil"}"#, r#"headers: the value of "x-a" must be one line"#);
+    check(r#"{"x-a":"1","X-A":"2"}"#, "more than once");
+    check(r#"{"x-a":"1","x-a":"2"}"#, "more than once");
+    check(r#"{"x-a":1}"#, "headers: must be an object of strings");
+    check(r#"["x-a"]"#, "headers: must be an object of strings");
+    check(r#""x-a: 1""#, "headers: must be an object of strings");
+    let many: Vec<_> = (0..33).map(|n| format!(r#""x-{n}":"v""#)).collect();
+    check(&format!("{{{}}}", many.join(",")), "headers: must be at most 32");
+    let kept = read(r#"{"X-Tenant":"a","x-none":null}"#).unwrap().options.headers;
+    assert_eq!(serde_json::to_string(&kept).unwrap(), r#"{"x-tenant":"a"}"#);
+    assert!(read("null").unwrap().options.is_default() && read("{}").unwrap().options.is_default());
+}
+
+#[test]
+fn an_absolute_url_is_pushed_to_an_allowed_host() {
+    let services = services();
+    let allow = |hosts: &[&str], deny_private| {
+        let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
+        services.allow(crate::callback::Unlisted { hosts, deny_private, fallback: "http://{sn}:80".parse().ok() });
+    };
+    let check = |mode: &str, content: &str, expected: &str| {
+        let rules = Rules { content_limit: 1000, ..rules(&services) };
+        let task = format!(r#"{{"topic":"t","delay":1,"mode":"{mode}","content":{content}}}"#);
+        let said = read(task.as_bytes(), &rules).map_or_else(|e| e.to_string(), |task| task.destination.to_string());
+        assert!(said.contains(expected), "{mode} {content}: {said}");
+    };
+    let url = |url: &str| format!(r#"{{"url":"{url}"}}"#);
+    check("auto", &url("https://hooks.example.com/x"), "@pull");
+    check("push", &url("https://hooks.example.com/x"), "not on callback.allow_hosts");
+    allow(&["*.example.com", "10.0.0.5"], true);
+    check("auto", &url("https://hooks.example.com/x"), "hooks.example.com:443");
+    check("push", &url("https://hooks.example.com/x"), "hooks.example.com:443");
+    check("pull", &url("https://hooks.example.com/x"), "@pull");
+    check("auto", &url("https://other.example/x"), "@pull");
+    check("push", &url("https://other.example/x"), "not on callback.allow_hosts");
+    check("push", &url("/x"), "must have sn (the service) and url");
+    check("auto", &url("https://me:pw@hooks.example.com/x"), "content.url: must name a host, and neither user");
+    check("auto", &url("http://10.0.0.5/x"), "content.url: must name a host on the public Internet");
+    check("auto", r#"{"sn":"message.call","url":"https://hooks.example.com/x"}"#, "content.url must be a path");
+    check("auto", r#"{"sn":"hooks.example.com:443","url":"/x"}"#, "content.sn must name a service");
+    check("auto", r#"{"sn":"billing","url":"/x"}"#, "billing");
+    check("auto", r#"{"sn":"10.0.0.5","url":"/x"}"#, "is not a service that is known here");
+    allow(&["10.0.0.5"], false);
+    check("auto", &url("http://10.0.0.5/x"), "10.0.0.5:80");
 }

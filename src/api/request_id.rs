@@ -6,7 +6,7 @@
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id that is taken over, in bytes.
@@ -28,12 +28,22 @@ pub(super) async fn scope<T>(id: String, work: impl Future<Output = T>) -> T {
 
 /// The layer: outermost, so that every answer has the header.
 pub(super) async fn layer(request: Request, next: Next) -> Response {
-    let id = request.headers().get(HEADER).and_then(sane).unwrap_or_else(fresh);
+    let id = of(request.headers());
     let mut response = scope(id.clone(), next.run(request)).await;
+    name(&mut response, id);
+    response
+}
+
+/// The id of a request with these headers.
+pub(super) fn of(headers: &HeaderMap) -> String {
+    headers.get(HEADER).and_then(sane).unwrap_or_else(fresh)
+}
+
+/// Gives an answer its request's id.
+pub(super) fn name(response: &mut Response, id: String) {
     if let Ok(id) = HeaderValue::try_from(id) {
         response.headers_mut().insert(HEADER, id);
     }
-    response
 }
 
 /// The caller's id, if it is short and plain enough for logs and headers.

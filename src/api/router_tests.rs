@@ -7,7 +7,7 @@ use http_body_util::StreamBody;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::testing::{edge_before_a_silent_store, edge_without_store, json_of};
+use super::testing::{edge_before_a_silent_store, edge_without_store, json_of, router};
 use super::*;
 
 const ADD: &str = "/delay/task/add";
@@ -48,7 +48,7 @@ fn chunked(length: usize) -> Body {
 #[tokio::test]
 async fn a_wrong_route_or_method_is_told_so() {
     check(get_of("/nowhere"), 404, 1004).await;
-    check(post_of("/delay/task/cancel", "{}"), 404, 1004).await;
+    check(post_of("/delay/task/undo", "{}"), 404, 1004).await;
     let body = check(get_of(ADD), 405, 1005).await;
     assert_eq!(body["error_msg"], "this route takes POST only");
     let body = check(post_of("/healthz", ""), 405, 1005).await;
@@ -102,6 +102,27 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     bad(pull, r#"{"topic":"t","task_id":7,"count":1}"#, "lease and count do not go with it").await;
     bad("/delay/task/get", r#"{"topic":"t","task_id":0}"#, "task_id: is missing").await;
     bad("/delay/task/get", r#"{"topic":"t","task_id":"x"}"#, "task_id: must be a whole number").await;
+    bad("/delay/task/cancel", r#"{"topic":"t"}"#, "task_id: is missing").await;
+    bad("/delay/task/update", r#"{"topic":"t","task_id":1}"#, "give exactly one of the two").await;
+    bad("/delay/task/update", r#"{"topic":"t","task_id":1,"delay":"4000d"}"#, "delay: must be from 0s to 3650d").await;
+    let list = "/delay/task/list";
+    bad(list, r#"{"topic":"t"}"#, "state: is missing").await;
+    bad(list, r#"{"topic":"t","state":"gone"}"#, "state: must be one of \"scheduled\"").await;
+    bad(list, r#"{"topic":"t","state":"dead","limit":1001}"#, "limit: must be a whole number from 1 to 1000").await;
+    bad(list, r#"{"topic":"t","state":"dead","cursor":"7"}"#, "cursor: must be the cursor of the page before").await;
+    bad(list, r#"{"topic":"t","state":"dead","from":-1}"#, "from: must be Unix seconds").await;
+    let replay = "/delay/dead/replay";
+    bad(replay, r#"{"topic":"t"}"#, "task_ids and all: give exactly one of the two").await;
+    bad(replay, r#"{"topic":"t","all":true,"task_ids":[1]}"#, "give exactly one of the two").await;
+    bad(replay, r#"{"topic":"t","task_ids":[]}"#, "task_ids: must hold 1 to 10000 ids").await;
+    bad(replay, r#"{"topic":"t","all":true,"rate":"often"}"#, "rate: must be a number from 1 to 1000000").await;
+    bad("/delay/dead/purge", r#"{"topic":"t","all":true,"rate":"1/s"}"#, "unknown field \"rate\"").await;
+    bad("/delay/topic/purge", r#"{"topic":"t","confirm":"x"}"#, "confirm: must repeat the topic").await;
+    let forecast = "/delay/topic/forecast";
+    bad(forecast, r#"{"topic":"t"}"#, "step: is missing").await;
+    bad(forecast, r#"{"topic":"t","step":"1h","steps":1001}"#, "steps: must be a whole number from 1 to 1000").await;
+    bad("/delay/topic/set", r#"{"topic":"t","shards":257}"#, "shards: must be a whole number from 1 to 256").await;
+    bad("/delay/topic/set", r#"{"topic":"t","reset":["shards"]}"#, "reset").await;
     bad("/delay/task/ack", r#"{"topic":"t","task_id":1}"#, "receipt: is missing").await;
     bad("/delay/task/ack", r#"{"topic":"t","task_id":1,"receipt":"r","delay":1}"#, "unknown field \"delay\"").await;
     bad("/delay/task/nack", r#"{"topic":"t","task_id":1,"receipt":"?"}"#, "receipt: must be").await;
@@ -163,7 +184,7 @@ async fn while_draining_no_work_is_taken_in() {
 }
 
 #[tokio::test]
-async fn one_request_too_many_is_turned_away_at_once_and_health_is_not() {
+async fn one_request_too_many_is_turned_away_and_health_is_not() {
     let (mut api, _draining) = edge_without_store().await;
     api.params.concurrency = 0;
     let router = router(Arc::new(api));
@@ -188,6 +209,18 @@ async fn a_request_holds_its_slot_to_its_end() {
     drop(first);
     let third = Box::pin(router.oneshot(post_of(ADD, TASK)));
     assert!(futures_util::poll!(third).is_pending(), "turned away, though the first is gone");
+}
+
+/// Its slot from the door was kept while its body dripped, so that a thousand callers who drip shut everyone else out.
+#[tokio::test]
+async fn a_body_that_drips_gives_the_slot_from_the_door_back() {
+    let (mut api, _draining) = edge_without_store().await;
+    api.params.concurrency = 1;
+    let edge = edge(Arc::new(api));
+    let mut drips = Box::pin(edge.clone().answer(post_of(ADD, dripping())));
+    assert!(futures_util::poll!(&mut drips).is_pending());
+    let response = edge.answer(post_of(ADD, "{}")).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
 }
 
 /// A body that never ends, and holds up whoever reads it.

@@ -19,12 +19,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::Serving;
+use super::door::Edge;
 pub use super::pulse::Patience;
 
 /// The most callers who wait to be accepted; the system may allow fewer (`net.core.somaxconn`).
@@ -70,11 +70,16 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Serves until `shutdown` resolves; then takes no more connections, lets running requests end, and cuts off what has
 /// not ended after [`ServerParams::drain`].
-pub async fn serve(listener: TcpListener, router: Router, params: ServerParams, shutdown: impl Future<Output = ()>) {
+pub async fn serve(
+    listener: TcpListener,
+    edge: impl Into<Edge>,
+    params: ServerParams,
+    shutdown: impl Future<Output = ()>,
+) {
     let slots = Arc::new(Semaphore::new(params.max_connections));
     let (draining, cut_off) = (CancellationToken::new(), CancellationToken::new());
     let serving = Serving {
-        router,
+        edge: edge.into(),
         patience: params.patience,
         slots: slots.clone(),
         draining: draining.clone(),

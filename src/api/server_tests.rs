@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 
+use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::get;

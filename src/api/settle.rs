@@ -54,7 +54,8 @@ pub(super) async fn nack(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) 
     // The attempts decide between a retry and death. Should another claim come between this look and the settle,
     // the receipt is stale, and nothing is decided.
     let task = api.store.get(&lease.lane, lease.id).await?.ok_or_else(Error::no_task)?;
-    let policy = api.params.policy.for_task(&task.options);
+    let topic = api.topics.policy_of(&lease.lane.topic);
+    let policy = api.params.policy.for_topic(&topic).for_task(&task.options);
     lease.end(&api, outcome::nacked(&policy, task.attempts, delay, rand::random())).await
 }
 

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::response::Response;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::{Api, Params, Parts};
+use super::door::Line;
+use super::{Api, Params, Parts, Tokens};
 use crate::callback::{LimitParams, Limits, ServiceParams, Services, SuccessRule};
 use crate::clock::Clock;
 use crate::outcome::Policy;
@@ -29,6 +31,7 @@ pub(super) fn services() -> Services {
         endpoints: vec!["http://127.0.0.1:9000".into()],
         allowance: Default::default(),
         success: SuccessRule::default(),
+        secrets: Vec::new(),
     };
     Services::new(vec![service]).unwrap()
 }
@@ -55,7 +58,8 @@ async fn edge_before(url: &str) -> (Api, watch::Sender<bool>) {
     let breaker = crate::breaker::Params::default();
     let limits = Arc::new(Limits::new(LimitParams { concurrency: 64, concurrency_per_service: 64, breaker }));
     let draining_seen = draining.subscribe();
-    let parts = Parts { store, topics, services: Arc::new(services()), limits, clock, draining: draining_seen };
+    let tokens = Arc::new(Tokens::default());
+    let parts = Parts { store, topics, services: Arc::new(services()), limits, tokens, clock, draining: draining_seen };
     let params = Params {
         body_limit: 1000,
         batch_limit: 3,
@@ -63,4 +67,10 @@ async fn edge_before(url: &str) -> (Api, watch::Sender<bool>) {
         ..Params::new(Policy { max_attempts: 3, backoff: Backoff::default() })
     };
     (Api::new(parts, params), draining)
+}
+
+/// The routes without their door, which has tests of its own.
+pub(super) fn router(api: Arc<Api>) -> Router {
+    let line = Line::before(api.params.concurrency);
+    super::router(api, line)
 }

@@ -19,7 +19,7 @@ use anyhow::Context;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{oneshot, watch};
 
-use crate::api::{self, Api};
+use crate::api::{self, Api, Tokens};
 use crate::callback::{self, Client, Limits, Services};
 use crate::clock::Clock;
 use crate::settings::{Settings, StoreKind};
@@ -94,6 +94,8 @@ impl App {
         let store = Arc::new(open_store(&settings, &clock).await?);
         let topics = Arc::new(Registry::new(store.clone(), params::topic(&settings)));
         let services = Arc::new(Services::new(params::services(&settings))?);
+        services.allow(params::unlisted(&settings));
+        let tokens = Arc::new(Tokens::new(params::tokens(&settings)));
         let client = Client::new(params::client(&settings, &clock))?;
         let open_files = raise_open_file_limit();
         let limits = params::limits(&settings, open_files);
@@ -106,18 +108,19 @@ impl App {
             topics: topics.clone(),
             services: services.clone(),
             limits: limits.clone(),
+            tokens,
             clock: clock.clone(),
             draining: draining.subscribe(),
         };
         let api = Arc::new(Api::new(parts, params::api(&settings)));
         let (close_listener, closed) = oneshot::channel::<()>();
-        let router = api::router(api.clone());
+        let edge = api::edge(api.clone());
         let serving = tokio::spawn(async move {
             let closed = async move {
                 // Dropped or told: either way it is time.
                 let _ = closed.await;
             };
-            api::serve(listener, router, server, closed).await;
+            api::serve(listener, edge, server, closed).await;
         });
 
         let parts = worker::Parts { store: store.clone(), topics, client, services, limits, clock };

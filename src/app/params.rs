@@ -57,6 +57,28 @@ pub(super) fn services(settings: &Settings) -> Vec<callback::ServiceParams> {
                 Success::DmError => callback::SuccessRule::DmError,
                 Success::Status => callback::SuccessRule::Status,
             },
+            secrets: service.secrets.iter().map(|secret| secret.0.clone()).collect(),
+        })
+        .collect()
+}
+
+pub(super) fn unlisted(settings: &Settings) -> callback::Unlisted {
+    callback::Unlisted {
+        hosts: settings.callback.allow_hosts.iter().map(|host| host.0.clone()).collect(),
+        deny_private: settings.callback.deny_private_hosts,
+        fallback: settings.services_fallback.dns.clone(),
+    }
+}
+
+pub(super) fn tokens(settings: &Settings) -> Vec<api::TokenParams> {
+    let tokens = settings.http.auth.tokens.iter();
+    tokens
+        .map(|token| api::TokenParams {
+            name: token.name.clone(),
+            hash: token.token_sha256.0,
+            scopes: token.scopes.iter().map(|scope| scope.0).collect(),
+            topics: token.topics.iter().map(|topic| topic.0.clone()).collect(),
+            rate: token.rate,
         })
         .collect()
 }
@@ -108,6 +130,7 @@ pub(super) fn worker(settings: &Settings) -> worker::Params {
         policy: policy(settings),
         timeout: settings.callback.timeout.0,
         keep: settings.history.keep.0,
+        keep_most: settings.history.max_per_topic,
         look_every: LOOK_EVERY,
     }
 }
@@ -120,6 +143,7 @@ pub(super) fn api(settings: &Settings) -> api::Params {
         batch_limit: limits.batch,
         batch_body_limit: limits.batch_body.bytes(),
         max_delay: limits.max_delay.0,
+        idempotency_window: limits.idempotency_window.0,
         bodies: limits.bodies.bytes(),
         ..api::Params::new(policy(settings))
     }

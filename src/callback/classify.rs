@@ -125,7 +125,8 @@ fn is_busy(status: StatusCode) -> bool {
 
 /// What it means that there was no reply.
 pub(super) fn unanswered(trouble: Trouble) -> Answer {
-    let fault = if trouble == Trouble::TooManyFiles { Fault::Here } else { Fault::Destination };
+    let is_ours = matches!(trouble, Trouble::TooManyFiles | Trouble::Denied);
+    let fault = if is_ours { Fault::Here } else { Fault::Destination };
     Answer::Failed { outcome: trouble.to_string(), retry_after: None, hold: None, fault }
 }
 

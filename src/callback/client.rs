@@ -16,6 +16,7 @@
 //! A call of which not a byte was written yet is no failure: the library moves it to another connection by itself.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,10 +26,12 @@ use tokio::time::{Instant, timeout_at};
 use tower::util::MapResponseLayer;
 
 use super::classify::{self, Reply, Rules};
+use super::guard::{Guard, Reach};
+use super::signature::signatures;
 use super::trouble::Trouble;
 use super::{Answer, Fault, Service};
 use crate::clock::{Clock, UnixMillis};
-use crate::task::{Receipt, TaskId, Topic};
+use crate::task::{Headers, Receipt, TaskId, Topic};
 
 /// How much of an answer is read, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -78,8 +81,12 @@ pub struct Call<'a> {
     pub due: UnixMillis,
     /// The lease's name, for a later acknowledgement.
     pub receipt: &'a Receipt,
+    /// What goes along with it.
+    pub headers: &'a Headers,
     /// How long the call may take, from connecting to the answer's end.
     pub timeout: Duration,
+    /// The statuses after which this task is not tried again, instead of [`Params::final_statuses`].
+    pub final_statuses: Option<&'a [u16]>,
     /// The task's content, byte for byte.
     pub body: Bytes,
 }
@@ -93,10 +100,31 @@ pub trait Caller: Send + Sync + 'static {
 /// Makes the calls. One is enough for all; clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Client {
+    anywhere: Pair,
+    network: Pair,
+    public: Pair,
+    params: Params,
+}
+
+/// The clients of one reach, with connections that no other uses.
+#[derive(Clone, Debug)]
+struct Pair {
     pooled: reqwest::Client,
     /// Keeps no connections: each call gets a fresh one.
     unpooled: reqwest::Client,
-    params: Params,
+}
+
+impl Pair {
+    fn new(params: &Params, guard: Option<Guard>) -> Result<Self, BuildError> {
+        let guard = guard.map(Arc::new);
+        let builder = || match &guard {
+            Some(guard) => Client::builder(params).dns_resolver(guard.clone()),
+            None => Client::builder(params),
+        };
+        let pooled = builder().pool_idle_timeout(POOL_IDLE).build()?;
+        let unpooled = builder().pool_max_idle_per_host(0).build()?;
+        Ok(Self { pooled, unpooled })
+    }
 }
 
 impl Client {
@@ -105,9 +133,18 @@ impl Client {
     /// # Errors
     /// If TLS cannot be set up.
     pub fn new(params: Params) -> Result<Self, BuildError> {
-        let pooled = Self::builder(&params).pool_idle_timeout(POOL_IDLE).build()?;
-        let unpooled = Self::builder(&params).pool_max_idle_per_host(0).build()?;
-        Ok(Self { pooled, unpooled, params })
+        let anywhere = Pair::new(&params, None)?;
+        let network = Pair::new(&params, Some(Guard::new(Reach::Network)))?;
+        let public = Pair::new(&params, Some(Guard::new(Reach::Public)))?;
+        Ok(Self { anywhere, network, public, params })
+    }
+
+    fn pair(&self, reach: Reach) -> &Pair {
+        match reach {
+            Reach::Anywhere => &self.anywhere,
+            Reach::Network => &self.network,
+            Reach::Public => &self.public,
+        }
     }
 
     fn builder(params: &Params) -> reqwest::ClientBuilder {
@@ -128,15 +165,15 @@ impl Client {
     }
 
     /// Sends the call, once more if its connection had gone stale, and waits for the answer's head.
-    async fn send(&self, url: &Url, headers: HeaderMap, body: &Bytes) -> Result<Response, Trouble> {
+    async fn send(&self, pair: &Pair, url: &Url, headers: HeaderMap, body: &Bytes) -> Result<Response, Trouble> {
         let send =
             |client: &reqwest::Client| client.post(url.clone()).headers(headers.clone()).body(body.clone()).send();
-        let first = send(&self.pooled);
+        let first = send(&pair.pooled);
         let (sent, is_fresh) =
             IS_FRESH.scope(Cell::new(false), async { (first.await, IS_FRESH.with(Cell::get)) }).await;
         match sent.map_err(|error| self.trouble(&error)) {
             Err(trouble) if !is_fresh && trouble.may_be_stale_connection() => {
-                send(&self.unpooled).await.map_err(|error| self.trouble(&error))
+                send(&pair.unpooled).await.map_err(|error| self.trouble(&error))
             }
             sent => sent,
         }
@@ -160,7 +197,7 @@ impl Client {
         let reply = Reply { status: response.status(), headers: response.headers(), body: &body, broken };
         let rules = Rules {
             success: call.service.success(),
-            final_statuses: &self.params.final_statuses,
+            final_statuses: call.final_statuses.unwrap_or(&self.params.final_statuses),
             now: self.params.clock.now(),
         };
         classify::replied(&reply, &rules)
@@ -173,17 +210,18 @@ impl Client {
 
 impl Caller for Client {
     async fn call(&self, call: Call<'_>) -> Answer {
-        let endpoint = call.service.pick();
-        let url = match endpoint.url(call.url) {
-            Ok(url) => url,
+        let (url, endpoint) = match call.service.aim(call.url) {
+            Ok(aimed) => aimed,
             Err(error) => return refused(format!("not called: url {error}")),
         };
         let deadline = Instant::now() + call.timeout;
-        let sent = timeout_at(deadline, self.send(&url, headers(&call), &call.body)).await;
+        let headers = headers(&call, self.params.clock.now());
+        let sent = self.send(self.pair(call.service.reach()), &url, headers, &call.body);
+        let sent = timeout_at(deadline, sent).await;
         match sent.unwrap_or(Err(Trouble::TimedOut(call.timeout))) {
             Ok(response) => self.read(response, &call, deadline).await,
             Err(trouble) => {
-                if trouble == Trouble::Refused {
+                if let (Trouble::Refused, Some(endpoint)) = (trouble, endpoint) {
                     endpoint.has_refused();
                 }
                 classify::unanswered(trouble)
@@ -197,19 +235,33 @@ fn refused(outcome: String) -> Answer {
     Answer::Failed { outcome, retry_after: None, hold: None, fault: Fault::Here }
 }
 
-/// What the headers say about the task. The body's signature would stand here, too.
-fn headers(call: &Call<'_>) -> HeaderMap {
-    let text = |text: &str| HeaderValue::from_str(text).expect("names and receipts are made of visible ASCII");
-    HeaderMap::from_iter([
-        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+/// What the headers say about the task, and who says so.
+fn headers(call: &Call<'_>, now: UnixMillis) -> HeaderMap {
+    let text = |text: &str| HeaderValue::from_str(text).expect("names, receipts and base64 are visible ASCII");
+    let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    call.headers.put_into(&mut headers);
+    if !headers.contains_key("traceparent") {
+        let trace: u128 = rand::random();
+        headers.insert(name("traceparent"), text(&traceparent(trace, rand::random())));
+        tracing::debug!(task.id = %call.id, attempt = call.attempt, trace_id = format_args!("{trace:032x}"),
+            "Calling for task {}, attempt {}", call.id, call.attempt);
+    }
+    // None of these can be the task's own.
+    headers.extend([
         (name("delay-task-id"), HeaderValue::from(call.id.0)),
         (name("delay-topic"), text(call.topic.as_str())),
         (name("delay-attempt"), HeaderValue::from(call.attempt)),
         (name("delay-due-ms"), HeaderValue::from(call.due.0)),
         (name("delay-receipt"), text(call.receipt.as_str())),
         (name("webhook-id"), HeaderValue::from(call.id.0)),
-        (name("traceparent"), text(&traceparent(rand::random(), rand::random()))),
-    ])
+    ]);
+    if !call.service.secrets().is_empty() {
+        let seconds = now.0 / 1000;
+        let signed = signatures(call.service.secrets(), &call.id.to_string(), seconds, &call.body);
+        headers.insert(name("webhook-timestamp"), HeaderValue::from(seconds));
+        headers.insert(name("webhook-signature"), text(&signed));
+    }
+    headers
 }
 
 fn name(name: &'static str) -> http::HeaderName {

@@ -7,6 +7,7 @@
 //! - [`target()`] reads from a task's content whom it wants called.
 //! - [`Services`] knows where a service is to be found; [`Service`] picks an endpoint.
 //! - [`Client`] makes the call and nothing else, as a [`Caller`]; `trouble` names what can go wrong under HTTP.
+//! - `signature` signs a call; `unlisted` says which hosts and names may be called beside the services, `guard` what they may reach.
 //! - `classify` turns what came back into an [`Answer`]. Pure.
 //! - [`Limits`] says how many calls may run, in all and per destination: slots, rates, holds and breakers.
 //!
@@ -15,20 +16,26 @@
 //! - A failed call is a value, never an error: [`Caller::call`] always has an [`Answer`].
 //! - An outcome text holds neither payload nor URL and at most 200 bytes.
 //! - No call leaves the endpoint's host, whatever `url` holds; redirects are not followed.
+//! - A host that comes from a caller is connected to at an address that was checked, or not at all.
 //!
-//! What is absent on purpose: the store (this module knows of no leases or schedules), retry policy
-//! ([`crate::outcome`] decides what an answer means for the task), and signatures.
+//! What is absent on purpose: the store (this module knows of no leases or schedules), and retry policy
+//! ([`crate::outcome`] decides what an answer means for the task).
 
 mod classify;
 mod client;
+mod guard;
 mod limits;
 mod services;
+mod signature;
 mod target;
 mod trouble;
+mod unlisted;
 mod window;
 
 pub use classify::{Answer, Fault, SuccessRule};
 pub use client::{BuildError, Call, Caller, Client, Params};
 pub use limits::{Allowance, Chance, HoldsAsked, LimitParams, Limits, Permit, Permits, Place, Standing};
 pub use services::{InvalidService, Service, ServiceParams, Services};
+pub use signature::{InvalidSecret, Received, Secret, Unverified};
 pub use target::{InvalidTarget, InvalidUrl, Target, check_url, target};
+pub use unlisted::{Fallback, HostPattern, InvalidFallback, InvalidPattern, Unlisted};

@@ -1,4 +1,4 @@
-//! Where the services are: `sn` → endpoints.
+//! Where the services are: `sn` → endpoints, and which hosts may be called besides.
 //!
 //! An endpoint is the operator's and trusted; the `url` that is appended to it is the caller's and is not. The two are
 //! joined as text, never by `Url::join` (for which `//evil` and `/\evil` name another host), and what comes out
@@ -12,7 +12,10 @@ use std::time::Duration;
 use reqwest::Url;
 use tokio::time::Instant;
 
-use super::target::{InvalidUrl, check_url};
+use super::guard::Reach;
+use super::signature::Secret;
+use super::target::{CallersUrl, InvalidUrl, check_url};
+use super::unlisted::Unlisted;
 use super::{Allowance, SuccessRule};
 use crate::task::Destination;
 
@@ -30,6 +33,8 @@ pub struct ServiceParams {
     pub allowance: Allowance,
     /// When an answer is a success.
     pub success: SuccessRule,
+    /// With each of them its calls are signed; without any they are not.
+    pub secrets: Vec<Secret>,
 }
 
 /// A service that cannot be called as configured; the text names the key and what would be right.
@@ -40,10 +45,11 @@ pub struct InvalidService {
     what: String,
 }
 
-/// All services, by name.
+/// All services, by name, and who else may be called.
 #[derive(Debug)]
 pub struct Services {
     by_name: RwLock<HashMap<String, Arc<Service>>>,
+    unlisted: RwLock<Unlisted>,
 }
 
 impl Services {
@@ -52,15 +58,44 @@ impl Services {
     /// # Errors
     /// Names the first service that cannot be called, or that stands there twice.
     pub fn new(list: Vec<ServiceParams>) -> Result<Self, InvalidService> {
-        Ok(Self { by_name: RwLock::new(Self::index(list)?) })
+        Ok(Self { by_name: RwLock::new(Self::index(list)?), unlisted: RwLock::default() })
     }
 
-    /// The service of that name.
+    /// The service of that name: one that is listed, or a host or a name that may be called without.
     pub fn get(&self, name: &str) -> Option<Arc<Service>> {
-        self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        let listed = self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        listed.or_else(|| self.unlisted(name).map(Arc::new))
     }
 
-    /// All of them, by name.
+    fn unlisted(&self, name: &str) -> Option<Service> {
+        let name: Destination = name.parse().ok().filter(|name: &Destination| !name.is_pull())?;
+        let unlisted = self.unlisted.read().unwrap_or_else(PoisonError::into_inner);
+        if name.is_host() {
+            let reach = unlisted.host(&name)?;
+            return Some(Service::unlisted(name, Vec::new(), reach));
+        }
+        let endpoint = unlisted.endpoint(&name)?;
+        Some(Service::unlisted(name, vec![endpoint], Reach::Network))
+    }
+
+    /// The host of an absolute URL; `None` if calls of it are not allowed.
+    ///
+    /// # Errors
+    /// Says why it cannot be called although its host is allowed.
+    pub fn host_of(&self, url: &str) -> Result<Option<Destination>, InvalidUrl> {
+        let Some(read) = CallersUrl::read(url) else { return Ok(None) };
+        match self.get(read.host.as_str()) {
+            Some(service) => service.aim(url).map(|_| Some(read.host)),
+            None => Ok(None),
+        }
+    }
+
+    /// Says anew who may be called without being listed. Calls that run go on.
+    pub fn allow(&self, unlisted: Unlisted) {
+        *self.unlisted.write().unwrap_or_else(PoisonError::into_inner) = unlisted;
+    }
+
+    /// All that are listed, by name.
     pub fn all(&self) -> Vec<Arc<Service>> {
         let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = by_name.values().cloned().collect();
@@ -98,6 +133,8 @@ pub struct Service {
     endpoints: Vec<Endpoint>,
     allowance: Allowance,
     success: SuccessRule,
+    secrets: Vec<Secret>,
+    reach: Reach,
     next: AtomicUsize,
 }
 
@@ -108,12 +145,23 @@ impl Service {
         if name.is_pull() {
             return Err(invalid(": that name stands for the consumers that pull".into()));
         }
+        if name.is_host() {
+            return Err(invalid(": a service's name has no colon; hosts are allowed by callback.allow_hosts".into()));
+        }
         if params.endpoints.is_empty() {
             return Err(invalid(".endpoints must name at least one, such as \"http://127.0.0.1:9000\"".into()));
         }
         let endpoints = params.endpoints.iter().map(|text| Endpoint::new(text)).collect::<Result<_, _>>();
         let endpoints = endpoints.map_err(|what| invalid(format!(".endpoints {what}")))?;
-        Ok(Self { name, endpoints, allowance: params.allowance, success: params.success, next: AtomicUsize::new(0) })
+        let ServiceParams { allowance, success, secrets, .. } = params;
+        let (reach, next) = (Reach::Anywhere, AtomicUsize::new(0));
+        Ok(Self { name, endpoints, allowance, success, secrets, reach, next })
+    }
+
+    /// One without a section of its own; without endpoints it is a host, and each URL says all.
+    fn unlisted(name: Destination, endpoints: Vec<Endpoint>, reach: Reach) -> Self {
+        let (allowance, success) = (Allowance::default(), SuccessRule::default());
+        Self { name, endpoints, allowance, success, secrets: Vec::new(), reach, next: AtomicUsize::new(0) }
     }
 
     /// Its name.
@@ -129,6 +177,36 @@ impl Service {
     /// When an answer is a success.
     pub fn success(&self) -> SuccessRule {
         self.success
+    }
+
+    /// With what its calls are signed.
+    pub(super) fn secrets(&self) -> &[Secret] {
+        &self.secrets
+    }
+
+    /// How far its calls may reach.
+    pub(super) fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// The whole URL of a call, and at which endpoint it goes; a host has none.
+    ///
+    /// # Errors
+    /// If the call would go elsewhere.
+    pub(super) fn aim(&self, url: &str) -> Result<(Url, Option<&Endpoint>), InvalidUrl> {
+        let (url, endpoint) = if self.name.is_host() {
+            let read = CallersUrl::read(url).filter(|read| read.host == self.name);
+            let read = read.ok_or(InvalidUrl("must be an absolute URL on the host that it was added for"))?;
+            read.check(url)?;
+            (read.url, None)
+        } else {
+            let endpoint = self.pick();
+            (endpoint.url(url)?, Some(endpoint))
+        };
+        if !self.reach.allows_literal(&url) {
+            return Err(InvalidUrl("must name a host on the public Internet (callback.deny_private_hosts)"));
+        }
+        Ok((url, endpoint))
     }
 
     /// The next endpoint in turn that did not just refuse a connection; if all did, the next in turn.
@@ -150,7 +228,7 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    fn new(text: &str) -> Result<Self, String> {
+    pub(super) fn new(text: &str) -> Result<Self, String> {
         let wrong = || format!("holds {text:?}, which must be written like \"http://host:port\" or \"https://host\"");
         let base = text.trim_end_matches('/');
         if base.bytes().any(|byte| matches!(byte, b'?' | b'#' | b'\\') || !byte.is_ascii_graphic()) {
@@ -161,6 +239,11 @@ impl Endpoint {
             return Err(wrong());
         }
         Ok(Self { base: base.to_owned(), parsed, refused: Mutex::default() })
+    }
+
+    /// Whether its host is a name, rather than an address.
+    pub(super) fn has_name(&self) -> bool {
+        matches!(self.parsed.host(), Some(url::Host::Domain(_)))
     }
 
     /// The whole URL of a call.
@@ -196,7 +279,8 @@ mod tests {
 
     fn params(name: &str, endpoints: &[&str]) -> ServiceParams {
         let endpoints = endpoints.iter().map(|&endpoint| endpoint.to_owned()).collect();
-        ServiceParams { name: name.into(), endpoints, allowance: Allowance::default(), success: SuccessRule::DmError }
+        let (allowance, success) = (Allowance::default(), SuccessRule::DmError);
+        ServiceParams { name: name.into(), endpoints, allowance, success, secrets: Vec::new() }
     }
 
     #[test]
@@ -207,6 +291,7 @@ mod tests {
         };
         check(vec![params("a b", &["http://h"])], "services.\"a b\": a service's name must be 1 to 128");
         check(vec![params("@pull", &["http://h"])], "consumers that pull");
+        check(vec![params("h:80", &["http://h"])], "has no colon");
         check(vec![params("a", &[])], "services.\"a\".endpoints must name at least one");
         check(vec![params("a", &["127.0.0.1:9000"])], "must be written like");
         check(vec![params("a", &["ftp://h"])], "must be written like");
@@ -241,6 +326,62 @@ mod tests {
         check("http://h", ":1/", None);
         check("http://h", ".evil/", None);
         check("http://h", "//evil/", None);
+    }
+
+    fn services_that_allow(hosts: &[&str], deny_private: bool, fallback: &str) -> Services {
+        let services = Services::new(vec![params("listed", &["http://127.0.0.1:9000"])]).unwrap();
+        let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
+        services.allow(Unlisted { hosts, deny_private, fallback: fallback.parse().ok() });
+        services
+    }
+
+    #[test]
+    fn an_absolute_url_goes_to_an_allowed_host_alone() {
+        let services = services_that_allow(&["*.example.com", "127.0.0.1", "93.184.216.34:80"], true, "");
+        let check = |url: &str, expected: Result<Option<&str>, &str>| match (services.host_of(url), expected) {
+            (Ok(host), Ok(expected)) => assert_eq!(host.as_ref().map(Destination::as_str), expected, "{url}"),
+            (Err(error), Err(says)) => assert!(error.to_string().contains(says), "{url}: {error}"),
+            (found, _) => panic!("{url}: {found:?}"),
+        };
+        check("https://a.example.com/x", Ok(Some("a.example.com:443")));
+        check("http://a.example.com:8080/x", Ok(Some("a.example.com:8080")));
+        check("http://93.184.216.34/x", Ok(Some("93.184.216.34:80")));
+        check("http://93.184.216.34:81/x", Ok(None));
+        check("https://example.com/x", Ok(None));
+        check("https://a.example.com.evil/x", Ok(None));
+        check("https://a.example.com@evil/x", Ok(None));
+        check("https://evil\\.example.com/", Ok(None));
+        check("https://me@a.example.com/x", Err("neither user nor password"));
+        check("https://a.example.com/#x", Err("no #"));
+        check("http://127.0.0.1/x", Err("public Internet"));
+        check("http://0177.1/x", Err("public Internet"));
+        let open = services_that_allow(&["127.0.0.1"], false, "");
+        assert!(open.host_of("http://127.0.0.1:9000/x").unwrap().is_some());
+        assert_eq!(open.get("127.0.0.1:9000").unwrap().reach(), Reach::Anywhere);
+    }
+
+    #[test]
+    fn a_host_is_called_by_its_own_urls_and_a_service_by_paths() {
+        let services = services_that_allow(&["*"], true, "http://{sn}.internal:8080");
+        let check = |name: &str, url: &str, expected: Option<&str>| {
+            let service = services.get(name).unwrap();
+            let aimed = service.aim(url).ok().map(|(url, _)| url.to_string());
+            assert_eq!(aimed.as_deref(), expected, "{name} {url}");
+        };
+        check("h.example:80", "http://h.example/x?y", Some("http://h.example/x?y"));
+        check("h.example:80", "https://h.example/x", None);
+        check("h.example:80", "http://other.example/x", None);
+        check("h.example:80", "/x", None);
+        check("127.0.0.1:80", "http://127.0.0.1/x", None);
+        check("listed", "/x", Some("http://127.0.0.1:9000/x"));
+        check("listed", "http://h.example/x", None);
+        check("billing", "/x", Some("http://billing.internal:8080/x"));
+        check("billing", "//evil/x", None);
+        assert_eq!(services.get("billing").unwrap().reach(), Reach::Network);
+        assert!(services.get("Billing").is_none() && services.get("@pull").is_none());
+        services.allow(Unlisted::default());
+        assert!(services.get("h.example:80").is_none() && services.get("billing").is_none());
+        assert!(services.get("listed").is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,10 +1,12 @@
-//! Whom a task's content wants called: `sn` names the service, `url` the path on it.
+//! Whom a task's content wants called: `sn` names the service, `url` the path on it; or `url` alone is absolute.
 //!
 //! The content is otherwise the business's own: any JSON object will do, and all other fields are passed over.
-//! `url` is appended to the service's endpoint as it stands, so its rules keep it from naming another host.
+//! With `sn`, `url` is appended to the service's endpoint as it stands, so its rules keep it from naming another host. Without,
+//! a [`CallersUrl`] names the host itself, which must be one that the configuration allows.
 
 use std::borrow::Cow;
 
+use reqwest::Url;
 use serde::Deserialize;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
@@ -13,13 +15,16 @@ use crate::task::Destination;
 
 /// The longest `url`, in bytes. HTTP libraries give up on request lines of 64 KiB, many servers on 8 KiB.
 const MAX_URL: usize = 8 * 1024;
+const PLAIN: &str =
+    "may hold no \\, no #, no whitespace or control characters and nothing beyond ASCII: percent-encode them";
+const SHORT: &str = "must be at most 8192 bytes long";
 
 /// Whom to call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The service's name; never `@pull`.
-    pub sn: Destination,
-    /// The path, as [`check_url`] allows it.
+    /// The service's name; `None` if `url` names the host.
+    pub sn: Option<Destination>,
+    /// The path, as [`check_url`] allows it; without `sn` what begins as an absolute URL does, whatever follows.
     pub url: String,
 }
 
@@ -42,7 +47,7 @@ struct Fields<'a> {
     url: Option<&'a RawValue>,
 }
 
-/// Reads the target of a task from its content. `None` without `sn`: such a task is pulled.
+/// Reads the target of a task from its content. `None` without `sn` and an absolute `url`: such a task is pulled.
 ///
 /// # Errors
 /// If the content is no JSON object, or `sn` stands there without a `url`, or either breaks its rule.
@@ -58,7 +63,10 @@ pub fn target(content: &str) -> Result<Option<Target>, InvalidTarget> {
         }
         _ => no_object(&format!(": it breaks off being one at line {} column {}", error.line(), error.column())),
     })?;
-    let Some(sn) = fields.sn else { return Ok(None) };
+    let Some(sn) = fields.sn else {
+        let url = fields.url.and_then(|url| text("content.url", url).ok());
+        return Ok(url.filter(|url| is_absolute(url)).map(|url| Target { sn: None, url: url.into_owned() }));
+    };
     let Some(url) = fields.url else {
         return Err(InvalidTarget(
             "content.sn needs a content.url beside it: the path to call, such as \"/done\"".into(),
@@ -67,11 +75,52 @@ pub fn target(content: &str) -> Result<Option<Target>, InvalidTarget> {
     let sn = text("content.sn", sn)?;
     let url = text("content.url", url)?;
     let sn: Destination = sn.parse().map_err(|error| InvalidTarget(format!("content.sn {error}")))?;
-    if sn.is_pull() {
+    if !sn.is_service() {
         return Err(InvalidTarget("content.sn must name a service; leave it out for a task that is pulled".into()));
     }
     check_url(&url).map_err(|error| InvalidTarget(format!("content.url {error}")))?;
-    Ok(Some(Target { sn, url: url.into_owned() }))
+    Ok(Some(Target { sn: Some(sn), url: url.into_owned() }))
+}
+
+/// Whether it means to be an absolute URL.
+fn is_absolute(text: &str) -> bool {
+    let begins = |scheme: &str| text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
+    begins("http://") || begins("https://")
+}
+
+/// An absolute URL of a caller's, which names its host.
+#[derive(Debug)]
+pub(super) struct CallersUrl {
+    pub(super) url: Url,
+    pub(super) host: Destination,
+}
+
+impl CallersUrl {
+    /// Reads where it goes, if it goes anywhere.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let url = Url::parse(text).ok().filter(|_| is_absolute(text))?;
+        let host = Destination::host(url.host_str()?, url.port_or_known_default()?)?;
+        Some(Self { url, host })
+    }
+
+    /// Checks that `text`, from which it was read, says nothing that only seems to be there.
+    ///
+    /// # Errors
+    /// Says which rule is broken.
+    pub(super) fn check(&self, text: &str) -> Result<(), InvalidUrl> {
+        if text.bytes().any(|byte| matches!(byte, b'\\' | b'#') || !byte.is_ascii_graphic()) {
+            return Err(InvalidUrl(PLAIN));
+        }
+        if text.len() > MAX_URL {
+            return Err(InvalidUrl(SHORT));
+        }
+        let (_, rest) = text.split_once("://").unwrap_or_default();
+        let authority = rest.split(['/', '?']).next().unwrap_or_default();
+        if authority.is_empty() || authority.contains('@') {
+            return Err(InvalidUrl("must name a host, and neither user nor password"));
+        }
+        Ok(())
+    }
 }
 
 fn text<'a>(field: &str, value: &'a RawValue) -> Result<Cow<'a, str>, InvalidTarget> {
@@ -97,12 +146,10 @@ pub fn check_url(url: &str) -> Result<(), InvalidUrl> {
         ));
     }
     if url.bytes().any(|byte| matches!(byte, b'\\' | b'#') || !byte.is_ascii_graphic()) {
-        return Err(InvalidUrl(
-            "may hold no \\, no #, no whitespace or control characters and nothing beyond ASCII: percent-encode them",
-        ));
+        return Err(InvalidUrl(PLAIN));
     }
     if url.len() > MAX_URL {
-        return Err(InvalidUrl("must be at most 8192 bytes long"));
+        return Err(InvalidUrl(SHORT));
     }
     Ok(())
 }
@@ -140,8 +187,9 @@ mod tests {
     fn a_target_is_read_from_any_object_that_has_one() {
         let check = |content: &str, expected: Option<(&str, &str)>| {
             let read = target(content).unwrap();
-            let read = read.as_ref().map(|target| (target.sn.as_str(), target.url.as_str()));
-            assert_eq!(read, expected, "{content}");
+            let sn = |target: &'_ Target| target.sn.as_ref().map_or(String::new(), ToString::to_string);
+            let read = read.as_ref().map(|target| (sn(target), target.url.clone()));
+            assert_eq!(read, expected.map(|(sn, url)| (sn.to_owned(), url.to_owned())), "{content}");
         };
         check(r#"{"sn":"message.call","url":"/call","id":[1,{"sn":"x"}]}"#, Some(("message.call", "/call")));
         check(" \n{ \"url\" : \"\\/a\", \"sn\":\"s\" }", Some(("s", "/a")));
@@ -150,6 +198,42 @@ mod tests {
         check(r#"{"url":5}"#, None);
         check(r#"{"sn":null,"url":"/a"}"#, None);
         check("{}", None);
+        check(r#"{"url":"https://h.example/x"}"#, Some(("", "https://h.example/x")));
+        check(r#"{"sn":null,"url":"HTTP://h"}"#, Some(("", "HTTP://h")));
+        check(r#"{"url":"ftp://h/"}"#, None);
+        check(r#"{"url":"http:/h/"}"#, None);
+        check(r#"{"url":"//h/"}"#, None);
+    }
+
+    #[test]
+    fn an_absolute_url_names_its_host_and_nothing_that_only_seems_to_be_there() {
+        let check = |text: &str, host: Option<&str>, right: bool| {
+            let read = CallersUrl::read(text);
+            assert_eq!(read.as_ref().map(|read| read.host.as_str()), host, "{text:?}");
+            assert_eq!(read.is_some_and(|read| read.check(text).is_ok()), right, "{text:?}");
+        };
+        check("https://Hooks.Example.com/a?b=http://c@d", Some("hooks.example.com:443"), true);
+        check("http://h", Some("h:80"), true);
+        check("http://h:8080/a//b", Some("h:8080"), true);
+        check("http://2130706433/", Some("127.0.0.1:80"), true);
+        check("http://0x7f.1:81/", Some("127.0.0.1:81"), true);
+        check("http://b%75g.example/", Some("bug.example:80"), true);
+        check("http://me:pw@h/", Some("h:80"), false);
+        check("http://@h/", Some("h:80"), false);
+        check("http://h/#a", Some("h:80"), false);
+        check("http://h\\@evil/", Some("h:80"), false);
+        check("http://h/a b", Some("h:80"), false);
+        check("http://h/\n", Some("h:80"), false);
+        check("http://订单.example/", Some("xn--4kr132k.example:80"), false);
+        check("http:///h/", Some("h:80"), false);
+        check(&format!("http://h/{}", "a".repeat(MAX_URL)), Some("h:80"), false);
+        check("http://[::1]/", None, false);
+        check("http://", None, false);
+        check("http://h:99999/", None, false);
+        check("http://h:0/", None, false);
+        check("ftp://h/", None, false);
+        check("/path", None, false);
+        check(&format!("http://{}/", "a.".repeat(64)), None, false);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::io;
 use std::time::Duration;
 
+use super::guard::Denied;
 use crate::span::Span;
 
 /// "Too many open files", of the process and of the system.
@@ -27,6 +28,8 @@ pub(super) enum Trouble {
     Unreachable,
     #[error("name not resolved")]
     NotResolved,
+    #[error("not called: no address of the host may be called")]
+    Denied,
     #[error("TLS failed")]
     Tls,
     #[error("too many open files in delayd")]
@@ -42,6 +45,9 @@ pub(super) enum Trouble {
 impl Trouble {
     /// Reads the trouble out of the client's error. `connect_timeout` is the one that may have run out.
     pub(super) fn of(error: &reqwest::Error, connect_timeout: Duration) -> Self {
+        if causes(error).any(|cause| cause.is::<Denied>()) {
+            return Self::Denied;
+        }
         if error.is_dns() {
             return Self::NotResolved;
         }

@@ -25,8 +25,11 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<Code> {
 
 fn summary(settings: &Settings) -> String {
     let Settings { http, callback, worker, services, .. } = settings;
-    let is_public = !http.bind.ip().is_loopback();
-    let notice = if is_public { " (ATTENTION: not loopback, and there are no access tokens)" } else { "" };
+    let notice = match (http.is_open_to_others(), http.auth.tokens.len()) {
+        (true, _) => " (ATTENTION: not loopback, and there are no access tokens)".to_owned(),
+        (false, 0) => String::new(),
+        (false, count) => format!(", tokens: {count}"),
+    };
     let work = if worker.enabled { format!("yes, lease {}", worker.lease) } else { "no".into() };
     let calls = format!(
         "{} at most, {} per service, timeout {}, {} attempts",

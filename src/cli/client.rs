@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use reqwest::Url;
+use reqwest::header::{AUTHORIZATION, HeaderValue};
 use serde_json::{Map, Value};
 
+use super::hidden::Hidden;
 use super::out;
 
 /// The longest wait for an answer.
@@ -20,6 +22,9 @@ pub(super) struct ServerArgs {
     /// The service
     #[arg(long, value_name = "URL", env = "DELAYD_SERVER", default_value = "http://127.0.0.1:7799")]
     server: ServerUrl,
+    /// The access token, if the service asks for one; other users of this machine can see what stands here, unlike the variable
+    #[arg(long, value_name = "TOKEN", env = "DELAYD_TOKEN", hide_env_values = true)]
+    token: Option<Hidden>,
     /// Print the service's answer as it is
     #[arg(long)]
     json: bool,
@@ -36,7 +41,7 @@ impl ServerArgs {
         body: &Map<String, Value>,
         table: impl FnOnce(&Value) -> String,
     ) -> anyhow::Result<()> {
-        let answer = post(&http(TIMEOUT)?, &self.server, path, body).await?;
+        let answer = post(&http(TIMEOUT)?, &self.server, self.token.as_ref(), path, body).await?;
         if self.json {
             out::line(&answer.text)?;
         }
@@ -98,10 +103,16 @@ pub(super) fn http(timeout: Duration) -> anyhow::Result<reqwest::Client> {
 pub(super) async fn post(
     http: &reqwest::Client,
     server: &ServerUrl,
+    token: Option<&Hidden>,
     path: &str,
     body: &Map<String, Value>,
 ) -> anyhow::Result<Answer> {
-    let sent = http.post(format!("{server}{path}")).json(body).send().await;
+    let post = http.post(format!("{server}{path}")).json(body);
+    let post = match token {
+        Some(token) => post.header(AUTHORIZATION, bearer(token)?),
+        None => post,
+    };
+    let sent = post.send().await;
     let answer =
         sent.map_err(|e| anyhow::anyhow!("{server} does not answer: {}; is `delayd serve` running?", cause(&e)))?;
     let status = answer.status();
@@ -110,6 +121,15 @@ pub(super) async fn post(
         Ok(value) if value["dm_error"].is_i64() => Ok(Answer { text, value }),
         _ => bail!("{server} answered {status}, but not as delayd does; is the address right?"),
     }
+}
+
+fn bearer(token: &Hidden) -> anyhow::Result<HeaderValue> {
+    let text = token.expose().trim();
+    let is_token = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    anyhow::ensure!(is_token, "the token (--token or DELAYD_TOKEN) must be visible characters, without spaces");
+    let mut value = HeaderValue::try_from(format!("Bearer {text}"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// The innermost cause of an error: reqwest's own texts only say that something went wrong.

@@ -9,12 +9,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::client::{self, ServerUrl};
-use super::receiver::{self, Callback, Params, Receiver};
+use super::receiver::{Callback, Params, Receiver};
 use super::signals::Signals;
 use super::{Code, out, start_logs, time};
 use crate::app::App;
@@ -49,7 +48,7 @@ pub(super) async fn run(args: Args, mut settings: Settings) -> anyhow::Result<Co
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let folder = TemporaryFolder::create()?;
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-    let params = Params { status: StatusCode::OK, fail_first: 0, delay: Duration::ZERO, body: receiver::OK.into() };
+    let params = Params::default();
     let (receiver, arrivals) = Receiver::bind(any_port, params).await.context("cannot listen on 127.0.0.1")?;
     adapt(&mut settings, &folder, receiver.local_addr(), any_port)?;
     let (stop_receiver, receiver_stopped) = oneshot::channel::<()>();
@@ -86,6 +85,7 @@ fn adapt(
     bind: SocketAddr,
 ) -> anyhow::Result<()> {
     settings.http.bind = bind;
+    settings.http.auth.tokens.clear();
     settings.store.kind = StoreKind::Embedded;
     settings.store.embedded.path = folder.0.join("demo.db");
     settings.worker.enabled = true;
@@ -100,7 +100,8 @@ async fn show(server: &ServerUrl, tasks: u16, mut arrivals: mpsc::Receiver<Callb
     let http = client::http(ADD_TIMEOUT)?;
     let mut seen = Seen::default();
     for number in 0..tasks {
-        let answer = client::post(&http, server, "/delay/task/add", &task(number, clock.now())).await?.checked()?;
+        let answer =
+            client::post(&http, server, None, "/delay/task/add", &task(number, clock.now())).await?.checked()?;
         let (Some(id), Some(due)) = (answer["task_id"].as_u64(), answer["due_ms"].as_i64()) else {
             return Err(anyhow!("the answer to an add has no task_id and due_ms"));
         };

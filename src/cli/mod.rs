@@ -1,6 +1,6 @@
 //! The command line: one file per command.
 //!
-//! `serve` runs the service; `demo`, `receive`, `check`, `fsck` and `healthcheck` stand beside it; `add`, `pull` and `get` are
+//! `serve` runs the service; `demo`, `receive`, `check`, `fsck`, `healthcheck` and `token` stand beside it; `add`, `pull` and `get` are
 //! clients of a running service over HTTP and know nothing of its inside.
 //!
 //! # Invariants
@@ -25,6 +25,7 @@ mod demo;
 mod fsck;
 mod get;
 mod healthcheck;
+mod hidden;
 mod out;
 mod pull;
 mod receive;
@@ -33,6 +34,7 @@ mod serve;
 mod signals;
 mod table;
 mod time;
+mod token;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,6 +78,7 @@ enum Command {
     Add(add::Args),
     Pull(pull::Args),
     Get(get::Args),
+    Token(token::Args),
 }
 
 /// How a command ends.
@@ -100,8 +103,8 @@ impl Cli {
             Some(Command::Add(_) | Command::Pull(_) | Command::Get(_)) if is_given => {
                 Some("--config and --set are for the service; a client command takes --server URL")
             }
-            Some(Command::Receive(_)) if is_given => {
-                Some("--config and --set are for the service; the receiver takes its options from the command line")
+            Some(Command::Receive(_) | Command::Token(_)) if is_given => {
+                Some("--config and --set are for the service; this command takes its options from the command line")
             }
             _ => None,
         }
@@ -147,6 +150,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Add(args) => add::run(args).await,
             Command::Pull(args) => pull::run(args).await,
             Command::Get(args) => get::run(args).await,
+            Command::Token(args) => token::run(&args),
         }
     });
     // A blocking read (stdin, a name look-up) must not hold up the end.

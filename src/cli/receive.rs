@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use serde_json::json;
 use tokio::sync::oneshot;
 
+use super::hidden::Hidden;
 use super::receiver::{self, Callback, Params, Receiver};
 use super::signals::Signals;
 use super::{Code, out, time};
@@ -26,7 +27,8 @@ Examples:
   delayd receive                          answers every callback with success
   delayd receive --fail-first 2           the first two attempts fail, then all succeed
   delayd receive --status 503 --delay 1s  a service in trouble
-  delayd receive --json --stop-after 10   ten callbacks as NDJSON, then the end")]
+  delayd receive --json --stop-after 10   ten callbacks as NDJSON, then the end
+  DELAYD_RECEIVE_SECRET=whsec_… delayd receive   check signatures")]
 pub(super) struct Args {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
@@ -43,6 +45,9 @@ pub(super) struct Args {
     /// The body of the answers
     #[arg(long, value_name = "TEXT", default_value = receiver::OK)]
     body: String,
+    /// Answer 401 to what is not signed with this secret of the service (whsec_…); may be given several times
+    #[arg(long, value_name = "SECRET", env = "DELAYD_RECEIVE_SECRET", hide_env_values = true, value_delimiter = ',')]
+    secret: Vec<Hidden>,
     /// End after N callbacks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     stop_after: Option<u64>,
@@ -57,7 +62,9 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let status = StatusCode::from_u16(args.status).context("no HTTP status")?;
-    let params = Params { status, fail_first: args.fail_first, delay: args.delay.0, body: args.body };
+    let secrets = args.secret.iter().map(|secret| secret.expose().parse()).collect::<Result<_, _>>();
+    let secrets = secrets.map_err(|error| anyhow::anyhow!("the secret (--secret or DELAYD_RECEIVE_SECRET) {error}"))?;
+    let params = Params { status, fail_first: args.fail_first, delay: args.delay.0, body: args.body, secrets };
     let (receiver, mut arrivals) =
         Receiver::bind(args.bind, params).await.with_context(|| format!("cannot listen on {}", args.bind))?;
     eprintln!("receiving callbacks on http://{}", receiver.local_addr());
@@ -102,6 +109,9 @@ fn line(callback: &Callback) -> String {
     if !callback.status.is_success() {
         line.push_str(&format!(" answered={}", callback.status.as_u16()));
     }
+    if let Some(signature) = callback.signature {
+        line.push_str(&signature.map_or_else(|why| format!(" refused={why:?}"), |()| " signature=ok".into()));
+    }
     line
 }
 
@@ -115,6 +125,7 @@ fn ndjson(callback: &Callback) -> String {
         "due_ms": callback.due,
         "late_ms": callback.due.map(|due| callback.at.0.saturating_sub(due.0)),
         "status": callback.status.as_u16(),
+        "signature": callback.signature.map(|signature| signature.is_ok()),
         "body": callback.body,
     })
     .to_string()
@@ -123,6 +134,7 @@ fn ndjson(callback: &Callback) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::callback::Unverified;
     use crate::clock::UnixMillis;
 
     fn callback(status: StatusCode) -> Callback {
@@ -135,6 +147,7 @@ mod tests {
             path: "/order/cancel".into(),
             body: "{\n}".into(),
             status,
+            signature: None,
         }
     }
 
@@ -143,10 +156,14 @@ mod tests {
         insta::assert_snapshot!(line(&callback(StatusCode::OK)), @r#"2026-11-21T04:16:07.044Z task=1795234567000042 attempt=1 topic=orders path=/order/cancel late_ms=+2 body={\n}"#);
         let stray = Callback { task_id: String::new(), due: None, ..callback(StatusCode::BAD_GATEWAY) };
         insta::assert_snapshot!(line(&stray), @r#"2026-11-21T04:16:07.044Z task=- attempt=1 topic=orders path=/order/cancel late_ms=- body={\n} answered=502"#);
+        let forged = Callback { signature: Some(Err(Unverified::Wrong)), ..callback(StatusCode::UNAUTHORIZED) };
+        assert!(line(&forged).ends_with(" answered=401 refused=Wrong"), "{}", line(&forged));
+        let signed = Callback { signature: Some(Ok(())), ..callback(StatusCode::OK) };
+        assert!(line(&signed).ends_with(" signature=ok"), "{}", line(&signed));
     }
 
     #[test]
     fn a_callback_is_one_object() {
-        insta::assert_snapshot!(ndjson(&callback(StatusCode::OK)), @r#"{"at_ms":1795234567044,"attempt":1,"body":"{\n}","due_ms":1795234567042,"late_ms":2,"path":"/order/cancel","status":200,"task_id":1795234567000042,"topic":"orders"}"#);
+        insta::assert_snapshot!(ndjson(&callback(StatusCode::OK)), @r#"{"at_ms":1795234567044,"attempt":1,"body":"{\n}","due_ms":1795234567042,"late_ms":2,"path":"/order/cancel","signature":null,"status":200,"task_id":1795234567000042,"topic":"orders"}"#);
     }
 }

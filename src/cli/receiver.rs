@@ -16,6 +16,7 @@ use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
+use crate::callback::{Received, Secret, Unverified};
 use crate::clock::{Clock, UnixMillis};
 
 /// What a well-behaved service answers.
@@ -35,6 +36,16 @@ pub(super) struct Params {
     pub(super) delay: Duration,
     /// The answer's body.
     pub(super) body: String,
+    /// If there are any, what none of them has signed is answered 401.
+    pub(super) secrets: Vec<Secret>,
+}
+
+impl Default for Params {
+    /// A well-behaved service.
+    fn default() -> Self {
+        let (status, body) = (StatusCode::OK, OK.to_owned());
+        Self { status, fail_first: 0, delay: Duration::ZERO, body, secrets: Vec::new() }
+    }
 }
 
 /// What arrived.
@@ -56,6 +67,8 @@ pub(super) struct Callback {
     pub(super) body: String,
     /// What it is answered.
     pub(super) status: StatusCode,
+    /// What its signature was found to be, if that was asked for.
+    pub(super) signature: Option<Result<(), Unverified>>,
 }
 
 /// A receiver that listens, and answers once it runs.
@@ -108,7 +121,12 @@ async fn answer(
     let at = answering.clock.now();
     let params = &answering.params;
     let is_failing = answering.count.fetch_add(1, Ordering::Relaxed) < params.fail_first;
-    let status = if is_failing { StatusCode::INTERNAL_SERVER_ERROR } else { params.status };
+    let signature = (!params.secrets.is_empty()).then(|| verify(&params.secrets, &headers, &body, at));
+    let status = match signature {
+        Some(Err(_)) => StatusCode::UNAUTHORIZED,
+        _ if is_failing => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => params.status,
+    };
     let text_of = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let callback = Callback {
         at,
@@ -119,6 +137,7 @@ async fn answer(
         path: uri.path_and_query().map_or_else(String::new, ToString::to_string),
         body: String::from_utf8_lossy(&body).into_owned(),
         status,
+        signature,
     };
     // Whoever listened may have seen enough; the caller is answered all the same.
     let _ = answering.arrived.send(callback).await;
@@ -126,14 +145,51 @@ async fn answer(
     (status, [(header::CONTENT_TYPE, "application/json")], params.body.clone())
 }
 
+/// Whether one of the secrets has signed it; if not, what the last one found.
+fn verify(secrets: &[Secret], headers: &HeaderMap, body: &[u8], now: UnixMillis) -> Result<(), Unverified> {
+    let text_of = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (id, timestamp) = (text_of("webhook-id"), text_of("webhook-timestamp"));
+    let received = Received { id, timestamp, signatures: text_of("webhook-signature"), body };
+    let found = |found: Result<(), Unverified>, secret: &Secret| found.or_else(|_| secret.verify(&received, now));
+    secrets.iter().fold(Err(Unverified::Missing), found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn what_is_not_signed_by_a_known_secret_is_answered_401() {
+        crate::install_crypto();
+        let known = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDzzjGJkMzvZw="];
+        let params = Params { secrets: known.map(|secret| secret.parse().unwrap()).into(), ..Params::default() };
+        let (receiver, mut arrivals) = Receiver::bind(([127, 0, 0, 1], 0).into(), params).await.unwrap();
+        let url = format!("http://{}/", receiver.local_addr());
+        let running = tokio::spawn(receiver.run(std::future::pending()));
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let now = Clock::system().now().0 / 1000;
+        let mut check = async |secret: Option<&str>, body: &'static str, expected: Result<(), Unverified>| {
+            let mut post = http.post(&url).body(body).header("webhook-id", "7").header("webhook-timestamp", now);
+            if let Some(secret) = secret {
+                let signature = standardwebhooks::Webhook::new(secret).unwrap().sign("7", now, b"{}").unwrap();
+                post = post.header("webhook-signature", signature);
+            }
+            let status = post.send().await.unwrap().status().as_u16();
+            assert_eq!(arrivals.recv().await.unwrap().signature, Some(expected));
+            assert_eq!(status, if expected.is_ok() { 200 } else { 401 });
+        };
+        check(Some(known[0]), "{}", Ok(())).await;
+        check(Some(known[1]), "{}", Ok(())).await;
+        check(Some(known[1]), "{} ", Err(Unverified::Wrong)).await;
+        check(Some("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"), "{}", Err(Unverified::Wrong)).await;
+        check(None, "{}", Err(Unverified::Missing)).await;
+        running.abort();
+    }
+
+    #[tokio::test]
     async fn the_first_callbacks_fail_as_asked_and_all_are_seen() {
         crate::install_crypto();
-        let params = Params { status: StatusCode::ACCEPTED, fail_first: 1, delay: Duration::ZERO, body: OK.into() };
+        let params = Params { status: StatusCode::ACCEPTED, fail_first: 1, ..Params::default() };
         let (receiver, mut arrivals) = Receiver::bind(([127, 0, 0, 1], 0).into(), params).await.unwrap();
         let url = format!("http://{}/a/b?c=d", receiver.local_addr());
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

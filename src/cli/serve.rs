@@ -24,7 +24,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<Code> {
     start_logs(&settings, None)?;
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let store = settings.store.summary();
-    let is_public = !settings.http.bind.ip().is_loopback();
+    let is_open = settings.http.is_open_to_others();
     let app = tokio::select! {
         app = App::start(settings) => app?,
         signal = signals.next() => {
@@ -35,11 +35,11 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<Code> {
     let bind = app.local_addr();
     let version = env!("CARGO_PKG_VERSION");
     info!(version, %bind, store, "delayd {version} listens on http://{bind}, store: {store}");
-    if is_public {
+    if is_open {
         warn!(
             %bind,
             "ATTENTION: {bind} is not a loopback address and there are no access tokens: EVERYONE who reaches this port \
-             can add and read tasks. Bind to 127.0.0.1, or let only trusted hosts through to it"
+             can add and read tasks. Set [http.auth] tokens (`delayd token` makes one), or bind to 127.0.0.1"
         );
     }
     app.run(drain_on(signals)).await?;

@@ -4,6 +4,8 @@ use serde::Deserialize;
 
 use super::breaker::Breaker;
 use super::check::{Wrong, ensure, within, within_spans};
+use super::value::Parsed;
+use crate::callback::HostPattern;
 use crate::retry::Backoff;
 use crate::span::Span;
 
@@ -22,6 +24,10 @@ pub struct Callback {
     pub concurrency: usize,
     /// The most to one service, from 1; `concurrency` bounds it as well.
     pub concurrency_per_service: usize,
+    /// The hosts that tasks may name by an absolute URL.
+    pub allow_hosts: Vec<Parsed<HostPattern>>,
+    /// Whether such a host has to be on the public Internet.
+    pub deny_private_hosts: bool,
     /// What follows a failed call.
     pub retry: Retry,
     /// When a service is left alone, and how it is tried again.

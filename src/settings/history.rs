@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::check::{Wrong, within_spans};
+use super::check::{Wrong, within, within_spans};
 use crate::span::Span;
 
 /// The section `[history]`.
@@ -11,10 +11,13 @@ use crate::span::Span;
 pub struct History {
     /// 1 s to 3650 days.
     pub keep: Span,
+    /// 1 to 1,000,000,000 ended tasks of a topic.
+    pub max_per_topic: u64,
 }
 
 impl History {
     pub(super) fn check(&self) -> Result<(), Wrong> {
-        within_spans("history.keep", self.keep, "1s", "3650d")
+        within_spans("history.keep", self.keep, "1s", "3650d")?;
+        within("history.max_per_topic", self.max_per_topic, 1..=1_000_000_000)
     }
 }

@@ -10,7 +10,7 @@ use config::{Map, Value, ValueKind};
 
 use super::error::Error;
 use super::layers::Layer;
-use super::value::shown;
+use super::value::given;
 
 /// Keys without a default, with values of their kinds. `*` stands for any name.
 const FURTHER: &str = r#"
@@ -19,6 +19,7 @@ endpoints = []
 concurrency = 0
 rate = ""
 success = ""
+secrets = []
 [callback.retry.backoff]
 every = ""
 steps = []
@@ -131,7 +132,8 @@ fn walk<'a>(table: &'a Map<String, Value>, known: &toml::Table, path: &mut Vec<&
         let kind = Kind::of(default);
         if !kind.takes(&value.kind) {
             let reason = kind.reason().to_owned();
-            return Err(Error::Invalid { origin: origin(value), key: dotted(path), given: shown(value), reason });
+            let given = given(path, value);
+            return Err(Error::Invalid { origin: origin(value), key: dotted(path), given, reason });
         }
         if let (ValueKind::Table(inner), toml::Value::Table(known)) = (&value.kind, default) {
             walk(inner, known, path)?;
@@ -223,7 +225,9 @@ mod tests {
         check("store.redis.urls", Some(Kind::List));
         check("services.any.endpoints", Some(Kind::List));
         check("callback.retry.backoff.factor", Some(Kind::Number));
-        check("http.auth", None);
+        check("http.auth", Some(Kind::Section));
+        check("http.auth.tokens", Some(Kind::List));
+        check("http.auth.users", None);
         check("http", Some(Kind::Section));
     }
 }

@@ -80,8 +80,8 @@ impl Layer {
             let path: Vec<&str> = key.split('.').collect();
             let variable = format!("{PREFIX}{SEPARATOR}{}", key.to_uppercase().replace('.', SEPARATOR));
             let text = value.into_string().expect("a variable is a text");
-            if path[0] == "services" {
-                let reason = "cannot come from the environment; services come from files or --set";
+            if path[0] == "services" || path.starts_with(&["http", "auth"]) {
+                let reason = "cannot come from the environment; services and tokens come from files or --set";
                 return Err(Error::Invalid { origin: variable, key, given: "…".into(), reason: reason.into() });
             }
             let kind = keys::kind_of(&path);

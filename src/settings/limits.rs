@@ -22,6 +22,8 @@ pub struct Limits {
     pub bodies: Size,
     /// How far ahead a task may be due, 1 s to 36,500 days.
     pub max_delay: Span,
+    /// How long an idempotency key is remembered, 1 s to 30 days.
+    pub idempotency_window: Span,
     /// The most topics, 1 to 1,000,000.
     pub topics: usize,
 }
@@ -41,6 +43,7 @@ impl Limits {
             format!("must be at least twice limits.body and limits.batch_body ({longest})")
         })?;
         within_spans("limits.max_delay", self.max_delay, "1s", "36500d")?;
+        within_spans("limits.idempotency_window", self.idempotency_window, "1s", "30d")?;
         within("limits.topics", self.topics, 1..=1_000_000)
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! - A [`Settings`] that exists is valid; every range that a field's documentation names holds.
 //! - Unknown keys are errors, also those of features that are not built yet: nothing is silently ignored.
-//! - Errors and `Debug` show no password.
+//! - Errors and `Debug` show no password, no hash of a token and no secret.
 //!
 //! Nobody below `app` and `cli` sees this module: each part has its own `Params`.
 
@@ -44,13 +44,13 @@ pub use breaker::Breaker;
 pub use callback::{Callback, Retry};
 pub use error::Error;
 pub use history::History;
-pub use http::Http;
+pub use http::{Auth, Http, Token};
 pub use limits::Limits;
 pub use log::{Log, LogFormat};
-pub use services::{Endpoint, Service, Success};
+pub use services::{Endpoint, Service, ServicesFallback, Success};
 pub use shutdown::Shutdown;
 pub use store::{Embedded, Redis, RedisUrl, Store, StoreKind, Topology};
-pub use value::Size;
+pub use value::{Parsed, Size};
 pub use worker::Worker;
 
 use check::{Wrong, ensure};
@@ -74,6 +74,8 @@ pub struct Settings {
     /// The services by name.
     #[serde(default)]
     pub services: BTreeMap<String, Service>,
+    /// Where services are that are not listed.
+    pub services_fallback: ServicesFallback,
     /// What callers may ask for.
     pub limits: Limits,
     /// How long ended tasks are remembered.
@@ -120,6 +122,7 @@ impl Settings {
     }
 
     fn check(&self) -> Result<(), Wrong> {
+        self.http.check()?;
         self.store.check()?;
         self.worker.check()?;
         // A claim's answer may take so long; its lease must not have run out by then.
@@ -150,7 +153,7 @@ fn unreadable(tree: &Map<String, Value>, mut path: Vec<String>, error: ConfigErr
         ConfigError::At { error, .. } => unreadable(tree, path, *error),
         ConfigError::NotFound(field) => {
             let section = keys::find(tree, path.iter().map(String::as_str)).map(keys::origin);
-            path.push(field.rsplit('.').next().unwrap_or_default().to_owned());
+            path.push(field.rsplit(['.', ']']).next().unwrap_or_default().to_owned());
             Error::Missing { origin: section.unwrap_or("the configuration".into()), key: keys::dotted(&path) }
         }
         ConfigError::Type { expected, .. } if expected.contains(" bit ") => {
@@ -159,8 +162,15 @@ fn unreadable(tree: &Map<String, Value>, mut path: Vec<String>, error: ConfigErr
         ConfigError::Type { expected, .. } => invalid(tree, &path, format!("must be {expected}")),
         ConfigError::Message(text) => match text.rsplit_once("expected ") {
             Some((said, expected)) if said.starts_with("unknown field `") => {
-                path.extend(said.split('`').nth(1).map(str::to_owned));
+                let field = said.split('`').nth(1).map(str::to_owned);
+                path.extend(field.filter(|field| path.last() != Some(field)));
+                if path[0] == "http" {
+                    return invalid(tree, &path, format!("is no setting of a token, which takes {expected}"));
+                }
                 invalid(tree, &path, format!("does not go with the kind beside it, which takes {expected}"))
+            }
+            Some((_, "struct Token")) => {
+                invalid(tree, &path, "must be a table with name, token_sha256 and scopes".into())
             }
             // serde's own words; what stands before may repeat the value.
             Some((said, expected)) if said.starts_with("unknown") || said.starts_with("invalid") => {
@@ -178,5 +188,5 @@ fn invalid(tree: &Map<String, Value>, path: &[String], reason: String) -> Error 
     let found = keys::find(tree, path.iter().map(String::as_str));
     let nothing = Value::new(None, ValueKind::Nil);
     let value = found.unwrap_or(&nothing);
-    Error::Invalid { origin: keys::origin(value), key: keys::dotted(path), given: value::shown(value), reason }
+    Error::Invalid { origin: keys::origin(value), key: keys::dotted(path), given: value::given(path, value), reason }
 }

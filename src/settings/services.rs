@@ -7,9 +7,13 @@ use serde::{Deserialize, Deserializer};
 
 use super::callback::MOST_CALLS;
 use super::check::Wrong;
-use super::value::choice;
+use super::value::{Parsed, choice, rate, unless_empty};
+use crate::callback::{Fallback, Secret};
 use crate::rate::Rate;
 use crate::task::Destination;
+
+/// The most secrets of a service: each makes a signature of its own.
+const MOST_SECRETS: usize = 8;
 
 /// The section of one service.
 #[derive(Clone, Debug, Deserialize)]
@@ -26,6 +30,18 @@ pub struct Service {
     /// What counts as success.
     #[serde(default = "Success::by_default")]
     pub success: Success,
+    /// With each of them its calls are signed.
+    #[serde(default)]
+    pub secrets: Vec<Parsed<Secret>>,
+}
+
+/// The section `[services_fallback]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServicesFallback {
+    /// The address of a service that is not listed; an empty text is none.
+    #[serde(deserialize_with = "unless_empty")]
+    pub dns: Option<Fallback>,
 }
 
 choice! {
@@ -80,11 +96,6 @@ impl<'de> Deserialize<'de> for Endpoint {
     }
 }
 
-fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
-    let text = String::deserialize(from)?;
-    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(serde::de::Error::custom) }
-}
-
 impl Service {
     /// Checks the section of the service `name`.
     pub(super) fn check(&self, name: &str) -> Result<(), Wrong> {
@@ -92,7 +103,7 @@ impl Service {
             path: [&["services", name], key].concat().into_iter().map(str::to_owned).collect(),
             reason,
         };
-        let is_service = name.parse::<Destination>().is_ok_and(|destination| !destination.is_pull());
+        let is_service = name.parse::<Destination>().is_ok_and(|destination| destination.is_service());
         if !is_service {
             let reason = "has a name that cannot be used: it must be 1 to 128 characters out of A-Z a-z 0-9 . _ -";
             return Err(wrong(&[], reason.into()));
@@ -102,6 +113,9 @@ impl Service {
         }
         if self.concurrency > MOST_CALLS {
             return Err(wrong(&["concurrency"], format!("must be from 0 to {MOST_CALLS}")));
+        }
+        if self.secrets.len() > MOST_SECRETS {
+            return Err(wrong(&["secrets"], format!("must hold at most {MOST_SECRETS}")));
         }
         Ok(())
     }

@@ -1,10 +1,13 @@
 //! Kinds of values that settings share: a choice out of names, a size, and texts without their passwords.
 
 use std::fmt;
+use std::str::FromStr;
 
 use bytesize::ByteSize;
 use config::{Value, ValueKind};
 use serde::{Deserialize, Deserializer};
+
+use crate::rate::Rate;
 
 /// An enum that reads from one of some names, and says which there are when it cannot.
 macro_rules! choice {
@@ -69,6 +72,47 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
+/// What reads from a text by its own rule, and says what would be right when it cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parsed<T>(pub T);
+
+impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Parsed<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// The same; an empty text is none.
+pub(super) fn unless_empty<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr<Err: fmt::Display>,
+    D: Deserializer<'de>,
+{
+    let text = String::deserialize(from)?;
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(serde::de::Error::custom) }
+}
+
+/// A rate; an empty text is no limit.
+pub(super) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
+    unless_empty(from)
+}
+
+/// Sections and keys whose values are never shown, whatever kind of value somebody has put there.
+const SECRET: [&str; 4] = ["auth", "tokens", "token_sha256", "secrets"];
+/// What may be shown all the same.
+const NO_SECRET: [&str; 4] = ["name", "scopes", "topics", "rate"];
+
+fn is_secret<T: AsRef<str>>(path: &[T]) -> bool {
+    let mut named = path.iter().map(AsRef::as_ref).filter(|part| !part.starts_with('['));
+    let last = named.clone().next_back().unwrap_or_default();
+    named.any(|part| SECRET.contains(&part)) && !NO_SECRET.contains(&last)
+}
+
+/// The value at `path` as an error names it.
+pub(super) fn given<T: AsRef<str>>(path: &[T], value: &Value) -> String {
+    if is_secret(path) { "***".into() } else { shown(value) }
+}
+
 /// `text` with whatever may be a user and password in an address replaced: all between `://` and the last `@`, and all from a query
 /// that may hold a password.
 pub(super) fn redacted(text: &str) -> String {
@@ -82,12 +126,13 @@ pub(super) fn redacted(text: &str) -> String {
 }
 
 /// A value as an error names it: like TOML, shortened, without passwords.
-pub(super) fn shown(value: &Value) -> String {
+fn shown(value: &Value) -> String {
     let text = match &value.kind {
         ValueKind::String(text) => format!("{:?}", redacted(text)),
         ValueKind::Array(values) => format!("[{}]", values.iter().map(shown).collect::<Vec<_>>().join(", ")),
         ValueKind::Table(table) => {
-            let mut pairs: Vec<_> = table.iter().map(|(key, value)| format!("{key} = {}", shown(value))).collect();
+            let mut pairs: Vec<_> =
+                table.iter().map(|(key, value)| format!("{key} = {}", given(&[key], value))).collect();
             pairs.sort();
             format!("{{{}}}", pairs.join(", "))
         }

@@ -1,4 +1,4 @@
-//! Where a task goes: a service by name, or the consumers that pull.
+//! Where a task goes: a service by name, a host of the caller's, or the consumers that pull.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{InvalidName, is_made_of};
+use super::{InvalidName, Topic, is_made_of};
 
 /// The longest service name, in bytes.
 const MAX_LENGTH: usize = 128;
 const PULL: &str = "@pull";
 
-/// A service name (`sn`, 1–128 of `A-Z a-z 0-9 . _ -`), or `@pull`. Cheap to clone.
+/// A service name (`sn`, 1–128 of `A-Z a-z 0-9 . _ -`), a host with its port (`hooks.example.com:443`), or `@pull`. Cheap to clone.
+///
+/// A host always has its port, also where the URL leaves it out: so no host can be taken for a service, nor a service for a host.
 ///
 /// A lane keeps one schedule per destination, so that a blocked destination has nobody standing behind it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,9 +26,30 @@ impl Destination {
         Self(PULL.into())
     }
 
+    /// A topic's name in the place of a destination's, where limits hold for all of a topic.
+    pub fn named_as(topic: &Topic) -> Self {
+        Self(topic.as_str().into())
+    }
+
     /// Whether consumers pull it, rather than a worker calling it.
     pub fn is_pull(&self) -> bool {
         &*self.0 == PULL
+    }
+
+    /// The host and port that a caller's absolute URL names, if they are short and plain enough for a name.
+    pub fn host(host: &str, port: u16) -> Option<Self> {
+        let name = format!("{host}:{port}");
+        name.parse().ok()
+    }
+
+    /// Whether it is a host of a caller's URL, rather than a service.
+    pub fn is_host(&self) -> bool {
+        self.0.contains(':')
+    }
+
+    /// Whether it is a service, by its name.
+    pub fn is_service(&self) -> bool {
+        !self.is_pull() && !self.is_host()
     }
 
     /// The name as text.
@@ -39,8 +62,10 @@ impl FromStr for Destination {
     type Err = InvalidName;
 
     fn from_str(name: &str) -> Result<Self, InvalidName> {
-        let is_service = !name.is_empty() && name.len() <= MAX_LENGTH && is_made_of(name, "._-");
-        if name != PULL && !is_service {
+        let (host, port) = name.split_once(':').unwrap_or((name, "80"));
+        let has_port = port.len() <= 5 && port.parse::<u16>().is_ok() && !port.starts_with(['0', '+']);
+        let is_called = !host.is_empty() && name.len() <= MAX_LENGTH && is_made_of(host, "._-") && has_port;
+        if name != PULL && !is_called {
             return Err(InvalidName(format!("must be 1 to {MAX_LENGTH} characters out of A-Z a-z 0-9 . _ -")));
         }
         Ok(Self(name.into()))
@@ -62,5 +87,37 @@ impl Serialize for Destination {
 impl<'de> Deserialize<'de> for Destination {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_is_a_service_a_host_with_its_port_or_the_consumers() {
+        let check = |name: &str, expected: Option<(bool, bool)>| {
+            let read = name.parse::<Destination>().ok();
+            assert_eq!(read.map(|read| (read.is_service(), read.is_host())), expected, "{name:?}");
+        };
+        check("message.call_v2-eu", Some((true, false)));
+        check("@pull", Some((false, false)));
+        check("hooks.example.com:443", Some((false, true)));
+        check("10.0.0.1:65535", Some((false, true)));
+        check(&"a".repeat(128), Some((true, false)));
+        check(&"a".repeat(129), None);
+        check(&format!("{}:80", "a".repeat(126)), None);
+        check("", None);
+        check(":80", None);
+        check("h:", None);
+        check("h:0", None);
+        check("h:080", None);
+        check("h:+80", None);
+        check("h:65536", None);
+        check("h:80:80", None);
+        check("[::1]:80", None);
+        check("@push", None);
+        check("a b", None);
+        check("a{b}", None);
     }
 }

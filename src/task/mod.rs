@@ -9,6 +9,7 @@
 //! The arrows are the verbs of [`crate::store::Store`]; `docs/LIFECYCLE.md` draws them all.
 
 mod destination;
+mod headers;
 mod id;
 mod lane;
 mod options;
@@ -18,6 +19,7 @@ mod state;
 mod topic;
 
 pub use destination::Destination;
+pub use headers::{Headers, InvalidHeaders};
 pub use id::TaskId;
 pub use lane::Lane;
 pub use options::{OnDead, Options};

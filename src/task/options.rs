@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Destination, TaskId};
+use super::{Destination, Headers, TaskId};
 use crate::retry::Backoff;
 use crate::span::Span;
 
@@ -32,6 +32,9 @@ pub struct Options {
     /// The wait between attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
+    /// Headers of its own, for its callback.
+    #[serde(skip_serializing_if = "Headers::is_empty")]
+    pub headers: Headers,
     /// At most one waiting task per topic and key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,

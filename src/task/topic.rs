@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
+
 use super::{InvalidName, is_made_of};
 
 /// The longest topic name, in bytes.
@@ -30,6 +32,12 @@ impl FromStr for Topic {
             return Err(InvalidName(format!("must be 1 to {MAX_LENGTH} characters out of A-Z a-z 0-9 . _ : -")));
         }
         Ok(Self(name.into()))
+    }
+}
+
+impl Serialize for Topic {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
     }
 }
 

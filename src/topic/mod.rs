@@ -1,13 +1,14 @@
 //! The topic registry: which topics there are and into how many lanes each is split.
 //!
-//! Topics come into being with their first task. This is a cache before the store's own registry; an entry
-//! never changes once it is there, so the cache can only be behind, never wrong.
+//! Topics come into being with their first task, or when something is asked of them. This is a cache before the store's own registry, read
+//! again with each look (once a second): it can be behind, so what it says of pauses and policies holds everywhere within a second. A topic's
+//! number of lanes never changes while it holds a task.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::store::{self, AnyStore, Registered, Store, TopicEntry};
-use crate::task::Topic;
+use crate::store::{self, AnyStore, Misfire, Registered, Store, TopicEntry};
+use crate::task::{Topic, TopicPolicy};
 
 /// The settings of the registry.
 #[derive(Clone, Debug)]
@@ -27,6 +28,16 @@ pub enum Error {
     Store(#[from] store::Error),
 }
 
+impl Error {
+    /// As a failure of the store: nobody who only reads is one topic too many.
+    pub fn into_store(self) -> store::Error {
+        match self {
+            Self::Store(error) => error,
+            Self::TooMany(_) => store::Error::Full(self.to_string()),
+        }
+    }
+}
+
 /// The registry. Cheap to share behind an [`Arc`].
 #[derive(Debug)]
 pub struct Registry<S = AnyStore> {
@@ -41,11 +52,19 @@ impl<S: Store> Registry<S> {
         Self { store, params, known: RwLock::default() }
     }
 
-    /// The topic's entry, created with one lane if there is none.
+    /// The topic, created with one lane if there is none.
     ///
     /// # Errors
     /// [`Error::TooMany`] at the limit, or the store's failure.
     pub async fn ensure(&self, topic: &Topic) -> Result<Registered, Error> {
+        self.ensure_with(topic, 1).await
+    }
+
+    /// The topic, created with so many lanes if there is none.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] at the limit, or the store's failure.
+    pub async fn ensure_with(&self, topic: &Topic, shards: u16) -> Result<Registered, Error> {
         if let Some(entry) = self.find(topic).await? {
             return Ok(entry);
         }
@@ -53,7 +72,7 @@ impl<S: Store> Registry<S> {
         if count >= self.params.max_topics {
             return Err(Error::TooMany(count));
         }
-        let entry = self.store.register(TopicEntry { topic: topic.clone(), shards: 1 }).await?;
+        let entry = self.store.register(TopicEntry { topic: topic.clone(), shards }).await?;
         // Somebody else may have created it with a policy, which the next refresh brings.
         let entry = Registered::plain(entry);
         self.learn(std::slice::from_ref(&entry));
@@ -72,6 +91,24 @@ impl<S: Store> Registry<S> {
         Ok(self.known_entry(topic))
     }
 
+    /// What the topic asks for, as far as this instance knows; nothing special of a topic that it does not know.
+    pub fn policy_of(&self, topic: &Topic) -> Arc<TopicPolicy> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(topic).map_or_else(Arc::default, |registered| registered.policy.clone())
+    }
+
+    /// Whether nothing of the topic is to be handed out.
+    pub fn is_paused(&self, topic: &Topic) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(topic).is_some_and(|registered| registered.paused.is_some())
+    }
+
+    /// The topic's pauses whose tasks are not simply delivered late.
+    pub fn misfires_of(&self, topic: &Topic) -> Vec<Misfire> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(topic).map_or_else(Vec::new, |registered| registered.misfires.clone())
+    }
+
     /// Reads the store's registry again and answers all of it.
     ///
     /// # Errors
@@ -85,6 +122,11 @@ impl<S: Store> Registry<S> {
     /// What this instance knows without asking.
     pub fn known(&self) -> Vec<Registered> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Forgets a topic that is gone from the registry and holds no task.
+    pub fn forget(&self, topic: &Topic) {
+        self.known.write().unwrap_or_else(PoisonError::into_inner).remove(topic);
     }
 
     /// Adds entries to the cache.

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Shared;
-use super::claim::Slots;
+use super::claim::{Pass, Slots};
 use super::held::{Holding, Lease};
 use super::settler::Ending;
-use crate::callback::{Answer, Call, Caller, Fault, Permit, Service, target};
+use super::{Shared, topic};
+use crate::callback::{Answer, Call, Caller, Fault, Service, target};
 use crate::outcome;
 use crate::store::{LeasedTask, Settled, Store, Transition};
-use crate::task::{Lane, Receipt};
+use crate::task::{Lane, Receipt, TopicPolicy};
 
 /// What a lease must last beyond the call's timeout, so that the settle still finds it.
 pub(super) const MARGIN: Duration = Duration::from_secs(1);
@@ -35,11 +35,11 @@ pub(super) fn start(
         tracing::debug!(task.id = %task.id, %lane, "Task {} is still in flight here; its call goes on", task.id);
         return;
     };
-    let permit = slots.get_mut(&task.destination).and_then(crate::callback::Permits::split_one);
+    let pass = slots.pass(&task.destination);
     let flight = Flight { shared: shared.clone(), lane: lane.clone(), task, holding };
     shared.calls.spawn(async move {
-        match permit {
-            Some(permit) => flight.run(permit).await,
+        match pass {
+            Some(pass) => flight.run(pass).await,
             // Rescheduled to another service since it was put on this schedule: that one's slots are not ours to take.
             None => flight.settle(Transition::Release),
         }
@@ -55,8 +55,11 @@ struct Flight<S, C> {
 }
 
 impl<S: Store, C: Caller> Flight<S, C> {
-    async fn run(self, mut permit: Permit) {
-        let timeout = self.task.options.timeout.map_or(self.shared.params.timeout, |span| span.0);
+    async fn run(self, pass: Pass) {
+        let Pass { destination: mut permit, topic: mut topic_permit } = pass;
+        let policy = self.shared.policy_of(&self.lane.topic);
+        let own = self.task.options.timeout.or(policy.timeout);
+        let timeout = own.map_or(self.shared.params.timeout, |span| span.0);
         let Some(service) = self.shared.parts.services.get(self.task.destination.as_str()) else {
             return self.settle(Transition::Release);
         };
@@ -64,9 +67,10 @@ impl<S: Store, C: Caller> Flight<S, C> {
             return self.settle(Transition::Release);
         }
         permit.begin(timeout + OVERDUE);
+        topic_permit.iter_mut().for_each(topic::begin);
         let answer = tokio::select! {
             biased;
-            answer = self.call(&service, timeout) => answer,
+            answer = self.call(&service, &policy, timeout) => answer,
             // Cut off by the end of the grace period: the lease and the attempt stay as they are.
             () = self.shared.settler.finished() => return,
         };
@@ -79,11 +83,11 @@ impl<S: Store, C: Caller> Flight<S, C> {
         if let Answer::Failed { hold: Some(hold), .. } = &answer {
             self.shared.parts.limits.hold(&self.task.destination, *hold);
         }
-        drop(permit);
-        self.conclude(&answer);
+        drop((permit, topic_permit));
+        self.conclude(&policy, &answer);
     }
 
-    async fn call(&self, service: &Service, timeout: Duration) -> Answer {
+    async fn call(&self, service: &Service, policy: &TopicPolicy, timeout: Duration) -> Answer {
         let target = target(&self.task.content).ok().flatten();
         let Some(target) = target else {
             return Answer::Final { outcome: "the content names no sn and url".into() };
@@ -97,7 +101,9 @@ impl<S: Store, C: Caller> Flight<S, C> {
             attempt: lease.attempt,
             due: self.task.due,
             receipt: &lease.receipt,
+            headers: &self.task.options.headers,
             timeout,
+            final_statuses: policy.final_statuses.as_deref(),
             body: self.task.content.clone().into(),
         };
         self.shared.parts.client.call(call).await
@@ -124,8 +130,8 @@ impl<S: Store, C: Caller> Flight<S, C> {
         }
     }
 
-    fn conclude(self, answer: &Answer) {
-        let policy = self.shared.params.policy.for_task(&self.task.options);
+    fn conclude(self, policy: &TopicPolicy, answer: &Answer) {
+        let policy = self.shared.params.policy.for_topic(policy).for_task(&self.task.options);
         let attempt = self.holding.lease().attempt;
         let transition = outcome::of(&policy, attempt, answer, rand::random());
         let (id, topic) = (self.task.id, &self.lane.topic);

@@ -7,14 +7,37 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Shared;
-use crate::callback::{Caller, Chance, Permits, Place};
+use super::{Shared, topic};
+use crate::callback::{Caller, Chance, Permit, Permits, Place};
 use crate::clock::UnixMillis;
 use crate::store::{Claim, Claimed, Grant, MAX_OUTLOOK, Result, Store, Want};
 use crate::task::{Destination, Lane};
 
-/// Slots in hand, by destination.
-pub(super) type Slots = BTreeMap<Destination, Permits>;
+/// Slots in hand, by destination; and, of a topic that has limits of its own, as many of the topic's.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    by_destination: BTreeMap<Destination, Permits>,
+    of_topic: Option<Permits>,
+}
+
+/// What one call needs.
+#[derive(Debug)]
+pub(super) struct Pass {
+    pub(super) destination: Permit,
+    pub(super) topic: Option<Permit>,
+}
+
+impl Slots {
+    /// What a call to the destination needs, if there is something left for it.
+    pub(super) fn pass(&mut self, destination: &Destination) -> Option<Pass> {
+        let destination = self.by_destination.get_mut(destination)?.split_one()?;
+        let topic = match &mut self.of_topic {
+            Some(permits) => Some(permits.split_one()?),
+            None => None,
+        };
+        Some(Pass { destination, topic })
+    }
+}
 
 /// What a lane's task claims with.
 #[derive(Debug)]
@@ -32,6 +55,8 @@ pub(super) struct Claimer {
     looks_only: bool,
     /// Where the lane stands in line for slots.
     line: BTreeMap<Destination, Place>,
+    /// And where in the line for its topic's, if that has limits.
+    topic_line: Option<Place>,
 }
 
 /// Destinations that are asked for on suspicion.
@@ -56,6 +81,7 @@ impl Claimer {
             keeps_lock: false,
             looks_only: false,
             line: BTreeMap::new(),
+            topic_line: None,
         }
     }
 
@@ -72,11 +98,14 @@ impl Claimer {
         let looks_only = std::mem::take(&mut self.looks_only) || self.is_looking();
         let (slots, more) = if looks_only { Default::default() } else { self.reserve(shared, due) };
         // Who took something stands at the end next time; the others keep their places.
-        self.line.retain(|destination, _| !slots.contains_key(destination));
+        self.line.retain(|destination, _| !slots.by_destination.contains_key(destination));
         self.step_aside();
         let wants: Vec<Want> = self
-            .in_turn(slots.keys())
-            .map(|destination| Want { destination: destination.clone(), slots: slots[destination].len() })
+            .in_turn(slots.by_destination.keys())
+            .map(|destination| Want {
+                destination: destination.clone(),
+                slots: slots.by_destination[destination].len(),
+            })
             .collect();
         let last = wants.last().map(|want| want.destination.clone());
         // Should the answer be lost, it may have been kept.
@@ -88,7 +117,7 @@ impl Claimer {
             holder: Some(shared.holder.clone()),
             more,
             skip: self.seen.len(),
-            misfires: Vec::new(),
+            misfires: shared.parts.topics.misfires_of(&self.lane.topic),
         };
         let (since, asked) = (Instant::now(), shared.parts.clock.now());
         match shared.parts.store.claim(claim).await? {
@@ -120,8 +149,11 @@ impl Claimer {
     /// Free slots for each wanted destination, together at most a batch, of which none takes so much that nothing is left for
     /// the others; and whether more slots are free than that.
     fn reserve(&self, shared: &Shared<impl Store, impl Caller>, due: &[Destination]) -> (Slots, bool) {
-        let mut slots = Slots::new();
-        let mut left = shared.params.claim_batch;
+        let mut slots = Slots { of_topic: self.reserve_of_topic(shared), ..Slots::default() };
+        let mut left = slots.of_topic.as_ref().map_or(shared.params.claim_batch, Permits::len);
+        if left == 0 {
+            return (slots, false);
+        }
         let due: Vec<&Destination> = self.in_turn(due.iter()).collect();
         let mut waiting = due.len();
         let mut more = false;
@@ -132,7 +164,7 @@ impl Claimer {
             }
             let most = left.div_ceil(waiting.max(1));
             waiting = waiting.saturating_sub(1);
-            if slots.contains_key(destination) {
+            if slots.by_destination.contains_key(destination) {
                 continue;
             }
             let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
@@ -142,11 +174,21 @@ impl Claimer {
             };
             if !permits.is_empty() {
                 left -= permits.len();
-                slots.insert(destination.clone(), permits);
+                slots.by_destination.insert(destination.clone(), permits);
             }
             more |= is_due && shared.parts.limits.free(destination, service.allowance()) > 0;
         }
         (slots, more)
+    }
+
+    /// Free slots of the lane's topic, at most a batch; `None`: it has no limits.
+    fn reserve_of_topic(&self, shared: &Shared<impl Store, impl Caller>) -> Option<Permits> {
+        let topic = &self.lane.topic;
+        let (allowance, most) = (topic::allowance(&shared.policy_of(topic))?, shared.params.claim_batch);
+        Some(match &self.topic_line {
+            Some(place) => place.reserve(allowance, most),
+            None => shared.topic_limits.reserve(&topic::key(topic), allowance, most),
+        })
     }
 
     /// Whether the lane's lock may still be ours, so that another instance cannot claim.
@@ -167,7 +209,7 @@ impl Claimer {
 
     /// Is not called for a slot until the lane looks for room again: it waits for something else meanwhile.
     pub(super) fn step_aside(&self) {
-        self.line.values().for_each(Place::rest);
+        self.line.values().chain(&self.topic_line).for_each(Place::rest);
     }
 
     /// Whether one of the due destinations could be claimed now. If not, the lane stands in line for each of them, and for no other; `wake` is
@@ -178,6 +220,10 @@ impl Claimer {
         due: &[Destination],
         wake: &Arc<Notify>,
     ) -> Room {
+        if let Chance::Later(wait) = self.chance_of_topic(shared, wake) {
+            self.line.values().for_each(Place::rest);
+            return Room::None { wait };
+        }
         let mut least: Option<Duration> = None;
         let mut before = std::mem::take(&mut self.line);
         for destination in due {
@@ -194,7 +240,19 @@ impl Claimer {
                 Chance::Later(wait) => least = least.into_iter().chain(wait).min(),
             }
         }
+        self.topic_line.iter().for_each(Place::rest);
         Room::None { wait: least }
+    }
+
+    /// Whether there is a slot of the lane's topic. If not, the lane stands in line for it.
+    fn chance_of_topic(&mut self, shared: &Shared<impl Store, impl Caller>, wake: &Arc<Notify>) -> Chance {
+        let topic = &self.lane.topic;
+        let Some(allowance) = topic::allowance(&shared.policy_of(topic)) else {
+            self.topic_line = None;
+            return Chance::Now;
+        };
+        let line_up = || shared.topic_limits.line_up(&topic::key(topic), wake.clone());
+        self.topic_line.get_or_insert_with(line_up).look(allowance)
     }
 
     fn learn(&mut self, grant: &mut Grant) {
@@ -241,6 +299,6 @@ pub(super) fn warn_of_unknown(
     }
     for sn in due.iter().filter(|destination| shared.parts.services.get(destination.as_str()).is_none()) {
         *last = now;
-        tracing::warn!(%sn, %lane, "Tasks for service {sn} are due but [services] does not list it; they wait");
+        tracing::warn!(%sn, %lane, "Tasks for {sn} are due but neither [services] nor callback.allow_hosts names it; they wait");
     }
 }

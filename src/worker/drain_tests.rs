@@ -188,6 +188,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
         policy: Policy { max_attempts: 3, backoff: Default::default() },
         timeout: 5 * second,
         keep: 60 * second,
+        keep_most: 1_000_000,
         look_every: second,
     };
     Worker::start(parts, params)

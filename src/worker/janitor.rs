@@ -1,15 +1,22 @@
 //! Keeping house: old history is forgotten, and the registry is looked after.
 //!
+//! Tasks that were delivered, cancelled or expired are remembered for `history.keep`, and no more than `history.max_per_topic` of them, the oldest
+//! going first; a topic's policy may say otherwise. The dead stay until they are replayed or purged.
+//!
 //! Nothing hangs on its life: leases are swept by claims, and a lost registry entry is written again by the next add.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Shared;
+use tokio::time::Instant;
+
+use super::{Parts, Shared};
 use crate::callback::Caller;
 use crate::clock::UnixMillis;
-use crate::store::{Registered, Result, Store};
-use crate::task::{Lane, State};
+use crate::store::{Counts, ListQuery, Registered, Result, Store, TopicEntry};
+use crate::task::{Lane, State, Topic};
+use crate::topic;
 
 /// The time between two rounds.
 const ROUND: Duration = Duration::from_secs(60);
@@ -18,13 +25,22 @@ const ROUNDS_A_SEARCH: u32 = 10;
 /// The most tasks forgotten by one call.
 const CHUNK: usize = 500;
 
+/// How often at most a cap that bites is said of one topic.
+const SAID_EVERY: Duration = Duration::from_secs(3600);
+/// The states that are forgotten in time.
+const HISTORY: [State; 3] = [State::Delivered, State::Cancelled, State::Expired];
+
+/// When it was last said of a topic that its history is capped.
+type Said = HashMap<Topic, Instant>;
+
 /// Runs until the instance stops. The first round comes at once.
 pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>) {
     let mut round = 0_u32;
+    let mut said = Said::new();
     while !shared.stopping.is_cancelled() {
         tokio::select! {
             biased;
-            done = keep_house(&shared, round) => match done {
+            done = keep_house(&shared, round, &mut said) => match done {
                 Ok(()) => round = round.wrapping_add(1),
                 Err(error) => tracing::debug!(%error, "Could not keep house; trying again in a minute"),
             },
@@ -34,13 +50,9 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>) {
     }
 }
 
-async fn keep_house(shared: &Shared<impl Store, impl Caller>, round: u32) -> Result<()> {
+async fn keep_house(shared: &Shared<impl Store, impl Caller>, round: u32, said: &mut Said) -> Result<()> {
     let Shared { parts, params, .. } = shared;
-    // What this instance knows goes into the registry, should it have been lost; then what others know comes out.
-    for known in parts.topics.known() {
-        parts.store.register(known.entry).await?;
-    }
-    parts.topics.learn(&parts.store.topics().await?);
+    restore_topics(parts).await?;
     if round.is_multiple_of(ROUNDS_A_SEARCH) {
         let found = parts.store.recover_topics().await?;
         for entry in &found {
@@ -49,21 +61,97 @@ async fn keep_house(shared: &Shared<impl Store, impl Caller>, round: u32) -> Res
         parts.topics.learn(&found.into_iter().map(Registered::plain).collect::<Vec<_>>());
     }
     // Not by a ping, which may wait for replicas.
-    let before = parts.store.next_due(Vec::new()).await?.now - params.keep;
-    for lane in parts.topics.known().iter().flat_map(|known| known.entry.lanes()) {
-        // A lane whose server is away keeps its history for a minute more; the others do not wait for it.
-        if let Err(error) = forget(&*parts.store, &lane, before).await {
-            tracing::debug!(%lane, %error, "Could not forget what ended long ago");
+    let now = parts.store.next_due(Vec::new()).await?.now;
+    for known in parts.topics.known() {
+        let keep = known.policy.history_keep.map_or(params.keep, |keep| keep.0);
+        let most = known.policy.history_max.unwrap_or(params.keep_most).div_ceil(u64::from(known.entry.shards));
+        let mut capped = 0;
+        for lane in known.entry.lanes() {
+            // A lane whose server is away keeps its history for a minute more; the others do not wait for it.
+            let forgotten = async {
+                forget(&*parts.store, &lane, now - keep).await?;
+                cap(&*parts.store, &lane, most, now).await
+            };
+            match forgotten.await {
+                Ok(count) => capped += count,
+                Err(error) => tracing::debug!(%lane, %error, "Could not forget what ended long ago"),
+            }
+        }
+        if capped > 0 {
+            say_capped(&known.entry.topic, capped, said);
         }
     }
     Ok(())
 }
 
+fn say_capped(topic: &Topic, count: u64, said: &mut Said) {
+    if said.get(topic).is_none_or(|last| last.elapsed() >= SAID_EVERY) {
+        tracing::warn!(%topic, count, "Topic {topic} ends more tasks than its history may hold: {count} were forgotten before their time");
+        said.insert(topic.clone(), Instant::now());
+    }
+}
+
+/// What this instance knows goes into the registry again, should it have been lost there (a failover may lose the entry while the tasks survive).
+/// A topic that is not there and holds no task was deleted.
+async fn restore_topics(parts: &Parts<impl Store, impl Caller>) -> Result<()> {
+    let registered = parts.topics.refresh().await.map_err(topic::Error::into_store)?;
+    let registered: HashSet<&Topic> = registered.iter().map(|topic| &topic.entry.topic).collect();
+    for known in parts.topics.known() {
+        if registered.contains(&known.entry.topic) {
+            continue;
+        }
+        if is_empty(&*parts.store, &known.entry).await? {
+            parts.topics.forget(&known.entry.topic);
+        } else {
+            parts.store.register(known.entry).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn is_empty(store: &impl Store, topic: &TopicEntry) -> Result<bool> {
+    for lane in topic.lanes() {
+        let Counts { scheduled, leased, delivered, dead, cancelled, expired, .. } = store.stats(&lane).await?;
+        if scheduled + leased + delivered + dead + cancelled + expired > 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 async fn forget(store: &impl Store, lane: &Lane, before: UnixMillis) -> Result<()> {
-    for state in [State::Delivered, State::Cancelled, State::Expired] {
+    for state in HISTORY {
         while store.purge(lane, state, before, CHUNK).await? == CHUNK {
             tokio::task::yield_now().await;
         }
     }
     Ok(())
+}
+
+/// Forgets the oldest of a lane's history beyond so many. Answers how many went.
+async fn cap(store: &impl Store, lane: &Lane, most: u64, now: UnixMillis) -> Result<u64> {
+    let mut forgotten = 0;
+    loop {
+        let Counts { delivered, cancelled, expired, .. } = store.stats(lane).await?;
+        let excess = (delivered + cancelled + expired).saturating_sub(most);
+        let limit = usize::try_from(excess).unwrap_or(usize::MAX).min(CHUNK);
+        let Some((state, until)) = oldest(store, lane, now).await?.filter(|_| limit > 0) else { return Ok(forgotten) };
+        forgotten += store.purge(lane, state, until, limit).await? as u64;
+    }
+}
+
+/// The state whose oldest task ended first of all, and the moment up to which its tasks are older than those of the other states.
+async fn oldest(store: &impl Store, lane: &Lane, now: UnixMillis) -> Result<Option<(State, UnixMillis)>> {
+    let mut heads = Vec::new();
+    for state in HISTORY {
+        let (from, to) = (UnixMillis(i64::MIN), UnixMillis(i64::MAX));
+        let query = ListQuery { lane: lane.clone(), state, from, to, after: None, limit: 1 };
+        heads.extend(store.list(query).await?.first().map(|head| (head.moment, state)));
+    }
+    heads.sort_by_key(|(moment, _)| *moment);
+    let moment = Duration::from_millis(1);
+    Ok(heads.first().map(|(first, state)| {
+        let next = heads.get(1).map_or(now, |(next, _)| *next);
+        (*state, next.max(*first) + moment)
+    }))
 }

@@ -82,6 +82,10 @@ async fn work(shared: &Arc<Shared<impl Store, impl Caller>>, lane: &Lane, nudge:
         if !claimer.is_looking() {
             nudge.busy();
         }
+        if shared.is_paused(&lane.topic) {
+            // The first look after the pause brings the lane back.
+            return;
+        }
         let server = shared.parts.store.server_of(lane);
         if shared.settler.is_away(server) {
             claimer.step_aside();

@@ -8,6 +8,7 @@
 //! - `supervisor` reads the registry, looks over all lanes once a second with one pipeline, and keeps one task per lane
 //!   that has work coming. A thousand idle topics cost that one look.
 //! - `lane` is the heart: wait, claim by free slots, hand out.
+//! - `topic` is what the registry says of a lane's topic: pauses, policy, limits.
 //! - `call` is one task in flight: is the lease long enough, call, outcome.
 //! - `settler` gathers the ends of leases and keeps them until the store has answered.
 //! - `janitor` forgets old history and looks after the registry.
@@ -45,6 +46,7 @@ mod lane;
 mod settler;
 mod supervisor;
 mod time;
+mod topic;
 
 use held::Held;
 use settler::Settler;
@@ -67,6 +69,8 @@ pub struct Params {
     pub timeout: Duration,
     /// How long ended tasks are remembered (`history.keep`).
     pub keep: Duration,
+    /// How many ended tasks of a topic are remembered (`history.max_per_topic`).
+    pub keep_most: u64,
     /// The time between two safety looks: 1 s, but for tests that show that nothing rests on it.
     pub look_every: Duration,
 }
@@ -98,6 +102,7 @@ struct Shared<S, C> {
     held: Held,
     settler: Settler,
     put_back: mpsc::UnboundedSender<Hint>,
+    topic_limits: Arc<Limits>,
     calls: TaskTracker,
     stopping: CancellationToken,
     cut_off: AtomicBool,
@@ -124,6 +129,7 @@ impl<S: Store, C: Caller> Worker<S, C> {
             held: Held::default(),
             settler,
             put_back,
+            topic_limits: topic::limits(),
             calls: TaskTracker::new(),
             stopping: CancellationToken::new(),
             cut_off: AtomicBool::new(false),

@@ -73,7 +73,15 @@ async fn look(shared: &Shared<impl Store, impl Caller>) -> Seen {
     // The registry, or what is held, may be on a server that is away while lanes are not: then those that are known are looked at. But
     // nothing is claimed before it was known once what is held.
     let refreshed = shared.parts.topics.refresh().await.err().map(|error| error.to_string());
-    let all: Vec<Lane> = shared.parts.topics.known().iter().flat_map(|known| known.entry.lanes()).collect();
+    let all: Vec<Lane> = shared
+        .parts
+        .topics
+        .known()
+        .iter()
+        // Nothing is coming of a topic that is paused; the look after its end finds what is.
+        .filter(|known| known.paused.is_none())
+        .flat_map(|known| known.entry.lanes())
+        .collect();
     let asked = shared.parts.limits.ask_holds();
     let read = shared.parts.store.holds().await.map(|holds| {
         shared.parts.limits.set_holds(asked, holds.into_iter().collect());
@@ -118,7 +126,7 @@ fn take_hint(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, h
 fn tell(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, lane: Lane, due: UnixMillis) {
     if let Some(nudge) = lanes.nudges.get(&lane) {
         nudge.at(due, shared.time.store_now());
-    } else if due <= shared.time.store_now() + COMING {
+    } else if due <= shared.time.store_now() + COMING && !shared.is_paused(&lane.topic) {
         start(shared, lanes, lane);
     }
 }

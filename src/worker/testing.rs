@@ -142,10 +142,6 @@ impl Store for Watched {
         self.store.notes(lane, id).await
     }
 
-    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        self.store.next_pull(lanes).await
-    }
-
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
         self.store.set_policy(topic, policy).await
     }
@@ -160,6 +156,10 @@ impl Store for Watched {
 
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
         self.store.unregister(entry).await
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        self.store.next_pull(lanes).await
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
@@ -272,6 +272,7 @@ impl Bench {
             endpoints: vec!["http://127.0.0.1:9".into()],
             allowance: Allowance { concurrency: *concurrency, rate: None },
             success: SuccessRule::default(),
+            secrets: Vec::new(),
         };
         let limits = LimitParams { concurrency: 5_000, concurrency_per_service: 100, breaker: Default::default() };
         let parts = Parts {
@@ -291,6 +292,7 @@ impl Bench {
             policy: Policy { max_attempts: 9, backoff: Default::default() },
             timeout: second,
             keep: 60 * second,
+            keep_most: 1_000_000,
             look_every: second,
         };
         change(&mut params);

@@ -6,8 +6,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::testing::{Bench, lane, soon};
-use crate::retry::Backoff;
-use crate::span::Span;
 use crate::store::{MAX_OUTLOOK, Store};
 use crate::task::Destination;
 
@@ -116,7 +114,7 @@ async fn a_failure_that_comes_after_its_lease_is_followed_by_its_backoff_and_spe
     let mut bench = Bench::start(&[("message.call", 0)], |params| {
         params.lease = Duration::from_millis(1_500);
         params.timeout = Duration::from_millis(1);
-        params.policy.backoff = Backoff::Fixed { every: Span(wait) };
+        params.policy.backoff = serde_json::from_str(r#"{"kind":"fixed","every":"2s"}"#).unwrap();
     });
     bench.add(["message.call"]).await;
     let call = bench.call().await;

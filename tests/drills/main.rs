@@ -18,9 +18,10 @@
 mod account;
 mod bad_receiver;
 mod fleet;
+mod full;
+mod island;
 mod load;
 mod machine;
-mod open_loop;
 mod outside;
 mod probe;
 mod row;
@@ -31,18 +32,23 @@ mod crash;
 mod disk;
 mod failover;
 mod failover_cluster;
+mod failover_partition;
 mod neighbours;
 mod overload;
 mod pause;
 mod receivers;
 mod redis;
+mod redis_disk;
 mod redis_trouble;
 mod rolling;
 mod slow_callers;
+mod slow_wire;
 mod time;
 
 #[path = "../support/fake_time.rs"]
 mod fake_time;
+#[path = "../support/open_loop.rs"]
+mod open_loop;
 #[path = "../it/program.rs"]
 mod program;
 #[path = "../it/receiver.rs"]

@@ -4,6 +4,16 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// The command started so that each of its fsyncs takes so much longer, and nothing else costs anything. (A process that strace attaches to
+/// is stopped at every call, whichever it is.) The command stays the child, and the drill its parent.
+pub fn with_slow_fsyncs(command: &Command, by: Duration) -> Command {
+    let mut strace = Command::new("strace");
+    strace.args(["-D", "-f", "--seccomp-bpf", "-q", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
+    strace.args(["-e", &format!("inject=fsync,fdatasync:delay_enter={}", by.as_micros())]);
+    strace.arg(command.get_program()).args(command.get_args());
+    strace
+}
+
 /// An injection under way. Dropping it takes it away again, and the process runs on.
 #[derive(Debug)]
 pub struct Injected(Child);
@@ -11,10 +21,15 @@ pub struct Injected(Child);
 impl Injected {
     /// Into every fsync of all the process' threads, such as `error=EIO` or `delay_enter=20000` (microseconds).
     pub fn into_fsyncs(pid: u32, what: &str) -> Self {
-        let calls = "fsync,fdatasync";
+        Self::into_calls(pid, &["-e", "trace=fsync,fdatasync", "-e", &format!("inject=fsync,fdatasync:{what}")])
+    }
+
+    /// By strace's own words.
+    pub fn into_calls(pid: u32, words: &[&str]) -> Self {
         let mut strace = Command::new("strace")
-            .args(["-f", "-q", "-o", "/dev/null", "-e", &format!("trace={calls}")])
-            .args(["-e", &format!("inject={calls}:{what}"), "-p", &pid.to_string()])
+            .args(["-f", "-q", "-o", "/dev/null"])
+            .args(words)
+            .args(["-p", &pid.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -216,6 +216,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
             endpoints: vec![receiver.endpoint()],
             allowance: Default::default(),
             success: callback::SuccessRule::DmError,
+            secrets: Vec::new(),
         };
         let client = callback::Params {
             connect_timeout: Duration::from_secs(2),
@@ -244,6 +245,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
                 policy: Policy { max_attempts: 3, backoff: delayd::retry::Backoff::default() },
                 timeout: Duration::from_secs(15),
                 keep: Duration::from_secs(3600),
+                keep_most: 1_000_000,
                 look_every: Duration::from_secs(3600),
             },
         );

@@ -16,6 +16,7 @@ mod documentation;
 mod fairness;
 mod fsck;
 mod load;
+mod manage;
 mod manners;
 mod overload;
 mod proxy;
@@ -24,6 +25,7 @@ mod receiver;
 mod redis_cluster;
 mod redis_faults;
 mod redis_sentinel;
+mod security;
 mod start_and_stop;
 mod two_instances;
 

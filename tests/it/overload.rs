@@ -6,27 +6,22 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::open_loop::{ADD, Load, read_answer, resident_kib};
+use crate::open_loop::{Callers, End, read_answer, resident_kib};
 use crate::{Kept, on_both_stores};
 
 on_both_stores!(an_overloaded_edge_answers_everyone_and_recovers);
 
 /// Far more than a debug build does. Each request is answered, with 200 or a 503 that says when to come again; and with the load gone
-/// everything is as before. (How fast is for `tests/overload` to measure.)
+/// everything is as before. (How fast is for the drill of the same name to measure.)
 async fn an_overloaded_edge_answers_everyone_and_recovers(kept: Kept) {
     let delayd = kept.start(&[]).await;
-    let patience = Duration::from_secs(30);
-    let load = Load { rate: 20_000, span: Duration::from_secs(2), patience, most_connections: 6_000 };
-    let seen = load.run(delayd.address, ADD).await;
-    assert!(seen.good.len() > 0);
-    assert_eq!(
-        seen.left,
-        0,
-        "some were left without an answer: {} good, {} refused",
-        seen.good.len(),
-        seen.refused.len()
-    );
-    assert_eq!(seen.odd, None);
+    let callers = Callers::of(delayd.address, 4_000, Duration::from_secs(30));
+    callers.connect().await;
+    let add = |n| json!({"topic": "load", "delay": "24h", "content": {"n": n}}).to_string();
+    let answers = callers.open_loop(20_000.0, Duration::from_secs(2), add).await;
+    assert!(answers.count(End::is_stored) > 0);
+    let improper: Vec<End> = answers.0.iter().map(|ended| ended.end).filter(|end| !end.is_proper()).collect();
+    assert!(improper.is_empty(), "{} of {}: {:?}", improper.len(), answers.0.len(), &improper[..improper.len().min(5)]);
     let resident = resident_kib(delayd.pid());
     assert!(resident < 512 << 10, "{resident} KiB");
     delayd.add(json!({"topic": "t", "delay": "1h", "content": {}})).await;

@@ -282,6 +282,7 @@ fn services(plan: &Plan) -> Vec<ServiceParams> {
         endpoints: vec!["http://business.example".into()],
         allowance: Allowance::default(),
         success: SuccessRule::Status,
+        secrets: Vec::new(),
     };
     (0..plan.services).map(service).collect()
 }
@@ -300,6 +301,7 @@ fn params(plan: &Plan) -> worker::Params {
         },
         timeout: settings.timeout,
         keep: Duration::from_secs(30 * 24 * 3_600),
+        keep_most: 1_000_000,
         look_every: Duration::from_secs(1),
     }
 }

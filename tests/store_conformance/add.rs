@@ -3,7 +3,7 @@
 use delayd::retry::Backoff;
 use delayd::span::Span;
 use delayd::store::{Hint, Moment, NewTask, Spread, Store};
-use delayd::task::{Options, State, TaskId};
+use delayd::task::{Headers, Options, State, TaskId};
 
 use crate::bench::{Bench, Held, START, at, dead, hear, lane, ms, new_task, topic_of};
 
@@ -52,11 +52,16 @@ pub(crate) async fn content_and_options_are_kept_byte_for_byte(bench: Bench<impl
         max_attempts: Some(3),
         timeout: Some(Span(ms(1_500))),
         backoff: Some(Backoff::List { steps: vec![Span::seconds(5), Span::seconds(300)] }),
+        headers: Headers::new([("x-note".into(), "two  words \"\\\t- @pull".into())]).unwrap(),
         ..Options::default()
     };
     let contents = ["", "{}", " { \"a\" : 1.0 }\n", "订单 🦀\u{0}\r\n", "a\nb c - @pull\n\n"];
     for content in contents {
-        for (destination, options) in [("message.call", options.clone()), ("@pull", Options::default())] {
+        for (destination, options) in [
+            ("message.call", options.clone()),
+            ("hooks.example.com:8443", options.clone()),
+            ("@pull", Options::default()),
+        ] {
             let task = NewTask { options: options.clone(), content: content.into(), ..new_task(destination, 0) };
             let id = bench.add_task(task).await;
             let kept = bench.get(id).await;

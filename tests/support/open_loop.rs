@@ -1,154 +1,212 @@
-//! Load that does not wait: requests leave on schedule, over connections that are kept alive.
+//! Load that does not wait: adds leave on schedule, whether or not the ones before were answered, as callers do who know nothing of
+//! each other. (A closed loop slows down with the server, and so hides a collapse; it is here to find out what the server can take.)
+//!
+//! Written on bare sockets, so that a caller is cheaper than what it calls. An add takes a free connection or opens one more, and never
+//! queues behind another: with none free and no room for one more it is not sent, and counted as such. What is timed is timed from the
+//! moment at which the add was to leave, so that a generator which falls behind shows as slowness and hides none.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// An add of a task that is due tomorrow.
 pub(crate) const ADD: &str = "POST /delay/task/add HTTP/1.1\r\nhost: x\r\ncontent-length: 56\r\n\r\n\
     {\"topic\":\"load\",\"delay\":\"24h\",\"content\":{\"order\":12345}}";
 
-/// What is offered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Load {
-    /// Requests a second.
-    pub(crate) rate: u64,
-    /// For how long.
-    pub(crate) span: Duration,
-    /// How long each waits for its answer.
-    pub(crate) patience: Duration,
-    /// A request that finds none free, and no room for another, is not sent.
-    pub(crate) most_connections: usize,
-}
-
-/// Times, in milliseconds since each request's scheduled departure.
-#[derive(Debug, Default)]
-pub(crate) struct Times(Vec<u64>);
-
-impl Times {
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(crate) fn percentile(&self, percent: usize) -> u64 {
-        let mut sorted = self.0.clone();
-        sorted.sort_unstable();
-        sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or(0)
-    }
-}
-
-/// What came of it.
-#[derive(Debug, Default)]
-pub(crate) struct Seen {
+/// What became of one add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
     /// 200.
-    pub(crate) good: Times,
-    /// 503 with `Retry-After`.
-    pub(crate) refused: Times,
-    /// Not answered in time, or the connection broke.
-    pub(crate) left: usize,
-    /// Not sent, for want of a connection.
-    pub(crate) unconnected: usize,
-    /// Anything else; the first bytes of one.
-    pub(crate) odd: Option<String>,
+    Stored { id: u64, due_ms: i64 },
+    /// 503 or 429, with `Retry-After`.
+    Refused,
+    /// Any other answer.
+    Odd(u16),
+    /// The connection broke, or was refused.
+    Broken,
+    /// Its caller had waited for long enough.
+    Left,
+    /// There was no connection for it.
+    Unsent,
 }
 
-impl Seen {
-    /// Good answers a second.
-    pub(crate) fn goodput(&self, span: Duration) -> u64 {
-        self.good.len() as u64 / span.as_secs().max(1)
+impl End {
+    pub(crate) fn is_stored(self) -> bool {
+        matches!(self, Self::Stored { .. })
+    }
+
+    /// Whether the server answered as it should, one way or the other.
+    pub(crate) fn is_proper(self) -> bool {
+        self.is_stored() || matches!(self, Self::Refused | Self::Unsent)
     }
 }
 
-/// The connections that are free, and how many there are in all.
-#[derive(Default)]
-struct Connections {
-    free: Vec<TcpStream>,
-    open: usize,
+/// One add.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    /// Its number: each is another one, in all loads of the same callers.
+    pub(crate) n: u64,
+    pub(crate) end: End,
+    /// Since it was to leave.
+    pub(crate) took: Duration,
+    pub(crate) at: Instant,
 }
 
-impl Connections {
-    /// So many, one after the other: the storm of connections at the start would be all there is to see.
-    async fn open(to: SocketAddr, most: usize) -> Self {
-        let mut free = Vec::with_capacity(most);
-        for _ in 0..most {
-            free.push(TcpStream::connect(to).await.unwrap());
-        }
-        Self { open: free.len(), free }
+/// All adds of a load.
+#[derive(Debug, Default)]
+pub(crate) struct Answers(pub(crate) Vec<Ended>);
+
+impl Answers {
+    pub(crate) fn count(&self, is: impl Fn(End) -> bool) -> usize {
+        self.0.iter().filter(|ended| is(ended.end)).count()
     }
 
-    /// One that is free, or leave to open another; `None` if there are too many.
-    fn take(&mut self, most: usize) -> Option<Option<TcpStream>> {
-        if let Some(free) = self.free.pop() {
-            return Some(Some(free));
-        }
-        self.open += 1;
-        if self.open > most {
-            self.open -= 1;
-            return None;
-        }
-        Some(None)
+    /// Adds stored a second between two moments.
+    pub(crate) fn goodput(&self, from: Instant, until: Instant) -> f64 {
+        let stored = self.0.iter().filter(|ended| ended.end.is_stored() && (from..until).contains(&ended.at)).count();
+        stored as f64 / (until - from).as_secs_f64()
+    }
+
+    /// A percentile of the time that such an end took, in milliseconds; 0 if there is none.
+    pub(crate) fn percentile_ms(&self, percent: usize, is: impl Fn(End) -> bool) -> u128 {
+        let mut took: Vec<Duration> = self.0.iter().filter(|ended| is(ended.end)).map(|ended| ended.took).collect();
+        took.sort_unstable();
+        let last = took.len().saturating_sub(1);
+        took.get((took.len() * percent / 100).min(last)).map_or(0, Duration::as_millis)
     }
 }
 
-impl Load {
-    /// Offers `request`, and returns when everything has been answered or given up.
-    pub(crate) async fn run(self, to: SocketAddr, request: &'static str) -> Seen {
-        let connections = Arc::new(Mutex::new(Connections::open(to, self.most_connections).await));
-        let seen = Arc::new(Mutex::new(Seen::default()));
-        let started = Instant::now();
-        let mut sent = 0_u64;
-        let mut under_way = tokio::task::JoinSet::new();
-        while started.elapsed() < self.span {
-            let due = (started.elapsed().as_secs_f64() * self.rate as f64) as u64;
-            while sent < due {
-                let departure = started + Duration::from_secs_f64(sent as f64 / self.rate as f64);
-                sent += 1;
-                let Some(free) = connections.lock().unwrap().take(self.most_connections) else {
-                    seen.lock().unwrap().unconnected += 1;
-                    continue;
-                };
-                let (connections, seen) = (connections.clone(), seen.clone());
-                under_way.spawn(async move {
-                    let asked = tokio::time::timeout_at(departure + self.patience, ask(free, to, request)).await;
-                    let took = u64::try_from(departure.elapsed().as_millis()).unwrap();
-                    let Ok(Ok((connection, answer))) = asked else {
-                        connections.lock().unwrap().open -= 1;
-                        seen.lock().unwrap().left += 1;
-                        return;
-                    };
-                    connections.lock().unwrap().free.push(connection);
-                    let mut seen = seen.lock().unwrap();
-                    if answer.starts_with("HTTP/1.1 200") {
-                        seen.good.0.push(took);
-                    } else if answer.starts_with("HTTP/1.1 503") && answer.contains("retry-after: ") {
-                        seen.refused.0.push(took);
-                    } else {
-                        seen.odd = Some(answer);
-                    }
-                });
+/// The callers of one server, and the connections that they share. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Callers {
+    to: SocketAddr,
+    most_connections: usize,
+    patience: Duration,
+    idle: Arc<Mutex<Vec<TcpStream>>>,
+    open: Arc<AtomicUsize>,
+    next: Arc<AtomicU64>,
+}
+
+impl Callers {
+    /// With no more connections than that, and leaving after that long without an answer.
+    pub(crate) fn of(to: SocketAddr, most_connections: usize, patience: Duration) -> Self {
+        Self { to, most_connections, patience, idle: Arc::default(), open: Arc::default(), next: Arc::default() }
+    }
+
+    /// Opens all connections, one after the other: a storm of them at the start would be all there is to see.
+    pub(crate) async fn connect(&self) {
+        while self.may_open() {
+            let stream = TcpStream::connect(self.to).await.expect("the server takes connections before the load");
+            self.idle.lock().unwrap().push(stream);
+        }
+    }
+
+    /// So many at a time, each as soon as the one before it was answered. `add` makes a body of a number.
+    pub(crate) async fn closed_loop(
+        &self,
+        at_a_time: usize,
+        span: Duration,
+        add: impl Fn(u64) -> String + Clone + Send + 'static,
+    ) -> Answers {
+        let (until, mut loops) = (Instant::now() + span, JoinSet::new());
+        for _ in 0..at_a_time {
+            let (callers, add) = (self.clone(), add.clone());
+            loops.spawn(async move {
+                let mut ended = Vec::new();
+                while Instant::now() < until {
+                    let (n, now) = (callers.number(), Instant::now());
+                    ended.push(callers.add(n, add(n), now).await);
+                }
+                ended
+            });
+        }
+        Answers(loops.join_all().await.into_iter().flatten().collect())
+    }
+
+    /// So many a second, on schedule; returns when each has come to its end.
+    pub(crate) async fn open_loop(&self, a_second: f64, span: Duration, add: impl Fn(u64) -> String) -> Answers {
+        let (began, mut sent, mut under_way) = (Instant::now(), 0_u64, JoinSet::new());
+        let mut answers = Answers::default();
+        let mut ticks = tokio::time::interval(Duration::from_millis(1));
+        while began.elapsed() < span {
+            ticks.tick().await;
+            let due = (began.elapsed().as_secs_f64() * a_second) as u64;
+            for this in sent..due {
+                let (callers, n) = (self.clone(), self.number());
+                let (body, departure) = (add(n), began + Duration::from_secs_f64(this as f64 / a_second));
+                under_way.spawn(async move { callers.add(n, body, departure).await });
             }
-            while under_way.try_join_next().is_some() {}
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            sent = sent.max(due);
+            while let Some(ended) = under_way.try_join_next() {
+                answers.0.push(ended.unwrap());
+            }
         }
-        while under_way.join_next().await.is_some() {}
-        std::mem::take(&mut *seen.lock().unwrap())
+        answers.0.extend(under_way.join_all().await);
+        answers
+    }
+
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn may_open(&self) -> bool {
+        let more = |open| (open < self.most_connections).then_some(open + 1);
+        self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    async fn add(&self, n: u64, body: String, departure: Instant) -> Ended {
+        let idle = self.idle.lock().unwrap().pop();
+        let end = if idle.is_none() && !self.may_open() {
+            End::Unsent
+        } else {
+            let asked = tokio::time::timeout_at(departure + self.patience, exchange(idle, self.to, &body)).await;
+            let (end, kept) = match asked {
+                Ok(Ok((end, kept))) => (end, kept),
+                Ok(Err(_)) => (End::Broken, None),
+                Err(_) => (End::Left, None),
+            };
+            match kept {
+                Some(stream) => self.idle.lock().unwrap().push(stream),
+                None => drop(self.open.fetch_sub(1, Ordering::Relaxed)),
+            }
+            end
+        };
+        Ended { n, end, took: departure.elapsed(), at: Instant::now() }
     }
 }
 
-/// One request and its answer; the connection is good for another then.
-async fn ask(free: Option<TcpStream>, to: SocketAddr, request: &str) -> std::io::Result<(TcpStream, String)> {
-    let mut connection = match free {
-        Some(connection) => connection,
+/// One request and its answer, and the connection if it is good for another.
+async fn exchange(idle: Option<TcpStream>, to: SocketAddr, body: &str) -> std::io::Result<(End, Option<TcpStream>)> {
+    let mut stream = match idle {
+        Some(stream) => stream,
         None => TcpStream::connect(to).await?,
     };
-    connection.write_all(request.as_bytes()).await?;
-    let answer = read_answer(&mut connection).await?;
-    Ok((connection, answer))
+    let head = format!("POST /delay/task/add HTTP/1.1\r\nhost: load\r\ncontent-length: {}\r\n\r\n", body.len());
+    stream.write_all((head + body).as_bytes()).await?;
+    let answer = read_answer(&mut stream).await?;
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a whole answer");
+    let status = head.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_default();
+    let end = match status {
+        200 => End::Stored { id: number_in(body, "task_id") as u64, due_ms: number_in(body, "due_ms") },
+        429 | 503 if head.contains("retry-after: ") => End::Refused,
+        odd => End::Odd(odd),
+    };
+    let is_last = head.contains("connection: close");
+    Ok((end, (!is_last).then_some(stream)))
+}
+
+/// The number of a field of an answer. (To read it as JSON would cost more than to write the request.)
+fn number_in(body: &str, field: &str) -> i64 {
+    let (_, rest) = body.split_once(&format!("\"{field}\":")).expect("an answer to an add has the field");
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..digits].parse().expect("the field is a number")
 }
 
 /// Reads one answer whole.

@@ -6,8 +6,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Barrier, mpsc};
 
-use super::super::{ServiceParams, Services, SuccessRule};
+use super::super::{Secret, ServiceParams, Services, SuccessRule};
 use super::*;
+
+#[path = "guard_tests.rs"]
+mod guard_tests;
 
 /// What the receiver does once it has read a request.
 #[derive(Clone)]
@@ -35,8 +38,12 @@ fn close() -> Act {
 }
 
 fn client(connect_timeout: Duration) -> Client {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::new(Params { connect_timeout, final_statuses: vec![410], clock: Clock::system() }).unwrap()
+    crate::install_crypto();
+    Client::new(params(connect_timeout)).unwrap()
+}
+
+fn params(connect_timeout: Duration) -> Params {
+    Params { connect_timeout, final_statuses: vec![410], clock: Clock::system() }
 }
 
 /// A receiver, and what reached it: the connection's number and the request's text.
@@ -66,7 +73,11 @@ impl Receiver {
 
     /// Where the service is, and by which rule it answers.
     fn point_at(&self, endpoints: Vec<String>, success: SuccessRule) {
-        let params = ServiceParams { name: "s".into(), endpoints, allowance: Default::default(), success };
+        self.configure(endpoints, success, Vec::new());
+    }
+
+    fn configure(&self, endpoints: Vec<String>, success: SuccessRule, secrets: Vec<Secret>) {
+        let params = ServiceParams { name: "s".into(), endpoints, allowance: Default::default(), success, secrets };
         self.services.replace(vec![params]).unwrap();
     }
 
@@ -75,17 +86,33 @@ impl Receiver {
     }
 
     async fn call_within(&self, timeout: Duration) -> Answer {
-        let service = self.services.get("s").unwrap();
+        self.call_of("s", "/path?q=1", &Headers::default(), timeout).await
+    }
+
+    async fn call_with(&self, headers: &Headers) -> Answer {
+        self.call_of("s", "/path?q=1", headers, Duration::from_secs(10)).await
+    }
+
+    /// A call of a URL of the caller's.
+    async fn call_url(&self, url: &str) -> Answer {
+        let host = self.services.host_of(url).unwrap().expect("it is allowed");
+        self.call_of(host.as_str(), url, &Headers::default(), Duration::from_secs(10)).await
+    }
+
+    async fn call_of(&self, name: &str, url: &str, headers: &Headers, timeout: Duration) -> Answer {
+        let service = self.services.get(name).unwrap();
         let call = Call {
             service: &service,
-            url: "/path?q=1",
+            url,
             id: TaskId(42),
             topic: &"orders".parse().unwrap(),
             attempt: 2,
             due: UnixMillis(1_795_236_367_000),
             receipt: &"abc".parse().unwrap(),
+            headers,
             timeout,
             body: Bytes::from_static(b"{\"n\": 1}"),
+            final_statuses: None,
         };
         self.client.call(call).await
     }
@@ -159,6 +186,69 @@ async fn a_call_says_what_task_it_is_about() {
     let trace = lines.iter().find_map(|line| line.strip_prefix("traceparent: ")).unwrap();
     assert_eq!(trace.split('-').map(str::len).collect::<Vec<_>>(), [2, 32, 16, 2], "{trace}");
     assert!(trace.starts_with("00-") && trace.ends_with("-00"), "{trace}");
+}
+
+/// The headers of the next request, as lines.
+async fn head_of(receiver: &mut Receiver) -> Vec<String> {
+    let (_, request) = receiver.requests.recv().await.unwrap();
+    request.split("\r\n\r\n").next().unwrap().lines().skip(1).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_service_with_secrets_is_called_with_a_signature_by_each() {
+    let mut receiver = Receiver::start(vec![vec![ok(), ok()]]).await;
+    let endpoint =
+        receiver.services.get("s").unwrap().pick().url("/").unwrap().as_str().trim_end_matches('/').to_owned();
+    let secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDzzjGJkMzvZw="];
+    let parsed = secrets.iter().map(|secret| secret.parse().unwrap()).collect();
+    receiver.configure(vec![endpoint], SuccessRule::DmError, parsed);
+    assert_eq!(receiver.call().await, delivered());
+    let lines = head_of(&mut receiver).await;
+    let headers: http::HeaderMap = lines
+        .iter()
+        .map(|line| line.split_once(": ").unwrap())
+        .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+        .collect();
+    for secret in secrets {
+        standardwebhooks::Webhook::new(secret).unwrap().verify(b"{\"n\": 1}", &headers).unwrap();
+    }
+    assert_eq!(headers["webhook-signature"].to_str().unwrap().split(' ').count(), 2);
+}
+
+#[tokio::test]
+async fn a_service_without_secrets_is_called_without_a_signature() {
+    let mut receiver = Receiver::start(vec![vec![ok()]]).await;
+    assert_eq!(receiver.call().await, delivered());
+    let lines = head_of(&mut receiver).await;
+    let signed = |line: &String| line.starts_with("webhook-signature") || line.starts_with("webhook-timestamp");
+    assert!(!lines.iter().any(signed), "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_tasks_headers_go_along_and_replace_none_of_delayds_own() {
+    let mut receiver = Receiver::start(vec![vec![ok()]]).await;
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let given = [
+        ("X-Tenant", "a b"),
+        ("content-type", "application/cloudevents+json"),
+        ("user-agent", "shop/1"),
+        ("traceparent", trace),
+        ("authorization", "Bearer x"),
+    ];
+    let headers = Headers::new(given.map(|(name, value)| (name.into(), value.into()))).unwrap();
+    assert_eq!(receiver.call_with(&headers).await, delivered());
+    let lines = head_of(&mut receiver).await;
+    for (name, value) in given {
+        let of_name = |line: &&String| line.split(':').next().unwrap().eq_ignore_ascii_case(name);
+        assert_eq!(lines.iter().filter(of_name).collect::<Vec<_>>(), [&format!("{}: {value}", name.to_lowercase())]);
+    }
+    assert!(lines.contains(&"delay-task-id: 42".to_owned()) && lines.contains(&"content-length: 8".to_owned()));
+    // What a record could hold that was never checked.
+    let forged: Headers = serde_json::from_str(r#"{"delay-task-id":"7","host":"evil"}"#).unwrap();
+    let mut receiver = Receiver::start(vec![vec![ok()]]).await;
+    assert_eq!(receiver.call_with(&forged).await, delivered());
+    let lines = head_of(&mut receiver).await;
+    assert!(lines.contains(&"delay-task-id: 42".to_owned()) && !lines.iter().any(|line| line.contains("evil")));
 }
 
 #[test]

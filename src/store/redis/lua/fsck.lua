@@ -44,7 +44,7 @@ local function is_id(text)
 end
 
 local function is_destination(name)
-  return name == '@pull' or (#name <= 128 and string.match(name, '^[%w%._%-]+$') ~= nil)
+  return name == '@pull' or (#name <= 128 and (string.match(name, '^[%w%._%-]+$') or string.match(name, '^[%w%._%-]+:[1-9]%d*$')) ~= nil)
 end
 
 -- A score as a moment; nil if it is none.

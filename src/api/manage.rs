@@ -1,0 +1,92 @@
+//! One task by hand: `cancel`, `update`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Api;
+use super::body::JsonBody;
+use super::envelope::Success;
+use super::error::Error;
+use super::fields::{Id, Name, Number};
+use super::json::{self, required};
+use super::new_task;
+use crate::clock::UnixMillis;
+use crate::span::Span;
+use crate::store::{Cancelled, NewContent, Rescheduled, Store};
+use crate::task::{Mode, TaskId, Topic};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CancelRequest {
+    topic: Option<Name<Topic>>,
+    task_id: Option<Id>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UpdateRequest<'a> {
+    topic: Option<Name<Topic>>,
+    task_id: Option<Id>,
+    timing_moment: Option<Number>,
+    delay: Option<Span>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+}
+
+/// The answer of a cancel.
+#[derive(Debug, Serialize)]
+pub(super) struct Gone {
+    task_id: TaskId,
+}
+
+/// The answer of an update.
+#[derive(Debug, Serialize)]
+pub(super) struct Moved {
+    task_id: TaskId,
+    due_ms: UnixMillis,
+}
+
+/// `POST /delay/task/cancel`: OK means that the task never fires, however near its moment is.
+pub(super) async fn cancel(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Gone>, Error> {
+    let request: CancelRequest = json::read(&body)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let task_id = required(Id::given(request.task_id), "task_id")?;
+    let lane = api.lane_of(&topic, task_id).await?;
+    match api.store.cancel(&lane, task_id).await? {
+        Cancelled::Done => Ok(Success::of(Gone { task_id })),
+        Cancelled::Pending => Err(Error::CancelPending),
+        Cancelled::Refused { state } => Err(Error::Conflict(state)),
+        Cancelled::Unknown => Err(Error::no_task()),
+    }
+}
+
+/// `POST /delay/task/update`
+pub(super) async fn update(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Moved>, Error> {
+    api.check_accepting()?;
+    let request: UpdateRequest<'_> = json::read(&body)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let task_id = required(Id::given(request.task_id), "task_id")?;
+    let moment = api.checked(None, |rules| new_task::moment(request.timing_moment, request.delay, rules))?;
+    let lane = api.lane_of(&topic, task_id).await?;
+    let content = match request.content {
+        None => None,
+        Some(raw) => {
+            // It goes on leaving as it would have left.
+            let task = api.store.get(&lane, task_id).await?.ok_or_else(Error::no_task)?;
+            let mode = if task.destination.is_pull() { Mode::Pull } else { Mode::Push };
+            Some(api.checked(None, |rules| {
+                let content = new_task::content(raw, mode, rules.content_limit)?;
+                let destination = new_task::destination(&content, mode, rules.services)?;
+                Ok::<_, Error>(NewContent { destination, content })
+            })?)
+        }
+    };
+    match api.store.reschedule(&lane, task_id, moment, content).await? {
+        Rescheduled::Done { due } => Ok(Success::of(Moved { task_id, due_ms: due })),
+        Rescheduled::Refused { state } => Err(Error::Conflict(state)),
+        Rescheduled::Unknown => Err(Error::no_task()),
+    }
+}

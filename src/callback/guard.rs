@@ -1,0 +1,269 @@
+//! Which addresses may be called, for whose host it is. Against callers who would have delayd call what only delayd can reach: the
+//! neighbours on its own network, a cloud's metadata, itself.
+//!
+//! A name is resolved here, by the client's own resolver, which hands on only addresses that are allowed; the client connects to
+//! those and asks nobody again. So a name that answers otherwise a moment later ("DNS rebinding") gains nothing. The library
+//! asks no resolver for a host that is an address already; those are checked before the call, by [`Reach::allows_literal`].
+//!
+//! Each [`Reach`] has connections of its own: one that was made for an operator's service carries no call of a caller's URL.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use reqwest::Url;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+/// How far a call may reach, by whose word its host is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// The operator's: wherever it is.
+    Anywhere,
+    /// A name that a caller put into the operator's template: the operator's network, but neither this machine nor its link,
+    /// on which clouds keep their metadata.
+    Network,
+    /// A caller's: the public Internet.
+    Public,
+}
+
+impl Reach {
+    /// Whether the address may be called.
+    pub(super) fn allows(self, address: IpAddr) -> bool {
+        match (self, address.to_canonical()) {
+            (Self::Anywhere, _) => true,
+            (Self::Network, IpAddr::V4(address)) => is_beyond_link_v4(address),
+            (Self::Network, IpAddr::V6(address)) => is_beyond_link_v6(address),
+            (Self::Public, IpAddr::V4(address)) => is_public_v4(address),
+            (Self::Public, IpAddr::V6(address)) => is_public_v6(address),
+        }
+    }
+
+    /// Whether the URL's host may be called if it is an address; a name may, for its addresses are still to be seen.
+    ///
+    /// However the address is written (decimal, octal, in brackets), the URL's own parser has made one of it.
+    pub(super) fn allows_literal(self, url: &Url) -> bool {
+        match url.host() {
+            Some(url::Host::Ipv4(address)) => self.allows(address.into()),
+            Some(url::Host::Ipv6(address)) => self.allows(address.into()),
+            Some(url::Host::Domain(_)) => true,
+            None => false,
+        }
+    }
+}
+
+/// Neither this machine, nor its link, nor everybody at once.
+fn is_beyond_link_v4(address: Ipv4Addr) -> bool {
+    let [first, ..] = address.octets();
+    !(first == 0 || address.is_loopback() || address.is_link_local() || first >= 224)
+}
+
+fn is_beyond_link_v6(address: Ipv6Addr) -> bool {
+    let [first, second, third, ..] = address.segments();
+    let [.., a, b, c, d] = address.octets();
+    match (first, second) {
+        // NAT64 and 6to4 lead to the IPv4 address within; the local NAT64 has it who knows where.
+        (0x64, 0xff9b) => third == 0 && is_beyond_link_v4(Ipv4Addr::new(a, b, c, d)),
+        (0x2002, _) => {
+            let ([a, b], [c, d]) = (second.to_be_bytes(), third.to_be_bytes());
+            is_beyond_link_v4(Ipv4Addr::new(a, b, c, d))
+        }
+        // ::, ::1 and the old way to write IPv4.
+        (0, _) => false,
+        _ => !address.is_multicast() && !address.is_unicast_link_local(),
+    }
+}
+
+/// The special-purpose registry of IANA, all of it, and what is reserved.
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let is_special = matches!(
+        address.octets(),
+        [0 | 10 | 127, ..]
+            | [100, 64..=127, ..]
+            | [169, 254, ..]
+            | [172, 16..=31, ..]
+            | [192, 0, 0 | 2, _]
+            | [192, 88, 99, _]
+            | [192, 168, ..]
+            | [198, 18 | 19, ..]
+            | [198, 51, 100, _]
+            | [203, 0, 113, _]
+            | [224..=255, ..]
+    );
+    !is_special
+}
+
+/// Of IPv6 only 2000::/3 is public, and not all of that.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    match address.segments() {
+        // Teredo and other special purposes; documentation; 6to4.
+        [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x2002, ..] => false,
+        [0x3fff, 0..=0xfff, ..] => false,
+        [0x2000..=0x3fff, ..] => true,
+        _ => false,
+    }
+}
+
+/// No address of the host may be called.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("no address of the host may be called")]
+pub(super) struct Denied;
+
+type Found = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+
+/// A resolver that hands on what is allowed.
+pub(super) struct Guard {
+    allows: fn(IpAddr) -> bool,
+    look_up: Arc<dyn Fn(String) -> Found + Send + Sync>,
+}
+
+impl Guard {
+    /// The system's resolver, and a reach that is not [`Reach::Anywhere`].
+    pub(super) fn new(reach: Reach) -> Self {
+        let allows = match reach {
+            Reach::Anywhere => |_| true,
+            Reach::Network => |address| Reach::Network.allows(address),
+            Reach::Public => |address| Reach::Public.allows(address),
+        };
+        Self::asking(allows, |name| {
+            Box::pin(async move {
+                // The port is put in by who connects.
+                Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
+            })
+        })
+    }
+
+    /// Another rule, and somebody else who knows the names.
+    pub(super) fn asking(
+        allows: fn(IpAddr) -> bool,
+        look_up: impl Fn(String) -> Found + Send + Sync + 'static,
+    ) -> Self {
+        Self { allows, look_up: Arc::new(look_up) }
+    }
+}
+
+impl Resolve for Guard {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (allows, found) = (self.allows, (self.look_up)(name.as_str().to_owned()));
+        Box::pin(async move {
+            let found = found.await?;
+            let is_known = !found.is_empty();
+            let allowed: Vec<_> = found.into_iter().filter(|&address| allows(address)).collect();
+            if is_known && allowed.is_empty() {
+                return Err(Denied.into());
+            }
+            Ok(Box::new(allowed.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_callers_host_is_on_the_public_internet_and_a_named_one_beyond_the_link() {
+        let check = |address: &str, network: bool, public: bool| {
+            let address: IpAddr = address.parse().unwrap();
+            assert!(Reach::Anywhere.allows(address));
+            assert_eq!(Reach::Network.allows(address), network, "network {address}");
+            assert_eq!(Reach::Public.allows(address), public, "public {address}");
+        };
+        check("93.184.216.34", true, true);
+        check("1.1.1.1", true, true);
+        check("172.15.255.255", true, true);
+        check("172.32.0.0", true, true);
+        check("100.63.255.255", true, true);
+        check("100.128.0.0", true, true);
+        check("223.255.255.255", true, true);
+        check("2606:2800:220:1:248:1893:25c8:1946", true, true);
+        check("2001:200::1", true, true);
+        check("10.0.0.1", true, false);
+        check("172.16.0.1", true, false);
+        check("172.31.255.255", true, false);
+        check("192.168.1.1", true, false);
+        check("100.64.0.1", true, false);
+        check("100.127.255.255", true, false);
+        check("192.0.0.8", true, false);
+        check("192.0.2.1", true, false);
+        check("192.88.99.1", true, false);
+        check("198.18.0.1", true, false);
+        check("198.19.255.255", true, false);
+        check("198.51.100.7", true, false);
+        check("203.0.113.7", true, false);
+        check("fd00::1", true, false);
+        check("fc00::1", true, false);
+        check("2001:db8::1", true, false);
+        check("2001::1", true, false);
+        check("3fff::1", true, false);
+        check("100::1", true, false);
+        check("64:ff9b:1::1", false, false);
+        check("::ffff:10.0.0.1", true, false);
+        check("64:ff9b::a00:1", true, false);
+        check("64:ff9b::101:101", true, false);
+        check("2002:a00:1::", true, false);
+        check("0.0.0.0", false, false);
+        check("0.1.2.3", false, false);
+        check("127.0.0.1", false, false);
+        check("127.255.255.254", false, false);
+        check("169.254.169.254", false, false);
+        check("224.0.0.1", false, false);
+        check("240.0.0.1", false, false);
+        check("255.255.255.255", false, false);
+        check("::", false, false);
+        check("::1", false, false);
+        check("::7f00:1", false, false);
+        check("::ffff:127.0.0.1", false, false);
+        check("::ffff:169.254.169.254", false, false);
+        check("64:ff9b::7f00:1", false, false);
+        check("64:ff9b::a9fe:a9fe", false, false);
+        check("2002:7f00:1::", false, false);
+        check("2002:a9fe:a9fe::1", false, false);
+        check("fe80::1", false, false);
+        check("ff02::1", false, false);
+    }
+
+    #[test]
+    fn an_address_in_a_url_is_known_however_it_is_written() {
+        let check = |url: &str, allowed: bool| {
+            assert_eq!(Reach::Public.allows_literal(&Url::parse(url).unwrap()), allowed, "{url}");
+        };
+        check("http://127.0.0.1/", false);
+        check("http://127.1/", false);
+        check("http://2130706433/", false);
+        check("http://0x7f000001/", false);
+        check("http://0177.0.0.1/", false);
+        check("http://127.0.0.1./", false);
+        check("http://１２７.0.0.1/", false);
+        check("http://[::1]/", false);
+        check("http://[::ffff:127.0.0.1]/", false);
+        check("http://[fe80::1]/", false);
+        check("http://169.254.169.254/latest/meta-data/", false);
+        check("http://1.1.1.1/", true);
+        check("http://localhost/", true);
+    }
+
+    async fn resolved(guard: Guard) -> Result<Vec<IpAddr>, String> {
+        let name: Name = "any.example".parse().unwrap();
+        let found = guard.resolve(name).await.map_err(|error| error.to_string())?;
+        Ok(found.map(|address| address.ip()).collect())
+    }
+
+    #[tokio::test]
+    async fn of_a_names_addresses_only_the_allowed_are_handed_on() {
+        let check = async |reach: fn(IpAddr) -> bool, found: &[&str], expected: Result<&[&str], &str>| {
+            let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
+            let known = addresses(found);
+            let guard = Guard::asking(reach, move |_| Box::pin(std::future::ready(Ok(known.clone()))));
+            assert_eq!(resolved(guard).await, expected.map(addresses).map_err(str::to_owned), "{found:?}");
+        };
+        let (public, network) = (|address| Reach::Public.allows(address), |address| Reach::Network.allows(address));
+        let denied = Err("no address of the host may be called");
+        check(public, &["1.1.1.1", "127.0.0.1", "::1"], Ok(&["1.1.1.1"])).await;
+        check(public, &["10.0.0.7", "::1"], denied).await;
+        check(network, &["10.0.0.7", "127.0.0.1"], Ok(&["10.0.0.7"])).await;
+        check(network, &["169.254.169.254"], denied).await;
+        check(public, &[], Ok(&[])).await;
+    }
+}

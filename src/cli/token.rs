@@ -1,0 +1,80 @@
+//! `delayd token`: a fresh access token, and what the configuration keeps of it.
+
+use super::{Code, out};
+use crate::token::{self, TokenHash};
+
+/// Make a fresh access token, and the line by which the configuration knows it.
+///
+/// The token is for its holder (--token, or better DELAYD_TOKEN); it is printed here and kept nowhere. The line below holds only
+/// its SHA-256. For a token that you have, `printf %s "$TOKEN" | sha256sum` gives the same.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd token --name shop --scope produce --topic 'order.*'
+  delayd token --name operator --scope admin,produce,consume")]
+pub(super) struct Args {
+    /// What the token goes by in the configuration
+    #[arg(long, value_name = "NAME", default_value = "my-service", value_parser = plain)]
+    name: String,
+    /// What it is for: produce, consume, admin
+    #[arg(long, value_name = "SCOPE", value_delimiter = ',', default_value = "produce,consume", value_parser = ["produce", "consume", "admin"])]
+    scope: Vec<String>,
+    /// The topics that it covers; * stands for any characters
+    #[arg(long, value_name = "TOPIC", value_delimiter = ',', default_value = "*", value_parser = plain)]
+    topic: Vec<String>,
+}
+
+/// What can stand between quotes.
+fn plain(text: &str) -> Result<String, &'static str> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(&byte));
+    if is_plain { Ok(text.to_owned()) } else { Err("must be visible characters without quotes") }
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
+    out::line(&shown(args, &token::fresh()))?;
+    Ok(Code::Done)
+}
+
+fn shown(args: &Args, token: &str) -> String {
+    let hash = TokenHash::of(token).to_hex();
+    let list = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ");
+    let (name, scopes, topics) = (&args.name, list(&args.scope), list(&args.topic));
+    format!(
+        "token  {token}\n\n[[http.auth.tokens]]\nname = {name:?}\ntoken_sha256 = \"{hash}\"\nscopes = [{scopes}]\ntopics = [{topics}]"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::settings::Settings;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn what_is_printed_can_be_pasted_into_the_configuration() {
+        let args =
+            Alone::parse_from(["token", "--name", "shop", "--scope", "produce,admin", "--topic", "order.*"]).args;
+        let text = shown(&args, "dly_secret");
+        insta::assert_snapshot!(text, @r#"
+        token  dly_secret
+
+        [[http.auth.tokens]]
+        name = "shop"
+        token_sha256 = "265c0d5b0ee2e930fe3e35f14ccc7da75b8aa2717db15972da8e5c6e1fea94cb"
+        scopes = ["produce", "admin"]
+        topics = ["order.*"]
+        "#);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens.toml");
+        std::fs::write(&file, text.split_once('\n').unwrap().1).unwrap();
+        let settings = Settings::load(&[file], &[], std::iter::empty()).unwrap();
+        assert!(settings.http.auth.tokens[0].token_sha256.0.is(&TokenHash::of("dly_secret")));
+    }
+}

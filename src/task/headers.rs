@@ -1,0 +1,194 @@
+//! Headers of a task's own, which go along with its callback.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::{Deserialize, Serialize};
+
+/// The most headers of a task.
+const MOST: usize = 32;
+/// The most bytes of their names and values together.
+const MOST_BYTES: usize = 8 * 1024;
+
+/// Names that would make the call mean something else, on its way or where it arrives. (`accept-encoding`: an answer has to be
+/// readable, or a `dm_error` in it would be missed; `expect`: nobody here waits for the go-ahead.)
+const REFUSED: [&str; 13] = [
+    "host",
+    "content-length",
+    "connection",
+    "keep-alive",
+    "te",
+    "trailer",
+    "trailers",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+    "expect",
+    "accept-encoding",
+    "proxy",
+];
+/// The same for all that begin so.
+const REFUSED_PREFIXES: [&str; 3] = ["proxy-", "webhook-", "delay-"];
+
+/// Names, in lower case, and values. Stored as a JSON object.
+///
+/// `Debug` shows the names alone: a value may be a password.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Headers(BTreeMap<String, String>);
+
+/// Headers that cannot be sent; the text names the header and what would be right, and repeats no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidHeaders(String);
+
+impl Headers {
+    /// Checks them and takes them over.
+    ///
+    /// # Errors
+    /// See [`InvalidHeaders`].
+    pub fn new(given: impl IntoIterator<Item = (String, String)>) -> Result<Self, InvalidHeaders> {
+        let (mut headers, mut bytes) = (BTreeMap::new(), 0);
+        for (name, value) in given {
+            bytes += name.len() + value.len();
+            if headers.len() == MOST || bytes > MOST_BYTES {
+                return Err(InvalidHeaders(format!("must be at most {MOST}, of {MOST_BYTES} bytes together")));
+            }
+            let name = check(&name, &value)?;
+            if headers.insert(name.clone(), value).is_some() {
+                return Err(InvalidHeaders(format!("{name:?} is given more than once")));
+            }
+        }
+        Ok(Self(headers))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Puts them into `head`, in the place of those of the same name.
+    pub fn put_into(&self, head: &mut HeaderMap) {
+        for (name, value) in &self.0 {
+            // They were checked when the task was added; what is no header all the same is not sent.
+            if check(name, value).is_ok()
+                && let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value))
+            {
+                head.insert(name, value);
+            }
+        }
+    }
+}
+
+/// The name in lower case, if the header may be sent.
+fn check(name: &str, value: &str) -> Result<String, InvalidHeaders> {
+    let shown = || name.chars().take(64).collect::<String>();
+    let Ok(known) = HeaderName::try_from(name) else {
+        return Err(InvalidHeaders(format!("{:?} is no name of a header", shown())));
+    };
+    let known = known.as_str();
+    if REFUSED.contains(&known) || REFUSED_PREFIXES.iter().any(|prefix| known.starts_with(prefix)) {
+        return Err(InvalidHeaders(format!("{:?} is delayd's own business and cannot be given", shown())));
+    }
+    if HeaderValue::try_from(value).is_err() || !value.bytes().all(|byte| byte == b'\t' || (32..127).contains(&byte)) {
+        return Err(InvalidHeaders(format!("the value of {:?} must be one line of visible ASCII", shown())));
+    }
+    Ok(known.to_owned())
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Headers, String> {
+        let owned = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Headers::new(owned).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn headers_that_change_the_call_are_refused_in_any_case() {
+        let check = |name: &str, right: bool| assert_eq!(read(&[(name, "x")]).is_ok(), right, "{name}");
+        check("x-tenant", true);
+        check("Authorization", true);
+        check("content-type", true);
+        check("User-Agent", true);
+        check("traceparent", true);
+        check("delayed", true);
+        for name in REFUSED {
+            check(name, false);
+            check(&name.to_uppercase(), false);
+        }
+        check("Proxy-Authorization", false);
+        check("Webhook-Id", false);
+        check("webhook-signature", false);
+        check("DELAY-task-id", false);
+        check("", false);
+        check(":authority", false);
+        check("a b", false);
+        check("a\r\nhost", false);
+        check("订单", false);
+    }
+
+    #[test]
+    fn a_value_is_one_line_and_is_not_repeated() {
+        let check = |value: &str, right: bool| {
+            let said = read(&[("x-a", value)]);
+            assert_eq!(said.is_ok(), right, "{value:?}");
+            assert!(!said.err().unwrap_or_default().contains("secret"));
+        };
+        check("", true);
+        check("Bearer secret", true);
+        check("a\tb", true);
+        check("secret\r\nhost: evil", false);
+        check("secret\n", false);
+        check("secret\0", false);
+        check("secret\u{7f}", false);
+        check("secret 订单", false);
+    }
+
+    #[test]
+    fn their_number_and_bytes_are_bounded() {
+        let many = |count: usize| (0..count).map(|n| (format!("x-{n}"), "v".to_owned()));
+        assert!(Headers::new(many(32)).is_ok() && Headers::new(many(33)).is_err());
+        assert!(read(&[("x", &"v".repeat(8191))]).is_ok() && read(&[("x", &"v".repeat(8192))]).is_err());
+        assert!(read(&[("x-a", "1"), ("X-A", "2")]).unwrap_err().contains("more than once"));
+    }
+
+    #[test]
+    fn they_are_stored_as_a_plain_object_and_debug_shows_no_value() {
+        let headers = read(&[("X-B", "secret"), ("x-a", "1")]).unwrap();
+        let stored = serde_json::to_string(&headers).unwrap();
+        assert_eq!(stored, r#"{"x-a":"1","x-b":"secret"}"#);
+        assert_eq!(serde_json::from_str::<Headers>(&stored).unwrap(), headers);
+        assert_eq!(format!("{headers:?}"), r#"{"x-a", "x-b"}"#);
+    }
+
+    #[test]
+    fn what_was_never_checked_is_not_sent() {
+        let stored: Headers = serde_json::from_str(r#"{"host":"evil","x-a":"a\r\nb","x-b":"1"}"#).unwrap();
+        let mut head = HeaderMap::new();
+        stored.put_into(&mut head);
+        assert_eq!(head.keys().collect::<Vec<_>>(), ["x-b"]);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_passes_is_one_header(name in ".{0,20}", value in "\\PC{0,20}|[\\x00-\\xff]{0,20}") {
+            if let Ok(headers) = Headers::new([(name, value.clone())]) {
+                let mut head = HeaderMap::new();
+                headers.put_into(&mut head);
+                prop_assert_eq!(head.len(), 1);
+                prop_assert_eq!(head.values().next().unwrap().as_bytes(), value.as_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Access tokens: what is kept of one (its hash), and what one may be for (scopes).
+//!
+//! A token is a long random text, so that a plain SHA-256 of it can be neither turned back nor guessed; what reads the
+//! configuration does not learn it. Tokens that people think up would want a slow hash and are not meant.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// What fresh tokens begin with, so that one that lies about is known for what it is.
+const PREFIX: &str = "dly_";
+
+/// The SHA-256 of a token. Neither `Debug` nor an error shows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TokenHash([u8; 32]);
+
+/// What a text that is no hash is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be the SHA-256 of the token as 64 hexadecimal digits; `delayd token` makes both")]
+pub struct InvalidHash;
+
+impl TokenHash {
+    /// The hash of a token.
+    pub fn of(token: &str) -> Self {
+        Self(Sha256::digest(token.as_bytes()).into())
+    }
+
+    /// Whether both are the same, found out in a time that does not tell how far they are.
+    pub fn is(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+
+    /// As the configuration writes it.
+    pub fn to_hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl FromStr for TokenHash {
+    type Err = InvalidHash;
+
+    fn from_str(text: &str) -> Result<Self, InvalidHash> {
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(InvalidHash);
+        }
+        let mut hash = [0; 32];
+        for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let digits = std::str::from_utf8(digits).map_err(|_| InvalidHash)?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| InvalidHash)?;
+        }
+        Ok(Self(hash))
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenHash(***)")
+    }
+}
+
+/// A fresh token of 256 random bits.
+pub fn fresh() -> String {
+    format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>()))
+}
+
+/// What a token is for. Which call needs which, the table in `api/auth.rs` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Adding tasks, and looking after one's own.
+    Produce,
+    /// Pulling tasks and ending them.
+    Consume,
+    /// Everything else.
+    Admin,
+}
+
+/// What a text that is no scope is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be \"produce\", \"consume\" or \"admin\"")]
+pub struct InvalidScope;
+
+impl Scope {
+    /// The name used in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Produce => "produce",
+            Self::Consume => "consume",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl FromStr for Scope {
+    type Err = InvalidScope;
+
+    fn from_str(text: &str) -> Result<Self, InvalidScope> {
+        [Self::Produce, Self::Consume, Self::Admin].into_iter().find(|scope| scope.as_str() == text).ok_or(InvalidScope)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The hash that `printf %s secret | sha256sum` gives.
+    const OF_SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+
+    #[test]
+    fn a_hash_is_that_of_sha256sum_and_reads_what_it_writes() {
+        let hash: TokenHash = OF_SECRET.parse().unwrap();
+        assert!(hash.is(&TokenHash::of("secret")) && !hash.is(&TokenHash::of("Secret")));
+        assert_eq!(hash.to_hex(), OF_SECRET);
+        assert_eq!(OF_SECRET.to_uppercase().parse(), Ok(hash));
+        assert!(!format!("{hash:?}").contains("2b"), "{hash:?}");
+    }
+
+    #[test]
+    fn what_is_no_hash_is_refused() {
+        let check = |text: &str| assert_eq!(text.parse::<TokenHash>(), Err(InvalidHash), "{text:?}");
+        check("");
+        check("dly_abc");
+        check(&OF_SECRET[1..]);
+        check(&format!("{OF_SECRET}0"));
+        check(&format!("+{}", &OF_SECRET[1..]));
+        check(&"é".repeat(32));
+    }
+
+    #[test]
+    fn fresh_tokens_differ_and_can_stand_in_a_header() {
+        let token = fresh();
+        assert!(token.starts_with(PREFIX) && token.len() == PREFIX.len() + 43, "{token}");
+        assert!(token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')), "{token}");
+        assert_ne!(token, fresh());
+    }
+}

@@ -1,0 +1,52 @@
+//! What the registry says of a lane's topic: whether it is paused, what it asks for, how much of it there may be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Shared;
+use crate::breaker;
+use crate::callback::{Allowance, Caller, LimitParams, Limits, Permit};
+use crate::store::Store;
+use crate::task::{Destination, Topic, TopicPolicy};
+
+/// Nobody counts this far, and sums of it do not overflow.
+const NO_LIMIT: usize = usize::MAX / 8;
+
+/// After so long a call that holds a topic's slot counts as overdue, which means nothing here.
+const LONG: Duration = Duration::from_secs(24 * 3600);
+
+/// The limits of topics: those of destinations, without a limit for the house.
+pub(super) fn limits() -> Arc<Limits> {
+    let breaker = breaker::Params::default();
+    Arc::new(Limits::new(LimitParams { concurrency: NO_LIMIT, concurrency_per_service: NO_LIMIT, breaker }))
+}
+
+/// The name by which the limits know a topic.
+pub(super) fn key(topic: &Topic) -> Destination {
+    Destination::named_as(topic)
+}
+
+/// How much of a topic there may be at a time; `None`: nothing is said.
+pub(super) fn allowance(policy: &TopicPolicy) -> Option<Allowance> {
+    let is_limited = policy.rate.is_some() || policy.concurrency.is_some();
+    is_limited.then(|| Allowance { concurrency: policy.concurrency.unwrap_or_default(), rate: policy.rate })
+}
+
+/// A call of the topic begins.
+pub(super) fn begin(permit: &mut Permit) {
+    permit.begin(LONG);
+    // However it ends: its topic is well.
+    permit.succeeded();
+}
+
+impl<S: Store, C: Caller> Shared<S, C> {
+    /// What the topic asks for.
+    pub(super) fn policy_of(&self, topic: &Topic) -> Arc<TopicPolicy> {
+        self.parts.topics.policy_of(topic)
+    }
+
+    /// Whether nothing of the topic may be claimed.
+    pub(super) fn is_paused(&self, topic: &Topic) -> bool {
+        self.parts.topics.is_paused(topic)
+    }
+}

@@ -17,7 +17,8 @@
 //! - Nothing internal (a store's text, a path, a panic) is in an answer; it is in the log, under the request's id.
 //! - An unknown field is refused, never ignored.
 //!
-//! What is absent on purpose: policy of retries (`outcome`), and every wait for something to fall due.
+//! What is absent on purpose: policy of retries (`outcome`), and every wait for something to fall due, but for that of consumers: whoever
+//! pulls with `wait` stands in a line of `waiters`, which `line` serves.
 
 mod add;
 mod body;
@@ -31,6 +32,7 @@ mod get;
 mod health;
 mod json;
 mod layers;
+mod line;
 mod new_task;
 mod paced;
 mod pull;
@@ -38,8 +40,10 @@ mod pulse;
 mod request_id;
 mod server;
 mod settle;
+mod taken;
 #[cfg(test)]
 mod testing;
+mod waiters;
 mod written;
 
 use std::sync::Arc;
@@ -57,11 +61,12 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::callback::{Limits, Services};
 use crate::clock::Clock;
 use crate::outcome::Policy;
-use crate::store::AnyStore;
+use crate::store::{AnyStore, Store};
 use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
 use budget::Budget;
 use error::Error;
+use waiters::Waiters;
 
 pub use server::{Patience, ServerParams, listen, serve};
 
@@ -87,7 +92,9 @@ pub struct Params {
     pub bodies: usize,
     /// The most requests that are worked on at a time; one more is answered 503 at once.
     pub concurrency: usize,
-    /// The longest time from a request's head to its answer.
+    /// The most callers who wait for a task to pull at a time; one more is answered 503 at once.
+    pub waiters: usize,
+    /// The longest time from a request's head to its answer, beyond what its caller asked to be kept waiting.
     pub timeout: Duration,
 }
 
@@ -103,6 +110,7 @@ impl Params {
             policy,
             bodies: 256 << 20,
             concurrency: 1024,
+            waiters: 4096,
             timeout: Duration::from_secs(10),
         }
     }
@@ -137,16 +145,19 @@ pub struct Api {
     draining: watch::Receiver<bool>,
     /// The lane with which the next pull begins.
     turn: AtomicUsize,
+    /// Those who wait for a task to pull.
+    waiters: Arc<Waiters>,
     /// Claims and settles that outlive their request.
     pending: TaskTracker,
 }
 
 impl Api {
-    /// Puts the parts together.
+    /// Puts the parts together. To be called within a runtime.
     pub fn new(parts: Parts, params: Params) -> Self {
         let Parts { store, topics, services, limits, clock, draining } = parts;
         let (turn, pending) = (AtomicUsize::new(0), TaskTracker::new());
-        Self { params, store, topics, services, limits, clock, draining, turn, pending }
+        let waiters = Waiters::new(params.waiters, store.hints());
+        Self { params, store, topics, services, limits, clock, draining, turn, waiters, pending }
     }
 
     /// Returns once what outlives its request (the settles of pulls whose answers were written last) is done. To be
@@ -205,6 +216,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/delay/task/pull", post(pull::pull))
         .route("/delay/task/ack", post(settle::ack))
         .route("/delay/task/nack", post(settle::nack))
+        .route("/delay/task/extend", post(settle::extend))
         .route("/delay/task/get", post(get::get))
         .route("/delay/destination/list", post(destination::list))
         .route("/delay/destination/hold", post(destination::hold))

@@ -93,7 +93,8 @@ impl<S: Store> Registry<S> {
         }
     }
 
-    fn known_entry(&self, topic: &Topic) -> Option<TopicEntry> {
+    /// The topic's entry, if this instance knows it without asking.
+    pub fn known_entry(&self, topic: &Topic) -> Option<TopicEntry> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()
     }
 }

@@ -16,6 +16,7 @@ mod documentation;
 mod fairness;
 mod fsck;
 mod load;
+mod long_poll;
 mod manners;
 mod overload;
 mod proxy;

@@ -78,7 +78,9 @@ impl<S: Store, C: Caller> Flight<S, C> {
             Answer::Failed { fault: Fault::Destination, outcome, .. } => permit.failed(outcome),
             Answer::Failed { fault: Fault::Here, .. } => {}
             // A destination that answered is well, whatever it thinks of this task.
-            Answer::Delivered { .. } | Answer::Failed { .. } | Answer::Final { .. } => permit.succeeded(),
+            Answer::Delivered { .. } | Answer::Accepted { .. } | Answer::Failed { .. } | Answer::Final { .. } => {
+                permit.succeeded();
+            }
         }
         if let Answer::Failed { hold: Some(hold), .. } = &answer {
             self.shared.parts.limits.hold(&self.task.destination, *hold);
@@ -131,7 +133,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
     fn conclude(self, answer: &Answer) {
         let policy = self.shared.params.policy.for_task(&self.task.options);
         let attempt = self.holding.lease().attempt;
-        let transition = outcome::of(&policy, attempt, answer, rand::random());
+        let transition = outcome::of(&policy, self.shared.params.lease, attempt, answer, rand::random());
         let (id, topic) = (self.task.id, &self.lane.topic);
         match &transition {
             Transition::Delivered { outcome } => {
@@ -143,6 +145,10 @@ impl<S: Store, C: Caller> Flight<S, C> {
             }
             Transition::Dead { outcome } => {
                 tracing::warn!(task.id = %id, %topic, attempt, outcome, "Task {id} is dead after attempt {attempt} ({outcome})");
+            }
+            Transition::Keep { lease } => {
+                tracing::debug!(task.id = %id, %topic, attempt, lease_ms = lease.as_millis() as u64,
+                    "The receiver of task {id} will acknowledge it later");
             }
             Transition::Release => {}
         }

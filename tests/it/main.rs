@@ -15,6 +15,7 @@ mod disk;
 mod documentation;
 mod fairness;
 mod fsck;
+mod later;
 mod load;
 mod long_poll;
 mod manners;

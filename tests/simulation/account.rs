@@ -70,6 +70,7 @@ fn kind(transition: &Transition) -> &'static str {
         Transition::Retry { .. } => "retry",
         Transition::Dead { .. } => "dead",
         Transition::Release => "release",
+        Transition::Keep { .. } => "keep",
     }
 }
 
@@ -188,6 +189,7 @@ impl Account {
                 (self.due, self.current) = (Some(now), None);
                 self.attempts -= 1;
             }
+            Transition::Keep { .. } => unreachable!("the simulated business says at once how it ended"),
             Transition::Dead { .. } | Transition::Delivered { .. } => (self.state, self.due) = (State::Dead, None),
         }
         None

@@ -16,8 +16,8 @@
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Cancelled, LEASE_RAN_OUT, LeasedTask, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS, NewContent, NewTask,
-    Rescheduled, Settled, Task, Transition,
+    Cancelled, KEPT, LEASE_RAN_OUT, LeasedTask, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS, NewContent,
+    NewTask, Rescheduled, Settled, Task, Transition,
 };
 use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId};
 
@@ -190,6 +190,11 @@ impl Record {
                 self.fail(to, now);
                 Settled::Done
             }
+            (Transition::Keep { lease }, State::Scheduled | State::Leased) if is_current => {
+                self.place = Place::Leased { until: now + (*lease).min(MAX_LEASE) };
+                self.outcome = KEPT.into();
+                Settled::Done
+            }
             // Repeats, whose first answer was lost.
             (Transition::Delivered { .. }, State::Delivered)
             | (Transition::Dead { .. }, State::Dead)
@@ -223,7 +228,9 @@ impl Record {
                 self.attempts -= 1;
                 self.place = Place::Waiting { due: now };
             }
-            Transition::Dead { .. } | Transition::Delivered { .. } => self.end(State::Dead, now),
+            Transition::Dead { .. } | Transition::Delivered { .. } | Transition::Keep { .. } => {
+                self.end(State::Dead, now);
+            }
         }
     }
 

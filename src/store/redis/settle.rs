@@ -11,7 +11,8 @@ use super::ids::script_call;
 use super::script;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Cancelled, Error, MAX_LEASE, MAX_OUTCOME, Moment, NewContent, Rescheduled, Result, Settle, Settled, Transition,
+    Cancelled, Error, KEPT, MAX_LEASE, MAX_OUTCOME, Moment, NewContent, Rescheduled, Result, Settle, Settled,
+    Transition,
 };
 use crate::task::{Lane, Receipt, State, TaskId};
 
@@ -72,6 +73,7 @@ fn write(transition: &Transition) -> (&'static str, u64, &str) {
         Transition::Retry { after, outcome } => ("retry", after.as_millis() as u64, shorten(outcome)),
         Transition::Dead { outcome } => ("dead", 0, shorten(outcome)),
         Transition::Release => ("release", 0, ""),
+        Transition::Keep { lease } => ("keep", (*lease).min(MAX_LEASE).as_millis() as u64, KEPT),
     }
 }
 

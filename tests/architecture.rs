@@ -24,7 +24,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("api", &["breaker", "callback", "clock", "outcome", "retry", "span", "store", "task", "topic"]),
     ("telemetry", &[]),
     ("settings", &["breaker", "rate", "retry", "span", "store", "task", "telemetry"]),
-    ("app", &["api", "breaker", "callback", "clock", "outcome", "settings", "store", "topic", "worker"]),
+    ("app", &["api", "breaker", "callback", "clock", "outcome", "settings", "store", "telemetry", "topic", "worker"]),
     ("cli", &["app", "clock", "settings", "span", "store", "task", "telemetry"]),
 ];
 

@@ -46,8 +46,8 @@ mod testing;
 mod waiters;
 mod written;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -114,6 +114,18 @@ impl Params {
             timeout: Duration::from_secs(10),
         }
     }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { content_limit: self.content_limit, batch_limit: self.batch_limit, max_delay: self.max_delay }
+    }
+}
+
+/// What callers may ask for; may change while serving ([`Api::set_bounds`]). The fields are those of [`Params`].
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    content_limit: usize,
+    batch_limit: usize,
+    max_delay: Duration,
 }
 
 /// What the edge is built from.
@@ -137,6 +149,9 @@ pub struct Parts {
 #[derive(Debug)]
 pub struct Api {
     params: Params,
+    bounds: RwLock<Bounds>,
+    body_limit: body::Limit,
+    batch_body_limit: body::Limit,
     store: Arc<AnyStore>,
     topics: Arc<Registry>,
     services: Arc<Services>,
@@ -157,7 +172,24 @@ impl Api {
         let Parts { store, topics, services, limits, clock, draining } = parts;
         let (turn, pending) = (AtomicUsize::new(0), TaskTracker::new());
         let waiters = Waiters::new(params.waiters, store.hints());
-        Self { params, store, topics, services, limits, clock, draining, turn, waiters, pending }
+        let bounds = RwLock::new(params.bounds());
+        let (body_limit, batch_body_limit) =
+            (body::Limit::of(params.body_limit), body::Limit::of(params.batch_body_limit));
+        Self {
+            params,
+            bounds,
+            body_limit,
+            batch_body_limit,
+            store,
+            topics,
+            services,
+            limits,
+            clock,
+            draining,
+            turn,
+            waiters,
+            pending,
+        }
     }
 
     /// Returns once what outlives its request (the settles of pulls whose answers were written last) is done. To be
@@ -169,6 +201,17 @@ impl Api {
             let left = self.pending.len();
             tracing::warn!(left, "The store does not answer: {left} pulls are not settled, and their tasks come back");
         }
+    }
+
+    /// Goes by other limits from now on: of bodies, contents, batches and delays. What else `params` say stays as it was at the start.
+    pub fn set_bounds(&self, params: &Params) {
+        self.body_limit.set(params.body_limit);
+        self.batch_body_limit.set(params.batch_body_limit);
+        *self.bounds.write().unwrap_or_else(PoisonError::into_inner) = params.bounds();
+    }
+
+    fn bounds(&self) -> Bounds {
+        *self.bounds.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_draining(&self) -> bool {
@@ -186,8 +229,8 @@ impl Api {
     fn rules(&self) -> new_task::Rules<'_> {
         new_task::Rules {
             now: self.clock.now(),
-            max_delay: self.params.max_delay,
-            content_limit: self.params.content_limit,
+            max_delay: self.bounds().max_delay,
+            content_limit: self.bounds().content_limit,
             services: &self.services,
         }
     }
@@ -205,11 +248,11 @@ pub fn router(api: Arc<Api>) -> Router {
     let slots = Arc::new(Semaphore::new(params.concurrency));
     let budget = Budget::new(params.bodies);
     // From the outside in: the route's limit, the body, a slot. Not around the health checks: an instance that sheds load is alive.
-    let working = |routes: Router<Arc<Api>>, limit: usize, budget: Budget| {
+    let working = |routes: Router<Arc<Api>>, limit: &body::Limit, budget: Budget| {
         routes
             .layer(from_fn_with_state(slots.clone(), layers::shed))
             .layer(from_fn_with_state(budget, body::read))
-            .layer(Extension(body::Limit(limit)))
+            .layer(Extension(limit.clone()))
     };
     let tasks = Router::new()
         .route("/delay/task/add", post(add::add))
@@ -223,9 +266,9 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/delay/destination/release", post(destination::release));
     let batches = Router::new().route("/delay/task/add_batch", post(add::add_batch));
     // What a batch has stored cannot be taken back: its answer is given whatever room there is.
-    let delay = working(tasks, params.body_limit, budget.clone())
+    let delay = working(tasks, &api.body_limit, budget.clone())
         .layer(from_fn_with_state(budget.clone(), layers::room_for_answers))
-        .merge(working(batches, params.batch_body_limit, budget.of_batches()))
+        .merge(working(batches, &api.batch_body_limit, budget.of_batches()))
         .layer(from_fn_with_state(params.timeout, layers::timeout));
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
     let draining = api.draining.clone();

@@ -290,7 +290,7 @@ async fn a_body_that_drips_meets_the_timeout() {
     let reading = Router::new()
         .route("/", post(async |_body: body::JsonBody| "read"))
         .layer(from_fn_with_state(Budget::new(1 << 20), body::read))
-        .layer(Extension(body::Limit(100)))
+        .layer(Extension(body::Limit::of(100)))
         .layer(from_fn_with_state(Duration::from_secs(10), layers::timeout));
     let response = dressed::<()>(reading).oneshot(post_of("/", dripping())).await.unwrap();
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);

@@ -61,7 +61,8 @@ pub(super) async fn ack(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -
 /// `POST /delay/task/nack`
 pub(super) async fn nack(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Nothing>, Error> {
     let request: NackRequest = json::read(&body)?;
-    let delay = request.delay.map(|delay| within(delay, "delay", Duration::ZERO..=api.params.max_delay)).transpose()?;
+    let delay =
+        request.delay.map(|delay| within(delay, "delay", Duration::ZERO..=api.bounds().max_delay)).transpose()?;
     let lease = Lease::find(&api, request.topic, request.task_id, request.receipt).await?;
     // The attempts decide between a retry and death. Should another claim come between this look and the settle,
     // the receipt is stale, and nothing is decided.

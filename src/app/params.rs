@@ -112,8 +112,10 @@ pub(super) fn worker(settings: &Settings) -> worker::Params {
     }
 }
 
-pub(super) fn api(settings: &Settings) -> api::Params {
+/// Callers who wait may hold half of the `connections`: the others are there for those who add and acknowledge.
+pub(super) fn api(settings: &Settings, connections: usize) -> api::Params {
     let limits = &settings.limits;
+    let defaults = api::Params::new(policy(settings));
     api::Params {
         body_limit: limits.body.bytes(),
         content_limit: limits.content.bytes(),
@@ -121,7 +123,8 @@ pub(super) fn api(settings: &Settings) -> api::Params {
         batch_body_limit: limits.batch_body.bytes(),
         max_delay: limits.max_delay.0,
         bodies: limits.bodies.bytes(),
-        ..api::Params::new(policy(settings))
+        waiters: defaults.waiters.min(connections / 2),
+        ..defaults
     }
 }
 

@@ -6,7 +6,7 @@ use super::check::{Wrong, within_spans};
 use crate::span::Span;
 
 /// The section `[history]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct History {
     /// 1 s to 3650 days.

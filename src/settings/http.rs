@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Deserializer};
 
 /// The section `[http]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
     /// Address and port; port 0 takes a free one.

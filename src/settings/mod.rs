@@ -60,7 +60,7 @@ use layers::Layer;
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 
 /// All settings of a process. Fields are documented with their keys in `config/default.toml`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// Where the service listens.

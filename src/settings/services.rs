@@ -12,7 +12,7 @@ use crate::rate::Rate;
 use crate::task::Destination;
 
 /// The section of one service.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
     /// Base addresses, taken in turn; one or more.

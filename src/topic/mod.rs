@@ -4,6 +4,7 @@
 //! never changes once it is there, so the cache can only be behind, never wrong.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::store::{self, AnyStore, Store, TopicEntry};
@@ -31,14 +32,19 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Registry<S = AnyStore> {
     store: Arc<S>,
-    params: Params,
+    max_topics: AtomicUsize,
     known: RwLock<BTreeMap<Topic, TopicEntry>>,
 }
 
 impl<S: Store> Registry<S> {
     /// An empty cache before `store`.
     pub fn new(store: Arc<S>, params: Params) -> Self {
-        Self { store, params, known: RwLock::default() }
+        Self { store, max_topics: AtomicUsize::new(params.max_topics), known: RwLock::default() }
+    }
+
+    /// Goes by other settings from now on. Topics that are there stay.
+    pub fn set_params(&self, params: &Params) {
+        self.max_topics.store(params.max_topics, Ordering::Relaxed);
     }
 
     /// The topic's entry, created with one lane if there is none.
@@ -50,7 +56,7 @@ impl<S: Store> Registry<S> {
             return Ok(entry);
         }
         let count = self.known().len();
-        if count >= self.params.max_topics {
+        if count >= self.max_topics.load(Ordering::Relaxed) {
             return Err(Error::TooMany(count));
         }
         let entry = self.store.register(TopicEntry { topic: topic.clone(), shards: 1 }).await?;

@@ -26,6 +26,7 @@ mod receiver;
 mod redis_cluster;
 mod redis_faults;
 mod redis_sentinel;
+mod reload;
 mod start_and_stop;
 mod two_instances;
 

@@ -22,7 +22,7 @@
 //!   it says nothing that a new one would not.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -79,7 +79,7 @@ pub struct Standing {
 /// The slots of the house. Share it behind an [`Arc`].
 #[derive(Debug)]
 pub struct Limits {
-    params: LimitParams,
+    params: RwLock<Arc<LimitParams>>,
     house: Mutex<House>,
 }
 
@@ -107,7 +107,21 @@ impl Limits {
             crowded_out: BTreeSet::new(),
             sweep_at: FEW,
         };
-        Self { params, house: Mutex::new(house) }
+        Self { params: RwLock::new(Arc::new(params)), house: Mutex::new(house) }
+    }
+
+    /// Goes by other settings from now on. Slots that are taken stay so, and each breaker stays in its state.
+    pub fn set_params(&self, params: LimitParams) {
+        let mut house = self.house();
+        let now = Instant::now();
+        for door in house.doors.values_mut() {
+            door.set_breaker(&params.breaker, now);
+            // Whoever waits looks by the new settings.
+            door.wake();
+        }
+        house.concurrency = params.concurrency;
+        *self.params.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(params);
+        house.serve_crowded_out();
     }
 
     /// Takes up to `most` slots, now; perhaps none.
@@ -115,7 +129,7 @@ impl Limits {
         let now = Instant::now();
         let mut house = self.house();
         let free = house.free();
-        let (is_held, door) = house.door(destination, &self.params, now);
+        let (is_held, door) = house.door(destination, &self.params(), now);
         door.allow(self.resolved(allowance), now);
         let granted = if is_held { 0 } else { door.grantable(free, now).min(most) };
         let ticket = door.reserve(granted, now);
@@ -139,7 +153,7 @@ impl Limits {
                 door.allow(allowance, now);
                 door.grantable(free, now)
             }
-            None => Door::new(allowance, &self.params.breaker, now).grantable(free, now),
+            None => Door::new(allowance, &self.params().breaker, now).grantable(free, now),
         }
     }
 
@@ -148,7 +162,7 @@ impl Limits {
     pub fn wake_when_free(&self, destination: &Destination, sleeper: Arc<Notify>) {
         let now = Instant::now();
         let mut house = self.house();
-        let (_, door) = house.door(destination, &self.params, now);
+        let (_, door) = house.door(destination, &self.params(), now);
         door.wait(sleeper);
         house.serve(destination, now);
     }
@@ -165,7 +179,7 @@ impl Limits {
     pub fn hold(&self, destination: &Destination, wait: Duration) {
         let now = Instant::now();
         let mut house = self.house();
-        let (_, door) = house.door(destination, &self.params, now);
+        let (_, door) = house.door(destination, &self.params(), now);
         door.hold_until(now + wait);
     }
 
@@ -188,7 +202,7 @@ impl Limits {
         let now = Instant::now();
         match self.house().doors.get_mut(destination) {
             Some(door) => door.standing(now),
-            None => Door::new(allowance, &self.params.breaker, now).standing(now),
+            None => Door::new(allowance, &self.params().breaker, now).standing(now),
         }
     }
 
@@ -198,7 +212,7 @@ impl Limits {
     }
 
     fn resolved(&self, own: Allowance) -> Allowance {
-        let concurrency = if own.concurrency == 0 { self.params.concurrency_per_service } else { own.concurrency };
+        let concurrency = if own.concurrency == 0 { self.params().concurrency_per_service } else { own.concurrency };
         Allowance { concurrency, rate: own.rate }
     }
 
@@ -214,6 +228,10 @@ impl Limits {
         house.serve_crowded_out();
     }
 
+    fn params(&self) -> Arc<LimitParams> {
+        self.params.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn house(&self) -> MutexGuard<'_, House> {
         // Nothing under the lock panics half-way but by a broken invariant; the counts are then still the best there is.
         self.house.lock().unwrap_or_else(PoisonError::into_inner)
@@ -222,7 +240,8 @@ impl Limits {
 
 impl House {
     fn free(&self) -> usize {
-        self.concurrency - self.in_flight
+        // Fewer are allowed than were, perhaps.
+        self.concurrency.saturating_sub(self.in_flight)
     }
 
     /// Whether the destination is held by hand, and its door, in use from now.

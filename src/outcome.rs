@@ -126,7 +126,7 @@ mod tests {
     fn a_tasks_own_options_go_before_the_policy() {
         assert_eq!(policy().for_task(&Options::default()), policy());
         let backoff = Backoff::Fixed { every: Span::seconds(1) };
-        let options = Options { max_attempts: Some(9), backoff: Some(backoff.clone()), timeout: None };
+        let options = Options { max_attempts: Some(9), backoff: Some(backoff.clone()), ..Options::default() };
         assert_eq!(policy().for_task(&options), Policy { max_attempts: 9, backoff });
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::time::Instant;
 
 /// So much of a second's tokens may be saved up: what had to wait a little may catch up, and there is no burst.
@@ -68,6 +68,12 @@ impl fmt::Display for Rate {
             Unit::Hour => "h",
         };
         write!(f, "{}/{unit}", self.count)
+    }
+}
+
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
     }
 }
 

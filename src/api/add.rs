@@ -90,7 +90,7 @@ async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<St
             let topic = topics.get(&checked.topic).expect("every checked topic was asked for").clone()?;
             let mode = mode_of(&checked.destination);
             let Checked { destination, moment, options, content, .. } = checked;
-            tasks.push(NewTask { topic, destination, moment, options, content });
+            tasks.push(NewTask { topic, destination, moment, options, content, idempotency: None, quota: None });
             Ok(mode)
         }));
     }
@@ -119,7 +119,7 @@ async fn topics(api: &Api, checked: &[Result<Checked, Error>]) -> HashMap<Topic,
         }
         let entry = match &out_of_reach {
             Some(error) => Err(error.clone()),
-            None => api.topics.ensure(topic).await.map_err(Error::from),
+            None => api.topics.ensure(topic).await.map(|registered| registered.entry).map_err(Error::from),
         };
         if let Err(error) = &entry
             && error.is_unavailable()

@@ -15,7 +15,7 @@ use super::json::{self, required};
 use crate::breaker;
 use crate::callback::{Allowance, Standing};
 use crate::clock::UnixMillis;
-use crate::store::{Store, TopicEntry};
+use crate::store::Store;
 use crate::task::{Destination, Lane};
 
 #[derive(Deserialize)]
@@ -63,7 +63,7 @@ pub(super) struct Held {
 /// `POST /delay/destination/list`
 pub(super) async fn list(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Listed>, Error> {
     let ListRequest {} = json::read(&body)?;
-    let lanes: Vec<Lane> = api.store.topics().await?.iter().flat_map(TopicEntry::lanes).collect();
+    let lanes: Vec<Lane> = api.store.topics().await?.iter().flat_map(|topic| topic.entry.lanes()).collect();
     let waiting: BTreeMap<Destination, u64> =
         api.store.waiting(lanes).await?.into_iter().map(|waiting| (waiting.destination, waiting.count)).collect();
     let holds: HashSet<Destination> = api.store.holds().await?.into_iter().collect();

@@ -87,6 +87,8 @@ impl Error {
             Self::TooLarge(_) => 1013,
             Self::MediaType => 1015,
             Self::TooManyTopics(_) => 1029,
+            Self::Store(store::Error::KeyReused) => 1022,
+            Self::Store(store::Error::OverQuota) => 1029,
             Self::Store(store::Error::Corrupt(_)) | Self::Internal => 2000,
             Self::Store(_) | Self::Unavailable(_) => 2003,
         }
@@ -101,6 +103,7 @@ impl Error {
             1009 => StatusCode::CONFLICT,
             1013 => StatusCode::PAYLOAD_TOO_LARGE,
             1015 => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            1022 => StatusCode::UNPROCESSABLE_ENTITY,
             1029 => StatusCode::TOO_MANY_REQUESTS,
             2003 => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
@@ -114,6 +117,12 @@ impl Error {
                 "the store is out of reach, so this is not confirmed: repeat it".into()
             }
             Self::Store(store::Error::Full(_)) => "the store is full, so this is not confirmed: repeat it later".into(),
+            Self::Store(store::Error::KeyReused) => {
+                "idempotency_key: was used with another body; repeat the first one, or take a new key".into()
+            }
+            Self::Store(store::Error::OverQuota) => {
+                "topic: its quota of pending tasks is used up; repeat it when some have been delivered".into()
+            }
             Self::Store(store::Error::Corrupt(_)) => Self::Internal.to_string(),
             other => other.to_string(),
         }
@@ -197,6 +206,8 @@ mod tests {
         check(Error::TooLarge("x".into()), 413, 1013, None).await;
         check(Error::MediaType, 415, 1015, None).await;
         check(topic::Error::TooMany(7).into(), 429, 1029, Some("60")).await;
+        check(store::Error::KeyReused.into(), 422, 1022, None).await;
+        check(store::Error::OverQuota.into(), 429, 1029, Some("60")).await;
         check(Error::Internal, 500, 2000, None).await;
         check(store::Error::Corrupt("secret".into()).into(), 500, 2000, None).await;
         check(store::Error::Unavailable("secret".into()).into(), 503, 2003, Some("1")).await;

@@ -22,7 +22,7 @@ use super::error::Error;
 use super::taken::{Taken, Wish, lanes_in_turn, take};
 use super::waiters::Line;
 use crate::clock::UnixMillis;
-use crate::store::{Store, TopicEntry};
+use crate::store::{Registered, Store};
 use crate::task::{Lane, Topic};
 
 /// The time between two looks while nothing happens.
@@ -68,20 +68,20 @@ impl Drop for Serving {
 impl Serving {
     /// Claims if there is reason, looks if it is time, and sleeps.
     async fn round(&mut self) -> Result<(), Error> {
-        let Some(entry) = self.api.waiters.find(&self.api, &self.topic).await? else {
+        let Some(known) = self.api.waiters.find(&self.api, &self.topic).await? else {
             // Its first task makes it known, by a hint or in the registry.
             self.sleep(Instant::now() + LOOK_EVERY).await;
             return Ok(());
         };
-        let mut lanes = lanes_in_turn(&self.api, &entry);
+        let mut lanes = lanes_in_turn(&self.api, &known);
         if self.line.due(&mut lanes, Instant::now()) {
-            self.serve(&entry, lanes).await?;
+            self.serve(&known, lanes).await?;
             if self.line.is_empty() {
                 return Ok(());
             }
-            self.look(&entry).await?;
+            self.look(&known).await?;
         } else if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
-            self.look(&entry).await?;
+            self.look(&known).await?;
         }
         let safety = self.looked.unwrap_or_else(Instant::now) + LOOK_EVERY;
         self.sleep(self.line.next().map_or(safety, |next| next.min(safety))).await;
@@ -97,7 +97,7 @@ impl Serving {
     }
 
     /// Claims for the first in the line, all at the same time, each beginning with another lane.
-    async fn serve(&mut self, entry: &TopicEntry, lanes: Vec<Lane>) -> Result<(), Error> {
+    async fn serve(&mut self, topic: &Registered, lanes: Vec<Lane>) -> Result<(), Error> {
         let heads = self.line.heads(self.width);
         let count = heads.len();
         let claims = heads.iter().enumerate().map(async |(i, (_, wish))| {
@@ -105,7 +105,7 @@ impl Serving {
             let mut lanes = lanes.clone();
             let first = i % lanes.len().max(1);
             lanes.rotate_left(first);
-            take(self.api.clone(), entry, lanes, *wish).await
+            take(self.api.clone(), topic, lanes, *wish).await
         });
         let (mut fruit, mut failed) = (VecDeque::new(), Ok(()));
         for ((_, wish), taken) in heads.iter().zip(join_all(claims).await) {
@@ -134,8 +134,8 @@ impl Serving {
     }
 
     /// Asks the store when the next task is there to be pulled.
-    async fn look(&mut self, entry: &TopicEntry) -> Result<(), Error> {
-        let next = self.api.store.next_pull(entry.lanes().collect()).await?;
+    async fn look(&mut self, topic: &Registered) -> Result<(), Error> {
+        let next = self.api.store.next_pull(topic.entry.lanes().collect()).await?;
         let now = Instant::now();
         self.looked = Some(now);
         self.api.waiters.saw(next.now);

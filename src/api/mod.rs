@@ -238,7 +238,7 @@ impl Api {
     /// The lane of a task, if its topic exists.
     async fn lane_of(&self, topic: &Topic, id: TaskId) -> Result<Lane, Error> {
         let entry = self.topics.find(topic).await?;
-        entry.map(|entry| entry.lane_of(id)).ok_or(Error::NotFound("topic: there is no such topic".into()))
+        entry.map(|known| known.entry.lane_of(id)).ok_or(Error::NotFound("topic: there is no such topic".into()))
     }
 }
 

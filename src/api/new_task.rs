@@ -20,7 +20,7 @@ use crate::clock::UnixMillis;
 use crate::retry::Backoff;
 use crate::span::Span;
 use crate::store::Moment;
-use crate::task::{Destination, Options, Topic};
+use crate::task::{Destination, Mode, Options, Topic};
 
 const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1000;
 const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
@@ -51,19 +51,6 @@ pub(super) struct Checked {
     pub(super) content: String,
 }
 
-/// How a task leaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Mode {
-    /// Pushed if its content says to whom.
-    #[default]
-    Auto,
-    /// Called back.
-    Push,
-    /// Fetched by consumers.
-    Pull,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request<'a> {
@@ -92,6 +79,7 @@ pub(super) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
         max_attempts: request.max_attempts.map(|number| number.whole("max_attempts", MAX_ATTEMPTS)).transpose()?,
         timeout: request.timeout.map(|span| within(span, "timeout", TIMEOUT).map(Span)).transpose()?,
         backoff: request.backoff.map(backoff).transpose()?,
+        ..Options::default()
     };
     let mode = request.mode.unwrap_or_default();
     let content = content(required(request.content, "content")?, mode, rules.content_limit)?;

@@ -93,14 +93,14 @@ pub(super) async fn pull(
 
 /// What is due just now.
 async fn take_now(api: &Arc<Api>, topic: &Topic, wish: Wish, slot: Slot) -> Result<Taken, Error> {
-    let Some(entry) = api.topics.find(topic).await? else { return Ok(Taken::nothing(api, wish)) };
+    let Some(known) = api.topics.find(topic).await? else { return Ok(Taken::nothing(api, wish)) };
     let taking = {
         let api = api.clone();
         async move {
             // The slot goes along: callers who hang up again and again must not pile up claims.
             let _slot = slot;
-            let lanes = lanes_in_turn(&api, &entry);
-            take(api, &entry, lanes, wish).await
+            let lanes = lanes_in_turn(&api, &known);
+            take(api, &known, lanes, wish).await
         }
     };
     api.pending.spawn(taking).await.map_err(|_| Error::Internal)?

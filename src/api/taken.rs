@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::Api;
 use super::error::Error;
 use super::settle::settle_unasked;
-use crate::store::{Claim, Claimed, Settle, Store, TopicEntry, Transition, Want};
+use crate::store::{Claim, Claimed, Registered, Settle, Store, Transition, Want};
 use crate::task::{Destination, Lane, Receipt, TaskId};
 
 /// How long the answer of a pull without `lease` may take to be written.
@@ -66,23 +66,23 @@ impl Taken {
     }
 }
 
-/// Whether consumers get nothing of this topic for now, whether they wait or not. Nothing holds a topic yet; whatever will says so here.
-fn is_held(_entry: &TopicEntry) -> bool {
-    false
+/// Whether consumers get nothing of this topic for now, whether they wait or not.
+fn is_held(topic: &Registered) -> bool {
+    topic.paused.is_some()
 }
 
 /// The topic's lanes, beginning with another one each time.
-pub(super) fn lanes_in_turn(api: &Api, entry: &TopicEntry) -> Vec<Lane> {
-    let mut lanes: Vec<Lane> = entry.lanes().collect();
+pub(super) fn lanes_in_turn(api: &Api, topic: &Registered) -> Vec<Lane> {
+    let mut lanes: Vec<Lane> = topic.entry.lanes().collect();
     let first = api.turn.fetch_add(1, Ordering::Relaxed) % lanes.len().max(1);
     lanes.rotate_left(first);
     lanes
 }
 
 /// Claims what is wished for, lane by lane. To be run where no caller's hanging up ends it: it alone knows what was claimed.
-pub(super) async fn take(api: Arc<Api>, entry: &TopicEntry, lanes: Vec<Lane>, wish: Wish) -> Result<Taken, Error> {
+pub(super) async fn take(api: Arc<Api>, topic: &Registered, lanes: Vec<Lane>, wish: Wish) -> Result<Taken, Error> {
     let mut taken = Taken::nothing(&api, wish);
-    if is_held(entry) {
+    if is_held(topic) {
         return Ok(taken);
     }
     for lane in lanes {
@@ -94,6 +94,7 @@ pub(super) async fn take(api: Arc<Api>, entry: &TopicEntry, lanes: Vec<Lane>, wi
             holder: None,
             more: false,
             skip: 0,
+            misfires: topic.misfires.clone(),
         };
         let grant = match api.store.claim(claim).await {
             Ok(Claimed::Granted(grant)) => grant,

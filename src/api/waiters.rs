@@ -29,7 +29,7 @@ use super::error::Error;
 use super::line;
 use super::taken::{Taken, Wish};
 use crate::clock::UnixMillis;
-use crate::store::{Hint, TopicEntry};
+use crate::store::{Hint, Registered};
 use crate::task::{Lane, Topic};
 
 /// The most claims for waiters at a time, over all lines.
@@ -106,9 +106,9 @@ impl Waiters {
     }
 
     /// The topic's entry, if there is one by now. However many lines ask, the registry is read no more than once a second.
-    pub(super) async fn find(&self, api: &Api, topic: &Topic) -> Result<Option<TopicEntry>, Error> {
-        if let Some(entry) = api.topics.known_entry(topic) {
-            return Ok(Some(entry));
+    pub(super) async fn find(&self, api: &Api, topic: &Topic) -> Result<Option<Registered>, Error> {
+        if let Some(known) = api.topics.known_entry(topic) {
+            return Ok(Some(known));
         }
         let mut refreshed = self.refreshed.lock().await;
         if refreshed.is_none_or(|last| last.elapsed() >= REFRESH) {
@@ -311,9 +311,10 @@ mod tests {
     }
 
     async fn add(api: &Api) -> TaskId {
-        let topic = api.topics.ensure(&topic()).await.unwrap();
+        let topic = api.topics.ensure(&topic()).await.unwrap().entry;
         let (destination, moment, options) = (Destination::pull(), Moment::After(Duration::ZERO), Options::default());
-        let task = NewTask { topic, destination, moment, options, content: "{}".into() };
+        let content = "{}".into();
+        let task = NewTask { topic, destination, moment, options, content, idempotency: None, quota: None };
         api.store.add(vec![task]).await.remove(0).unwrap().id
     }
 

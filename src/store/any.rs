@@ -5,12 +5,13 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::{
-    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Hint, ListQuery, Listed, Moment, NewContent,
-    NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting, embedded, redis,
+    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast, Hint, ListQuery,
+    Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle, Settled, Spread,
+    Store, Summary, Task, TopicEntry, Waiting, embedded, redis,
 };
 use crate::breaker;
 use crate::clock::UnixMillis;
-use crate::task::{Destination, Lane, Receipt, State, TaskId};
+use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 
 /// One of the two backends.
 #[derive(Debug)]
@@ -91,8 +92,32 @@ impl Store for AnyStore {
         either!(self, list(query))
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
-        either!(self, replay(lane, ids))
+    async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
+        either!(self, summaries(lane, ids))
+    }
+
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
+        either!(self, replay(lane, ids, spread))
+    }
+
+    async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
+        either!(self, discard(lane, state, ids))
+    }
+
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+        either!(self, clear(lane, limit))
+    }
+
+    async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
+        either!(self, forecast(lane, step, steps))
+    }
+
+    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
+        either!(self, note(notes))
+    }
+
+    async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
+        either!(self, notes(lane, id))
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
@@ -127,8 +152,24 @@ impl Store for AnyStore {
         either!(self, register(entry))
     }
 
-    async fn topics(&self) -> Result<Vec<TopicEntry>> {
+    async fn topics(&self) -> Result<Vec<Registered>> {
         either!(self, topics())
+    }
+
+    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        either!(self, set_policy(topic, policy))
+    }
+
+    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        either!(self, pause(topic))
+    }
+
+    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+        either!(self, resume(topic, becomes))
+    }
+
+    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        either!(self, unregister(entry))
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

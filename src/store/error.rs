@@ -1,6 +1,7 @@
 //! What can go wrong in a store. Knows no HTTP; the texts may name addresses and paths and are for logs only.
 
-/// A store's failure. Logical refusals (a stale receipt, an unknown task) are answers, not errors.
+/// A store's failure. Logical refusals (a stale receipt, an unknown task) are answers, not errors; but an add that is refused is one, for
+/// it stored nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// Out of reach, overloaded or silent. Whatever was asked may or may not have happened.
@@ -12,6 +13,12 @@ pub enum Error {
     /// Up, but without room for more tasks. Nothing was stored; what is on its way out goes on.
     #[error("store full: {0}")]
     Full(String),
+    /// The lane holds as many waiting and leased tasks as it may. Nothing was stored.
+    #[error("the topic's quota of pending tasks is used up")]
+    OverQuota,
+    /// The idempotency key names a task that was asked for differently. Nothing was stored.
+    #[error("the idempotency key was used for another task")]
+    KeyReused,
     /// Set up in a way that cannot work: wrong password, an eviction policy that loses tasks, a file that another
     /// process holds. Repeating will not help.
     #[error("{0}")]

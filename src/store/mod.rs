@@ -39,6 +39,35 @@
 //! [`LEASE_RAN_OUT`] as the last outcome. `cancel` and `reschedule` count no expiry; but where a cancel waited for the end of a
 //! lease that has run out, they find the task cancelled.
 //!
+//! # Sameness
+//!
+//! An add is looked at in this order, in one atomic step with its storing:
+//!
+//! 1. Its **idempotency key** was used in the lane within the window: the same fingerprint answers that task ([`Novelty::Duplicate`],
+//!    whatever became of it), another one [`Error::KeyReused`].
+//! 2. Its **key** (`options.key`) names a task of the lane that waits (a lease that has run out counts as waiting; one with a pending cancel
+//!    does not, it is cancelled by this look): that task gets the new moment, destination, content and options, a new revision and fresh
+//!    attempts, and keeps its id and moment of creation ([`Novelty::Replaced`]). Its `on_dead` id stays, if it has one.
+//! 3. Its key names a task that is leased: a cancel is marked on that one (any end of its lease but success makes it cancelled), and the
+//!    key goes to the new task. A task that has ended lets its key go to the new task.
+//! 4. The lane holds [`NewTask::quota`] waiting and leased tasks: [`Error::OverQuota`].
+//!
+//! Within a batch, tasks are looked at in order. A key belongs to the newest task that was added with it; `replay` of an older one does not
+//! take it back, and `replay` of the owner lets both wait. `reschedule` keeps key and options.
+//!
+//! # Expiry, pauses, and calls for the dead
+//!
+//! - A task with `options.expires_after` is worth delivering until its stored due moment (the body's, which a retry does not move) plus
+//!   that. From the next millisecond on it is never handed out: a claim of its lane that comes upon it, wanted or not, makes it expired
+//!   ([`EXPIRED`], receipts as for `cancel`). One that is leased at that moment may still succeed; if it comes back, it expires.
+//!   `next_due` and the outlook's next moment include the earliest such moment of what waits (pulled tasks as well), so that nothing has to be pulled for that.
+//! - A waiting task whose due moment (a retry's, too) lies in one of the claim's [`Misfire`]s, and that the claim comes upon in a wanted
+//!   destination's schedule, becomes what that says instead of being handed out. It takes no slot.
+//! - A task with `options.on_dead` that dies (settled dead, by a sweep, unreadable options apart, or by a misfire) has in the same step a new
+//!   task of its lane: id [`OnDead::task_id`](crate::task::OnDead), destination `sn`, due now, no options, and as its body the JSON object
+//!   `{"sn", "url", "task_id", "topic", "attempts", "outcome", "content"}` (`task_id` that of the dead, `content` its body as a string). If a task of that id is
+//!   there already, nothing happens.
+//!
 //! # Invariants
 //!
 //! - Time is the store's own: due moments, leases and `delay` count by its clock, never by a caller's.
@@ -62,7 +91,7 @@ use tokio::sync::broadcast;
 
 use crate::breaker;
 use crate::clock::UnixMillis;
-use crate::task::{Destination, Lane, Receipt, State, TaskId};
+use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 
 mod any;
 mod check;
@@ -75,8 +104,9 @@ pub use any::AnyStore;
 pub use check::{Checked, Cursor, Finding, Flaw};
 pub use error::{Error, Result};
 pub use terms::{
-    Added, Cancelled, Claim, Claimed, Counts, Durability, Grant, Hint, Holder, LeasedTask, ListQuery, Listed, Moment,
-    NewContent, NewTask, NextDue, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry, Transition, Waiting, Want,
+    Added, AttemptNote, Cancelled, Claim, Claimed, Counts, Durability, Forecast, Grant, Hint, Holder, Idempotency,
+    LeasedTask, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook,
+    Registered, Rescheduled, Settle, Settled, Spread, Summary, Task, TopicEntry, Transition, Waiting, Want,
 };
 
 /// The longest lease; a longer one is cut to it. A deadline further away than this is the mark of a clock that was set back, and counts
@@ -111,6 +141,27 @@ pub const MAX_RECEIPTS: usize = 4;
 
 /// The longest outcome text that is kept, in bytes.
 pub const MAX_OUTCOME: usize = 200;
+
+/// The outcome of a task that expired.
+pub const EXPIRED: &str = "not delivered in time";
+
+/// The outcome of a task that fell due while its topic was paused, and was not to be delivered late.
+pub const MISFIRED: &str = "fell due while the topic was paused";
+
+/// The most pauses of a topic that are remembered; older ones' tasks are delivered late.
+pub const MAX_MISFIRES: usize = 16;
+
+/// The most tasks that one claim ends because they expired or fell due in a pause. While more are left, the outlook's next moment is now.
+pub const MAX_ENDED: usize = 512;
+
+/// The most notes of attempts that are kept of one task; the oldest go first.
+pub const MAX_NOTES: usize = 16;
+
+/// The most of an answer's body that a note keeps, in bytes.
+pub const MAX_ANSWER: usize = 2048;
+
+/// The most steps of a forecast.
+pub const MAX_FORECAST: usize = 1000;
 
 /// A kept task road. See the module's page for the invariants.
 pub trait Store: Send + Sync + 'static {
@@ -168,8 +219,27 @@ pub trait Store: Send + Sync + 'static {
     /// Ids of one state in time order: due moment for scheduled, deadline for leased, end for the others.
     fn list(&self, query: ListQuery) -> impl Future<Output = Result<Vec<Listed>>> + Send;
 
-    /// Schedules dead tasks for now, attempts and revision anew. Answers how many of them were dead.
-    fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> impl Future<Output = Result<usize>> + Send;
+    /// The tasks of these ids without their bodies, in order; `None` where there is no such task in the lane.
+    fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> impl Future<Output = Result<Vec<Option<Summary>>>> + Send;
+
+    /// Schedules dead tasks, attempts and revision anew. Answers how many of them were dead.
+    fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> impl Future<Output = Result<usize>> + Send;
+
+    /// Forgets those of the tasks that ended in `state`, bodies and all. Answers how many.
+    fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> impl Future<Output = Result<usize>> + Send;
+
+    /// Forgets up to `limit` tasks of the lane that are not leased, in any state, with their keys. Answers how many; 0: none is left. A
+    /// lane that has become empty forgets its idempotency keys as well.
+    fn clear(&self, lane: &Lane, limit: usize) -> impl Future<Output = Result<usize>> + Send;
+
+    /// How many waiting tasks fall due in each of up to [`MAX_FORECAST`] steps from now.
+    fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> impl Future<Output = Result<Forecast>> + Send;
+
+    /// Writes notes of attempts, of one lane or many; those of tasks that are gone are passed over. Best effort, off the road.
+    fn note(&self, notes: Vec<AttemptNote>) -> impl Future<Output = Result<()>> + Send;
+
+    /// The notes kept of a task, the newest last, at most [`MAX_NOTES`].
+    fn notes(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Vec<AttemptNote>>> + Send;
 
     /// The store's now, and per lane the next moment at which a claim would have something to do: a due moment
     /// of a called destination, or the earliest lease deadline. An error only if nothing can be said of any lane.
@@ -181,7 +251,8 @@ pub trait Store: Send + Sync + 'static {
     /// Exact counts of one lane.
     fn stats(&self, lane: &Lane) -> impl Future<Output = Result<Counts>> + Send;
 
-    /// Forgets up to `limit` tasks that ended in `state` before `before`, bodies and all. Answers how many.
+    /// Forgets up to `limit` tasks that ended in `state` before `before`, the earliest first, bodies, keys and notes and all; and as many idempotency keys whose
+    /// window is over. Answers how many tasks.
     fn purge(
         &self,
         lane: &Lane,
@@ -204,7 +275,22 @@ pub trait Store: Send + Sync + 'static {
     fn register(&self, entry: TopicEntry) -> impl Future<Output = Result<TopicEntry>> + Send;
 
     /// All registered topics.
-    fn topics(&self) -> impl Future<Output = Result<Vec<TopicEntry>>> + Send;
+    fn topics(&self) -> impl Future<Output = Result<Vec<Registered>>> + Send;
+
+    /// Sets a topic's policy. Answers whether there is such a topic.
+    fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Pauses a topic from the store's now on, or leaves it paused. Answers since when; `None`: no such topic. Those who claim see it in
+    /// the registry: the store itself hands its tasks out as before.
+    fn pause(&self, topic: &Topic) -> impl Future<Output = Result<Option<UnixMillis>>> + Send;
+
+    /// Ends a topic's pause at the store's now, and remembers it as a [`Misfire`] if what fell due in it is not to be delivered late.
+    /// Answers whether it was paused; `None`: no such topic.
+    fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> impl Future<Output = Result<Option<bool>>> + Send;
+
+    /// Takes a topic out of the registry, with its policy and pauses, if none of its lanes holds any task. Answers whether there is no such
+    /// topic now. What is added at the same moment registers it again.
+    fn unregister(&self, entry: &TopicEntry) -> impl Future<Output = Result<bool>> + Send;
 
     /// Finds lanes that hold tasks though nobody registered them (a failover may lose the entry), registers
     /// their topics, and answers them. Slow; runs in the background.

@@ -2,8 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{Destination, TaskId};
 use crate::retry::Backoff;
 use crate::span::Span;
+
+/// The call that is made once if its task dies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnDead {
+    /// The service.
+    pub sn: Destination,
+    /// The path on it.
+    pub url: String,
+    /// The id that the call's task will have. The store draws it with the task's own, in the same lane, so that dying needs no counter and
+    /// dying again (after a replay) makes no second call. Absent until the task is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+}
 
 /// A task's own settings; what is absent follows the policy. Stored with the task as compact JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,6 +32,15 @@ pub struct Options {
     /// The wait between attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
+    /// At most one waiting task per topic and key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// How long after its due moment the task is still worth delivering.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_after: Option<Span>,
+    /// Whom to tell if it dies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_dead: Option<OnDead>,
 }
 
 impl Options {

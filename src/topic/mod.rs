@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::store::{self, AnyStore, Store, TopicEntry};
+use crate::store::{self, AnyStore, Registered, Store, TopicEntry};
 use crate::task::Topic;
 
 /// The settings of the registry.
@@ -33,7 +33,7 @@ pub enum Error {
 pub struct Registry<S = AnyStore> {
     store: Arc<S>,
     max_topics: AtomicUsize,
-    known: RwLock<BTreeMap<Topic, TopicEntry>>,
+    known: RwLock<BTreeMap<Topic, Registered>>,
 }
 
 impl<S: Store> Registry<S> {
@@ -51,7 +51,7 @@ impl<S: Store> Registry<S> {
     ///
     /// # Errors
     /// [`Error::TooMany`] at the limit, or the store's failure.
-    pub async fn ensure(&self, topic: &Topic) -> Result<TopicEntry, Error> {
+    pub async fn ensure(&self, topic: &Topic) -> Result<Registered, Error> {
         if let Some(entry) = self.find(topic).await? {
             return Ok(entry);
         }
@@ -60,6 +60,8 @@ impl<S: Store> Registry<S> {
             return Err(Error::TooMany(count));
         }
         let entry = self.store.register(TopicEntry { topic: topic.clone(), shards: 1 }).await?;
+        // Somebody else may have created it with a policy, which the next refresh brings.
+        let entry = Registered::plain(entry);
         self.learn(std::slice::from_ref(&entry));
         Ok(entry)
     }
@@ -68,7 +70,7 @@ impl<S: Store> Registry<S> {
     ///
     /// # Errors
     /// The store's failure.
-    pub async fn find(&self, topic: &Topic) -> Result<Option<TopicEntry>, Error> {
+    pub async fn find(&self, topic: &Topic) -> Result<Option<Registered>, Error> {
         if let Some(entry) = self.known_entry(topic) {
             return Ok(Some(entry));
         }
@@ -80,27 +82,27 @@ impl<S: Store> Registry<S> {
     ///
     /// # Errors
     /// The store's failure.
-    pub async fn refresh(&self) -> Result<Vec<TopicEntry>, Error> {
+    pub async fn refresh(&self) -> Result<Vec<Registered>, Error> {
         let entries = self.store.topics().await?;
         self.learn(&entries);
         Ok(entries)
     }
 
     /// What this instance knows without asking.
-    pub fn known(&self) -> Vec<TopicEntry> {
+    pub fn known(&self) -> Vec<Registered> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// Adds entries to the cache.
-    pub fn learn(&self, entries: &[TopicEntry]) {
+    pub fn learn(&self, entries: &[Registered]) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         for entry in entries {
-            known.insert(entry.topic.clone(), entry.clone());
+            known.insert(entry.entry.topic.clone(), entry.clone());
         }
     }
 
     /// The topic's entry, if this instance knows it without asking.
-    pub fn known_entry(&self, topic: &Topic) -> Option<TopicEntry> {
+    pub fn known_entry(&self, topic: &Topic) -> Option<Registered> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()
     }
 }

@@ -64,6 +64,7 @@ impl Claimer {
             holder: Some(shared.holder.clone()),
             more,
             skip: self.skip,
+            misfires: Vec::new(),
         };
         let (since, asked) = (Instant::now(), shared.parts.clock.now());
         match shared.parts.store.claim(claim).await? {

@@ -4,7 +4,7 @@ use super::*;
 use crate::callback::{Answer, Call, LimitParams};
 use crate::clock::UnixMillis;
 use crate::store::*;
-use crate::task::{Destination, Lane, State, TaskId};
+use crate::task::{Destination, Lane, State, TaskId, Topic, TopicPolicy};
 use crate::topic;
 
 /// A store that takes what it is asked, and says nothing: a disk that hangs.
@@ -60,7 +60,47 @@ impl Store for Silent {
         never().await
     }
 
-    async fn replay(&self, _: &Lane, _: Vec<TaskId>) -> Result<usize> {
+    async fn replay(&self, _: &Lane, _: Vec<TaskId>, _: Spread) -> Result<usize> {
+        never().await
+    }
+
+    async fn summaries(&self, _: &Lane, _: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
+        never().await
+    }
+
+    async fn discard(&self, _: &Lane, _: State, _: Vec<TaskId>) -> Result<usize> {
+        never().await
+    }
+
+    async fn clear(&self, _: &Lane, _: usize) -> Result<usize> {
+        never().await
+    }
+
+    async fn forecast(&self, _: &Lane, _: Duration, _: usize) -> Result<Forecast> {
+        never().await
+    }
+
+    async fn note(&self, _: Vec<AttemptNote>) -> Result<()> {
+        never().await
+    }
+
+    async fn notes(&self, _: &Lane, _: TaskId) -> Result<Vec<AttemptNote>> {
+        never().await
+    }
+
+    async fn set_policy(&self, _: &Topic, _: &TopicPolicy) -> Result<bool> {
+        never().await
+    }
+
+    async fn pause(&self, _: &Topic) -> Result<Option<UnixMillis>> {
+        never().await
+    }
+
+    async fn resume(&self, _: &Topic, _: Option<Misfired>) -> Result<Option<bool>> {
+        never().await
+    }
+
+    async fn unregister(&self, _: &TopicEntry) -> Result<bool> {
         never().await
     }
 
@@ -97,7 +137,7 @@ impl Store for Silent {
         never().await
     }
 
-    async fn topics(&self) -> Result<Vec<TopicEntry>> {
+    async fn topics(&self) -> Result<Vec<Registered>> {
         Ok(Vec::new())
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Shared;
 use crate::callback::Caller;
 use crate::clock::UnixMillis;
-use crate::store::{Result, Store};
+use crate::store::{Registered, Result, Store};
 use crate::task::{Lane, State};
 
 /// The time between two rounds.
@@ -37,8 +37,8 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>) {
 async fn keep_house(shared: &Shared<impl Store, impl Caller>, round: u32) -> Result<()> {
     let Shared { parts, params, .. } = shared;
     // What this instance knows goes into the registry, should it have been lost; then what others know comes out.
-    for entry in parts.topics.known() {
-        parts.store.register(entry).await?;
+    for known in parts.topics.known() {
+        parts.store.register(known.entry).await?;
     }
     parts.topics.learn(&parts.store.topics().await?);
     if round.is_multiple_of(ROUNDS_A_SEARCH) {
@@ -46,11 +46,11 @@ async fn keep_house(shared: &Shared<impl Store, impl Caller>, round: u32) -> Res
         for entry in &found {
             tracing::warn!(topic = %entry.topic, "Topic {} holds tasks but was not registered; it is again", entry.topic);
         }
-        parts.topics.learn(&found);
+        parts.topics.learn(&found.into_iter().map(Registered::plain).collect::<Vec<_>>());
     }
     // Not by a ping, which may wait for replicas.
     let before = parts.store.next_due(Vec::new()).await?.now - params.keep;
-    for lane in parts.topics.known().iter().flat_map(|entry| entry.lanes()) {
+    for lane in parts.topics.known().iter().flat_map(|known| known.entry.lanes()) {
         // A lane whose server is away keeps its history for a minute more; the others do not wait for it.
         if let Err(error) = forget(&*parts.store, &lane, before).await {
             tracing::debug!(%lane, %error, "Could not forget what ended long ago");

@@ -55,7 +55,7 @@ async fn look(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, 
     // The registry, or what is held, may be on a server that is away while lanes are not: then those that are known are looked at. But
     // nothing is claimed before it was known once what is held.
     let refreshed = shared.parts.topics.refresh().await.err().map(|error| error.to_string());
-    let all: Vec<Lane> = shared.parts.topics.known().iter().flat_map(|topic| topic.lanes()).collect();
+    let all: Vec<Lane> = shared.parts.topics.known().iter().flat_map(|known| known.entry.lanes()).collect();
     let read = shared.parts.store.holds().await.map(|holds| {
         shared.parts.limits.set_holds(holds.into_iter().collect());
         lanes.holds_are_known = true;

@@ -249,11 +249,13 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
         );
         let topic = topics.ensure(&"timer".parse().unwrap()).await.unwrap();
         let task = |millis| NewTask {
-            topic: topic.clone(),
+            topic: topic.entry.clone(),
             destination: "message.call".parse().unwrap(),
             moment: Moment::After(Duration::from_millis(millis)),
             options: Default::default(),
             content: r#"{"sn":"message.call","url":"/t"}"#.into(),
+            idempotency: None,
+            quota: None,
         };
         // The long one first: each of the others is an earlier moment than the one slept towards.
         for millis in [2_500, 1_500, 700, 0] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delayd::store::redis::{Params, Redis, Topology};
-use delayd::store::{Error, Moment, NewTask, Store, TopicEntry};
+use delayd::store::{Error, Moment, NewTask, Registered, Store, TopicEntry};
 use serde_json::json;
 
 use crate::load::{Load, lost, times_seen};
@@ -144,6 +144,8 @@ async fn redirections_are_followed_at_once() {
         moment: Moment::After(Duration::ZERO),
         options: Default::default(),
         content: "{}".into(),
+        idempotency: None,
+        quota: None,
     };
     store.add(vec![task()]).await.remove(0).unwrap();
 
@@ -170,9 +172,9 @@ async fn redirections_are_followed_at_once() {
     let slot = cluster.first_owner(&registry).1.to_string();
     begin_move(&cluster, &slot, 0, 1);
     move_keys(&cluster, &slot, 0, 1);
-    assert_eq!(store.topics().await.unwrap(), std::slice::from_ref(&topic));
+    assert_eq!(store.topics().await.unwrap(), [Registered::plain(topic.clone())]);
     end_move(&cluster, &slot, 1);
-    assert_eq!(store.topics().await.unwrap(), [topic]);
+    assert_eq!(store.topics().await.unwrap(), [Registered::plain(topic)]);
 }
 
 /// A lane's slot stays half-way while a settle of it is due. Its server takes the settles of all its other lanes, and those are worked:

@@ -12,7 +12,7 @@ use delayd::clock::{Clock, UnixMillis};
 use delayd::outcome::Policy;
 use delayd::retry::Backoff;
 use delayd::span::Span;
-use delayd::store::{Hint, Moment, NewContent, NewTask, Store};
+use delayd::store::{Hint, Moment, NewContent, NewTask, Spread, Store};
 use delayd::task::{Lane, Options, State, TaskId};
 use delayd::topic::{self, Registry};
 use delayd::worker::{self, Worker};
@@ -326,6 +326,8 @@ async fn add_one(deployment: &Deployment, client: &Access, n: usize, add: &Add) 
         moment: Moment::After(add.delay),
         options: Options::default(),
         content: content(add.service, n, 0),
+        idempotency: None,
+        quota: None,
     };
     let added = match client.add(vec![task]).await.remove(0) {
         Ok(added) => added,
@@ -364,7 +366,7 @@ async fn meddle(
     // Not confirmed is not confirmed: the client leaves it at that.
     match throw.between(0, 4) {
         0 => drop(client.cancel(lane, id).await),
-        _ if is_dead => drop(client.replay(lane, vec![id]).await),
+        _ if is_dead => drop(client.replay(lane, vec![id], Spread::default()).await),
         _ => {
             let service_now = throw.number() as usize % world.plan.services;
             let new = NewContent {

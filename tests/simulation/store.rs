@@ -18,10 +18,11 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Hint, ListQuery, Listed, Moment,
-    NewContent, NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
+    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Forecast, Hint,
+    ListQuery, Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle,
+    Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
-use delayd::task::{Destination, Lane, Receipt, State, TaskId};
+use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
 use tokio::time::sleep;
 
@@ -30,6 +31,11 @@ use crate::dice::Throw;
 use crate::history::What;
 use crate::life::Life;
 use crate::world::World;
+
+/// The worlds of the simulation have no such thing yet.
+fn nobody_asks<T>() -> Result<T> {
+    Err(Error::Unavailable("this store has no such verb".into()))
+}
 
 /// After how long a caller gives a silent store up.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -228,9 +234,49 @@ impl Store for Access {
         self.ask("list", query.lane.clone(), move |world| world.look(|model| model.list(&query))).await
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, _: Spread) -> Result<usize> {
         let lane = lane.clone();
         self.ask("replay", ids.clone(), move |world| world.replay(&lane, &ids)).await
+    }
+
+    async fn summaries(&self, _: &Lane, _: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
+        nobody_asks()
+    }
+
+    async fn discard(&self, _: &Lane, _: State, _: Vec<TaskId>) -> Result<usize> {
+        nobody_asks()
+    }
+
+    async fn clear(&self, _: &Lane, _: usize) -> Result<usize> {
+        nobody_asks()
+    }
+
+    async fn forecast(&self, _: &Lane, _: Duration, _: usize) -> Result<Forecast> {
+        nobody_asks()
+    }
+
+    async fn note(&self, _: Vec<AttemptNote>) -> Result<()> {
+        nobody_asks()
+    }
+
+    async fn notes(&self, _: &Lane, _: TaskId) -> Result<Vec<AttemptNote>> {
+        nobody_asks()
+    }
+
+    async fn set_policy(&self, _: &Topic, _: &TopicPolicy) -> Result<bool> {
+        nobody_asks()
+    }
+
+    async fn pause(&self, _: &Topic) -> Result<Option<UnixMillis>> {
+        nobody_asks()
+    }
+
+    async fn resume(&self, _: &Topic, _: Option<Misfired>) -> Result<Option<bool>> {
+        nobody_asks()
+    }
+
+    async fn unregister(&self, _: &TopicEntry) -> Result<bool> {
+        nobody_asks()
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
@@ -257,8 +303,9 @@ impl Store for Access {
         self.ask("register", about, move |world| world.look(|model| model.register(entry.clone()))).await
     }
 
-    async fn topics(&self) -> Result<Vec<TopicEntry>> {
-        self.ask("topics", (), |world| world.look(|model| model.topics())).await
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        let entries = self.ask("topics", (), |world| world.look(|model| model.topics())).await?;
+        Ok(entries.into_iter().map(Registered::plain).collect())
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

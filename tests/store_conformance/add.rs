@@ -2,7 +2,7 @@
 
 use delayd::retry::Backoff;
 use delayd::span::Span;
-use delayd::store::{Hint, Moment, NewTask, Store};
+use delayd::store::{Hint, Moment, NewTask, Spread, Store};
 use delayd::task::{Options, State, TaskId};
 
 use crate::bench::{Bench, Held, START, at, dead, hear, lane, ms, new_task, topic_of};
@@ -52,6 +52,7 @@ pub(crate) async fn content_and_options_are_kept_byte_for_byte(bench: Bench<impl
         max_attempts: Some(3),
         timeout: Some(Span(ms(1_500))),
         backoff: Some(Backoff::List { steps: vec![Span::seconds(5), Span::seconds(300)] }),
+        ..Options::default()
     };
     let contents = ["", "{}", " { \"a\" : 1.0 }\n", "订单 🦀\u{0}\r\n", "a\nb c - @pull\n\n"];
     for content in contents {
@@ -122,7 +123,7 @@ pub(crate) async fn a_pulled_task_that_is_put_back_by_hand_is_hinted(bench: Benc
     bench.advance(30_000);
     let grant = bench.claim(&[("@pull", 1)]).await;
     bench.settle(&Held { id, receipt: grant.receipt }, dead()).await;
-    assert_eq!(bench.store.replay(&lane(), vec![id]).await.unwrap(), 1);
+    assert_eq!(bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 1);
     while !matches!(hear(&mut hints).await, Hint { due, is_pull: true, .. } if due == at(30_000)) {}
 }
 

@@ -133,6 +133,8 @@ pub(crate) fn new_task(destination: &str, after_ms: u64) -> NewTask {
         moment: Moment::After(ms(after_ms)),
         options: Options::default(),
         content: format!("{{\"sn\":\"{destination}\"}}"),
+        idempotency: None,
+        quota: None,
     }
 }
 
@@ -149,6 +151,7 @@ pub(crate) fn claim_of(pairs: &[(&str, usize)]) -> Claim {
         holder: Some(Holder("bench".into())),
         more: false,
         skip: 0,
+        misfires: Vec::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `reschedule`, `replay`, `purge`: what people do to tasks.
 
-use delayd::store::{Moment, NewContent, NewTask, Rescheduled, Settled, Store, Transition};
+use delayd::store::{Moment, NewContent, NewTask, Rescheduled, Settled, Spread, Store, Transition};
 use delayd::task::{Options, State, TaskId};
 
 use crate::bench::{Bench, at, dead, delivered, ids, lane, ms, new_task, retry, stale};
@@ -54,7 +54,7 @@ pub(crate) async fn reschedule_and_replay_forget_receipts_and_attempts(bench: Be
     let replayed = bench.add_held().await;
     bench.settle(&replayed, dead()).await;
     bench.advance(60_000);
-    assert_eq!(bench.store.replay(&lane(), vec![replayed.id]).await.unwrap(), 1);
+    assert_eq!(bench.store.replay(&lane(), vec![replayed.id], Spread::default()).await.unwrap(), 1);
 
     for held in [moved, replayed] {
         let task = bench.get(held.id).await;
@@ -96,15 +96,15 @@ pub(crate) async fn a_replay_schedules_the_dead_for_now_and_counts_them(bench: B
     bench.settle(&well, delivered()).await;
     bench.advance(5_000);
     let all = vec![first.id, well.id, TaskId(1), second.id, first.id];
-    assert_eq!(bench.store.replay(&lane(), all.clone()).await.unwrap(), 2);
-    assert_eq!(bench.store.replay(&lane(), all).await.unwrap(), 0, "a repeat finds none dead");
+    assert_eq!(bench.store.replay(&lane(), all.clone(), Spread::default()).await.unwrap(), 2);
+    assert_eq!(bench.store.replay(&lane(), all, Spread::default()).await.unwrap(), 0, "a repeat finds none dead");
     assert_eq!(bench.get(first.id).await.due, bench.now());
     let counts = bench.counts().await;
     assert_eq!((counts.scheduled, counts.dead, counts.delivered), (2, 0, 1));
     let grant = bench.claim(&[("message.call", 5)]).await;
     assert_eq!(ids(&grant), [first.id, second.id]);
     assert_eq!(grant.tasks[0].due, at(0), "the due moment it was stored with");
-    assert_eq!(bench.store.replay(&lane(), Vec::new()).await.unwrap(), 0);
+    assert_eq!(bench.store.replay(&lane(), Vec::new(), Spread::default()).await.unwrap(), 0);
 }
 
 pub(crate) async fn a_purge_forgets_the_oldest_ends_before_a_moment(bench: Bench<impl Store>) {

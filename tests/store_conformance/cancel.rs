@@ -1,6 +1,6 @@
 //! `cancel`: scheduled, dead → cancelled; leased → cancelled unless it succeeds.
 
-use delayd::store::{Cancelled, Moment, Rescheduled, Settled, Store, Transition};
+use delayd::store::{Cancelled, Moment, Rescheduled, Settled, Spread, Store, Transition};
 use delayd::task::{State, TaskId};
 
 use crate::bench::{Bench, Held, dead, delivered, lane, ms, retry, stale};
@@ -42,7 +42,7 @@ pub(crate) async fn a_dead_task_can_be_cancelled_but_no_other_that_ended(bench: 
     assert_eq!((task.state, task.finished), (State::Cancelled, Some(bench.now())));
     assert_eq!((bench.counts().await.dead, bench.counts().await.cancelled), (0, 1));
     assert_eq!(bench.settle(&ended_dead, delivered()).await, stale(State::Cancelled));
-    assert_eq!(bench.store.replay(&lane(), vec![ended_dead.id]).await.unwrap(), 0);
+    assert_eq!(bench.store.replay(&lane(), vec![ended_dead.id], Spread::default()).await.unwrap(), 0);
 
     let before = bench.get(ended_well.id).await;
     assert_eq!(cancel(&bench, ended_well.id).await, Cancelled::Refused { state: State::Delivered });

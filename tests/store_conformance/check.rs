@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 
-use delayd::store::{Claim, Cursor, Finding, Flaw, ListQuery, Moment, NewContent, NewTask, Settle, Store, Transition};
+use delayd::store::{
+    Claim, Cursor, Finding, Flaw, ListQuery, Moment, NewContent, NewTask, Settle, Spread, Store, Transition,
+};
 use delayd::task::{Lane, State, TaskId};
 use futures_util::future::join_all;
 
@@ -165,7 +167,7 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
     let clear = async {
         for _ in 0..ROUNDS {
             let ids = list(State::Dead).await.into_iter().map(|listed| listed.id).collect();
-            bench.store.replay(&lane(), ids).await.unwrap();
+            bench.store.replay(&lane(), ids, Spread::default()).await.unwrap();
             for state in [State::Delivered, State::Cancelled] {
                 bench.store.purge(&lane(), state, bench.now(), 15).await.unwrap();
             }

@@ -1,7 +1,7 @@
 //! Each flaw of the Redis store: made by hand, found, repaired; and the task then goes its right road.
 
 use delayd::store::redis::Redis;
-use delayd::store::{Flaw, Moment, Settled, Store};
+use delayd::store::{Flaw, Moment, Registered, Settled, Spread, Store};
 use delayd::task::{Lane, State, TaskId};
 
 use crate::bench::{
@@ -284,7 +284,7 @@ async fn an_end_is_marked_and_listed() {
     broken.mends(&flaws).await;
     broken.stays(unlisted.id, State::Dead).await;
     broken.stays(unmarked.id, State::Delivered).await;
-    assert_eq!(broken.bench.store.replay(&lane(), vec![unlisted.id]).await.unwrap(), 1);
+    assert_eq!(broken.bench.store.replay(&lane(), vec![unlisted.id], Spread::default()).await.unwrap(), 1);
     broken.is_called_once(unlisted.id).await;
 }
 
@@ -410,12 +410,12 @@ async fn an_unregistered_topic_is_registered_with_all_its_lanes() {
     broken.bench.store.add(vec![task]).await.remove(0).unwrap();
     raw::<()>(&["HDEL", &broken.key("DELAY_TOPIC_LIST"), "sharded"]);
     broken.mends(&[(Flaw::UnregisteredTopic, "sharded")]).await;
-    assert_eq!(broken.bench.store.topics().await.unwrap(), std::slice::from_ref(&entry));
+    assert_eq!(broken.bench.store.topics().await.unwrap(), [Registered::plain(entry.clone())]);
 
     for unreadable in ["{", "{\"shards\":0}", "nonsense"] {
         raw::<()>(&["HSET", &broken.key("DELAY_TOPIC_LIST"), "sharded", unreadable]);
         broken.mends(&[(Flaw::UnreadableTopic, "sharded")]).await;
-        assert_eq!(broken.bench.store.topics().await.unwrap(), std::slice::from_ref(&entry));
+        assert_eq!(broken.bench.store.topics().await.unwrap(), [Registered::plain(entry.clone())]);
     }
 }
 
@@ -437,7 +437,7 @@ async fn lanes_beyond_their_topic_are_brought_back() {
     assert!(found.flaws().contains(&(Flaw::LaneOutsideTopic, "sharded".into())), "{:?}", found.findings);
     assert!(check(&broken.bench.store, true).await.findings.iter().all(|found| found.repaired));
     broken.mends(&[]).await;
-    assert_eq!(broken.bench.store.topics().await.unwrap(), std::slice::from_ref(&entry));
+    assert_eq!(broken.bench.store.topics().await.unwrap(), [Registered::plain(entry.clone())]);
     let kept: String = raw(&["HGET", &broken.key("DELAY_TOPIC_LIST"), "sharded"]);
     assert_eq!(kept, "{\"newer\":[2],\"shards\":4}");
     assert_eq!(broken.bench.store.get(&entry.lane_of(id), id).await.unwrap().unwrap().state, State::Scheduled);
@@ -497,7 +497,7 @@ async fn a_stray_hash_gives_no_topic_more_lanes() {
     let report = check(&broken.bench.store, true).await;
     let outside = report.findings.iter().find(|found| found.flaw == Flaw::LaneOutsideTopic).expect("it is reported");
     assert!(!outside.repaired);
-    assert_eq!(broken.bench.store.topics().await.unwrap(), [topic_of("orders", 1)]);
+    assert_eq!(broken.bench.store.topics().await.unwrap(), [Registered::plain(topic_of("orders", 1))]);
     assert_eq!(broken.bench.get(id).await.state, State::Scheduled);
 }
 

@@ -3,7 +3,7 @@
 //! Both stores, reached past their verbs. The specification has nothing that could be damaged.
 
 use deadpool_redis::redis;
-use delayd::store::{AnyStore, Error, Settle, Settled, Store};
+use delayd::store::{AnyStore, Error, Settle, Settled, Spread, Store};
 use delayd::task::{State, TaskId};
 use tempfile::TempDir;
 
@@ -116,12 +116,16 @@ async fn a_body_that_cannot_be_read_is_dead_and_its_neighbours_are_handed_out(be
 async fn a_body_that_is_gone_holds_nobody_up(bench: Bench<AnyStore>) {
     let id = check_passed_over(&bench, Harm::NoBody).await;
     assert_eq!(bench.store.get(&lane(), id).await.unwrap(), None);
-    assert_eq!(bench.store.replay(&lane(), vec![id]).await.unwrap(), 0, "there is nothing to schedule");
+    assert_eq!(
+        bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(),
+        0,
+        "there is nothing to schedule"
+    );
 }
 
 async fn a_replay_of_what_cannot_be_read_does_no_harm(bench: Bench<AnyStore>) {
     let id = check_passed_over(&bench, Harm::Body).await;
-    assert_eq!(bench.store.replay(&lane(), vec![id]).await.unwrap(), 1);
+    assert_eq!(bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 1);
     let good = bench.add("message.call", 0).await;
     let grant = bench.claim(&[("message.call", 3)]).await;
     assert_eq!(ids(&grant), [good]);

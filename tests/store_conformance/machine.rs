@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 
 use delayd::clock::UnixMillis;
-use delayd::store::{AnyStore, Claim, Grant, LeasedTask, ListQuery, Listed, Settle, Store, Task};
+use delayd::store::{AnyStore, Claim, Grant, LeasedTask, ListQuery, Listed, Settle, Spread, Store, Task};
 use delayd::task::{Destination, Receipt, State, TaskId};
 use futures_util::future::join_all;
 use proptest::prelude::*;
@@ -107,7 +107,7 @@ impl Twin {
             }
             (Call::Replay(lane, ids), Answer::Count(expected)) => {
                 let ids = ids.iter().map(|id| self.id(*id)).collect();
-                assert_eq!(store.replay(lane, ids).await.unwrap(), *expected);
+                assert_eq!(store.replay(lane, ids, Spread::default()).await.unwrap(), *expected);
             }
             (Call::Purge(lane, state, before, limit), Answer::Count(expected)) => {
                 assert_eq!(store.purge(lane, *state, *before, *limit).await.unwrap(), *expected);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use delayd::clock::UnixMillis;
 use delayd::store::{
     Added, Cancelled, Claim, Counts, Grant, LeasedTask, ListQuery, Listed, MAX_CLAIM_BYTES, MAX_OUTLOOK, MAX_SWEEP,
-    Moment, NewContent, NewTask, NextDue, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry, Waiting,
+    Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Rescheduled, Settle, Settled, Task, TopicEntry, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic};
 
@@ -42,7 +42,7 @@ impl Model {
         let due = self.due(task.moment);
         let record = Record::new(entry.lane_of(id), task, due, self.now);
         self.tasks.insert(id, record);
-        Added { id, due }
+        Added { id, due, novelty: Novelty::New }
     }
 
     /// What lies in the past is due now.
@@ -212,6 +212,7 @@ impl Model {
             dead: count(State::Dead),
             cancelled: count(State::Cancelled),
             expired: count(State::Expired),
+            earliest: None,
         }
     }
 

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use deadpool_redis::redis::{self, FromRedisValue};
 use delayd::clock::Clock;
 use delayd::store::redis::Redis;
-use delayd::store::{Claim, Claimed, Error, Grant, Hint, Holder, NewTask, Settle, Settled, Store, TopicEntry};
+use delayd::store::{
+    Claim, Claimed, Error, Grant, Hint, Holder, NewTask, Registered, Settle, Settled, Spread, Store, TopicEntry,
+};
 use delayd::task::{State, TaskId};
 
 use crate::bench::{
@@ -188,7 +190,7 @@ async fn two_instances_share_everything() {
     assert_eq!(second.settle(vec![settle.clone()]).await.remove(0).unwrap(), Settled::Done);
     assert_eq!(first.settle(vec![settle]).await.remove(0).unwrap(), Settled::Done, "a repeat by the other instance");
     assert_eq!(first.stats(&lane()).await.unwrap(), second.stats(&lane()).await.unwrap());
-    assert_eq!(second.topics().await.unwrap(), [topic()]);
+    assert_eq!(second.topics().await.unwrap(), [Registered::plain(topic())]);
 }
 
 #[tokio::test]
@@ -248,7 +250,7 @@ async fn a_lost_registry_entry_is_written_again_by_an_add_into_an_empty_lane() {
     raw::<()>(&["HDEL", &deployment.key("DELAY_TOPIC_LIST"), "sharded"]);
     assert!(store.topics().await.unwrap().is_empty());
     store.add(vec![NewTask { topic: sharded.clone(), ..new_task("message.call", 0) }]).await.remove(0).unwrap();
-    assert_eq!(store.topics().await.unwrap(), [sharded]);
+    assert_eq!(store.topics().await.unwrap(), [Registered::plain(sharded)]);
 }
 
 #[tokio::test]
@@ -266,7 +268,10 @@ async fn a_recovery_finds_lanes_that_nobody_registered() {
     };
     let found = sorted(store.recover_topics().await.unwrap());
     assert_eq!(found, [topic_of("order:eu", 1), topic_of("sharded", 8)], "with all their lanes");
-    assert_eq!(sorted(store.topics().await.unwrap()), sorted(entries.to_vec()));
+    assert_eq!(
+        sorted(store.topics().await.unwrap().into_iter().map(|topic| topic.entry).collect()),
+        sorted(entries.to_vec())
+    );
     assert!(store.recover_topics().await.unwrap().is_empty());
 }
 
@@ -332,7 +337,7 @@ async fn a_flushed_script_cache_is_survived_by_every_verb() {
     flush();
     store.cancel(&lane(), id).await.unwrap();
     flush();
-    assert_eq!(store.replay(&lane(), vec![id]).await.unwrap(), 0);
+    assert_eq!(store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 0);
     clock.advance(ms(1));
     flush();
     assert_eq!(store.purge(&lane(), State::Cancelled, clock.now(), 9).await.unwrap(), 1);

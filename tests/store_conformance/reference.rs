@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
-    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Hint, ListQuery, Listed, Moment, NewContent,
-    NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
+    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Forecast, Hint,
+    ListQuery, Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle,
+    Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
-use delayd::task::{Destination, Lane, Receipt, State, TaskId};
+use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
 
 use crate::model::Model;
@@ -101,11 +102,51 @@ impl Store for Reference {
         Ok(self.model().list(&query))
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, _spread: Spread) -> Result<usize> {
         let count = self.model().replay(lane, &ids);
         let now = self.clock.now();
         self.hint(&[(lane.clone(), false, now), (lane.clone(), true, now)]);
         Ok(count)
+    }
+
+    async fn summaries(&self, _lane: &Lane, _ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn discard(&self, _lane: &Lane, _state: State, _ids: Vec<TaskId>) -> Result<usize> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn clear(&self, _lane: &Lane, _limit: usize) -> Result<usize> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn forecast(&self, _lane: &Lane, _step: Duration, _steps: usize) -> Result<Forecast> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn note(&self, _notes: Vec<AttemptNote>) -> Result<()> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn notes(&self, _lane: &Lane, _id: TaskId) -> Result<Vec<AttemptNote>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn set_policy(&self, _topic: &Topic, _policy: &TopicPolicy) -> Result<bool> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn pause(&self, _topic: &Topic) -> Result<Option<UnixMillis>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn resume(&self, _topic: &Topic, _becomes: Option<Misfired>) -> Result<Option<bool>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn unregister(&self, _entry: &TopicEntry) -> Result<bool> {
+        Err(Error::Unavailable("not here yet".into()))
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
@@ -141,8 +182,8 @@ impl Store for Reference {
         Ok(self.model().register(entry))
     }
 
-    async fn topics(&self) -> Result<Vec<TopicEntry>> {
-        Ok(self.model().topics())
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        Ok(self.model().topics().into_iter().map(Registered::plain).collect())
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

@@ -5,7 +5,8 @@ use delayd::store::{NewTask, Store, TopicEntry};
 use crate::bench::{Bench, new_task, topic, topic_of};
 
 async fn topics(bench: &Bench<impl Store>) -> Vec<TopicEntry> {
-    let mut topics = bench.store.topics().await.unwrap();
+    let registered = bench.store.topics().await.unwrap();
+    let mut topics: Vec<TopicEntry> = registered.into_iter().map(|topic| topic.entry).collect();
     topics.sort_by_key(|entry| entry.topic.clone());
     topics
 }

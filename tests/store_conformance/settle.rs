@@ -1,6 +1,8 @@
 //! `settle`: the contract's table, row by row.
 
-use delayd::store::{KEPT, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_OUTCOME, Moment, Settle, Settled, Store, Task, Transition};
+use delayd::store::{
+    KEPT, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_OUTCOME, Moment, Settle, Settled, Spread, Store, Task, Transition,
+};
 use delayd::task::{State, TaskId};
 
 use crate::bench::{Bench, Held, dead, delivered, lane, ms, receipt, retry, stale};
@@ -252,7 +254,7 @@ pub(crate) async fn late_success_counts_for_its_revision_only(bench: Bench<impl 
     // A dead one that was replayed.
     let held = bench.add_held().await;
     bench.settle(&held, dead()).await;
-    assert_eq!(bench.store.replay(&lane(), vec![held.id]).await.unwrap(), 1);
+    assert_eq!(bench.store.replay(&lane(), vec![held.id], Spread::default()).await.unwrap(), 1);
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Scheduled));
     let again = bench.hold().await;
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Leased));

@@ -202,6 +202,8 @@ impl World {
                     moment: *moment,
                     options: Options { max_attempts: (i == 1).then_some(3), ..Options::default() },
                     content: format!("content {} {i}", self.tasks.len()),
+                    idempotency: None,
+                    quota: None,
                 };
                 Call::Add(tasks.iter().enumerate().map(task).collect())
             }
@@ -214,6 +216,7 @@ impl World {
                     holder: is_worker.then(|| Holder("machine".into())),
                     more: *more,
                     skip: *skip,
+                    misfires: Vec::new(),
                 })
             }
             Step::Settle(settles) => {

@@ -3,7 +3,7 @@
 use super::ledger::Ledger;
 use super::record::Pending;
 use crate::clock::UnixMillis;
-use crate::store::{Added, Moment, NewTask};
+use crate::store::{Added, Moment, NewTask, Novelty};
 use crate::task::{Options, TaskId};
 
 pub(super) fn add(ledger: &mut Ledger<'_>, tasks: &[NewTask]) -> rusqlite::Result<Vec<Added>> {
@@ -19,7 +19,7 @@ fn add_one(ledger: &mut Ledger<'_>, task: &NewTask) -> rusqlite::Result<Added> {
     write_body(ledger, id, lane_number, destination, due, task)?;
     ledger.join_schedule(id, &Pending::fresh(lane_number, destination, due))?;
     ledger.hint(&lane, destination, due)?;
-    Ok(Added { id, due })
+    Ok(Added { id, due, novelty: Novelty::New })
 }
 
 fn write_body(

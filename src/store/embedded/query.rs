@@ -66,6 +66,7 @@ pub(super) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
         dead: ended(State::Dead)?,
         cancelled: ended(State::Cancelled)?,
         expired: ended(State::Expired)?,
+        earliest: None,
     })
 }
 

@@ -51,6 +51,8 @@ pub(super) fn new_task(destination: &str, after_ms: u64) -> NewTask {
         moment: Moment::After(Duration::from_millis(after_ms)),
         options: Options::default(),
         content: format!("{{\"to\":\"{destination}\"}}"),
+        idempotency: None,
+        quota: None,
     }
 }
 
@@ -96,6 +98,7 @@ impl Bench {
             holder: None,
             more: false,
             skip: 0,
+            misfires: Vec::new(),
         };
         match self.store.claim(claim).await? {
             Claimed::Granted(grant) => Ok(grant),

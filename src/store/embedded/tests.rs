@@ -10,8 +10,8 @@ use super::Embedded;
 use super::testing::{Bench, START, bench, dead, delivered, lane, names, new_task, params, retry, topic};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
-    Cancelled, Counts, Cursor, Error, Listed, MAX_CLAIM_BYTES, MAX_EXPIRIES, Moment, NewContent, Rescheduled, Settled,
-    Store,
+    Cancelled, Counts, Cursor, Error, Listed, MAX_CLAIM_BYTES, MAX_EXPIRIES, Moment, NewContent, Registered,
+    Rescheduled, Settled, Spread, Store,
 };
 use crate::task::{State, TaskId};
 
@@ -30,7 +30,7 @@ async fn a_closed_store_opens_again_with_everything() {
     assert_eq!(bench.state(ended).await, State::Delivered);
     assert_eq!(bench.settle(ended, &receipt, delivered()).await, Settled::Done);
     assert_eq!(bench.next_due().await, Some(60_000));
-    assert_eq!(bench.store.topics().await.unwrap(), [topic()]);
+    assert_eq!(bench.store.topics().await.unwrap(), [Registered::plain(topic())]);
     assert!(bench.add("a", 0).await > ended, "ids go on");
 }
 
@@ -199,7 +199,7 @@ async fn a_crash_loop_ends_in_death_and_a_replay_starts_anew() {
     }
     assert!(bench.claim(&[("a", 1)]).await.tasks.is_empty());
     assert_eq!(bench.state(id).await, State::Dead);
-    assert_eq!(bench.store.replay(&lane(), vec![id, id, TaskId(1)]).await.unwrap(), 1);
+    assert_eq!(bench.store.replay(&lane(), vec![id, id, TaskId(1)], Spread::default()).await.unwrap(), 1);
     let task = bench.get(id).await;
     assert_eq!((task.state, task.attempts, task.finished), (State::Scheduled, 0, None));
     bench.lease().await;
@@ -303,7 +303,7 @@ async fn ids_read_as_a_time_and_find_their_lane() {
         assert_eq!(id.0 / TaskId::PER_SECOND, 1_800_000_000);
         assert!(bench.store.get(&entry.lane_of(id), id).await.unwrap().is_some());
     }
-    assert_eq!(bench.store.topics().await.unwrap(), std::slice::from_ref(&entry));
+    assert_eq!(bench.store.topics().await.unwrap(), [Registered::plain(entry.clone())]);
     assert_eq!(bench.store.register(topic()).await.unwrap(), entry, "the first entry wins");
 }
 
@@ -313,7 +313,7 @@ async fn a_lost_registry_entry_is_found_again() {
     bench.add("a", 0).await;
     bench.store.writes.run(1, |ledger| ledger.db.execute("DELETE FROM topic", [])).await.unwrap();
     assert_eq!(bench.store.recover_topics().await.unwrap(), [topic()]);
-    assert_eq!(bench.store.topics().await.unwrap(), [topic()]);
+    assert_eq!(bench.store.topics().await.unwrap(), [Registered::plain(topic())]);
 }
 
 /// Two lists of all destinations, each as long as there are tasks, used to stop the workers and the readiness probe.

@@ -19,7 +19,7 @@ use super::node::Purpose;
 use super::record::write_options;
 use super::script;
 use crate::clock::UnixMillis;
-use crate::store::{Added, Error, Hint, Moment, NewTask, Result, TopicEntry};
+use crate::store::{Added, Error, Hint, Moment, NewTask, Novelty, Result, TopicEntry};
 use crate::task::{Lane, TaskId};
 
 /// The most tasks of one script call: it stays under a few milliseconds.
@@ -341,7 +341,8 @@ fn read(places: &[Place], reply: Result<Value>, batch: &mut Batch<'_>) -> bool {
     };
     for (&place, &due) in places.iter().zip(&numbers[1..]) {
         let id = batch.task(place).0;
-        let kept = if due < 0 { Kept::Taken } else { Kept::Added(Added { id, due: UnixMillis(due) }) };
+        let kept =
+            if due < 0 { Kept::Taken } else { Kept::Added(Added { id, due: UnixMillis(due), novelty: Novelty::New }) };
         batch.answer(place, Ok(kept));
     }
     numbers[0] == 1

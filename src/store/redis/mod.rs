@@ -25,12 +25,13 @@ use self::sentinel::Sentinels;
 use self::server::Mode;
 use self::servers::{Route, Servers};
 use super::{
-    Added, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Hint, ListQuery, Listed, Moment,
-    NewContent, NewTask, NextDue, Rescheduled, Result, Settle, Settled, Store, Task, TopicEntry, Waiting,
+    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Forecast, Hint,
+    ListQuery, Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle,
+    Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use crate::breaker;
 use crate::clock::{Clock, UnixMillis};
-use crate::task::{Destination, Lane, Receipt, State, TaskId};
+use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 
 mod add;
 mod address;
@@ -280,12 +281,52 @@ impl Store for Redis {
         query::list(&self.inner, &query).await
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, _spread: Spread) -> Result<usize> {
         let count = settle::replay(&self.inner, lane, &ids).await?;
         if count > 0 {
             self.inner.hints.tell_all(lane, self.inner.clock.now());
         }
         Ok(count)
+    }
+
+    async fn summaries(&self, _lane: &Lane, _ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn discard(&self, _lane: &Lane, _state: State, _ids: Vec<TaskId>) -> Result<usize> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn clear(&self, _lane: &Lane, _limit: usize) -> Result<usize> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn forecast(&self, _lane: &Lane, _step: Duration, _steps: usize) -> Result<Forecast> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn note(&self, _notes: Vec<AttemptNote>) -> Result<()> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn notes(&self, _lane: &Lane, _id: TaskId) -> Result<Vec<AttemptNote>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn set_policy(&self, _topic: &Topic, _policy: &TopicPolicy) -> Result<bool> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn pause(&self, _topic: &Topic) -> Result<Option<UnixMillis>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn resume(&self, _topic: &Topic, _becomes: Option<Misfired>) -> Result<Option<bool>> {
+        Err(Error::Unavailable("not here yet".into()))
+    }
+
+    async fn unregister(&self, _entry: &TopicEntry) -> Result<bool> {
+        Err(Error::Unavailable("not here yet".into()))
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
@@ -322,8 +363,8 @@ impl Store for Redis {
         registry::assert(&self.inner, &entry).await
     }
 
-    async fn topics(&self) -> Result<Vec<TopicEntry>> {
-        registry::topics(&self.inner).await
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        Ok(registry::topics(&self.inner).await?.into_iter().map(Registered::plain).collect())
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

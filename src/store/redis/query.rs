@@ -89,7 +89,7 @@ pub(super) async fn stats(inner: &Inner, lane: &Lane) -> Result<Counts> {
     let call = script_call(&script::STATS, &inner.keys.of_script(lane), &inner.clock);
     let [scheduled, leased, delivered, dead, cancelled, expired] =
         <[u64; 6]>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
-    Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired })
+    Ok(Counts { scheduled, leased, delivered, dead, cancelled, expired, earliest: None })
 }
 
 /// One pipeline a server, however many lanes: the head of what each lane waits for (`of`), its first deadline and its last; and the time,

@@ -3,7 +3,15 @@
 use std::time::Duration;
 
 use crate::clock::UnixMillis;
-use crate::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic};
+use crate::task::{Destination, Lane, Options, Receipt, State, TaskId};
+
+mod identity;
+mod manage;
+mod topic;
+
+pub use identity::{Idempotency, Novelty};
+pub use manage::{AttemptNote, Forecast, Spread, Summary};
+pub use topic::{Misfire, Misfired, Registered, TopicEntry};
 
 /// What an accepted add survives; the names are the wire's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,15 +71,31 @@ pub struct NewTask {
     pub options: Options,
     /// The body, kept byte for byte.
     pub content: String,
+    /// Refuses to store it twice.
+    pub idempotency: Option<Idempotency>,
+    /// The most waiting and leased tasks of its lane, itself included; [`Error::OverQuota`](super::Error::OverQuota) beyond.
+    pub quota: Option<u64>,
+}
+
+impl NewTask {
+    /// The shard that the task has to lie in: that of its `key`, else of its idempotency key, so that the lane alone can say whether there
+    /// is one already. `None`: any.
+    pub fn pinned_shard(&self) -> Option<u16> {
+        let idempotency_key = self.idempotency.as_ref().map(|idempotency| &*idempotency.key);
+        let key = self.options.key.as_deref().or(idempotency_key)?;
+        Some(Lane::shard_of_key(key, self.topic.shards))
+    }
 }
 
 /// A stored task's name and due moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// The drawn id.
+    /// Its id: the drawn one, or that of the task that was there.
     pub id: TaskId,
     /// The due moment by the store's clock.
     pub due: UnixMillis,
+    /// Whether there was such a task already.
+    pub novelty: Novelty,
 }
 
 /// A look into one lane, and a grab at what is due.
@@ -90,6 +114,8 @@ pub struct Claim {
     pub more: bool,
     /// How many due destinations the outlook passes over, to see those behind a full one.
     pub skip: usize,
+    /// Pauses of the topic that are over, and what becomes of the tasks that fell due in them. At most [`MAX_MISFIRES`](super::MAX_MISFIRES).
+    pub misfires: Vec<Misfire>,
 }
 
 /// A destination and its free slots.
@@ -338,28 +364,6 @@ pub struct Counts {
     pub cancelled: u64,
     /// Expired and still remembered.
     pub expired: u64,
-}
-
-/// A topic in the registry.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct TopicEntry {
-    /// Its name.
-    pub topic: Topic,
-    /// Its number of lanes, from 1, fixed at creation.
-    pub shards: u16,
-}
-
-impl TopicEntry {
-    /// The most lanes of a topic.
-    pub const MAX_SHARDS: u16 = 256;
-
-    /// The lane of one of the topic's tasks.
-    pub fn lane_of(&self, id: TaskId) -> Lane {
-        Lane::of(self.topic.clone(), id, self.shards)
-    }
-
-    /// All lanes.
-    pub fn lanes(&self) -> impl Iterator<Item = Lane> + '_ {
-        (0..self.shards).map(|shard| Lane { topic: self.topic.clone(), shard })
-    }
+    /// The earliest due moment of what waits, pulled or called: if it has passed, that of the oldest overdue task.
+    pub earliest: Option<UnixMillis>,
 }

@@ -136,7 +136,8 @@ fn read_sn(body: &[u8]) -> Result<Destination, Error> {
 /// Writes it down, and does it here at once; the other instances follow with their next look, within a second.
 async fn set_hold(api: &Api, sn: Destination, held: bool) -> Result<Success<Held>, Error> {
     api.store.set_hold(&sn, held).await?;
-    api.limits.set_holds(api.store.holds().await?.into_iter().collect());
+    let asked = api.limits.ask_holds();
+    api.limits.set_holds(asked, api.store.holds().await?.into_iter().collect());
     tracing::info!(%sn, held, "Service {sn} is {} by hand", if held { "held" } else { "released" });
     Ok(Success::of(Held { sn: sn.to_string(), held }))
 }

@@ -85,7 +85,7 @@ pub(super) async fn extend(State(api): State<Arc<Api>>, JsonBody(body): JsonBody
     let request: ExtendRequest = json::read(&body)?;
     let span = within(required(request.lease, "lease")?, "lease", MIN_LEASE..=MAX_LEASE)?;
     let Lease { lane, id, receipt } = Lease::find(&api, request.topic, request.task_id, request.receipt).await?;
-    answer(api.store.extend(&lane, id, &receipt, span).await?)
+    answer(api.store.promptly(api.store.extend(&lane, id, &receipt, span)).await?)
 }
 
 /// A lease, named by who says to hold it.
@@ -110,8 +110,11 @@ impl Lease {
 
     async fn end(self, api: &Api, transition: Transition) -> Result<Success<Nothing>, Error> {
         let Self { lane, id, receipt } = self;
-        let settled = api.store.settle(vec![Settle { lane, id, receipt, transition }]).await;
-        answer(settled.into_iter().next().expect("a store answers every settle")?)
+        let settle = async {
+            let settled = api.store.settle(vec![Settle { lane, id, receipt, transition }]).await;
+            settled.into_iter().next().expect("a store answers every settle")
+        };
+        answer(api.store.promptly(settle).await?)
     }
 }
 

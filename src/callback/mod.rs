@@ -29,6 +29,6 @@ mod window;
 
 pub use classify::{Answer, Fault, SuccessRule};
 pub use client::{BuildError, Call, Caller, Client, Params};
-pub use limits::{Allowance, LimitParams, Limits, Permit, Permits, Standing};
+pub use limits::{Allowance, Chance, HoldsAsked, LimitParams, Limits, Permit, Permits, Place, Standing};
 pub use services::{InvalidService, Service, ServiceParams, Services};
 pub use target::{InvalidTarget, InvalidUrl, Target, check_url, target};

@@ -1,5 +1,6 @@
 //! The store that was picked at start.
 
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::broadcast;
@@ -50,6 +51,13 @@ impl Store for AnyStore {
 
     async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         either!(self, settle(settles))
+    }
+
+    async fn promptly<T: Send>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        match self {
+            Self::Embedded(store) => store.promptly(call).await,
+            Self::Redis(store) => store.promptly(call).await,
+        }
     }
 
     fn server_of(&self, lane: &Lane) -> u64 {

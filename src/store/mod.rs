@@ -34,7 +34,7 @@
 //! A `Keep` is an extension that leaves [`KEPT`] as the last outcome. It ends nothing: a pending cancel goes on waiting, and the row of expiries goes on.
 //! Where a cancel is pending, `Retry`, `Dead`, `Release` and the sweep make the task cancelled, and the settle
 //! answers done (a `Release` then leaves the attempts as they are). *Swept*: the lease ran out and a claim put the task back on its schedule, due at its deadline
-//! (at now, if the deadline is further away than [`MAX_LEASE`]); each sweep in a row counts one expiry, any other
+//! (at now, if the deadline is further away than [`FURTHEST_DEADLINE`]); each sweep in a row counts one expiry, any other
 //! settle ends the row, and the sweep at which [`MAX_EXPIRIES`] is reached makes the task dead. A sweep leaves
 //! [`LEASE_RAN_OUT`] as the last outcome. `cancel` and `reschedule` count no expiry; but where a cancel waited for the end of a
 //! lease that has run out, they find the task cancelled.
@@ -109,9 +109,12 @@ pub use terms::{
     Registered, Rescheduled, Settle, Settled, Spread, Summary, Task, TopicEntry, Transition, Waiting, Want,
 };
 
-/// The longest lease; a longer one is cut to it. A deadline further away than this is the mark of a clock that was set back, and counts
-/// as run out.
+/// The longest lease; a longer one is cut to it.
 pub const MAX_LEASE: Duration = Duration::from_secs(12 * 3600);
+
+/// A deadline further away than this is the mark of a clock that was set back, and counts as run out: nobody could wait for it. It is an hour more
+/// than the longest lease, so that a clock set back by less, if only by a millisecond, takes not even that one from its holder.
+pub const FURTHEST_DEADLINE: Duration = Duration::from_secs(13 * 3600);
 
 /// How many leases in a row may run out before the task dies: the end of a crash loop. Attempts do not count
 /// here, for an expiry alone never buries a task.
@@ -188,6 +191,16 @@ pub trait Store: Send + Sync + 'static {
     /// The circuit breaker around the store; of several servers, the worst. Closed where there is none.
     fn breaker(&self) -> breaker::State {
         breaker::State::Closed
+    }
+
+    /// Waits for `call` on behalf of the edge, for which a store that has fallen silent may cost a second and no more: once it is known to
+    /// be silent, the answer is [`Error::Unavailable`] at once. What was asked for may still be done. Where each request has a limit of its own
+    /// already, as with Redis, this is the call itself.
+    fn promptly<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> impl Future<Output = Result<T>> + Send {
+        call
     }
 
     /// Moves a lease's deadline to the store's now + `lease`; the receipt stays. An expired lease that nobody

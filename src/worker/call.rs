@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Shared;
@@ -17,12 +16,12 @@ use crate::store::{LeasedTask, Settled, Store, Transition};
 use crate::task::{Lane, Receipt};
 
 /// What a lease must last beyond the call's timeout, so that the settle still finds it.
-const MARGIN: Duration = Duration::from_secs(1);
+pub(super) const MARGIN: Duration = Duration::from_secs(1);
 
 /// How far beyond its timeout a call may end before its destination's breaker counts it as failed: the timeout itself comes first.
 const OVERDUE: Duration = Duration::from_secs(1);
 
-/// Starts the call of a claimed task, unless this instance is calling it already. `freed` is woken when its slot is.
+/// Starts the call of a claimed task, unless this instance is calling it already.
 pub(super) fn start(
     shared: &Arc<Shared<impl Store, impl Caller>>,
     lane: &Lane,
@@ -30,7 +29,6 @@ pub(super) fn start(
     receipt: &Receipt,
     since: Instant,
     slots: &mut Slots,
-    freed: &Arc<Notify>,
 ) {
     let lease = Lease { receipt: receipt.clone(), until: since + shared.params.lease, attempt: task.attempt };
     let Some(holding) = shared.held.take(task.id, lease) else {
@@ -39,14 +37,12 @@ pub(super) fn start(
     };
     let permit = slots.get_mut(&task.destination).and_then(crate::callback::Permits::split_one);
     let flight = Flight { shared: shared.clone(), lane: lane.clone(), task, holding };
-    let freed = freed.clone();
     shared.calls.spawn(async move {
         match permit {
             Some(permit) => flight.run(permit).await,
             // Rescheduled to another service since it was put on this schedule: that one's slots are not ours to take.
             None => flight.settle(Transition::Release),
         }
-        freed.notify_one();
     });
 }
 

@@ -1,6 +1,6 @@
 //! Claiming: which destinations have free slots, and how many.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Shared;
-use crate::callback::{Caller, Permits};
+use crate::callback::{Caller, Chance, Permits, Place};
 use crate::clock::UnixMillis;
-use crate::store::{Claim, Claimed, Grant, Result, Store, Want};
+use crate::store::{Claim, Claimed, Grant, MAX_OUTLOOK, Result, Store, Want};
 use crate::task::{Destination, Lane};
 
 /// Slots in hand, by destination.
@@ -22,8 +22,16 @@ pub(super) struct Claimer {
     lane: Lane,
     /// Destinations that had tasks lately: asked for without having been seen due, which saves a look.
     recent: Vec<Destination>,
-    /// How many due destinations the next outlook passes over.
-    skip: usize,
+    /// What has been seen of a list of due destinations that is longer than one outlook.
+    seen: Vec<Destination>,
+    /// The last one that got something: where not all can, the next claim begins after it, by name.
+    last: Option<Destination>,
+    /// Whether the store may keep the lane's lock for the next claim.
+    keeps_lock: bool,
+    /// Whether the next claim is to look and no more, which gives the lock back.
+    looks_only: bool,
+    /// Where the lane stands in line for slots.
+    line: BTreeMap<Destination, Place>,
 }
 
 /// Destinations that are asked for on suspicion.
@@ -40,10 +48,19 @@ pub(super) enum Taken {
 
 impl Claimer {
     pub(super) fn new(lane: Lane) -> Self {
-        Self { lane, recent: Vec::new(), skip: 0 }
+        Self {
+            lane,
+            recent: Vec::new(),
+            seen: Vec::new(),
+            last: None,
+            keeps_lock: false,
+            looks_only: false,
+            line: BTreeMap::new(),
+        }
     }
 
-    /// Claims whatever of `due`, and of the recent destinations, has free slots.
+    /// Claims whatever of `due`, and of the recent destinations, has free slots. In the middle of a look it only goes on with that, for a claim
+    /// would move what has not been seen into what is passed over.
     ///
     /// # Errors
     /// The store's; the reserved slots are free again then.
@@ -52,29 +69,52 @@ impl Claimer {
         shared: &Shared<impl Store, impl Caller>,
         due: &[Destination],
     ) -> Result<Taken> {
-        let (slots, more) = self.reserve(shared, due);
-        let wants = slots
-            .iter()
-            .map(|(destination, permits)| Want { destination: destination.clone(), slots: permits.len() })
+        let looks_only = std::mem::take(&mut self.looks_only) || self.is_looking();
+        let (slots, more) = if looks_only { Default::default() } else { self.reserve(shared, due) };
+        // Who took something stands at the end next time; the others keep their places.
+        self.line.retain(|destination, _| !slots.contains_key(destination));
+        self.step_aside();
+        let wants: Vec<Want> = self
+            .in_turn(slots.keys())
+            .map(|destination| Want { destination: destination.clone(), slots: slots[destination].len() })
             .collect();
+        let last = wants.last().map(|want| want.destination.clone());
+        // Should the answer be lost, it may have been kept.
+        self.keeps_lock = more && !wants.is_empty();
         let claim = Claim {
             lane: self.lane.clone(),
             wants,
             lease: shared.params.lease,
             holder: Some(shared.holder.clone()),
             more,
-            skip: self.skip,
+            skip: self.seen.len(),
             misfires: Vec::new(),
         };
         let (since, asked) = (Instant::now(), shared.parts.clock.now());
         match shared.parts.store.claim(claim).await? {
-            Claimed::Refused { retry_in } => Ok(Taken::Refused(retry_in)),
-            Claimed::Granted(grant) => {
+            Claimed::Refused { retry_in } => {
+                self.keeps_lock = false;
+                Ok(Taken::Refused(retry_in))
+            }
+            Claimed::Granted(mut grant) => {
                 shared.time.saw(grant.now, asked);
-                self.learn(&grant);
+                // Behind the last one that has something, the bytes of a claim may have run out.
+                self.last = grant.tasks.last().map(|task| task.destination.clone()).or(last).or(self.last.take());
+                self.keeps_lock &= !grant.outlook.due.is_empty();
+                self.learn(&mut grant);
                 Ok(Taken::Granted { grant, slots, since })
             }
         }
+    }
+
+    /// Each once, beginning after the one that got something last. In the order of names: of the moments that they are due since, those of a
+    /// flooded destination are always the first.
+    fn in_turn<'a>(&self, names: impl Iterator<Item = &'a Destination>) -> impl Iterator<Item = &'a Destination> {
+        let names: BTreeSet<&Destination> = names.collect();
+        let mut names: Vec<&Destination> = names.into_iter().collect();
+        let first = names.partition_point(|name| Some(*name) <= self.last.as_ref());
+        names.rotate_left(first);
+        names.into_iter()
     }
 
     /// Free slots for each wanted destination, together at most a batch, of which none takes so much that nothing is left for
@@ -82,9 +122,10 @@ impl Claimer {
     fn reserve(&self, shared: &Shared<impl Store, impl Caller>, due: &[Destination]) -> (Slots, bool) {
         let mut slots = Slots::new();
         let mut left = shared.params.claim_batch;
+        let due: Vec<&Destination> = self.in_turn(due.iter()).collect();
         let mut waiting = due.len();
         let mut more = false;
-        for (i, destination) in due.iter().chain(&self.recent).enumerate() {
+        for (i, destination) in due.iter().copied().chain(&self.recent).enumerate() {
             let is_due = i < due.len();
             if left == 0 && (more || !is_due) {
                 break;
@@ -95,7 +136,10 @@ impl Claimer {
                 continue;
             }
             let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
-            let permits = shared.parts.limits.reserve(destination, service.allowance(), most);
+            let permits = match self.line.get(destination) {
+                Some(place) => place.reserve(service.allowance(), most),
+                None => shared.parts.limits.reserve(destination, service.allowance(), most),
+            };
             if !permits.is_empty() {
                 left -= permits.len();
                 slots.insert(destination.clone(), permits);
@@ -105,27 +149,72 @@ impl Claimer {
         (slots, more)
     }
 
+    /// Whether the lane's lock may still be ours, so that another instance cannot claim.
+    pub(super) fn keeps_lock(&self) -> bool {
+        self.keeps_lock
+    }
+
+    /// The next claim looks and no more, and so gives the lock back.
+    pub(super) fn give_lock_back(&mut self) {
+        self.looks_only = true;
+    }
+
     /// Asks for no destination on suspicion until one has been seen again.
     pub(super) fn forget(&mut self) {
         self.recent.clear();
-        self.skip = 0;
+        self.seen.clear();
     }
 
-    fn learn(&mut self, grant: &Grant) {
+    /// Is not called for a slot until the lane looks for room again: it waits for something else meanwhile.
+    pub(super) fn step_aside(&self) {
+        self.line.values().for_each(Place::rest);
+    }
+
+    /// Whether one of the due destinations could be claimed now. If not, the lane stands in line for each of them, and for no other; `wake` is
+    /// notified when it is called.
+    pub(super) fn room(
+        &mut self,
+        shared: &Shared<impl Store, impl Caller>,
+        due: &[Destination],
+        wake: &Arc<Notify>,
+    ) -> Room {
+        let mut least: Option<Duration> = None;
+        let mut before = std::mem::take(&mut self.line);
+        for destination in due {
+            let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
+            let line_up = || shared.parts.limits.line_up(destination, wake.clone());
+            let place = before.remove(destination).unwrap_or_else(line_up);
+            let chance = place.look(service.allowance());
+            self.line.insert(destination.clone(), place);
+            match chance {
+                Chance::Now => {
+                    self.line.append(&mut before);
+                    return Room::Free;
+                }
+                Chance::Later(wait) => least = least.into_iter().chain(wait).min(),
+            }
+        }
+        Room::None { wait: least }
+    }
+
+    fn learn(&mut self, grant: &mut Grant) {
         for task in &grant.tasks {
             if !self.recent.contains(&task.destination) {
                 self.recent.insert(0, task.destination.clone());
                 self.recent.truncate(RECENT);
             }
         }
-        // A full outlook may hide others behind it; the next one begins after it, the one after that anew.
-        self.skip =
-            if grant.outlook.due.len() == crate::store::MAX_OUTLOOK { self.skip + grant.outlook.due.len() } else { 0 };
+        // A full outlook may hide others behind it; the next one goes on there.
+        let is_full = grant.outlook.due.len() == MAX_OUTLOOK;
+        self.seen.append(&mut grant.outlook.due);
+        if !is_full {
+            grant.outlook.due = std::mem::take(&mut self.seen);
+        }
     }
 
-    /// Whether a full outlook was passed over, so that there is more to see at once.
-    pub(super) fn sees_part(&self) -> bool {
-        self.skip > 0
+    /// Whether a full outlook was seen, so that the look is to be gone on with at once.
+    pub(super) fn is_looking(&self) -> bool {
+        !self.seen.is_empty()
     }
 }
 
@@ -134,27 +223,8 @@ impl Claimer {
 pub(super) enum Room {
     /// One of them could be claimed now.
     Free,
-    /// None can. `freed` is woken when a slot comes free; after the wait, time alone (the end of a hold, a token, a breaker) may
-    /// have freed one.
+    /// None can, for now; after the wait, time alone (the end of a hold, a token, a breaker) may have freed something.
     None { wait: Option<Duration> },
-}
-
-/// Whether one of the due destinations could be claimed now.
-pub(super) fn room(shared: &Shared<impl Store, impl Caller>, due: &[Destination], freed: &Arc<Notify>) -> Room {
-    let limits = &shared.parts.limits;
-    let mut least: Option<Duration> = None;
-    for destination in due {
-        let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
-        // Registered first and looked at then: a slot that comes free in between is seen one way or the other.
-        limits.wake_when_free(destination, freed.clone());
-        if limits.free(destination, service.allowance()) > 0 {
-            return Room::Free;
-        }
-        if let Some(wait) = limits.wait_for(destination) {
-            least = Some(least.map_or(wait, |least| least.min(wait)));
-        }
-    }
-    Room::None { wait: least }
 }
 
 /// Says which due destinations nobody knows: their tasks are held back, not killed.

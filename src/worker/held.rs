@@ -5,8 +5,9 @@
 //! the new lease is put by:
 //!
 //! - If the call succeeds, its own receipt still ends the task: a late success counts.
-//! - If the store refuses that receipt, or the call failed, the new lease is given back unspent. The task may have been rescheduled or
-//!   replayed meanwhile, so nothing that the old call came to may be said in the new lease's name.
+//! - If the store refuses that receipt, or the call failed, the new lease is given back unspent: at once, or after a failure when the wait
+//!   that follows it is over. The task may have been rescheduled or replayed meanwhile, so nothing that the old call came to may be said in
+//!   the new lease's name; and said in it, a failure would spend the attempt that no call was made for.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

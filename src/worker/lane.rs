@@ -61,35 +61,51 @@ impl Nudge {
     }
 }
 
-/// Works the lane until it has been idle for long enough, or the instance stops.
+/// Works the lane until it has been idle for long enough, or the instance stops. Its lock is given back then.
 pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane, nudge: Arc<Nudge>) {
     let mut claimer = Claimer::new(lane.clone());
+    work(&shared, &lane, &nudge, &mut claimer).await;
+    if claimer.keeps_lock() {
+        claimer.give_lock_back();
+        // It lasts for two seconds by itself.
+        let _ = claimer.take(&shared, &[]).await;
+    }
+}
+
+async fn work(shared: &Arc<Shared<impl Store, impl Caller>>, lane: &Lane, nudge: &Nudge, claimer: &mut Claimer) {
     let mut outlook = Outlook::default();
     let mut last_work = Instant::now();
     let mut last_warning = UnixMillis::default();
     let mut pause = FIRST_PAUSE;
     while !shared.stopping.is_cancelled() {
-        nudge.busy();
+        // A nudge during a look of several steps may be about what the first ones passed by.
+        if !claimer.is_looking() {
+            nudge.busy();
+        }
+        let server = shared.parts.store.server_of(lane);
+        if shared.settler.is_away(server) {
+            claimer.step_aside();
+        }
         tokio::select! {
             biased;
             () = shared.stopping.cancelled() => return,
-            () = shared.settler.recovered(shared.parts.store.server_of(&lane)) => {}
+            () = shared.settler.recovered(server) => {}
         }
-        match claimer.take(&shared, &outlook.due).await {
+        match claimer.take(shared, &outlook.due).await {
             Ok(Taken::Granted { grant, mut slots, since }) => {
                 pause = FIRST_PAUSE;
                 if !grant.tasks.is_empty() {
                     last_work = Instant::now();
                 }
                 for task in grant.tasks {
-                    call::start(&shared, &lane, task, &grant.receipt, since, &mut slots, &nudge.wake);
+                    call::start(shared, lane, task, &grant.receipt, since, &mut slots);
                 }
                 outlook = grant.outlook;
-                claim::warn_of_unknown(&shared, &lane, &outlook.due, grant.now, &mut last_warning);
+                claim::warn_of_unknown(shared, lane, &outlook.due, grant.now, &mut last_warning);
             }
             Ok(Taken::Refused(left)) => {
                 // Its holder gives the lock back earlier than it must, unless it died.
-                rest(&shared, left.clamp(SHORTEST_REFUSAL, LONGEST_REFUSAL)).await;
+                rest(shared, left.clamp(SHORTEST_REFUSAL, LONGEST_REFUSAL)).await;
                 continue;
             }
             Err(error) => {
@@ -103,14 +119,12 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
                 // The next claim only looks. A reservation that waits for a store in trouble would keep slots from lanes that are well.
                 outlook = Outlook::default();
                 claimer.forget();
-                rest(&shared, pause).await;
+                rest(shared, pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 continue;
             }
         }
-        if claimer.sees_part() {
-            // There are more destinations than one look shows; those of this page wake the lane all the same.
-            claim::room(&shared, &outlook.due, &nudge.wake);
+        if claimer.is_looking() {
             continue;
         }
         let idle_left = shared.params.idle_stop.saturating_sub(last_work.elapsed());
@@ -118,17 +132,28 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
         if idle_left.is_zero() && !is_coming && outlook.due.is_empty() {
             return;
         }
-        sleep(&shared, &outlook, &nudge, idle_left.max(COMING)).await;
+        if claimer.keeps_lock() && claimer.room(shared, &outlook.due, &nudge.wake) != Room::Free {
+            // What is due is blocked here. Another instance may have slots for it.
+            claimer.give_lock_back();
+            continue;
+        }
+        sleep(shared, claimer, &outlook, nudge, idle_left.max(COMING)).await;
     }
 }
 
 /// Returns when there is reason to claim. A slot that came free is none if nobody waits for it, or another took it.
-async fn sleep(shared: &Shared<impl Store, impl Caller>, outlook: &Outlook, nudge: &Nudge, idle: Duration) {
+async fn sleep(
+    shared: &Shared<impl Store, impl Caller>,
+    claimer: &mut Claimer,
+    outlook: &Outlook,
+    nudge: &Nudge,
+    idle: Duration,
+) {
     nudge.sleeps_towards(outlook.next);
     let mut next = std::pin::pin!(until(shared, outlook.next));
     let mut idle = std::pin::pin!(tokio::time::sleep(idle));
     loop {
-        let wait = match claim::room(shared, &outlook.due, &nudge.wake) {
+        let wait = match claimer.room(shared, &outlook.due, &nudge.wake) {
             Room::Free => return,
             Room::None { wait } => wait,
         };

@@ -179,3 +179,7 @@ async fn end(roles: Vec<JoinHandle<()>>, deadline: Instant) {
 #[cfg(test)]
 #[path = "drain_tests.rs"]
 mod drain_tests;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

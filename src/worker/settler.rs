@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
-use super::held::Holding;
+use super::call::MARGIN;
+use super::held::{Holding, Lease};
 use crate::callback::Caller;
-use crate::store::{Error, Hint, Settle, Settled, Store, Transition};
+use crate::store::{Error, Hint, MAX_LEASE, Settle, Settled, Store, Transition};
 use crate::task::Lane;
 
 /// How long a drain waits for the last settles.
@@ -74,12 +76,17 @@ impl Settler {
         self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a batch waits for the server to come back.
+    pub(super) fn is_away(&self, server: u64) -> bool {
+        self.away().contains(&server)
+    }
+
     /// Returns once no batch is waiting for the server to come back.
     pub(super) async fn recovered(&self, server: u64) {
         loop {
             // Listened for first and looked at then: a return in between is heard.
             let back = self.back.notified();
-            if !self.away().contains(&server) {
+            if !self.is_away(server) {
                 return;
             }
             back.await;
@@ -299,7 +306,8 @@ async fn attempt(shared: &Arc<Shared<impl Store, impl Caller>>, batch: Vec<Endin
     attempt
 }
 
-fn conclude(shared: &Shared<impl Store, impl Caller>, ending: Ending, answer: Settled) {
+fn conclude(shared: &Arc<Shared<impl Store, impl Caller>>, ending: Ending, answer: Settled) {
+    let is_stale = matches!(answer, Settled::Stale { .. });
     let id = ending.holding.id();
     match answer {
         Settled::Done => put_back(shared, &ending),
@@ -316,10 +324,45 @@ fn conclude(shared: &Shared<impl Store, impl Caller>, ending: Ending, answer: Se
             tracing::info!(task.id = %id, lane = %ending.lane, "Task {id} is gone; its settle changed nothing")
         }
     }
-    let Ending { lane, holding, .. } = ending;
-    if let Some(holding) = holding.let_go() {
-        // It was handed to us once more meanwhile, and has not been called for that.
-        shared.settler.send(Ending { lane, holding, transition: Transition::Release });
+    let Ending { lane, holding, transition } = ending;
+    let attempt = holding.lease().attempt;
+    let Some(holding) = holding.let_go() else { return };
+    // It was handed to us once more meanwhile, and has not been called for that.
+    match transition {
+        Transition::Retry { after, .. } if is_stale && holding.lease().attempt > attempt => {
+            shared.calls.spawn(hold_back(shared.clone(), lane, holding, after));
+        }
+        _ => shared.settler.send(Ending { lane, holding, transition: Transition::Release }),
+    }
+}
+
+/// Gives a lease back when the wait that follows a failure is over. The failure itself could not be settled, for by then its lease had gone to this one:
+/// given back at once, the task would be called again at once. The attempts tell that it is the same revision, whose wait it is.
+async fn hold_back(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane, holding: Holding, wait: Duration) {
+    tokio::select! {
+        biased;
+        () = shared.stopping.cancelled() => {}
+        () = keep(&shared, &lane, &holding, Instant::now() + wait) => {}
+    }
+    shared.settler.send(Ending { lane, holding, transition: Transition::Release });
+}
+
+/// Returns at that moment, or when the lease cannot be kept for so long.
+async fn keep(shared: &Shared<impl Store, impl Caller>, lane: &Lane, holding: &Holding, until: Instant) {
+    loop {
+        let Lease { receipt, until: end, .. } = holding.lease();
+        let in_time = end.checked_sub(MARGIN).unwrap_or(end);
+        tokio::time::sleep_until(until.min(in_time)).await;
+        if until <= in_time {
+            return;
+        }
+        let since = Instant::now();
+        let span = (until.saturating_duration_since(since) + 2 * MARGIN).min(MAX_LEASE);
+        match shared.parts.store.extend(lane, holding.id(), &receipt, span).await {
+            Ok(Settled::Done) => holding.extended(since + span),
+            // It is another's, or will be when it has run out.
+            Ok(Settled::Stale { .. } | Settled::Unknown) | Err(_) => return,
+        }
     }
 }
 

@@ -1,8 +1,11 @@
 //! Which lanes have work coming: one task for each of those, and none for the others.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::{FusedFuture, OptionFuture};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -22,6 +25,8 @@ struct Lanes {
     tasks: JoinSet<()>,
     names: HashMap<Id, Lane>,
     holds_are_known: bool,
+    /// Whether the last look did.
+    look_failed: bool,
 }
 
 /// Runs until the instance stops and all lanes' tasks have ended. `settled` tells of tasks that this instance itself has put back on
@@ -31,12 +36,17 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settle
     let mut looks = tokio::time::interval(shared.params.look_every);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut lanes = Lanes::default();
-    let mut fails = false;
+    // A look that waits for a server in trouble must not keep the hints waiting.
+    let mut looking = pin!(OptionFuture::from(None));
     while !shared.stopping.is_cancelled() {
         tokio::select! {
             biased;
             () = shared.stopping.cancelled() => {}
-            _ = looks.tick() => fails = look(&shared, &mut lanes, fails).await,
+            Some(seen) = looking.as_mut() => {
+                looking.set(OptionFuture::from(None));
+                take_in(&shared, &mut lanes, seen);
+            }
+            _ = looks.tick(), if looking.is_terminated() => looking.set(OptionFuture::from(Some(look(&shared).fuse()))),
             Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
             Some(hint) = settled.recv() => take_hint(&shared, &mut lanes, hint),
             hint = hints.recv() => match hint {
@@ -50,35 +60,51 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settle
     while lanes.tasks.join_next().await.is_some() {}
 }
 
-/// The safety look: the registry, what is held by hand, then all lanes in one pipeline. Answers whether it failed.
-async fn look(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, failed_before: bool) -> bool {
+/// What a look has seen.
+struct Seen {
+    holds_are_known: bool,
+    /// The lanes that have work coming, and when.
+    due: Vec<(Lane, UnixMillis)>,
+    failed: Option<String>,
+}
+
+/// The safety look: the registry, what is held by hand, then all lanes in one pipeline.
+async fn look(shared: &Shared<impl Store, impl Caller>) -> Seen {
     // The registry, or what is held, may be on a server that is away while lanes are not: then those that are known are looked at. But
     // nothing is claimed before it was known once what is held.
     let refreshed = shared.parts.topics.refresh().await.err().map(|error| error.to_string());
     let all: Vec<Lane> = shared.parts.topics.known().iter().flat_map(|known| known.entry.lanes()).collect();
+    let asked = shared.parts.limits.ask_holds();
     let read = shared.parts.store.holds().await.map(|holds| {
-        shared.parts.limits.set_holds(holds.into_iter().collect());
-        lanes.holds_are_known = true;
+        shared.parts.limits.set_holds(asked, holds.into_iter().collect());
     });
+    let holds_are_known = read.is_ok();
     let held = read.err().map(|error| error.to_string());
     let asked = shared.parts.clock.now();
+    let mut due = Vec::new();
     let looked = shared.parts.store.next_due(all.clone()).await.map(|next| {
         shared.time.saw(next.now, asked);
-        for (lane, due) in all.into_iter().zip(next.lanes) {
-            if let Some(due) = due.filter(|_| lanes.holds_are_known) {
-                tell(shared, lanes, lane, due);
-            }
-        }
+        due.extend(all.into_iter().zip(next.lanes).filter_map(|(lane, due)| Some((lane, due?))));
     });
     let failed = refreshed.or(held).or(looked.err().map(|error| error.to_string()));
-    match &failed {
-        None if failed_before => tracing::info!("Looking over the topics again"),
-        Some(error) if !failed_before => {
+    Seen { holds_are_known, due, failed }
+}
+
+fn take_in(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, seen: Seen) {
+    lanes.holds_are_known |= seen.holds_are_known;
+    for (lane, due) in seen.due {
+        if lanes.holds_are_known {
+            tell(shared, lanes, lane, due);
+        }
+    }
+    match &seen.failed {
+        None if lanes.look_failed => tracing::info!("Looking over the topics again"),
+        Some(error) if !lanes.look_failed => {
             tracing::warn!(error, "Could not look over all topics; trying again every second");
         }
         _ => {}
     }
-    failed.is_some()
+    lanes.look_failed = seen.failed.is_some();
 }
 
 fn take_hint(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, hint: Hint) {

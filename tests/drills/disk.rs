@@ -1,7 +1,5 @@
 //! The disk under the embedded store: full, broken, slow.
 
-use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -9,6 +7,7 @@ use std::time::Duration;
 
 use crate::account::{Account, Cause};
 use crate::fleet::{self, By, Fleet};
+use crate::full::Full;
 use crate::load::{Load, Plan};
 use crate::program::folder;
 use crate::receiver::{Answer, Receiver};
@@ -27,7 +26,7 @@ async fn receiver() -> Receiver {
 /// everything that was confirmed.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_fsync_fails() {
-    let errors = rounds(1, 10);
+    let errors = rounds(1, 5);
     let mut row = Row::new(format!("fsync answers EIO ×{errors}, embedded"));
     let (folder, receiver, account) = (folder(), receiver().await, Account::open());
     let sets = quick_settings(&receiver.endpoint(), LEASE);
@@ -61,7 +60,7 @@ async fn fsyncs_are_slow() {
     let pid = fleet.member(0).pid();
     let slow = tokio::task::block_in_place(|| Injected::into_fsyncs(pid, "delay_enter=20000"));
     let load = Load::start(&account, &fleet.doors(), Plan { adders: 32, ..Plan::default() });
-    tokio::time::sleep(Duration::from_secs(rounds(3, 20) as u64)).await;
+    tokio::time::sleep(Duration::from_secs(rounds(3, 10) as u64)).await;
     load.stop().await;
     row.settle(Verdict::of(&account, fleet.member(0), || receiver.seen()).await);
     drop(slow);
@@ -73,7 +72,7 @@ async fn fsyncs_are_slow() {
 /// The file system is full. Adds are refused, what is there goes out, and when there is room again adds return.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_disk_is_full() {
-    let fills = rounds(1, 5);
+    let fills = rounds(1, 3);
     let mut row = Row::new(format!("disk full ×{fills}, embedded"));
     let (folder, receiver, account) = (folder(), receiver().await, Account::open());
     let sets = quick_settings(&receiver.endpoint(), LEASE);
@@ -81,7 +80,7 @@ async fn the_disk_is_full() {
     let load = Load::start(&account, &fleet.doors(), Plan::default());
     for _ in 0..fills {
         tokio::time::sleep(Duration::from_millis(800)).await;
-        let full = tokio::task::block_in_place(|| Full::of(fleet.member(0).pid(), folder.path()));
+        let full = tokio::task::block_in_place(|| Full::of(&as_seen_by(fleet.member(0).pid(), folder.path())));
         let refused = account.refusals();
         let saw = crate::wait_until(|| account.refusals() > refused + 20).await;
         row.promise(saw, "no add was refused, although the disk is full");
@@ -127,24 +126,7 @@ fn small_disk(folder: &Path) -> By {
     })
 }
 
-/// A file that takes all room that there is; dropping it makes room again.
-struct Full(PathBuf);
-
-impl Full {
-    /// Of the disk that the process sees at `folder`.
-    fn of(pid: u32, folder: &Path) -> Self {
-        let seen = PathBuf::from(format!("/proc/{pid}/root")).join(folder.strip_prefix("/").unwrap());
-        let path = seen.join("filler");
-        let mut filler = File::create(&path).unwrap();
-        for chunk in [1 << 20, 1 << 12, 1] {
-            while filler.write_all(&vec![0; chunk]).is_ok() {}
-        }
-        Self(path)
-    }
-}
-
-impl Drop for Full {
-    fn drop(&mut self) {
-        fs::remove_file(&self.0).unwrap();
-    }
+/// The folder on the disk that the process sees there.
+fn as_seen_by(pid: u32, folder: &Path) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/root")).join(folder.strip_prefix("/").unwrap())
 }

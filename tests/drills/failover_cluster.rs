@@ -70,7 +70,7 @@ fn successor(cluster: &Cluster, slot: u16, gone: usize) -> usize {
 /// Other primaries' topics notice nothing; its own wait for the election, and lose what replication had not carried over.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_primary_is_killed() {
-    let kills = rounds(1, 4);
+    let kills = rounds(1, 3);
     let mut cluster = block_in_place(Cluster::start);
     let (well, hurt) = (cluster.topic_on(1), cluster.topic_on(2));
     let (well_receiver, hurt_receiver) = (receiver().await, receiver().await);
@@ -129,7 +129,7 @@ async fn one_primary_is_killed() {
 /// Key by key to another primary and back, with a rest while half of it is here and half there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_moves() {
-    let moves = rounds(2, 20);
+    let moves = rounds(2, 10);
     let mut row = Row::new(format!("Cluster: a slot moved under load ×{moves}"));
     let cluster = block_in_place(Cluster::start);
     let topic = cluster.topic_on(1);

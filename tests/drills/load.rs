@@ -18,7 +18,7 @@ use crate::fleet::Doors;
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub adders: usize,
-    /// Each adder's rest between two adds.
+    /// Each adder's rest between two adds, more or less: they do not keep step.
     pub pause: Duration,
     pub delay_ms: Range<u64>,
     pub topics: Vec<String>,
@@ -102,7 +102,7 @@ impl Adder {
     async fn run(mut self) {
         while !*self.stop.borrow() {
             self.add(self.account.number()).await;
-            self.rest(self.plan.pause).await;
+            self.rest(self.plan.pause.mul_f64(rand::random_range(0.5..1.5))).await;
         }
     }
 

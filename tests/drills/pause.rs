@@ -35,7 +35,7 @@ async fn one_of_two_instances_paused() {
 }
 
 async fn pause_an_instance(on: &str, store: StoreAt, instances: usize) {
-    let pauses = rounds(1, 3);
+    let pauses = rounds(1, 2);
     let mut row = Row::new(format!("SIGSTOP of delayd for three leases ×{pauses}, {on}"));
     let receiver = Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
     let account = Account::open();
@@ -58,7 +58,7 @@ async fn pause_an_instance(on: &str, store: StoreAt, instances: usize) {
 /// While Redis is silent, the edge says so; when it speaks again, all goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_paused() {
-    let pauses = rounds(1, 3);
+    let pauses = rounds(1, 2);
     let mut row = Row::new(format!("SIGSTOP of Redis for two leases ×{pauses}"));
     let server = Server::start();
     let receiver = Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;

@@ -19,6 +19,13 @@ use crate::{is_long, quick_settings, service};
 /// How much more memory misbehaviour may cost. One endless body that was kept would be gigabytes.
 const MOST_KIB: u64 = 64 << 10;
 
+/// Lateness that a small, shared machine shows without any reason.
+const NOISE_MS: i64 = 25;
+
+/// Into how many spans the healthy receiver's calls are split. The median of their p99 is compared: one busy moment of the machine is in
+/// one of them.
+const SPANS: usize = 5;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn beside_an_embedded_store() {
     let folder = folder();
@@ -86,14 +93,22 @@ async fn misbehave(on: &str, store: StoreAt) {
     row.promise(trap.seen().is_empty(), "a redirect was followed");
     row.promise(most - before < MOST_KIB, format!("memory grew by {} KiB", most - before));
     row.note(format!("memory {before} → {most} KiB"));
-    let (alone, beside) = (p99(&alone), p99(&beside));
-    row.note(format!("the healthy receiver's p99: alone {alone} ms, beside them {beside} ms"));
-    row.promise_in_time(beside < 2 * alone.max(25), "the healthy receiver was held up");
+    let (alone, beside) = (median_p99(&alone), median_p99(&beside));
+    row.note(format!(
+        "the healthy receiver's p99: alone {alone} ms, beside them {beside} ms (medians of {SPANS} spans)"
+    ));
+    row.promise_in_time(beside < 2 * alone.max(NOISE_MS), "the healthy receiver was held up");
     row.finish();
 }
 
-fn p99(seen: &[Seen]) -> i64 {
-    let mut lateness: Vec<i64> = seen.iter().map(Seen::lateness_ms).collect();
-    lateness.sort_unstable();
-    percentile(&lateness, 99)
+/// The median of the spans' p99.
+fn median_p99(seen: &[Seen]) -> i64 {
+    let p99 = |span: &[Seen]| {
+        let mut lateness: Vec<i64> = span.iter().map(Seen::lateness_ms).collect();
+        lateness.sort_unstable();
+        percentile(&lateness, 99)
+    };
+    let mut found: Vec<i64> = seen.chunks(seen.len().div_ceil(SPANS).max(1)).map(p99).collect();
+    found.sort_unstable();
+    percentile(&found, 50)
 }

@@ -15,20 +15,20 @@ use crate::row::Row;
 use crate::verdict::Verdict;
 use crate::{is_long, quick_settings};
 
-const LEASE: Duration = Duration::from_secs(2);
-const WHILE: Duration = Duration::from_millis(800);
+pub const LEASE: Duration = Duration::from_secs(2);
+pub const WHILE: Duration = Duration::from_millis(800);
 
 /// Everything that a drill of this kind has.
-struct Scene {
-    row: Row,
-    account: Arc<Account>,
+pub struct Scene {
+    pub row: Row,
+    pub account: Arc<Account>,
     receiver: Receiver,
-    fleet: Fleet,
+    pub fleet: Fleet,
     load: Load,
 }
 
 impl Scene {
-    async fn set(drill: &str, server: &Server) -> Self {
+    pub async fn set(drill: &str, server: &Server) -> Self {
         let row = Row::new(drill);
         let receiver = Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
         let account = Account::open();
@@ -39,14 +39,14 @@ impl Scene {
     }
 
     /// Waits until adds are refused.
-    async fn is_refused(&mut self, why: &str) {
+    pub async fn is_refused(&mut self, why: &str) {
         let before = self.account.refusals();
         let refused = crate::wait_until(|| self.account.refusals() > before + 10).await;
         self.row.promise(refused, format!("adds were not refused: {why}"));
     }
 
     /// Waits until everything that is confirmed by now has been called.
-    async fn goes_out(&mut self, why: &str) {
+    pub async fn goes_out(&mut self, why: &str) {
         let ids: Vec<u64> = self.account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
         let went_out = crate::wait_until(|| {
             let called: std::collections::HashSet<u64> = self.receiver.seen().iter().map(|call| call.id).collect();
@@ -57,13 +57,13 @@ impl Scene {
     }
 
     /// Waits until adds are taken again.
-    async fn is_accepted_again(&mut self) {
+    pub async fn is_accepted_again(&mut self) {
         let before = self.account.accepted();
         let back = crate::wait_until(|| self.account.accepted() > before + 10).await;
         self.row.promise(back, "adds did not return");
     }
 
-    async fn end(mut self) {
+    pub async fn end(mut self) {
         self.load.stop().await;
         self.row.note(format!("{} adds refused", self.account.refusals()));
         let seen = || self.receiver.seen();

@@ -103,6 +103,8 @@ impl Row {
             figure(|verdict| format!("{} / {}", verdict.lateness_ms(50), verdict.lateness_ms(99))),
             format!("{:.1}", self.began.elapsed().as_secs_f64()),
             notes.join("; "),
+            // The name is known to whoever runs one drill at a time.
+            std::env::var("DRILL_NAME").map_or_else(|_| "–".to_owned(), |name| format!("`scripts/drills {name}`")),
         ]
         .iter()
         .fold("|".to_owned(), |row, cell| format!("{row} {cell} |"))

@@ -25,6 +25,9 @@ fn most_kib(each: usize) -> u64 {
     each as u64 * 500 + (32 << 10)
 }
 
+/// The time from one slow caller of each kind to the next.
+const BETWEEN: Duration = Duration::from_millis(20);
+
 const GARBAGE: [&[u8]; 10] = [
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     b"GET / HTTP/9.9\r\n\r\n",
@@ -54,16 +57,17 @@ async fn and_healthy_ones_beside_them() {
     let before = resident_kib(delayd.pid());
     let mut slow = JoinSet::new();
     for _ in 0..each {
+        // One after the other: the readers' questions, all at once, would be a flood of large answers, and so would they be again whenever
+        // all are thrown out together.
+        tokio::time::sleep(BETWEEN).await;
         slow.spawn(drip(delayd.address, "POST /delay/task/add HTTP/1.1\r\nx-slow: "));
         slow.spawn(drip(delayd.address, "POST /delay/task/add HTTP/1.1\r\nhost: a\r\ncontent-length: 5000\r\n\r\n{"));
         slow.spawn(read_nothing(delayd.address, large));
     }
     slow.spawn(speak_garbage(delayd.address));
-    // By now they are all there.
-    tokio::time::sleep(Duration::from_millis(500)).await;
     let load = Load::start(&account, &fleet.doors(), Plan::default());
     let mut most = before;
-    for _ in 0..if is_long() { 200 } else { 40 } {
+    for _ in 0..if is_long() { 120 } else { 40 } {
         tokio::time::sleep(Duration::from_millis(100)).await;
         most = most.max(resident_kib(delayd.pid()));
     }

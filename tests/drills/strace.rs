@@ -11,10 +11,15 @@ pub struct Injected(Child);
 impl Injected {
     /// Into every fsync of all the process' threads, such as `error=EIO` or `delay_enter=20000` (microseconds).
     pub fn into_fsyncs(pid: u32, what: &str) -> Self {
-        let calls = "fsync,fdatasync";
+        Self::into_calls(pid, &["-e", "trace=fsync,fdatasync", "-e", &format!("inject=fsync,fdatasync:{what}")])
+    }
+
+    /// By strace's own words.
+    pub fn into_calls(pid: u32, words: &[&str]) -> Self {
         let mut strace = Command::new("strace")
-            .args(["-f", "-q", "-o", "/dev/null", "-e", &format!("trace={calls}")])
-            .args(["-e", &format!("inject={calls}:{what}"), "-p", &pid.to_string()])
+            .args(["-f", "-q", "-o", "/dev/null"])
+            .args(words)
+            .args(["-p", &pid.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -3,6 +3,7 @@
 //!
 //! `when=N+` lets the first calls pass, so that something is answered before the disk fails.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,8 +11,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::Kept;
-use crate::program::{self, Program, StoreAt, command, run, service};
+use crate::program::{self, Answer, Program, StoreAt, command, run, service};
 use crate::receiver::Receiver;
+
+/// How long the fsync takes that hangs.
+const HANG: Duration = Duration::from_secs(6);
 
 /// strace around the program. `inject` is as strace takes it; `file` is the one whose calls fail.
 fn failing(inject: &str, file: &Path) -> Command {
@@ -148,6 +152,85 @@ async fn a_disk_that_is_full_for_a_while_refuses_adds_and_takes_them_again() {
     let log = delayd.log();
     assert_eq!(log.matches("is full: adds are refused").count(), 1, "said once:\n{log}");
     assert_eq!(log.matches("has room again").count(), 1, "said once:\n{log}");
+}
+
+/// Answers the call's answer, which must come long before the disk's.
+async fn promptly(delayd: &Program, verb: &str, body: Value) -> Answer {
+    let started = Instant::now();
+    let answer = delayd.post(&format!("/delay/task/{verb}"), body.to_string()).await;
+    assert!(started.elapsed() < HANG / 2, "{verb} waited for the disk: {:?}", started.elapsed());
+    answer
+}
+
+fn is_refused(answer: &Answer) -> bool {
+    assert!([200, 503].contains(&answer.status), "{answer:?}");
+    answer.status == 503
+}
+
+/// One fsync takes several seconds; it may be an add's, a pull's, an ack's or a nack's. Pulls and acks waited as long as they were allowed to.
+/// The lease that a refused pull may have got all the same is one of hours: its task must come back without it.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_of_the_edge_waits_for_a_disk_that_hangs_and_no_task_is_lost_by_it() {
+    futures_util::future::join_all((10..16).map(hang_at)).await;
+}
+
+/// That fsync hangs.
+async fn hang_at(commit: u32) {
+    let kept = Kept::embedded();
+    set_up(&kept).await;
+    let under =
+        failing(&format!("fsync,fdatasync:delay_enter={}:when={commit}", HANG.as_micros()), &file(&kept, "-wal"));
+    let delayd = Program::start_under(under, &kept.store, &[]).await;
+    let (mut unsettled, mut acked) = (BTreeSet::new(), BTreeSet::new());
+    let pull = json!({"topic": "p", "lease": "12h"});
+    'well: for _ in 0..20 {
+        for verb in ["ack", "nack"] {
+            let added = promptly(&delayd, "add", json!({"topic": "p", "delay": 0, "content": {}})).await;
+            if is_refused(&added) {
+                break 'well;
+            }
+            unsettled.insert(added.id());
+            let pulled = promptly(&delayd, "pull", pull.clone()).await;
+            if is_refused(&pulled) {
+                break 'well;
+            }
+            let settle = json!({"topic": "p", "task_id": pulled.id(), "receipt": pulled.body["receipt"]});
+            let settled = promptly(&delayd, verb, settle.clone()).await;
+            let is_refused = is_refused(&settled);
+            if verb == "ack" {
+                // Unconfirmed, it may have been done or not.
+                unsettled.remove(&pulled.id());
+                acked.insert(pulled.id());
+            }
+            if is_refused {
+                for verb in ["ack", "nack"] {
+                    assert!(is_refused_by_silence(&promptly(&delayd, verb, settle.clone()).await));
+                }
+                break 'well;
+            }
+        }
+    }
+    assert!(is_refused_by_silence(&promptly(&delayd, "pull", pull).await), "{}", delayd.log());
+
+    // Long after the hang: what was not acked is there for whoever asks, and no lease of those hours is.
+    let mut found = BTreeSet::new();
+    for _ in 0..600 {
+        let answer = delayd.post("/delay/task/pull", json!({"topic": "p"}).to_string()).await;
+        found.extend(answer.body["task_id"].as_u64());
+        if found.is_superset(&unsettled) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(
+        found.is_superset(&unsettled),
+        "fsync {commit}: {unsettled:?} and {acked:?}, but {found:?}:\n{}",
+        delayd.log()
+    );
+}
+
+fn is_refused_by_silence(answer: &Answer) -> bool {
+    is_refused(answer) && answer.body["dm_error"] == json!(2003)
 }
 
 #[tokio::test]

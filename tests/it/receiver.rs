@@ -1,6 +1,6 @@
 //! A real receiver: an axum server that notes each callback and answers as it is told.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -73,13 +73,18 @@ impl Receiver {
     }
 
     pub async fn answering(behaviour: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+        Self::answering_at(IpAddr::V4(Ipv4Addr::LOCALHOST), behaviour).await
+    }
+
+    /// One that others than this machine's own programs find.
+    pub async fn answering_at(host: IpAddr, behaviour: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
         let inner = Arc::new(Inner {
             seen: Mutex::default(),
             count: watch::Sender::new(0),
             behaviour: Mutex::new(Arc::new(behaviour)),
             gate: watch::Sender::new(false),
         });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = tokio::net::TcpListener::bind((host, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().fallback(take).with_state(inner.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });

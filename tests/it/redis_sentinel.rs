@@ -152,6 +152,24 @@ async fn what_is_wrong_with_the_sentinels_is_said() {
     assert!(code == 78 && says.contains("a sentinel: set store.redis.topology to \"sentinel\""), "{code}: {says}");
 }
 
+/// A sentinel that was cut off with the old primary names that one until the others have told it. Whoever believed it wrote to a server that
+/// was about to forget it all, for as long as ten seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sentinel_that_knows_of_the_last_election_is_believed() {
+    let (old, new) = (Server::start(), Server::start());
+    let watching = |server: &Server, epoch: u32| {
+        let port = server.port();
+        Server::sentinel_with(&format!(
+            "sentinel monitor {MASTER} 127.0.0.1 {port} 1\nsentinel config-epoch {MASTER} {epoch}\n"
+        ))
+    };
+    let (cut_off, informed) = (watching(&old, 6), watching(&new, 7));
+    for urls in [[cut_off.url(), informed.url()], [informed.url(), cut_off.url()]] {
+        let (code, says, error) = check(&under_sentinels(&urls, &[])).await;
+        assert!(code == 0 && says.contains(&format!("127.0.0.1:{}", new.port())), "{says}{error}");
+    }
+}
+
 /// The servers' login comes first in the address, the sentinels' own at its end; neither is ever shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_servers_have_logins_of_their_own() {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use delayd::clock::UnixMillis;
-use delayd::store::{Cancelled, MAX_EXPIRIES, MAX_LEASE, Moment, Rescheduled, Settled, Transition};
+use delayd::store::{Cancelled, FURTHEST_DEADLINE, MAX_EXPIRIES, Moment, Rescheduled, Settled, Transition};
 use delayd::task::{Lane, Receipt, State};
 
 use crate::checker::Violation;
@@ -42,7 +42,7 @@ pub(crate) struct Lease {
 impl Lease {
     pub(crate) fn holds(&self, now: UnixMillis) -> bool {
         // One that ends further away than any lease was given before the clock was set back.
-        now < self.until && self.until <= now + MAX_LEASE
+        now < self.until && self.until <= now + FURTHEST_DEADLINE
     }
 }
 

@@ -501,6 +501,28 @@ async fn a_stray_hash_gives_no_topic_more_lanes() {
     assert_eq!(broken.bench.get(id).await.state, State::Scheduled);
 }
 
+/// Nor does it when the topic's entry is lost or cannot be read, and the number of its lanes is asked of the lanes themselves.
+#[tokio::test]
+async fn a_stray_hash_is_no_lane_of_a_topic_whose_entry_is_lost() {
+    let lose: [fn(&Broken); 2] = [
+        |broken| raw::<()>(&["HSET", &broken.key("DELAY_TOPIC_LIST"), "orders", "what is this"]),
+        |broken| raw::<()>(&["DEL", &broken.key("DELAY_TOPIC_LIST")]),
+    ];
+    for lose in lose {
+        let broken = broken().await;
+        broken.bench.add("message.call", 0).await;
+        raw::<()>(&["HSET", &broken.key("DELAY_REALL_TOPIC_TASK-{orders:7}"), "5", "what is this"]);
+        lose(&broken);
+        check(&broken.bench.store, true).await;
+        assert_eq!(broken.bench.store.topics().await.unwrap(), [Registered::plain(topic_of("orders", 1))]);
+    }
+    let broken = broken().await;
+    broken.bench.add("message.call", 0).await;
+    raw::<()>(&["HSET", &broken.key("DELAY_REALL_TOPIC_TASK-{orders:7}"), "5", "what is this"]);
+    raw::<()>(&["DEL", &broken.key("DELAY_TOPIC_LIST")]);
+    assert_eq!(broken.bench.store.recover_topics().await.unwrap(), [topic_of("orders", 1)]);
+}
+
 /// Nothing stands in a lane but its schedule: who looks at bodies alone does not see it.
 #[tokio::test]
 async fn a_schedule_of_a_lane_without_bodies_is_looked_at() {

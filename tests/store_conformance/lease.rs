@@ -1,8 +1,8 @@
 //! Leases: how they last, are lengthened, run out and are lost.
 
 use delayd::store::{
-    Cancelled, Claim, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_RECEIPTS, MAX_SWEEP, Moment, NewTask, Rescheduled,
-    Settled, Store, Transition,
+    Cancelled, Claim, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_RECEIPTS, MAX_SWEEP, Moment,
+    NewTask, Rescheduled, Settled, Store, Transition,
 };
 use delayd::task::{Options, Receipt, State, TaskId};
 
@@ -200,9 +200,22 @@ pub(crate) async fn any_settle_ends_a_row_of_expiries(bench: Bench<impl Store>) 
     assert_eq!(bench.state(id).await, State::Scheduled);
 }
 
-/// The clock was set back by more than the longest lease: nobody could wait for such a deadline.
+/// A step back by a millisecond took a lease of twelve hours from its holder.
+pub(crate) async fn a_clock_set_back_a_little_ends_no_lease(bench: Bench<impl Store>) {
+    let held = bench.add_held().await;
+    let extended = bench.store.extend(&lane(), held.id, &held.receipt, MAX_LEASE).await;
+    assert_eq!(extended.unwrap(), Settled::Done);
+    for back in [1, 3_600_000] {
+        bench.clock.set(at(-back));
+        assert_eq!(bench.state(held.id).await, State::Leased);
+        assert_eq!(bench.claim(&[("message.call", 1)]).await.tasks, []);
+    }
+    assert_eq!(bench.settle(&held, delivered()).await, Settled::Done);
+}
+
+/// The clock was set back so far that nobody could wait for such a deadline.
 pub(crate) async fn a_deadline_further_away_than_any_lease_has_run_out(bench: Bench<impl Store>) {
-    let far = MAX_LEASE.as_millis() as u64;
+    let far = FURTHEST_DEADLINE.as_millis() as u64;
     bench.clock.set(at(far as i64));
     let held = bench.add_held().await;
     assert_eq!(bench.next_due().await, Some(bench.now() + ms(LEASE_MS)));
@@ -221,7 +234,7 @@ pub(crate) async fn a_deadline_further_away_than_any_lease_has_run_out(bench: Be
 
 /// The one within reach must not hide the one beyond it.
 pub(crate) async fn next_due_sees_a_deadline_beyond_reach_behind_another(bench: Bench<impl Store>) {
-    bench.clock.set(at(2 * MAX_LEASE.as_millis() as i64));
+    bench.clock.set(at(2 * FURTHEST_DEADLINE.as_millis() as i64));
     let (first, _second) = (bench.add_held().await, bench.add_held().await);
     bench.clock.set(START);
     assert_eq!(bench.store.extend(&lane(), first.id, &first.receipt, ms(LEASE_MS)).await.unwrap(), Settled::Done);

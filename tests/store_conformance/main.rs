@@ -74,6 +74,7 @@ macro_rules! conformance {
             lease only_the_newest_receipts_are_remembered,
             lease expiry_alone_never_buries_a_task_but_a_crash_loop_ends,
             lease any_settle_ends_a_row_of_expiries,
+            lease a_clock_set_back_a_little_ends_no_lease,
             lease a_deadline_further_away_than_any_lease_has_run_out,
             lease next_due_sees_a_deadline_beyond_reach_behind_another,
             lease an_expired_lease_counts_as_scheduled_for_every_verb_by_hand,

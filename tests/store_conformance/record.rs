@@ -16,8 +16,8 @@
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Cancelled, KEPT, LEASE_RAN_OUT, LeasedTask, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS, NewContent,
-    NewTask, Rescheduled, Settled, Task, Transition,
+    Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeasedTask, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS,
+    NewContent, NewTask, Rescheduled, Settled, Task, Transition,
 };
 use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId};
 
@@ -75,7 +75,7 @@ impl Receipts {
 
 /// Whether a lease that ends then still holds. One that ends too far away was given before the clock was set back.
 fn lasts(until: UnixMillis, now: UnixMillis) -> bool {
-    now < until && until <= now + MAX_LEASE
+    now < until && until <= now + FURTHEST_DEADLINE
 }
 
 /// Since when a task is due again whose lease ends then and holds no more.
@@ -131,7 +131,7 @@ impl Record {
     /// When a claim would have to end its lease, if it has one: at its deadline, or now if that is too far away.
     pub(crate) fn to_be_swept(&self, now: UnixMillis) -> Option<UnixMillis> {
         match self.place {
-            Place::Leased { until } if until > now + MAX_LEASE => Some(now),
+            Place::Leased { until } if until > now + FURTHEST_DEADLINE => Some(now),
             Place::Leased { until } => Some(until),
             _ => None,
         }

@@ -31,8 +31,33 @@ const KEEPER: &str = r#"
     done
     kill -9 "$server" 2> /dev/null
     wait
-    cd / && rm -rf "$folder"
+    cd / || exit 1
+    umount "$folder/disk" 2> /dev/null
+    rm -rf "$folder"
 "#;
+
+/// Gives what comes after it a file system of its own in memory. It needs no root: it is root of a user namespace.
+const SMALL_DISK: &str = r#"mkdir disk && mount -t tmpfs -o size=16m drill disk && exec "$@""#;
+
+/// Where a server runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The address that it has there.
+    pub(crate) host: String,
+    /// The command that its keeper is started by; empty for none.
+    pub(crate) by: Vec<String>,
+}
+
+impl Place {
+    /// On this machine's loopback interface.
+    pub(crate) fn here() -> Self {
+        Self { host: "127.0.0.1".into(), by: Vec::new() }
+    }
+
+    fn is_here(&self) -> bool {
+        self.host == "127.0.0.1"
+    }
+}
 
 /// A running redis-server. Dropping it ends it.
 #[derive(Debug)]
@@ -41,6 +66,7 @@ pub(crate) struct Server {
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     folder: PathBuf,
+    host: String,
     port: u16,
     pid: u32,
 }
@@ -64,29 +90,39 @@ impl Server {
 
     /// One with further options, and variables in its environment.
     pub(crate) fn in_surroundings(options: &[&str], variables: &[(&str, &str)]) -> Self {
-        let further =
-            |port, _: &Path| [Self::options(port), options.iter().map(ToString::to_string).collect()].concat();
-        Self::launched_in(variables, further)
+        Self::launched_in(&Place::here(), variables, |port, _| Self::options_at(&Place::here(), port, options))
     }
 
-    /// What most servers are started with.
-    fn options(port: u16) -> Vec<String> {
+    /// One with further options, somewhere else.
+    pub(crate) fn at(place: &Place, options: &[&str]) -> Self {
+        Self::launched_in(place, &[], |port, _| Self::options_at(place, port, options))
+    }
+
+    /// One with further options whose files lie on a file system of 16 MiB: see [`Server::disk`].
+    pub(crate) fn on_small_disk(options: &[&str]) -> Self {
+        let possible = Command::new("unshare").args(["-Urm", "true"]).status().is_ok_and(|status| status.success());
+        assert!(possible, "this mounts a file system in a user namespace (unshare -Urm), which this machine forbids");
+        let by = ["unshare", "-Urm", "sh", "-c", SMALL_DISK, "small-disk"].map(str::to_owned).to_vec();
+        Self::at(&Place { by, ..Place::here() }, &[&["--dir", "disk"], options].concat())
+    }
+
+    /// What most servers are started with, and more.
+    fn options_at(place: &Place, port: u16, further: &[&str]) -> Vec<String> {
         let port = port.to_string();
-        let options = ["--port", &port, "--bind", "127.0.0.1", "--daemonize", "no"].into_iter();
-        let options = options.chain(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
-        options.map(str::to_owned).collect()
+        let mut options = vec!["--port", &port, "--bind", &place.host, "--daemonize", "no"];
+        options.extend(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
+        if !place.is_here() {
+            // Only this machine leads there.
+            options.extend(["--protected-mode", "no"]);
+        }
+        options.iter().chain(further).map(ToString::to_string).collect()
     }
 
-    /// One with the options that go with its port and folder.
-    fn launched(options: impl Fn(u16, &Path) -> Vec<String>) -> Self {
-        Self::launched_in(&[], options)
-    }
-
-    fn launched_in(variables: &[(&str, &str)], options: impl Fn(u16, &Path) -> Vec<String>) -> Self {
+    fn launched_in(place: &Place, variables: &[(&str, &str)], options: impl Fn(u16, &Path) -> Vec<String>) -> Self {
         let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
         assert!(found.is_ok(), "these tests need redis-server; this installs it: apt-get install redis-server");
         for _ in 0..TRIES {
-            let mut server = Self::keep(free_port(), variables, &options);
+            let mut server = Self::keep(place, variables, &options);
             if server.launch() {
                 return server;
             }
@@ -96,29 +132,36 @@ impl Server {
 
     /// One in sentinel mode, which watches nothing yet.
     pub(crate) fn sentinel() -> Self {
-        Self::sentinel_with("")
+        Self::sentinel_at(&Place::here())
     }
 
     /// One in sentinel mode, with further lines of configuration.
     pub(crate) fn sentinel_with(lines: &str) -> Self {
-        Self::launched(|port, folder| {
+        Self::sentinel_configured(&Place::here(), lines)
+    }
+
+    /// One in sentinel mode, somewhere else.
+    pub(crate) fn sentinel_at(place: &Place) -> Self {
+        Self::sentinel_configured(place, "")
+    }
+
+    fn sentinel_configured(place: &Place, lines: &str) -> Self {
+        Self::launched_in(place, &[], |port, folder| {
             // A sentinel keeps its state in its configuration file, and must find it there.
             let file = folder.join("sentinel.conf");
-            std::fs::write(&file, format!("port {port}\nbind 127.0.0.1\n{lines}")).unwrap();
+            std::fs::write(&file, format!("port {port}\nbind {}\n{lines}", place.host)).unwrap();
             vec![file.display().to_string(), "--sentinel".into()]
         })
     }
 
     /// A node of a cluster that does not exist yet.
     pub(crate) fn cluster_node() -> Self {
-        Self::launched(|port, _| {
-            let mut options = Self::options(port);
+        Self::launched_in(&Place::here(), &[], |port, _| {
             let bus = free_port().to_string();
-            let further = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-port", &bus]
-                .into_iter()
-                .chain(["--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"]);
-            options.extend(further.map(str::to_owned));
-            options
+            let mut further =
+                vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-port", &bus];
+            further.extend(["--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"]);
+            Self::options_at(&Place::here(), port, &further)
         })
     }
 
@@ -128,12 +171,16 @@ impl Server {
     }
 
     /// Starts the keeper alone.
-    fn keep(port: u16, variables: &[(&str, &str)], options: &impl Fn(u16, &Path) -> Vec<String>) -> Self {
+    fn keep(place: &Place, variables: &[(&str, &str)], options: &impl Fn(u16, &Path) -> Vec<String>) -> Self {
+        let port = free_port();
         let folder = tempfile::Builder::new().prefix("redis-of-tests").tempdir().unwrap().keep();
-        let mut keeper = Command::new("sh")
-            .args(["-c", KEEPER, "redis-keeper"])
+        let words = ["sh", "-c", KEEPER, "redis-keeper"].map(str::to_owned);
+        let words: Vec<&String> = place.by.iter().chain(&words).collect();
+        let mut keeper = Command::new(words[0])
+            .args(&words[1..])
             .arg(&folder)
             .args(options(port, &folder))
+            .current_dir(&folder)
             .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -144,7 +191,7 @@ impl Server {
             .unwrap();
         let orders = keeper.stdin.take();
         let answers = BufReader::new(keeper.stdout.take().unwrap());
-        Self { keeper, orders, answers, folder, port, pid: 0 }
+        Self { keeper, orders, answers, folder, host: place.host.clone(), port, pid: 0 }
     }
 
     /// Gives the keeper an order and reads its answer.
@@ -161,17 +208,22 @@ impl Server {
         let is_ours = format!("process_id:{}\r\n", self.pid);
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            match info(self.port) {
+            match info(&self.host, self.port) {
                 Some(info) if !info.contains(&is_ours) => return false,
                 Some(info) if !info.contains("loading:1\r\n") => return true,
                 _ => std::thread::sleep(Duration::from_millis(5)),
             }
         }
         let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-        panic!("redis-server does not answer on port {}; its log:\n{log}", self.port);
+        panic!("redis-server does not answer on {}:{}; its log:\n{log}", self.host, self.port);
     }
 
-    /// Its port on 127.0.0.1.
+    /// Its address, without the port.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Its port.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -183,10 +235,23 @@ impl Server {
 
     /// The URL of its database 0.
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/0", self.port)
+        format!("redis://{}:{}/0", self.host, self.port)
     }
 
-    /// kill -9; returns when it is gone.
+    /// Where others find the disk of a server that has one of its own, whether it runs or not.
+    pub(crate) fn disk(&self) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id()));
+        root.join(self.folder.strip_prefix("/").unwrap()).join("disk")
+    }
+
+    /// Whether its process is there.
+    pub(crate) fn is_running(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        // One that has ended waits for its keeper to notice.
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    }
+
+    /// kill -9, unless it has ended by itself; returns when it is gone.
     pub(crate) fn kill(&mut self) {
         assert_eq!(self.order("kill"), "killed");
     }
@@ -204,7 +269,8 @@ impl Server {
 
     /// One command, its answer as `redis-cli` prints it to a pipe.
     pub(crate) fn command(&self, words: &[&str]) -> String {
-        let output = Command::new("redis-cli").args(["-p", &self.port.to_string()]).args(words).output().unwrap();
+        let (host, port) = (&self.host, self.port.to_string());
+        let output = Command::new("redis-cli").args(["-h", host, "-p", &port]).args(words).output().unwrap();
         assert!(output.status.success(), "redis-cli {words:?}");
         String::from_utf8(output.stdout).unwrap()
     }
@@ -218,8 +284,8 @@ impl Drop for Server {
 }
 
 /// What the server on a port says of itself, if one answers.
-fn info(port: u16) -> Option<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+fn info(host: &str, port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect((host, port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
     stream.write_all(b"INFO\r\n").ok()?;
     let mut answer = BufReader::new(stream);

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::redis_server::Server;
+use crate::redis_server::{Place, Server};
 
 /// How long a set of servers may take until it is ready.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,6 +26,8 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub(crate) struct Watched {
     pub(crate) servers: Vec<Server>,
     pub(crate) sentinels: Vec<Server>,
+    /// A fourth one beside a primary that may be cut off. It is not asked about what the others think.
+    pub(crate) insider: Option<Server>,
 }
 
 impl Watched {
@@ -36,37 +38,53 @@ impl Watched {
 
     /// The servers (not the sentinels) with further options.
     pub(crate) fn with_options(options: &[&str]) -> Self {
-        let primary = Server::with_options(options);
-        let port = primary.port().to_string();
+        let here = Place::here();
+        Self::assembled(&here, &here, false, options)
+    }
+
+    /// The primary and a fourth sentinel in one place, all others in another.
+    pub(crate) fn apart(primary: &Place, others: &Place, options: &[&str]) -> Self {
+        Self::assembled(primary, others, true, options)
+    }
+
+    fn assembled(place: &Place, others: &Place, insider: bool, options: &[&str]) -> Self {
+        let primary = Server::at(place, options);
+        let (host, port) = (primary.host().to_owned(), primary.port().to_string());
         let mut servers = vec![primary];
         for _ in 0..2 {
-            let quick = ["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"];
-            servers.push(Server::with_options(&[&quick, options].concat()));
+            let quick = ["--replicaof", &host, &port, "--repl-diskless-sync-delay", "0"];
+            servers.push(Server::at(others, &[&quick, options].concat()));
         }
         let replicas = || servers[0].command(&["INFO", "replication"]).matches("state=online").count();
         until("both replicas follow", || replicas() == 2);
-        let sentinels: Vec<Server> = (0..3).map(|_| Server::sentinel()).collect();
-        for sentinel in &sentinels {
-            sentinel.command(&["SENTINEL", "MONITOR", MASTER, "127.0.0.1", &port, "2"]);
+        let sentinels: Vec<Server> = (0..3).map(|_| Server::sentinel_at(others)).collect();
+        let watched = Self { servers, sentinels, insider: insider.then(|| Server::sentinel_at(place)) };
+        for sentinel in watched.all_sentinels() {
+            sentinel.command(&["SENTINEL", "MONITOR", MASTER, &host, &port, "2"]);
             for (option, value) in [("down-after-milliseconds", "1000"), ("failover-timeout", "5000")] {
                 sentinel.command(&["SENTINEL", "SET", MASTER, option, value]);
             }
         }
-        let watched = Self { servers, sentinels };
         let knows = |sentinel: &Server, field: &str, count: &str| {
             let about = sentinel.command(&["SENTINEL", "MASTER", MASTER]);
             about.lines().skip_while(|line| *line != field).nth(1) == Some(count)
         };
+        let others = (watched.all_sentinels().count() - 1).to_string();
         until("the sentinels know each other and the replicas", || {
-            let all = |sentinel| knows(sentinel, "num-slaves", "2") && knows(sentinel, "num-other-sentinels", "2");
-            watched.sentinels.iter().all(all)
+            let all = |sentinel| knows(sentinel, "num-slaves", "2") && knows(sentinel, "num-other-sentinels", &others);
+            watched.all_sentinels().all(all)
         });
         watched
     }
 
+    /// The fourth one, too.
+    pub(crate) fn all_sentinels(&self) -> impl Iterator<Item = &Server> {
+        self.sentinels.iter().chain(&self.insider)
+    }
+
     /// The sentinels' addresses.
     pub(crate) fn urls(&self) -> Vec<String> {
-        self.sentinels.iter().map(Server::url).collect()
+        self.all_sentinels().map(Server::url).collect()
     }
 
     /// The port of the primary, as the first sentinel has it.
@@ -80,7 +98,7 @@ impl Watched {
     /// One that has just learned of a new primary may leave it a second before it connects there: with a second's patience it
     /// sometimes deposes that one at once, for another replica that may know less.
     pub(crate) fn be_patient(&self) {
-        for sentinel in &self.sentinels {
+        for sentinel in self.all_sentinels() {
             sentinel.command(&["SENTINEL", "SET", MASTER, "down-after-milliseconds", "2000"]);
         }
     }

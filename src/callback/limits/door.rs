@@ -1,12 +1,11 @@
 //! One destination: everything that may keep a call to it back.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::super::window::{RECENT, Window};
+use super::line::Line;
 use super::{Allowance, Standing};
 use crate::breaker::{self, Breaker, State, Ticket, Verdict};
 use crate::rate::Bucket;
@@ -20,7 +19,9 @@ pub(super) struct Door {
     pub(super) in_flight: usize,
     pub(super) used: Instant,
     /// Its key among those whom the house keeps waiting.
-    pub(super) needs: Option<usize>,
+    pub(super) needs: Option<(usize, u64)>,
+    /// Who waits for its slots.
+    pub(super) line: Line,
     /// As last named by a caller.
     allowance: Allowance,
     window: Window,
@@ -30,7 +31,6 @@ pub(super) struct Door {
     seen: State,
     held_until: Option<Instant>,
     last_failure: Option<(String, Instant)>,
-    sleepers: Vec<Arc<Notify>>,
 }
 
 /// How a call ended.
@@ -46,6 +46,7 @@ impl Door {
             in_flight: 0,
             used: now,
             needs: None,
+            line: Line::default(),
             allowance,
             window: Window::new(),
             bucket: allowance.rate.map(|rate| Bucket::new(rate, now)),
@@ -53,7 +54,6 @@ impl Door {
             seen: State::Closed,
             held_until: None,
             last_failure: None,
-            sleepers: Vec::new(),
         }
     }
 
@@ -134,7 +134,7 @@ impl Door {
         }
     }
 
-    /// Says so if the breaker has come to another state, and lets those who wait set their timers anew.
+    /// Says so if the breaker has come to another state, and lets the one who watches set his timer anew.
     pub(super) fn look(&mut self, sn: &Destination, now: Instant) {
         let (before, state) = (self.seen, self.breaker.state(now));
         if state == before {
@@ -157,13 +157,11 @@ impl Door {
             // On its return it is met by a few calls, not by a herd.
             self.window = Window::new();
         }
-        self.wake();
+        self.line.call_watch();
     }
 
     pub(super) fn hold_until(&mut self, until: Instant) {
         self.held_until = self.held_until.max(Some(until));
-        // Whoever waits for a slot has to wait for the end of the hold instead.
-        self.wake();
     }
 
     fn held_for(&self, now: Instant) -> Option<Duration> {
@@ -189,25 +187,10 @@ impl Door {
 
     pub(super) fn is_forgettable(&mut self, now: Instant) -> bool {
         let idle = now.duration_since(self.used);
-        let is_free = self.in_flight == 0 && self.sleepers.is_empty() && self.held_for(now).is_none();
+        let is_free = self.in_flight == 0 && self.line.is_empty() && self.held_for(now).is_none();
         // A fresh one would have all its tokens.
         let is_full = self.bucket.is_none_or(|bucket| bucket.is_full(now));
         is_free && is_full && idle >= RECENT && (idle >= LONG_AGO || self.breaker.state(now) == State::Closed)
-    }
-
-    /// Remembers whom to wake.
-    pub(super) fn wait(&mut self, sleeper: Arc<Notify>) {
-        if !self.sleepers.iter().any(|known| Arc::ptr_eq(known, &sleeper)) {
-            self.sleepers.push(sleeper);
-        }
-    }
-
-    pub(super) fn is_awaited(&self) -> bool {
-        !self.sleepers.is_empty()
-    }
-
-    pub(super) fn wake(&mut self) {
-        self.sleepers.drain(..).for_each(|sleeper| sleeper.notify_one());
     }
 }
 

@@ -9,19 +9,19 @@
 //!   takes half the house at most, two take two thirds, four take four fifths: never all of it.
 //!
 //! A worker reserves before it claims, so that it claims no task that it could not call at once; a destination
-//! without slots is not claimed, and its tasks stay on their schedule. A worker that got less than it wanted leaves a
-//! [`Notify`] behind and is woken when there is something to be had.
+//! without slots is not claimed, and its tasks stay on their schedule. A worker that got less than it wanted stands in line ([`Place`]),
+//! and is called in its turn when there is something to be had (`line`).
 //!
 //! # Invariants
 //!
 //! - Slots, tokens and probes are given back by dropping, whatever way the call ends.
-//! - One lock, held for a few steps and never across an await. A release looks only at those who can now be served.
-//! - What comes back with time alone (a token, the end of a hold or of an open breaker) wakes nobody: whoever waits asks
-//!   [`Limits::wait_for`] and sets a timer.
+//! - One lock, held for a few steps and never across an await. A release looks only at those who can now be served, and calls no more of
+//!   them than there are slots.
+//! - What comes back with time alone (a token, the end of a hold or of an open breaker) wakes nobody: one of those who wait sets a timer.
 //! - A destination's entry is forgotten once it has been idle for as long as a success lasts: by then
 //!   it says nothing that a new one would not.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -33,13 +33,15 @@ use crate::rate::Rate;
 use crate::task::Destination;
 
 mod door;
+mod house;
+mod line;
 mod permit;
+mod place;
 
 use door::Door;
+use house::House;
 pub use permit::{Permit, Permits};
-
-/// Below so many destinations nobody is forgotten.
-const FEW: usize = 64;
+pub use place::{Chance, Place};
 
 /// The settings of the limits.
 #[derive(Clone, Debug)]
@@ -60,6 +62,10 @@ pub struct Allowance {
     /// How many calls may begin in a time.
     pub rate: Option<Rate>,
 }
+
+/// When the store was asked what is held by hand, among those who ask.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldsAsked(u64);
 
 /// How a destination stands, for eyes.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,63 +89,62 @@ pub struct Limits {
     house: Mutex<House>,
 }
 
-#[derive(Debug)]
-struct House {
-    concurrency: usize,
-    in_flight: usize,
-    doors: HashMap<Destination, Door>,
-    /// Held by hand.
-    on_hold: HashSet<Destination>,
-    /// Destinations that only the house keeps waiting, by the number of free slots that it takes to serve them.
-    crowded_out: BTreeSet<(usize, Destination)>,
-    /// The number of doors at which idle ones are looked for.
-    sweep_at: usize,
-}
-
 impl Limits {
     /// A house with all its slots free.
     pub fn new(params: LimitParams) -> Self {
-        let house = House {
-            concurrency: params.concurrency,
-            in_flight: 0,
-            doors: HashMap::new(),
-            on_hold: HashSet::new(),
-            crowded_out: BTreeSet::new(),
-            sweep_at: FEW,
-        };
+        let house = House::new(params.concurrency);
         Self { params: RwLock::new(Arc::new(params)), house: Mutex::new(house) }
     }
 
     /// Goes by other settings from now on. Slots that are taken stay so, and each breaker stays in its state.
     pub fn set_params(&self, params: LimitParams) {
-        let mut house = self.house();
         let now = Instant::now();
+        let mut house = self.house();
+        house.concurrency = params.concurrency;
         for door in house.doors.values_mut() {
             door.set_breaker(&params.breaker, now);
-            // Whoever waits looks by the new settings.
-            door.wake();
         }
-        house.concurrency = params.concurrency;
         *self.params.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(params);
-        house.serve_crowded_out();
+        // Whoever waits looks by the new settings.
+        let destinations: Vec<Destination> = house.doors.keys().cloned().collect();
+        for destination in destinations {
+            house.serve(&destination, now);
+        }
+        house.serve_crowded_out(now);
     }
 
-    /// Takes up to `most` slots, now; perhaps none.
+    /// Takes up to `most` slots, now; perhaps none. Those for which others have been called from the line are theirs.
     pub fn reserve(self: &Arc<Self>, destination: &Destination, allowance: Allowance, most: usize) -> Permits {
+        self.reserve_as(None, destination, allowance, most)
+    }
+
+    fn reserve_as(
+        self: &Arc<Self>,
+        number: Option<u64>,
+        destination: &Destination,
+        allowance: Allowance,
+        most: usize,
+    ) -> Permits {
         let now = Instant::now();
         let mut house = self.house();
         let free = house.free();
         let (is_held, door) = house.door(destination, &self.params(), now);
         door.allow(self.resolved(allowance), now);
-        let granted = if is_held { 0 } else { door.grantable(free, now).min(most) };
+        let others = door.line.called_beside(number);
+        let granted = if is_held { 0 } else { door.grantable(free, now).saturating_sub(others).min(most) };
+        if let Some(number) = number.filter(|_| granted > 0) {
+            door.line.leave(number);
+        }
         let ticket = door.reserve(granted, now);
         door.look(destination, now);
         house.in_flight += granted;
+        // The breaker may have half-opened just now, for more than these.
+        house.serve(destination, now);
         drop(house);
         Permits::new(Arc::clone(self), destination.clone(), granted, ticket)
     }
 
-    /// How many slots [`Limits::reserve`] would grant now.
+    /// How many slots there are for `destination` now, those for which someone has been called among them.
     pub fn free(&self, destination: &Destination, allowance: Allowance) -> usize {
         let allowance = self.resolved(allowance);
         let now = Instant::now();
@@ -157,22 +162,10 @@ impl Limits {
         }
     }
 
-    /// Notifies `sleeper` once when a slot for `destination` can be had, at once if that is so already. The same sleeper is
-    /// remembered once per destination, until it is notified. It is notified as well when [`Limits::wait_for`] has become another.
-    pub fn wake_when_free(&self, destination: &Destination, sleeper: Arc<Notify>) {
-        let now = Instant::now();
-        let mut house = self.house();
-        let (_, door) = house.door(destination, &self.params(), now);
-        door.wait(sleeper);
-        house.serve(destination, now);
-    }
-
-    /// How long until `destination` may have a slot again, where that is a matter of time alone.
-    pub fn wait_for(&self, destination: &Destination) -> Option<Duration> {
-        let now = Instant::now();
-        let mut house = self.house();
-        let is_held = house.on_hold.contains(destination);
-        house.doors.get_mut(destination)?.wait_for(now).filter(|_| !is_held)
+    /// A place at the end of the line for `destination`'s slots. He does not wait yet: that is for [`Place::look`] to say.
+    pub fn line_up(self: &Arc<Self>, destination: &Destination, sleeper: Arc<Notify>) -> Place {
+        let number = self.house().draw();
+        Place::new(Arc::clone(self), destination.clone(), number, sleeper)
     }
 
     /// Grants nothing to `destination` for so long; a longer hold stays. For a `Retry-After` that speaks for all of it.
@@ -181,18 +174,30 @@ impl Limits {
         let mut house = self.house();
         let (_, door) = house.door(destination, &self.params(), now);
         door.hold_until(now + wait);
+        // Whoever waits for a slot has to wait for the end of the hold instead.
+        house.serve(destination, now);
     }
 
-    /// Which destinations are held by hand from now on: these, and no others.
-    pub fn set_holds(&self, destinations: HashSet<Destination>) {
+    /// To be called before the store is asked what is held by hand; its answer goes to [`Limits::set_holds`] with this.
+    pub fn ask_holds(&self) -> HoldsAsked {
         let mut house = self.house();
+        house.holds_asked += 1;
+        HoldsAsked(house.holds_asked)
+    }
+
+    /// Which destinations are held by hand from now on: these, and no others. What was asked for before what is known already says nothing:
+    /// it may have been read before a hold of which the caller has been told that it is set.
+    pub fn set_holds(&self, asked: HoldsAsked, destinations: HashSet<Destination>) {
+        let now = Instant::now();
+        let mut house = self.house();
+        if asked.0 < house.holds_known {
+            return;
+        }
+        house.holds_known = asked.0;
         let before = std::mem::replace(&mut house.on_hold, destinations);
         let released: Vec<Destination> = before.difference(&house.on_hold).cloned().collect();
         for destination in released {
-            // Whoever slept through the hold has no timer for what may stand in the way besides.
-            if let Some(door) = house.doors.get_mut(&destination) {
-                door.wake();
-            }
+            house.serve(&destination, now);
         }
     }
 
@@ -225,7 +230,7 @@ impl Limits {
         door.look(destination, now);
         house.in_flight -= released;
         house.serve(destination, now);
-        house.serve_crowded_out();
+        house.serve_crowded_out(now);
     }
 
     fn params(&self) -> Arc<LimitParams> {
@@ -235,64 +240,6 @@ impl Limits {
     fn house(&self) -> MutexGuard<'_, House> {
         // Nothing under the lock panics half-way but by a broken invariant; the counts are then still the best there is.
         self.house.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl House {
-    fn free(&self) -> usize {
-        // Fewer are allowed than were, perhaps.
-        self.concurrency.saturating_sub(self.in_flight)
-    }
-
-    /// Whether the destination is held by hand, and its door, in use from now.
-    fn door(&mut self, destination: &Destination, params: &LimitParams, now: Instant) -> (bool, &mut Door) {
-        if !self.doors.contains_key(destination) && self.doors.len() >= self.sweep_at {
-            self.doors.retain(|_, door| !door.is_forgettable(now));
-            self.sweep_at = FEW.max(self.doors.len() * 2);
-        }
-        let fresh = || {
-            let allowance = Allowance { concurrency: params.concurrency_per_service, rate: None };
-            Door::new(allowance, &params.breaker, now)
-        };
-        let door = self.doors.entry(destination.clone()).or_insert_with(fresh);
-        door.used = now;
-        (self.on_hold.contains(destination), door)
-    }
-
-    /// Wakes the destination's sleepers if it can have a slot; else notes what would have to change.
-    fn serve(&mut self, destination: &Destination, now: Instant) {
-        let free = self.free();
-        let is_held = self.on_hold.contains(destination);
-        let Some(door) = self.doors.get_mut(destination) else { return };
-        if !door.is_awaited() {
-            return;
-        }
-        let needs = if is_held {
-            None
-        } else if door.grantable(free, now) > 0 {
-            door.wake();
-            None
-        } else {
-            // Only the house is in the way: it takes as many free slots as there are in flight, and at least one.
-            (door.room(now) > 0).then_some(door.in_flight.max(1))
-        };
-        if let Some(old) = std::mem::replace(&mut door.needs, needs) {
-            self.crowded_out.remove(&(old, destination.clone()));
-        }
-        if let Some(needs) = needs {
-            self.crowded_out.insert((needs, destination.clone()));
-        }
-    }
-
-    /// Wakes everyone whom the house kept waiting and has room for now.
-    fn serve_crowded_out(&mut self) {
-        while self.crowded_out.first().is_some_and(|(needs, _)| *needs <= self.free()) {
-            let Some((_, destination)) = self.crowded_out.pop_first() else { return };
-            if let Some(door) = self.doors.get_mut(&destination) {
-                door.needs = None;
-                door.wake();
-            }
-        }
     }
 }
 

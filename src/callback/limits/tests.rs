@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::door::share;
+use super::house::FEW;
 use super::*;
 use crate::callback::window::RECENT;
 
@@ -31,6 +32,22 @@ fn call(limits: &Arc<Limits>, destination: &Destination) -> Permit {
     let mut permit = limits.reserve(destination, most(0), 1).split_one().expect("there is a slot");
     permit.begin(Duration::from_secs(15));
     permit
+}
+
+/// How long until `destination` may have a slot again, where that is a matter of time alone.
+fn wait_for(limits: &Limits, destination: &Destination) -> Option<Duration> {
+    let mut house = limits.house();
+    let is_held = house.on_hold.contains(destination);
+    house.doors.get_mut(destination)?.wait_for(Instant::now()).filter(|_| !is_held)
+}
+
+/// Stands in line; `sleeper` is notified if there is something to be had already.
+fn stand(limits: &Arc<Limits>, destination: &Destination, sleeper: &Arc<Notify>) -> Place {
+    let place = limits.line_up(destination, Arc::clone(sleeper));
+    if place.look(most(0)) == Chance::Now {
+        sleeper.notify_one();
+    }
+    place
 }
 
 /// Whether `sleeper` has been notified since it was last asked.
@@ -105,15 +122,15 @@ fn a_sleeper_is_woken_once_when_its_destination_frees_a_slot() {
     let sleeper = Arc::new(Notify::new());
     let mut permits = limits.reserve(&a, most(0), 2);
     let other = limits.reserve(&b, most(0), 1);
-    limits.wake_when_free(&a, Arc::clone(&sleeper));
-    limits.wake_when_free(&a, Arc::clone(&sleeper));
+    let place = stand(&limits, &a, &sleeper);
     assert!(!is_awake(&sleeper));
     drop(other);
     assert!(!is_awake(&sleeper), "another destination's slot is no use");
     drop(permits.split_one());
     assert!(is_awake(&sleeper));
     drop(permits);
-    assert!(!is_awake(&sleeper), "it was removed when it was woken");
+    assert!(!is_awake(&sleeper), "it was called already");
+    drop(place);
     assert_eq!(Arc::strong_count(&sleeper), 1);
 }
 
@@ -123,7 +140,7 @@ fn a_sleeper_is_woken_once_when_its_destination_frees_a_slot() {
 fn a_sleeper_that_comes_late_is_woken_at_once() {
     let (limits, a) = (limits(100, 2), name("a"));
     let sleeper = Arc::new(Notify::new());
-    limits.wake_when_free(&a, Arc::clone(&sleeper));
+    let _place = stand(&limits, &a, &sleeper);
     assert!(is_awake(&sleeper));
 }
 
@@ -135,7 +152,7 @@ fn a_sleeper_whom_the_house_kept_out_is_woken_by_anyones_slot() {
     assert_eq!(permits.len(), 2);
     let last = limits.reserve(&b, most(0), 1);
     assert_eq!((limits.in_flight(), limits.free(&name("c"), most(0))), (3, 0));
-    limits.wake_when_free(&name("c"), Arc::clone(&sleeper));
+    let _place = stand(&limits, &name("c"), &sleeper);
     assert!(!is_awake(&sleeper));
     drop(permits.split_one());
     assert!(is_awake(&sleeper));
@@ -151,7 +168,7 @@ fn a_sleeper_is_not_woken_while_its_share_of_the_house_is_used_up() {
     let taken = limits.reserve(&a, most(0), 10);
     let mut others = limits.reserve(&b, most(0), 2);
     assert_eq!((taken.len(), others.len(), limits.free(&a, most(0))), (6, 2, 0));
-    limits.wake_when_free(&a, Arc::clone(&sleeper));
+    let _place = stand(&limits, &a, &sleeper);
     drop(others.split_one());
     drop(others);
     assert!(!is_awake(&sleeper), "4 are free, and 6 its own");
@@ -159,15 +176,71 @@ fn a_sleeper_is_not_woken_while_its_share_of_the_house_is_used_up() {
     assert!(is_awake(&sleeper));
 }
 
+/// A thousand lanes that wait for one service were all woken by each slot that came free, to find that one of them had taken it.
+#[test]
+fn a_slot_wakes_one_of_those_who_wait_for_it_in_turn() {
+    let (limits, a) = (limits(100, 2), name("a"));
+    let mut permits = limits.reserve(&a, most(0), 2);
+    let come = |_| {
+        let sleeper = Arc::new(Notify::new());
+        let place = stand(&limits, &a, &sleeper);
+        (sleeper, place)
+    };
+    let mut line: Vec<(Arc<Notify>, Place)> = (0..100).map(come).collect();
+    let called = |line: &[(Arc<Notify>, Place)]| -> Vec<usize> {
+        (0..line.len()).filter(|number| is_awake(&line[*number].0)).collect()
+    };
+    drop(permits.split_one());
+    assert_eq!(called(&line), [0]);
+    drop(permits.split_one());
+    assert_eq!(called(&line), [1]);
+
+    // The first has no use for his slot.
+    drop(line.remove(0));
+    assert_eq!(called(&line), [1], "the next one behind");
+    assert!(limits.reserve(&a, most(0), 2).is_empty(), "who comes by takes nothing");
+    let taken = line[0].1.reserve(most(0), 2);
+    assert_eq!(taken.len(), 1);
+    assert_eq!(line[1].1.look(most(0)), Chance::Now);
+    line[1].1.rest();
+    assert_eq!(called(&line), [2], "the next one behind");
+    assert_eq!(line[1].1.look(most(0)), Chance::Later(None));
+    drop(taken);
+    drop(line.remove(0));
+    assert_eq!(called(&line), [0], "he has kept his place");
+}
+
+/// Each token woke all of them.
+#[tokio::test(start_paused = true)]
+async fn one_of_those_who_wait_sets_the_timer_for_all() {
+    let (limits, a) = (limits(100, 50), name("a"));
+    let allowance = Allowance { concurrency: 0, rate: "10/s".parse().ok() };
+    let mut used = limits.reserve(&a, allowance, 1).split_one().unwrap();
+    used.begin(Duration::from_secs(1));
+    let sleeper = Arc::new(Notify::new());
+    let mut line: Vec<Place> = (0..100).map(|_| limits.line_up(&a, Arc::clone(&sleeper))).collect();
+    let watching = |line: &[Place]| -> Vec<usize> {
+        (0..line.len()).filter(|number| matches!(line[*number].look(allowance), Chance::Later(Some(_)))).collect()
+    };
+    assert_eq!(watching(&line), [0]);
+    assert!(!is_awake(&sleeper));
+    drop(line.remove(0));
+    assert!(is_awake(&sleeper), "the next one is to watch");
+    assert_eq!(watching(&line), [0]);
+    drop(used);
+    tokio::time::advance(Duration::from_millis(100)).await;
+    assert_eq!(line[0].look(allowance), Chance::Now);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_held_destination_gets_nothing_until_the_hold_ends() {
     let (limits, a) = (limits(100, 10), name("a"));
     limits.hold(&a, Duration::from_secs(30));
     limits.hold(&a, Duration::from_secs(10));
-    assert_eq!((limits.wait_for(&a), limits.free(&a, most(0))), (Some(Duration::from_secs(30)), 0));
+    assert_eq!((wait_for(&limits, &a), limits.free(&a, most(0))), (Some(Duration::from_secs(30)), 0));
     assert!(limits.reserve(&a, most(0), 1).is_empty());
     tokio::time::advance(Duration::from_secs(30)).await;
-    assert_eq!((limits.wait_for(&a), limits.free(&a, most(0))), (None, 10));
+    assert_eq!((wait_for(&limits, &a), limits.free(&a, most(0))), (None, 10));
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,7 +252,7 @@ async fn a_destination_that_keeps_failing_is_left_alone_and_met_by_few_on_its_re
     let hanging: Vec<_> = (0..20).map(|_| call(&limits, &a)).collect();
     let sleeper = Arc::new(Notify::new());
     let mut rest = limits.reserve(&a, most(0), 44);
-    limits.wake_when_free(&a, Arc::clone(&sleeper));
+    let place = stand(&limits, &a, &sleeper);
     assert!(!is_awake(&sleeper));
     for _ in 0..5 {
         let mut permit = rest.split_one().unwrap();
@@ -187,17 +260,20 @@ async fn a_destination_that_keeps_failing_is_left_alone_and_met_by_few_on_its_re
         permit.failed("503 Service Unavailable");
     }
     assert!(is_awake(&sleeper), "it has to set its timer anew");
+    let wait = place.look(most(0));
+    assert!(matches!(wait, Chance::Later(Some(_))), "{wait:?}");
     drop(rest);
     let standing = limits.standing(&a, most(0));
     assert_eq!((standing.breaker, standing.in_flight, standing.window), (breaker::State::Open, 20, 16));
     assert_eq!(standing.last_failure.unwrap().0, "503 Service Unavailable");
     assert_eq!(limits.free(&a, most(0)), 0);
-    let wait = limits.wait_for(&a).unwrap();
+    let wait = wait_for(&limits, &a).unwrap();
     assert!(wait > Duration::from_secs(4), "{wait:?}");
     tokio::time::advance(wait).await;
     let mut probes = limits.reserve(&a, most(0), 99);
     assert_eq!(probes.len(), 3, "half-open, with as many probes");
-    limits.wake_when_free(&a, Arc::clone(&sleeper));
+    assert!(is_awake(&sleeper), "his timer is another by now");
+    assert!(matches!(place.look(most(0)), Chance::Later(_)));
     assert!(!is_awake(&sleeper));
     for _ in 0..3 {
         let mut permit = probes.split_one().unwrap();
@@ -215,7 +291,7 @@ async fn probes_that_were_reserved_in_vain_are_there_for_others() {
     for _ in 0..5 {
         call(&limits, &a).failed("connection refused");
     }
-    tokio::time::advance(limits.wait_for(&a).unwrap()).await;
+    tokio::time::advance(wait_for(&limits, &a).unwrap()).await;
     let in_vain = limits.reserve(&a, most(0), 3);
     assert_eq!(limits.free(&a, most(0)), 0);
     drop(in_vain);
@@ -240,7 +316,7 @@ async fn a_rate_lets_through_what_it_says_and_unused_tokens_come_back() {
             permit.succeeded();
             calls += 1;
         }
-        tokio::time::advance(limits.wait_for(&a).expect("only time can help")).await;
+        tokio::time::advance(wait_for(&limits, &a).expect("only time can help")).await;
     }
     assert!((199..=203).contains(&calls), "{calls} calls in 10 s at 20/s");
 }
@@ -275,14 +351,25 @@ fn calls_that_were_not_made_say_nothing() {
 fn a_hold_by_hand_lasts_until_it_is_ended() {
     let (limits, a) = (limits(100, 10), name("a"));
     let sleeper = Arc::new(Notify::new());
-    limits.set_holds([a.clone()].into());
-    assert_eq!((limits.free(&a, most(0)), limits.wait_for(&a)), (0, None));
+    limits.set_holds(limits.ask_holds(), [a.clone()].into());
+    assert_eq!((limits.free(&a, most(0)), wait_for(&limits, &a)), (0, None));
     assert!(limits.reserve(&a, most(0), 1).is_empty());
-    limits.wake_when_free(&a, Arc::clone(&sleeper));
+    let _place = stand(&limits, &a, &sleeper);
     assert!(!is_awake(&sleeper));
-    limits.set_holds([name("b")].into());
+    limits.set_holds(limits.ask_holds(), [name("b")].into());
     assert!(is_awake(&sleeper));
     assert_eq!(limits.reserve(&a, most(0), 1).len(), 1);
+}
+
+#[test]
+fn an_answer_that_was_asked_for_earlier_undoes_no_hold() {
+    let (limits, a) = (limits(100, 10), name("a"));
+    let (early, late) = (limits.ask_holds(), limits.ask_holds());
+    limits.set_holds(late, [a.clone()].into());
+    limits.set_holds(early, HashSet::new());
+    assert_eq!(limits.free(&a, most(0)), 0);
+    limits.set_holds(limits.ask_holds(), HashSet::new());
+    assert_eq!(limits.free(&a, most(0)), 10);
 }
 
 #[tokio::test(start_paused = true)]
@@ -311,18 +398,18 @@ proptest! {
         prop_assert_eq!(share(free, own), taken);
     }
 
-    /// Steps: take some for one of six destinations, give some back, leave a sleeper, or make one call, which ends some way.
+    /// Steps: take some for one of six destinations, give some back, stand in its line, go away from there, or make one call, which ends
+    /// some way. Whoever is called looks at once, and stands on, or takes one, or goes.
     #[test]
     fn no_limit_is_ever_exceeded_and_nobody_sleeps_beside_a_free_slot(
         concurrency in 1_usize..80,
         per_service in 1_usize..40,
-        steps in prop::collection::vec((0_u8..4, 0_usize..6, 0_usize..30), 0..200),
+        steps in prop::collection::vec((0_u8..6, 0_usize..6, 0_usize..30), 0..200),
     ) {
         let limits = limits(concurrency, per_service);
         let names: Vec<_> = (0..6).map(|number| name(&format!("d{number}"))).collect();
-        let sleepers: Vec<_> = (0..6).map(|_| Arc::new(Notify::new())).collect();
-        let mut asleep = [false; 6];
         let mut held: Vec<(usize, Permits)> = Vec::new();
+        let mut asleep: Vec<(usize, Arc<Notify>, Place)> = Vec::new();
         for (step, who, amount) in steps {
             match step {
                 0 => {
@@ -332,10 +419,12 @@ proptest! {
                     held.push((who, permits));
                 }
                 1 if !held.is_empty() => drop(held.swap_remove(amount % held.len())),
-                2 => {
-                    limits.wake_when_free(&names[who], Arc::clone(&sleepers[who]));
-                    asleep[who] = true;
+                2 | 3 => {
+                    let sleeper = Arc::new(Notify::new());
+                    let place = stand(&limits, &names[who], &sleeper);
+                    asleep.push((who, sleeper, place));
                 }
+                4 if !asleep.is_empty() => drop(asleep.swap_remove(amount % asleep.len())),
                 _ => {
                     if let Some(mut permit) = limits.reserve(&names[who], most(0), 1).split_one() {
                         permit.begin(Duration::from_secs(1));
@@ -347,17 +436,31 @@ proptest! {
                     }
                 }
             }
+            while let Some(called) = asleep.iter().position(|(_, sleeper, _)| is_awake(sleeper)) {
+                let (who, sleeper, place) = asleep.swap_remove(called);
+                match place.look(most(0)) {
+                    Chance::Later(_) => asleep.push((who, sleeper, place)),
+                    Chance::Now if amount % 2 == 0 => {
+                        held.push((who, place.reserve(most(0), 1)));
+                        prop_assert_eq!(held.last().map(|(_, permits)| permits.len()), Some(1));
+                    }
+                    // It has no use for the slot.
+                    Chance::Now => {}
+                }
+            }
             let total: usize = held.iter().map(|(_, permits)| permits.len()).sum();
             prop_assert_eq!(limits.in_flight(), total);
             prop_assert!(total <= concurrency);
-            for who in 0..6 {
+            for (who, name) in names.iter().enumerate() {
                 let own: usize = held.iter().filter(|(of, _)| *of == who).map(|(_, permits)| permits.len()).sum();
                 prop_assert!(own <= per_service);
-                asleep[who] &= !is_awake(&sleepers[who]);
-                prop_assert!(!asleep[who] || limits.free(&names[who], most(0)) == 0, "{who} sleeps beside a free slot");
+                let sleeps = asleep.iter().any(|(of, ..)| *of == who);
+                prop_assert!(!sleeps || limits.free(name, most(0)) == 0, "{who} sleeps beside a free slot");
             }
         }
-        drop(held);
+        drop((asleep, held));
         prop_assert_eq!(limits.in_flight(), 0);
+        prop_assert!(limits.house().crowded_out.is_empty());
+        prop_assert!(limits.house().doors.values().all(|door| door.line.is_empty()));
     }
 }

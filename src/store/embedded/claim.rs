@@ -10,7 +10,7 @@ use super::rows::{pending_columns, read_name, read_options, read_pending};
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Claim, Claimed, Grant, KEPT, LeasedTask, MAX_CLAIM_BYTES, MAX_LEASE, MAX_OUTLOOK, MAX_SWEEP, Outlook, Want,
+    Claim, Claimed, FURTHEST_DEADLINE, Grant, KEPT, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK, MAX_SWEEP, Outlook, Want,
 };
 use crate::task::{Destination, Receipt, TaskId};
 
@@ -64,7 +64,7 @@ fn sweep(ledger: &mut Ledger<'_>, lane: i64) -> rusqlite::Result<()> {
             pending_columns!(),
             " FROM progress p WHERE p.lane = ? AND p.leased = 1 AND p.due > ? ORDER BY p.due, p.id LIMIT ?"
         ),
-        (lane, now + MAX_LEASE, rows(MAX_SWEEP - expired.len())),
+        (lane, now + FURTHEST_DEADLINE, rows(MAX_SWEEP - expired.len())),
     )?);
     for (id, pending) in expired {
         let after = pending.swept(record::due_after_lease(pending.due, now), now);

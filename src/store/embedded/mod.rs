@@ -29,6 +29,7 @@
 //! - `destination.earliest` is exact after every transaction.
 
 use std::fs::File;
+use std::future::Future;
 use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -276,6 +277,10 @@ impl Store for Embedded {
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
         self.writes.run(1, move |ledger| settle::extend(ledger, &lane, id, &receipt, lease)).await
+    }
+
+    async fn promptly<T: Send>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        self.writes.pace.promptly(call).await
     }
 
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {

@@ -6,7 +6,7 @@ use super::ledger::lane_number;
 use super::record::{due_after_lease, ran_out};
 use super::rows::{read_name, read_options, read_state_or, read_topic, state_number};
 use crate::clock::UnixMillis;
-use crate::store::{Counts, MAX_LEASE, NextDue, Task, TopicEntry};
+use crate::store::{Counts, FURTHEST_DEADLINE, NextDue, Task, TopicEntry};
 use crate::task::{Lane, State, TaskId, Topic};
 
 pub(super) fn get(db: &Connection, lane: &Lane, id: TaskId, now: UnixMillis) -> rusqlite::Result<Option<Task>> {
@@ -104,7 +104,7 @@ pub(super) fn earliest_deadline(db: &Connection, lane: i64, now: UnixMillis) -> 
     )?
     .query_row([lane], |row| {
         let (first, last): (Option<UnixMillis>, Option<UnixMillis>) = (row.get(0)?, row.get(1)?);
-        let is_out_of_reach = last.is_some_and(|deadline| deadline > now + MAX_LEASE);
+        let is_out_of_reach = last.is_some_and(|deadline| deadline > now + FURTHEST_DEADLINE);
         Ok(first.map(|deadline| if is_out_of_reach { deadline.min(now) } else { deadline }))
     })
 }

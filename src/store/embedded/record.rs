@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::receipts::Receipts;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Cancelled, KEPT, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, Settled, Transition, UNREADABLE,
+    Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, Settled, Transition,
+    UNREADABLE,
 };
 use crate::task::{Receipt, State};
 
@@ -68,15 +69,15 @@ impl<A> Verdict<A> {
 /// Whether a lease with this deadline has run out. A deadline further away than any lease shows that the clock
 /// was set back, and nobody could wait for it.
 pub(super) fn ran_out(deadline: UnixMillis, now: UnixMillis) -> bool {
-    deadline <= now || deadline > now + MAX_LEASE
+    deadline <= now || deadline > now + FURTHEST_DEADLINE
 }
 
 /// When a task whose lease ran out is due again.
 pub(super) fn due_after_lease(deadline: UnixMillis, now: UnixMillis) -> UnixMillis {
-    if deadline > now + MAX_LEASE { now } else { deadline }
+    if deadline > now + FURTHEST_DEADLINE { now } else { deadline }
 }
 
-/// A deadline so far away; never further than [`MAX_LEASE`], which would count as run out at once.
+/// A deadline so far away; never further than [`MAX_LEASE`].
 pub(super) fn deadline(lease: Duration, now: UnixMillis) -> UnixMillis {
     now + lease.min(MAX_LEASE)
 }
@@ -436,13 +437,13 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_beyond_any_lease_has_run_out() {
+    fn a_deadline_far_beyond_any_lease_has_run_out() {
         let check = |ms: i64, expected: bool, due: i64| {
             let deadline = UnixMillis(START.0 + ms);
             assert_eq!(ran_out(deadline, START), expected, "{ms}");
             assert_eq!(due_after_lease(deadline, START).0 - START.0, due, "{ms}");
         };
-        let longest = i64::try_from(MAX_LEASE.as_millis()).unwrap();
+        let longest = i64::try_from(FURTHEST_DEADLINE.as_millis()).unwrap();
         check(-1, true, -1);
         check(0, true, 0);
         check(1, false, 1);

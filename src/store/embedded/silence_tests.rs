@@ -66,12 +66,16 @@ async fn a_silent_disk_costs_an_edge_call_a_second_and_the_next_ones_nothing() {
     assert_unavailable(added.remove(0).map(drop), "silent");
     let cancelled = timeout(Duration::ZERO, bench.store.cancel(&lane(), later)).await.expect("it is refused at once");
     assert_unavailable(cancelled.map(drop), "silent");
+    let lane = lane();
+    let extended = bench.store.promptly(bench.store.extend(&lane, id, &receipt, LONG));
+    let extended = timeout(Duration::ZERO, extended).await.expect("it is refused at once");
+    assert_unavailable(extended.map(drop), "silent");
     // The worker's own work is neither refused nor lost.
     let (settled, ()) = tokio::join!(bench.settle(id, &receipt, delivered()), hang.end());
     assert_eq!(settled, Settled::Done);
 
     bench.add_sized(10).await.unwrap();
-    let counts = bench.store.stats(&lane()).await.unwrap();
+    let counts = bench.store.stats(&lane).await.unwrap();
     assert_eq!((counts.scheduled, counts.delivered), (2, 1), "a refused add is not stored after all");
 }
 

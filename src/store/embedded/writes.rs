@@ -2,13 +2,12 @@
 //!
 //! # Invariants
 //!
-//! - Who asks for the edge waits for about a second, or for two where the transaction under way has not had one yet. A disk that
-//!   hangs costs its callers that second once: from then on they are refused at once, until it answers.
+//! - Who asks for the edge is answered within a second ([`PATIENCE`]), whatever the disk does. One that hangs costs its callers that
+//!   second once: from then on they are refused at once, until it answers.
 //! - The adds that wait hold at most [`MOST_WAITING`] of memory, whether or not their callers still wait.
 //! - The worker's own work (claims, settles) waits as long as it takes: what was called must be settled.
 
 use std::future::Future;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,8 +18,12 @@ use super::ledger::Ledger;
 use super::queue::{self, Queue};
 use crate::store::{Error, Result};
 
-/// How long a transaction may take until the disk counts as silent, and how long a call of the edge waits for its own to begin.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a call of the edge waits for the disk: with its way through the edge, less than a second.
+const PATIENCE: Duration = Duration::from_millis(900);
+
+/// How long a step of the writer may take until the disk counts as silent. Shorter, so that who asks once more after he has waited in vain
+/// is refused at once.
+const SILENCE: Duration = Duration::from_millis(800);
 
 /// The bytes of all adds that wait. A larger one goes alone.
 const MOST_WAITING: u32 = 64 << 20;
@@ -104,29 +107,25 @@ impl Pace {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// What is left of the second that the writer's step may take.
-    fn left(&self) -> Option<Duration> {
+    fn is_silent(&self) -> bool {
         let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        since.map(|since| PATIENCE.saturating_sub(since.elapsed()))
+        since.is_some_and(|since| since.elapsed() >= SILENCE)
     }
 
     /// Answers what `work` does, but for no longer than an edge call may wait.
-    async fn promptly<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        if self.left().is_some_and(|left| left.is_zero()) {
-            return Err(silent());
+    pub(super) async fn promptly<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.is_silent() {
+            return Err(self.too_slow());
         }
-        let mut work = pin!(work);
-        if let Ok(done) = timeout(PATIENCE, &mut work).await {
-            return done;
-        }
-        // It may be in the transaction under way, which has a second of its own.
-        let left = self.left().unwrap_or_default();
-        timeout(left, work).await.unwrap_or_else(|_| Err(silent()))
+        timeout(PATIENCE, work).await.unwrap_or_else(|_| Err(self.too_slow()))
     }
-}
 
-fn silent() -> Error {
-    Error::Unavailable("the disk is silent: a write has taken longer than a second".into())
+    fn too_slow(&self) -> Error {
+        Error::Unavailable(match self.is_silent() {
+            true => format!("the disk is silent: a write takes longer than {} ms", SILENCE.as_millis()),
+            false => "overloaded: too much waits for the disk".into(),
+        })
+    }
 }
 
 /// The queue to the writer.
@@ -135,7 +134,7 @@ pub(super) struct Writes {
     queue: Queue<Box<dyn Job>>,
     /// What may still wait of adds, in KiB.
     pub(super) room: Arc<Semaphore>,
-    pace: Arc<Pace>,
+    pub(super) pace: Arc<Pace>,
 }
 
 impl Writes {
@@ -185,10 +184,7 @@ impl Writes {
     async fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(MOST_WAITING);
         let share = Arc::clone(&self.room).acquire_many_owned(bytes.div_ceil(KIB));
-        match timeout(PATIENCE, share).await {
-            Ok(share) => share.map_err(|_| queue::closed()),
-            Err(_) => Err(Error::Unavailable("overloaded: too much waits for the disk".into())),
-        }
+        share.await.map_err(|_| queue::closed())
     }
 
     /// Lets the writer end once it has done what is queued.

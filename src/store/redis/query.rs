@@ -15,7 +15,7 @@ use super::node::Purpose;
 use super::record::{Entry, Record, read_millis};
 use super::script;
 use crate::clock::UnixMillis;
-use crate::store::{Counts, Error, ListQuery, Listed, MAX_LEASE, NextDue, Result, Task};
+use crate::store::{Counts, Error, FURTHEST_DEADLINE, ListQuery, Listed, NextDue, Result, Task};
 use crate::task::{Lane, State, TaskId};
 
 /// Moments beyond this are no moments: the scores are doubles.
@@ -46,7 +46,9 @@ pub(super) async fn get(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Option
     };
     let (state, due) = match (entry.ended, moment(deadline)?, moment(due)?) {
         (Some(state), _, _) => (state, record.due),
-        (None, Some(deadline), _) if deadline > now && deadline <= now + MAX_LEASE => (State::Leased, record.due),
+        (None, Some(deadline), _) if deadline > now && deadline <= now + FURTHEST_DEADLINE => {
+            (State::Leased, record.due)
+        }
         (None, Some(deadline), _) => (State::Scheduled, deadline.min(now)),
         (None, None, due) => (State::Scheduled, due.unwrap_or(record.due)),
     };
@@ -130,7 +132,7 @@ pub(super) async fn next(inner: &Inner, lanes: &[Lane], of: impl Fn(&Lane) -> St
 fn read_next(now: UnixMillis, [due, first, last]: [Result<Value>; 3]) -> Result<Option<UnixMillis>> {
     let (due, first, last) = (read_head(due?)?, read_head(first?)?, read_head(last?)?);
     // A deadline that is too far away counts as run out: the clock was set back.
-    let beyond_reach = last.filter(|deadline| *deadline > now + MAX_LEASE).map(|_| now);
+    let beyond_reach = last.filter(|deadline| *deadline > now + FURTHEST_DEADLINE).map(|_| now);
     Ok(due.into_iter().chain(first).chain(beyond_reach).min())
 }
 

@@ -3,7 +3,7 @@
 //! A failover may lose an entry while the tasks survive. So adds that find a lane empty write it again, instances
 //! re-assert what they know, and [`recover`] looks for lanes that nobody registered.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use deadpool_redis::redis::{FromRedisValue, cmd};
 use serde::{Deserialize, Serialize};
@@ -61,24 +61,32 @@ pub(super) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
 /// Finds lanes that nobody registered and registers their topics. A server that is away is passed over: the next search finds its lanes.
 pub(super) async fn recover(inner: &Inner) -> Result<Vec<TopicEntry>> {
     let known: Vec<Topic> = topics(inner).await?.into_iter().map(|entry| entry.topic).collect();
-    let mut found: HashMap<Topic, TopicEntry> = HashMap::new();
+    let mut found: BTreeMap<Topic, BTreeSet<u16>> = BTreeMap::new();
     for node in inner.servers.map().nodes() {
-        if let Err(error) = recover_of(inner, node, &known, &mut found).await {
+        if let Err(error) = look_for_lanes(inner, node, &known, &mut found).await {
             tracing::debug!(server = %node.name, %error, "Could not search a server for lanes");
         }
     }
-    Ok(found.into_values().collect())
+    let mut entries = Vec::new();
+    for (topic, lanes) in found {
+        let shards = shards_of(inner, &topic, lanes.into_iter()).await?;
+        entries.push(assert(inner, &TopicEntry { topic, shards }).await?);
+    }
+    Ok(entries)
 }
 
-async fn recover_of(inner: &Inner, node: &Node, known: &[Topic], found: &mut HashMap<Topic, TopicEntry>) -> Result<()> {
+async fn look_for_lanes(
+    inner: &Inner,
+    node: &Node,
+    known: &[Topic],
+    found: &mut BTreeMap<Topic, BTreeSet<u16>>,
+) -> Result<()> {
     let mut cursor = Some(0);
     while let Some(from) = cursor {
         let (next, keys) = scan(node, from, &inner.keys.any_bodies()).await?;
         for lane in keys.iter().filter_map(|key| inner.keys.lane_of(key)) {
-            if !known.contains(&lane.topic) && !found.contains_key(&lane.topic) {
-                let entry = TopicEntry { shards: shards_of(inner, &lane).await?, topic: lane.topic };
-                let entry = assert(inner, &entry).await?;
-                found.insert(entry.topic.clone(), entry);
+            if !known.contains(&lane.topic) {
+                found.entry(lane.topic).or_default().insert(lane.shard);
             }
         }
         cursor = next;
@@ -97,9 +105,19 @@ pub(super) async fn scan(node: &Node, cursor: u64, pattern: &str) -> Result<(Opt
     Ok(((next != 0).then_some(next), keys))
 }
 
-/// The topic's number of lanes: as the lane remembers it, and enough for it.
-pub(super) async fn shards_of(inner: &Inner, lane: &Lane) -> Result<u16> {
-    Ok(remembered_by(inner, lane).await?.unwrap_or(1).max(lane.shard.saturating_add(1)))
+/// The topic's number of lanes: what those that hold bodies remember. Where none of them does, as many as it takes to have them all; but beside one
+/// that does, one that does not is no lane of ours: what stands there looks like bodies, and no more.
+pub(super) async fn shards_of(inner: &Inner, topic: &Topic, lanes: impl Iterator<Item = u16>) -> Result<u16> {
+    let (mut remembered, mut enough) = (0, 1);
+    for shard in lanes {
+        enough = enough.max(shard.saturating_add(1));
+        match remembered_by(inner, &Lane { topic: topic.clone(), shard }).await? {
+            Some(shards) if shards > shard => remembered = remembered.max(shards),
+            _ => {}
+        }
+    }
+    let shards = if remembered == 0 { enough } else { remembered };
+    Ok(shards.min(TopicEntry::MAX_SHARDS))
 }
 
 /// The topic's number of lanes, which each lane remembers from its first task.

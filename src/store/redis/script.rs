@@ -62,12 +62,12 @@ scripts! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_RECEIPTS};
+    use crate::store::{FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_RECEIPTS};
 
     #[test]
     fn the_scripts_share_the_contracts_numbers() {
         for line in [
-            format!("local MAX_LEASE_MS = {}", MAX_LEASE.as_millis()),
+            format!("local FURTHEST_DEADLINE_MS = {}", FURTHEST_DEADLINE.as_millis()),
             format!("local MAX_EXPIRIES = {MAX_EXPIRIES}"),
             format!("local MAX_RECEIPTS = {MAX_RECEIPTS}"),
             format!("local LEASE_RAN_OUT = '{LEASE_RAN_OUT}'"),

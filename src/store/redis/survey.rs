@@ -139,11 +139,7 @@ fn see(inner: &Inner, key: String, topics: &mut BTreeMap<Topic, Seen>, findings:
 
 /// The number of lanes that a topic's lanes remember; 1 for a topic that has none.
 async fn remembered(inner: &Inner, topic: &Topic, seen: Option<&Seen>) -> Result<u16> {
-    let mut most = 1;
-    for shard in seen.into_iter().flat_map(|seen| seen.with_bodies.iter().copied()) {
-        most = most.max(shards_of(inner, &Lane { topic: topic.clone(), shard }).await?);
-    }
-    Ok(most.min(TopicEntry::MAX_SHARDS))
+    shards_of(inner, topic, seen.into_iter().flat_map(|seen| seen.with_bodies.iter().copied())).await
 }
 
 /// The number of lanes that all of a topic's lanes remember alike. None if one of them remembers none or another: with a wrong number

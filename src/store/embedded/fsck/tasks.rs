@@ -10,7 +10,7 @@ use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, is_moment, read_lane, read_text};
 use crate::clock::UnixMillis;
-use crate::store::{Flaw, MAX_LEASE};
+use crate::store::{FURTHEST_DEADLINE, Flaw};
 use crate::task::{Lane, Receipt, State, TaskId};
 
 /// One task across all tables.
@@ -232,7 +232,7 @@ impl Judged<'_> {
         }
         if !has_receipt {
             if !is_reported {
-                let is_lease = is_moment(progress.due) && progress.due <= (UnixMillis(now) + MAX_LEASE).0;
+                let is_lease = is_moment(progress.due) && progress.due <= (UnixMillis(now) + FURTHEST_DEADLINE).0;
                 let due = if is_lease { progress.due } else { now };
                 let statement = "UPDATE progress SET leased = 0, due = ? WHERE id = ?";
                 let unlease = Remedy::new(statement, [due.into(), id.into()]);

@@ -171,7 +171,7 @@ local function judge_live(id, head, entry, lease, due)
     if find('leased-without-receipt', id) then
       local deadline = moment(lease)
       redis.call('ZREM', LEASED, id)
-      put_on(home, id, deadline and deadline <= now + MAX_LEASE_MS and deadline or now)
+      put_on(home, id, deadline and deadline <= now + FURTHEST_DEADLINE_MS and deadline or now)
       if not entry then keep(id, new_entry(home, 1)) end
     end
   elseif not due and not stands_on_some_schedule(id) then

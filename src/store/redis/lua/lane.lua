@@ -17,7 +17,7 @@ local OFFSETS, LOCK = KEYS[5], KEYS[6]
 local ENDED = { delivered = KEYS[7], dead = KEYS[8], cancelled = KEYS[9], expired = KEYS[10] }
 local SCHEDULES = KEYS[11]
 
-local MAX_LEASE_MS = 43200000
+local FURTHEST_DEADLINE_MS = 46800000
 local MAX_EXPIRIES = 16
 local MAX_RECEIPTS = 4
 local LEASE_RAN_OUT = 'lease ran out'
@@ -81,7 +81,7 @@ local function destination_of(record)
 end
 
 local function lease_lasts(deadline)
-  return deadline ~= nil and deadline > now and deadline <= now + MAX_LEASE_MS
+  return deadline ~= nil and deadline > now and deadline <= now + FURTHEST_DEADLINE_MS
 end
 
 local function deadline_of(id)
@@ -174,7 +174,7 @@ local function sweep(most)
   for i = 1, #passed, 2 do
     sweep_one(passed[i], tonumber(passed[i + 1]))
   end
-  local too_far = redis.call('ZRANGEBYSCORE', LEASED, '(' .. (now + MAX_LEASE_MS), '+inf', 'WITHSCORES',
+  local too_far = redis.call('ZRANGEBYSCORE', LEASED, '(' .. (now + FURTHEST_DEADLINE_MS), '+inf', 'WITHSCORES',
     'LIMIT', 0, most - #passed / 2)
   for i = 1, #too_far, 2 do
     sweep_one(too_far[i], tonumber(too_far[i + 1]))

@@ -1,0 +1,337 @@
+//! Workers over a real store that is watched, and calls that end when the test says so.
+
+use std::sync::{Mutex, PoisonError};
+
+use tempfile::TempDir;
+use tokio::sync::{Notify, Semaphore, broadcast, oneshot};
+use tokio::time::timeout;
+
+use super::*;
+use crate::callback::{Allowance, Answer, Call, Fault, LimitParams, ServiceParams, SuccessRule};
+use crate::clock::UnixMillis;
+use crate::store::*;
+use crate::task::{Destination, Lane, Options, State, TaskId, Topic, TopicPolicy};
+use crate::topic;
+
+/// What a test waits for at most.
+const LONG: Duration = Duration::from_secs(20);
+
+/// An embedded store; notes what it is asked, and holds some answers back.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) store: embedded::Embedded,
+    /// The claims that were answered.
+    claims: Mutex<Vec<Claim>>,
+    claimed: Notify,
+    /// Notified when `holds` has been read, which is answered as often as there are permits.
+    pub(super) holds_read: Notify,
+    pub(super) holds_gate: Semaphore,
+    /// Notified when a look over all lanes is asked for, which is answered as often as there are permits.
+    pub(super) looked: Notify,
+    pub(super) look_gate: Semaphore,
+    _folder: TempDir,
+}
+
+impl Watched {
+    fn new(clock: &Clock) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 0, clock: clock.clone() };
+        Self {
+            store: embedded::Embedded::open(params).unwrap(),
+            claims: Mutex::default(),
+            claimed: Notify::new(),
+            holds_read: Notify::new(),
+            holds_gate: Semaphore::new(Semaphore::MAX_PERMITS),
+            looked: Notify::new(),
+            look_gate: Semaphore::new(Semaphore::MAX_PERMITS),
+            _folder: folder,
+        }
+    }
+
+    /// What `found` finds among the claims that were answered, as soon as it is there.
+    pub(super) async fn until<T>(&self, found: impl Fn(&[Claim]) -> Option<T>) -> T {
+        loop {
+            let claimed = self.claimed.notified();
+            if let Some(found) = found(&self.claims.lock().unwrap_or_else(PoisonError::into_inner)) {
+                return found;
+            }
+            claimed.await;
+        }
+    }
+}
+
+async fn pass(gate: &Semaphore) {
+    gate.acquire().await.expect("it is never closed").forget();
+}
+
+impl Store for Watched {
+    fn durability(&self) -> Durability {
+        self.store.durability()
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.store.hints()
+    }
+
+    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        self.store.add(tasks).await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed> {
+        let claimed = self.store.claim(claim.clone()).await;
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner).push(claim);
+        self.claimed.notify_waiters();
+        claimed
+    }
+
+    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        self.store.settle(settles).await
+    }
+
+    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+        self.store.extend(lane, id, receipt, lease).await
+    }
+
+    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
+        self.store.cancel(lane, id).await
+    }
+
+    async fn reschedule(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        moment: Moment,
+        content: Option<NewContent>,
+    ) -> Result<Rescheduled> {
+        self.store.reschedule(lane, id, moment, content).await
+    }
+
+    async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+        self.store.get(lane, id).await
+    }
+
+    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        self.store.list(query).await
+    }
+
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
+        self.store.replay(lane, ids, spread).await
+    }
+
+    async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
+        self.store.summaries(lane, ids).await
+    }
+
+    async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
+        self.store.discard(lane, state, ids).await
+    }
+
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+        self.store.clear(lane, limit).await
+    }
+
+    async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
+        self.store.forecast(lane, step, steps).await
+    }
+
+    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
+        self.store.note(notes).await
+    }
+
+    async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
+        self.store.notes(lane, id).await
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        self.store.next_pull(lanes).await
+    }
+
+    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        self.store.set_policy(topic, policy).await
+    }
+
+    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        self.store.pause(topic).await
+    }
+
+    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+        self.store.resume(topic, becomes).await
+    }
+
+    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        self.store.unregister(entry).await
+    }
+
+    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        self.looked.notify_one();
+        pass(&self.look_gate).await;
+        self.store.next_due(lanes).await
+    }
+
+    async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        self.store.stats(lane).await
+    }
+
+    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+        self.store.purge(lane, state, before, limit).await
+    }
+
+    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
+        self.store.set_hold(destination, is_held).await
+    }
+
+    async fn holds(&self) -> Result<Vec<Destination>> {
+        let read = self.store.holds().await;
+        self.holds_read.notify_one();
+        pass(&self.holds_gate).await;
+        read
+    }
+
+    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
+        self.store.waiting(lanes).await
+    }
+
+    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+        self.store.register(entry).await
+    }
+
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        self.store.topics().await
+    }
+
+    async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
+        self.store.recover_topics().await
+    }
+
+    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        self.store.check(from, repair).await
+    }
+
+    async fn ping(&self) -> Result<UnixMillis> {
+        self.store.ping().await
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
+
+/// A call under way: it ends with what the test sends.
+pub(super) struct Made {
+    pub(super) sn: String,
+    pub(super) id: TaskId,
+    pub(super) attempt: u32,
+    pub(super) end: oneshot::Sender<Answer>,
+}
+
+impl Made {
+    pub(super) fn succeed(self) {
+        // One that was cut off needs no answer.
+        let _ = self.end.send(Answer::Delivered { outcome: "200".into() });
+    }
+
+    pub(super) fn fail(self) {
+        let fault = Fault::Destination;
+        let _ = self.end.send(Answer::Failed { outcome: "503".into(), retry_after: None, hold: None, fault });
+    }
+}
+
+/// Who makes the calls: the test.
+pub(super) struct ByHand(mpsc::UnboundedSender<Made>);
+
+impl Caller for ByHand {
+    async fn call(&self, call: Call<'_>) -> Answer {
+        let (end, answer) = oneshot::channel();
+        let made = Made { sn: call.service.name().to_string(), id: call.id, attempt: call.attempt, end };
+        self.0.send(made).expect("the test listens");
+        answer.await.expect("the test answers every call")
+    }
+}
+
+/// The only topic's only lane.
+pub(super) fn lane() -> Lane {
+    "orders:0".parse().unwrap()
+}
+
+/// Workers, and all that a test needs of them.
+pub(super) struct Bench {
+    pub(super) store: Arc<Watched>,
+    pub(super) worker: Worker<Watched, ByHand>,
+    calls: mpsc::UnboundedReceiver<Made>,
+}
+
+impl Bench {
+    /// Starts the workers, of whose settings some may be changed; `services` names each and its concurrency.
+    pub(super) fn start(services: &[(impl AsRef<str>, usize)], change: impl FnOnce(&mut Params)) -> Self {
+        crate::install_crypto();
+        let clock = Clock::system();
+        let store = Arc::new(Watched::new(&clock));
+        let (made, calls) = mpsc::unbounded_channel();
+        let service = |(name, concurrency): &(_, usize)| ServiceParams {
+            name: AsRef::<str>::as_ref(name).into(),
+            endpoints: vec!["http://127.0.0.1:9".into()],
+            allowance: Allowance { concurrency: *concurrency, rate: None },
+            success: SuccessRule::default(),
+        };
+        let limits = LimitParams { concurrency: 5_000, concurrency_per_service: 100, breaker: Default::default() };
+        let parts = Parts {
+            store: store.clone(),
+            topics: Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 })),
+            client: ByHand(made),
+            services: Arc::new(Services::new(services.iter().map(service).collect()).unwrap()),
+            limits: Arc::new(Limits::new(limits)),
+            clock,
+        };
+        let second = Duration::from_secs(1);
+        let mut params = Params {
+            enabled: true,
+            lease: 60 * second,
+            idle_stop: 60 * second,
+            claim_batch: 512,
+            policy: Policy { max_attempts: 9, backoff: Default::default() },
+            timeout: second,
+            keep: 60 * second,
+            look_every: second,
+        };
+        change(&mut params);
+        Self { store, worker: Worker::start(parts, params), calls }
+    }
+
+    pub(super) fn parts(&self) -> &Parts<Watched, ByHand> {
+        &self.worker.shared.parts
+    }
+
+    /// Adds a task that is due now for each name.
+    pub(super) async fn add(&self, names: impl IntoIterator<Item = impl AsRef<str>>) {
+        let topic = TopicEntry { topic: lane().topic, shards: 1 };
+        let task = |name: &str| NewTask {
+            topic: topic.clone(),
+            destination: name.parse().unwrap(),
+            moment: Moment::After(Duration::ZERO),
+            options: Options::default(),
+            content: format!(r#"{{"sn":"{name}","url":"/"}}"#),
+            idempotency: None,
+            quota: None,
+        };
+        self.parts().topics.ensure(&topic.topic).await.unwrap();
+        let tasks = names.into_iter().map(|name| task(name.as_ref())).collect();
+        for added in self.store.add(tasks).await {
+            added.unwrap();
+        }
+    }
+
+    /// The next call.
+    pub(super) async fn call(&mut self) -> Made {
+        timeout(LONG, self.calls.recv()).await.expect("something is called").expect("the workers run")
+    }
+
+    /// Whether nothing more has been called so far.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        self.calls.is_empty()
+    }
+}
+
+/// Waits for it, but not for ever.
+pub(super) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    timeout(LONG, what).await.expect("it comes soon")
+}

@@ -1,0 +1,133 @@
+//! The roles together, over a store that is watched.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::testing::{Bench, lane, soon};
+use crate::retry::Backoff;
+use crate::span::Span;
+use crate::store::{MAX_OUTLOOK, Store};
+use crate::task::Destination;
+
+/// The look had read what is held before the hold was set, and ended it when the answer had come.
+#[tokio::test]
+async fn a_look_that_began_before_a_hold_does_not_undo_it() {
+    let bench = Bench::start(&[("message.call", 0)], |params| params.look_every = Duration::from_millis(10));
+    let (store, parts) = (&bench.store, bench.parts());
+    let destination: Destination = "message.call".parse().unwrap();
+    store.holds_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
+    soon(store.holds_read.notified()).await;
+
+    store.set_hold(&destination, true).await.unwrap();
+    parts.limits.set_holds(parts.limits.ask_holds(), [destination.clone()].into());
+    store.holds_gate.add_permits(1);
+    // The next look begins when that one is over.
+    soon(store.holds_read.notified()).await;
+    assert_eq!(parts.limits.free(&destination, Default::default()), 0);
+}
+
+/// The earliest due come first in a look, and a flooded destination always has the earliest: the third was called when all slots of the two
+/// before it were taken.
+#[tokio::test]
+async fn more_flooded_destinations_than_one_claim_has_room_for_starve_none_behind_them() {
+    let mut bench = Bench::start(&[("a", 0), ("b", 0), ("z", 0)], |params| params.claim_batch = 2);
+    bench.add(["a", "b"].repeat(50).into_iter().chain(["z"])).await;
+    let mut first = Vec::new();
+    for _ in 0..6 {
+        first.push(bench.call().await.sn);
+    }
+    assert!(first.iter().any(|sn| sn == "z"), "{first:?}");
+}
+
+/// A lane slept by what the last page of its look had shown, and slept on when a slot came free for what the first one had shown.
+#[tokio::test]
+async fn a_slot_of_any_of_a_great_many_due_destinations_wakes_their_lane() {
+    let names: Vec<String> = (0..MAX_OUTLOOK + 10).map(|number| format!("d{number:04}")).collect();
+    let services: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 1)).chain([("z", 1)]).collect();
+    let mut bench = Bench::start(&services, |params| params.look_every = Duration::from_secs(3_600));
+    bench.add(names.iter().chain(&names)).await;
+    let mut calls = BTreeMap::new();
+    for _ in 0..names.len() {
+        let call = bench.call().await;
+        calls.insert(call.sn.clone(), call);
+    }
+    assert_eq!(calls.len(), names.len(), "one of each");
+
+    for name in [&names[0], &names[names.len() - 1], &names[MAX_OUTLOOK / 2]] {
+        calls.remove(name).unwrap().succeed();
+        let next = bench.call().await;
+        assert_eq!(&next.sn, name);
+        calls.insert(next.id.to_string(), next);
+    }
+    bench.add(["z"]).await;
+    assert_eq!(bench.call().await.sn, "z", "behind all that are at their limits");
+    assert!(bench.is_quiet());
+}
+
+/// With free slots for a destination of which nothing more was due, the lock was kept for two seconds, in which no other instance could claim
+/// what was blocked here.
+#[tokio::test]
+async fn a_lane_whose_due_work_is_all_blocked_gives_its_lock_back() {
+    let mut bench = Bench::start(&[("blocked", 1), ("free", 0)], |params| {
+        params.claim_batch = 1;
+        params.look_every = Duration::from_secs(3_600);
+    });
+    bench.add(["blocked", "blocked"]).await;
+    let _blocking = bench.call().await;
+    bench.add(["free"]).await;
+    let _call = bench.call().await;
+    let keeping = soon(bench.store.until(|claims| {
+        claims
+            .iter()
+            .rposition(|claim| claim.more && claim.wants.iter().any(|want| want.destination.as_str() == "free"))
+    }))
+    .await;
+    soon(
+        bench.store.until(|claims| {
+            claims[keeping + 1..].iter().any(|claim| !claim.more && claim.wants.is_empty()).then_some(())
+        }),
+    )
+    .await;
+}
+
+/// A look waits for a server that is silent until it is given up, and once more for the next thing it asks: for seconds, nobody took a hint.
+#[tokio::test]
+async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {
+    let mut bench = Bench::start(&[("message.call", 0)], |params| params.look_every = Duration::from_millis(10));
+    let store = bench.store.clone();
+    bench.add(["message.call"]).await;
+    bench.call().await.succeed();
+    store.look_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
+    // The lane's task sleeps by now, or will; and this look was begun after the gate was closed, or the next one is.
+    for _ in 0..3 {
+        bench.add(["message.call"]).await;
+        bench.call().await.succeed();
+        let _ = tokio::time::timeout(Duration::from_millis(50), store.looked.notified()).await;
+    }
+}
+
+/// A failure whose lease had run out and had come back to this instance was refused, and the new lease was given back at once: the task was
+/// called again without a wait.
+#[tokio::test]
+async fn a_failure_that_comes_after_its_lease_is_followed_by_its_backoff_and_spends_one_attempt() {
+    let wait = Duration::from_secs(2);
+    let mut bench = Bench::start(&[("message.call", 0)], |params| {
+        params.lease = Duration::from_millis(1_500);
+        params.timeout = Duration::from_millis(1);
+        params.policy.backoff = Backoff::Fixed { every: Span(wait) };
+    });
+    bench.add(["message.call"]).await;
+    let call = bench.call().await;
+    let (id, store) = (call.id, bench.store.clone());
+    while soon(store.get(&lane(), id)).await.unwrap().unwrap().attempts < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let failed = Instant::now();
+    call.fail();
+    let again = bench.call().await;
+    // The store's clock counts in whole milliseconds.
+    assert!(failed.elapsed() >= wait - Duration::from_millis(2), "{:?}", failed.elapsed());
+    assert_eq!((again.id, again.attempt), (id, 2));
+}

@@ -43,7 +43,7 @@ const SLOW: Duration = Duration::from_millis(250);
 /// What is promised at three times capacity: how much of the peak is still stored, and within how long the others are refused.
 struct Promise {
     goodput: f64,
-    refusal_ms: u64,
+    refusal_ms: u128,
 }
 
 /// Where the store is the bound, the processor has time to say no.

@@ -22,7 +22,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("topic", &["clock", "store", "task"]),
     ("callback", &["breaker", "clock", "glob", "rate", "task", "span"]),
     ("outcome", &["callback", "retry", "store", "task", "span"]),
-    ("worker", &["callback", "clock", "outcome", "store", "task", "topic"]),
+    ("worker", &["breaker", "callback", "clock", "outcome", "store", "task", "topic"]),
     (
         "api",
         &[

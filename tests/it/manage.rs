@@ -211,7 +211,14 @@ async fn pages_of_a_list_follow_one_another(kept: Kept) {
 async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
     let receiver = Receiver::start().await;
     receiver.answer(|seen| Answer::Status(if seen.path.ends_with('3') { 410 } else { 500 }));
-    let delayd = kept.start(&[service("s", &receiver)]).await;
+    // Not about the breaker, which these answers open.
+    let delayd = kept
+        .start(&[
+            service("s", &receiver),
+            "callback.breaker.open=\"50ms\"".into(),
+            "callback.breaker.open_max=\"50ms\"".into(),
+        ])
+        .await;
     let tasks: Vec<Value> = (0..20).map(|n| with(pushed("t", json!(0), n), json!({"max_attempts": 1}))).collect();
     for id in delayd.add_all(&tasks).await {
         delayd.wait_for_state("t", id, "dead").await;

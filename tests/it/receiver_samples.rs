@@ -181,3 +181,19 @@ fn the_signature_on_the_page_is_right() {
     assert_eq!(field("webhook-signature: "), signature);
     assert!(page.contains(OLD), "and whose key it is");
 }
+
+/// SQLite stands for the databases of the page's readers.
+#[test]
+fn the_sql_on_the_page_knows_a_duplicate() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/RECEIVERS.md")).unwrap();
+    let sql = page.split("```sql\n").nth(1).unwrap().split("```").next().unwrap();
+    let (table, work) = sql.split_once("\n\n").unwrap();
+    let database = rusqlite::Connection::open_in_memory().unwrap();
+    database.execute_batch("CREATE TABLE orders (id, state); INSERT INTO orders VALUES (42, 'unpaid');").unwrap();
+    database.execute_batch(table).unwrap();
+    database.execute_batch(work).unwrap();
+    let state: String = database.query_row("SELECT state FROM orders", [], |row| row.get(0)).unwrap();
+    assert_eq!(state, "cancelled");
+    let insert = work.lines().find(|line| line.starts_with("INSERT")).unwrap();
+    assert_eq!(database.execute(insert, []).unwrap(), 0, "the second time");
+}

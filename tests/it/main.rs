@@ -28,6 +28,7 @@ mod redis_sentinel;
 mod security;
 mod start_and_stop;
 mod two_instances;
+mod verbs;
 
 mod program;
 

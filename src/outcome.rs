@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Delivered ────────────────────────────▶ delivered
+//! Accepted ─────────────────────────────▶ leased on, in the receiver's hands
 //! Failed, attempts left ────────────────▶ retry after max(backoff, Retry-After)
 //! Failed, attempts spent ───────────────▶ dead
 //! Final ────────────────────────────────▶ dead
@@ -48,10 +49,12 @@ impl Policy {
     }
 }
 
-/// Where a task goes after the callback of its attempt number `attempt` (from 1). `random`, 0 to 1, is the jitter.
-pub fn of(policy: &Policy, attempt: u32, answer: &Answer, random: f64) -> Transition {
+/// Where a task goes after the callback of its attempt number `attempt` (from 1). `lease` is for a receiver that will acknowledge later and
+/// does not say when; `random`, 0 to 1, is the jitter.
+pub fn of(policy: &Policy, lease: Duration, attempt: u32, answer: &Answer, random: f64) -> Transition {
     match answer {
         Answer::Delivered { outcome } => Transition::Delivered { outcome: outcome.clone() },
+        Answer::Accepted { lease: own } => Transition::Keep { lease: own.unwrap_or(lease) },
         Answer::Final { outcome } => Transition::Dead { outcome: outcome.clone() },
         Answer::Failed { outcome, .. } if policy.is_last(attempt) => Transition::Dead { outcome: outcome.clone() },
         Answer::Failed { outcome, retry_after, .. } => {
@@ -96,11 +99,15 @@ mod tests {
     #[test]
     fn an_answer_moves_its_task() {
         let check = |attempt: u32, answer: Answer, expected: Transition| {
-            assert_eq!(of(&policy(), attempt, &answer, 0.5), expected, "attempt {attempt}: {answer:?}");
+            let lease = Duration::from_secs(30);
+            assert_eq!(of(&policy(), lease, attempt, &answer, 0.5), expected, "attempt {attempt}: {answer:?}");
         };
         let delivered = || Answer::Delivered { outcome: "200 OK".into() };
         check(1, delivered(), Transition::Delivered { outcome: "200 OK".into() });
         check(9, delivered(), Transition::Delivered { outcome: "200 OK".into() });
+        check(1, Answer::Accepted { lease: None }, Transition::Keep { lease: Duration::from_secs(30) });
+        let own = Duration::from_secs(7);
+        check(9, Answer::Accepted { lease: Some(own) }, Transition::Keep { lease: own });
         check(1, Answer::Final { outcome: "410 Gone".into() }, dead("410 Gone"));
         check(1, failed(None), retry(30, "why"));
         check(2, failed(None), retry(30, "why"));

@@ -3,11 +3,12 @@
 //! stdout belongs to the commands' own output. What is absent on purpose: `RUST_LOG`; the level is a setting like
 //! every other.
 
+use std::fmt;
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{EnvFilter, reload};
 
 /// The settings of the logs.
 #[derive(Clone, Debug)]
@@ -29,19 +30,44 @@ pub enum Error {
     Taken(#[from] TryInitError),
 }
 
+/// Changes the level of logs that run.
+pub struct Level(Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>);
+
+impl Level {
+    /// Logs at another level from now on.
+    ///
+    /// # Errors
+    /// [`Error::Level`]; the old one then stays.
+    pub fn set(&self, level: &str) -> Result<(), Error> {
+        let filter = filter(level)?;
+        (self.0)(filter).map_err(|e| Error::Level(e.to_string()))
+    }
+}
+
+impl fmt::Debug for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Level")
+    }
+}
+
 /// Starts the process's logs.
 ///
 /// # Errors
 /// An unreadable level, or logs that were started before.
-pub fn init(params: &Params) -> Result<(), Error> {
+pub fn init(params: &Params) -> Result<Level, Error> {
     let filter = filter(&params.level)?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     if params.json {
-        logs.json().flatten_event(true).finish().try_init()?;
+        let logs = logs.json().flatten_event(true).with_filter_reloading();
+        let handle = logs.reload_handle();
+        logs.finish().try_init()?;
+        Ok(Level(Box::new(move |filter| handle.reload(filter))))
     } else {
-        logs.with_ansi(std::io::stderr().is_terminal()).finish().try_init()?;
+        let logs = logs.with_ansi(std::io::stderr().is_terminal()).with_filter_reloading();
+        let handle = logs.reload_handle();
+        logs.finish().try_init()?;
+        Ok(Level(Box::new(move |filter| handle.reload(filter))))
     }
-    Ok(())
 }
 
 /// Reads a level or directives.

@@ -22,7 +22,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("topic", &["clock", "store", "task"]),
     ("callback", &["breaker", "clock", "glob", "rate", "task", "span"]),
     ("outcome", &["callback", "retry", "store", "task", "span"]),
-    ("worker", &["callback", "clock", "outcome", "store", "task", "topic"]),
+    ("worker", &["breaker", "callback", "clock", "outcome", "store", "task", "topic"]),
     (
         "api",
         &[
@@ -32,7 +32,7 @@ const RULES: &[(&str, &[&str])] = &[
     ),
     ("telemetry", &[]),
     ("settings", &["breaker", "callback", "glob", "rate", "retry", "span", "store", "task", "telemetry", "token"]),
-    ("app", &["api", "breaker", "callback", "clock", "outcome", "settings", "store", "topic", "worker"]),
+    ("app", &["api", "breaker", "callback", "clock", "outcome", "settings", "store", "telemetry", "topic", "worker"]),
     ("cli", &["app", "callback", "clock", "settings", "span", "store", "task", "telemetry", "token"]),
 ];
 

@@ -99,7 +99,7 @@ pub(super) async fn add_batch(
     }
     let request: BatchRequest<'_> = json::read(&body)?;
     let tasks = required(request.tasks, "tasks")?;
-    let limit = api.params.batch_limit;
+    let limit = api.bounds().batch_limit;
     if !(1..=limit).contains(&tasks.len()) {
         return Err(Error::Invalid(format!("tasks: must hold 1 to {limit} tasks, not {}", tasks.len())));
     }

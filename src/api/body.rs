@@ -5,6 +5,8 @@
 //! connection closed on a sender that still sends is reset, and the answer lost with it.
 
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -26,9 +28,19 @@ const MAX_DISCARDED: usize = 64 << 20;
 /// How long that may take.
 const MAX_DISCARDING: Duration = Duration::from_secs(2);
 
-/// The most bytes of a route's bodies. A layer: put into every request of the route.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limit(pub(super) usize);
+/// The most bytes of a route's bodies; may change while serving. A layer: put into every request of the route.
+#[derive(Clone, Debug)]
+pub(super) struct Limit(Arc<AtomicUsize>);
+
+impl Limit {
+    pub(super) fn of(bytes: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(bytes)))
+    }
+
+    pub(super) fn set(&self, bytes: usize) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+}
 
 /// A request's body, read whole by [`read`].
 #[derive(Clone, Debug)]
@@ -44,7 +56,8 @@ impl<S: Sync> FromRequest<S> for JsonBody {
 
 /// The layer that reads the body, within the route's [`Limit`] and the house's [`Budget`].
 pub(super) async fn read(State(budget): State<Budget>, request: Request, next: Next) -> Result<Response, Error> {
-    let Limit(limit) = *request.extensions().get().expect("every route that reads a body has its limit");
+    let Limit(limit) = request.extensions().get().expect("every route that reads a body has its limit");
+    let limit = limit.load(Ordering::Relaxed);
     let (mut head, mut body) = request.into_parts();
     let whole = match check_head(&head.headers) {
         Ok(()) => {

@@ -1,8 +1,8 @@
 //! What stands around every handler. [`super::router`] puts these in order; each is one small function.
 
 use std::any::Any;
-use std::pin::Pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -43,11 +43,18 @@ pub(super) fn panicked(panic: Box<dyn Any + Send>) -> Response {
 
 /// A slot, held by a request and by the work that outlives it.
 #[derive(Clone, Debug)]
-pub(super) struct Slot(#[expect(dead_code, reason = "it is there to be dropped")] Arc<OwnedSemaphorePermit>);
+pub(super) struct Slot(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl Slot {
+    /// Lets another request have it: this one only waits from here on.
+    pub(super) fn free(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
 
 impl Slot {
     pub(super) fn of(permit: OwnedSemaphorePermit) -> Self {
-        Self(Arc::new(permit))
+        Self(Arc::new(Mutex::new(Some(permit))))
     }
 }
 
@@ -131,8 +138,35 @@ pub(super) fn say_if_last(response: &mut Response, version: Version, draining: &
     }
 }
 
+/// When a request has to be answered.
+#[derive(Clone, Debug)]
+pub(super) struct Deadline(Arc<Mutex<Instant>>);
+
+impl Deadline {
+    /// The caller has asked to be kept waiting for as long.
+    pub(super) fn put_off(&self, wait: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += wait;
+    }
+
+    fn moment(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Bounds the time from the request's head to its answer, the reading of a dripping body included.
-pub(super) async fn timeout(State(limit): State<Duration>, request: Request, next: Next) -> Response {
-    let slow = Error::Unavailable("the request took too long, so it is not confirmed: repeat it");
-    tokio::time::timeout(limit, next.run(request)).await.unwrap_or_else(|_| slow.into_response())
+pub(super) async fn timeout(State(limit): State<Duration>, mut request: Request, next: Next) -> Response {
+    let deadline = Deadline(Arc::new(Mutex::new(Instant::now() + limit)));
+    request.extensions_mut().insert(deadline.clone());
+    let mut answer = pin!(next.run(request));
+    loop {
+        let moment = deadline.moment();
+        match tokio::time::timeout_at(moment, &mut answer).await {
+            Ok(response) => return response,
+            Err(_) if deadline.moment() > moment => {}
+            Err(_) => {
+                let slow = Error::Unavailable("the request took too long, so it is not confirmed: repeat it");
+                return slow.into_response();
+            }
+        }
+    }
 }

@@ -18,7 +18,8 @@
 //! - Nothing internal (a store's text, a path, a panic) is in an answer; it is in the log, under the request's id.
 //! - An unknown field is refused, never ignored.
 //!
-//! What is absent on purpose: policy of retries (`outcome`), and every wait for something to fall due.
+//! What is absent on purpose: policy of retries (`outcome`), and every wait for something to fall due, but for that of consumers: whoever
+//! pulls with `wait` stands in a line of `waiters`, which `line` serves.
 
 mod add;
 mod auth;
@@ -35,6 +36,7 @@ mod get;
 mod health;
 mod json;
 mod layers;
+mod line;
 mod list;
 mod manage;
 mod new_task;
@@ -45,14 +47,16 @@ mod request_id;
 mod sameness;
 mod server;
 mod settle;
+mod taken;
 #[cfg(test)]
 mod testing;
 mod topic;
 mod topic_policy;
+mod waiters;
 mod written;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -66,12 +70,13 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::callback::{Limits, Services};
 use crate::clock::Clock;
 use crate::outcome::Policy;
-use crate::store::{AnyStore, Registered};
+use crate::store::{AnyStore, Registered, Store};
 use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
 use budget::Budget;
 use door::Line;
 use error::Error;
+use waiters::Waiters;
 
 pub use auth::{TokenParams, Tokens};
 pub use door::Edge;
@@ -101,7 +106,9 @@ pub struct Params {
     pub bodies: usize,
     /// The most requests that are worked on at a time; one more is answered 503 at once.
     pub concurrency: usize,
-    /// The longest time from a request's head to its answer.
+    /// The most callers who wait for a task to pull at a time; one more is answered 503 at once.
+    pub waiters: usize,
+    /// The longest time from a request's head to its answer, beyond what its caller asked to be kept waiting.
     pub timeout: Duration,
 }
 
@@ -118,9 +125,28 @@ impl Params {
             policy,
             bodies: 256 << 20,
             concurrency: 1024,
+            waiters: 4096,
             timeout: Duration::from_secs(10),
         }
     }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            content_limit: self.content_limit,
+            batch_limit: self.batch_limit,
+            max_delay: self.max_delay,
+            idempotency_window: self.idempotency_window,
+        }
+    }
+}
+
+/// What callers may ask for; may change while serving ([`Api::set_bounds`]). The fields are those of [`Params`].
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    content_limit: usize,
+    batch_limit: usize,
+    max_delay: Duration,
+    idempotency_window: Duration,
 }
 
 /// What the edge is built from.
@@ -146,6 +172,9 @@ pub struct Parts {
 #[derive(Debug)]
 pub struct Api {
     params: Params,
+    bounds: RwLock<Bounds>,
+    body_limit: body::Limit,
+    batch_body_limit: body::Limit,
     store: Arc<AnyStore>,
     topics: Arc<Registry>,
     services: Arc<Services>,
@@ -155,16 +184,37 @@ pub struct Api {
     draining: watch::Receiver<bool>,
     /// The lane with which the next pull begins.
     turn: AtomicUsize,
+    /// Those who wait for a task to pull.
+    waiters: Arc<Waiters>,
     /// Claims and settles that outlive their request.
     pending: TaskTracker,
 }
 
 impl Api {
-    /// Puts the parts together.
+    /// Puts the parts together. To be called within a runtime.
     pub fn new(parts: Parts, params: Params) -> Self {
         let Parts { store, topics, services, limits, tokens, clock, draining } = parts;
         let (turn, pending) = (AtomicUsize::new(0), TaskTracker::new());
-        Self { params, store, topics, services, limits, tokens, clock, draining, turn, pending }
+        let waiters = Waiters::new(params.waiters, store.hints());
+        let bounds = RwLock::new(params.bounds());
+        let (body_limit, batch_body_limit) =
+            (body::Limit::of(params.body_limit), body::Limit::of(params.batch_body_limit));
+        Self {
+            params,
+            bounds,
+            body_limit,
+            batch_body_limit,
+            store,
+            topics,
+            services,
+            limits,
+            tokens,
+            clock,
+            draining,
+            turn,
+            waiters,
+            pending,
+        }
     }
 
     /// Returns once what outlives its request (the settles of pulls whose answers were written last) is done. To be
@@ -176,6 +226,17 @@ impl Api {
             let left = self.pending.len();
             tracing::warn!(left, "The store does not answer: {left} pulls are not settled, and their tasks come back");
         }
+    }
+
+    /// Goes by other limits from now on: of bodies, contents, batches and delays. What else `params` say stays as it was at the start.
+    pub fn set_bounds(&self, params: &Params) {
+        self.body_limit.set(params.body_limit);
+        self.batch_body_limit.set(params.batch_body_limit);
+        *self.bounds.write().unwrap_or_else(PoisonError::into_inner) = params.bounds();
+    }
+
+    fn bounds(&self) -> Bounds {
+        *self.bounds.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_draining(&self) -> bool {
@@ -192,12 +253,13 @@ impl Api {
 
     /// Checks something by the rules for new tasks.
     fn checked<T>(&self, header_key: Option<&str>, check: impl FnOnce(&new_task::Rules<'_>) -> T) -> T {
+        let bounds = self.bounds();
         check(&new_task::Rules {
             now: self.clock.now(),
-            max_delay: self.params.max_delay,
-            content_limit: self.params.content_limit,
+            max_delay: bounds.max_delay,
+            content_limit: bounds.content_limit,
             services: &self.services,
-            idempotency_window: self.params.idempotency_window,
+            idempotency_window: bounds.idempotency_window,
             mode_of: &|topic| self.topics.policy_of(topic).mode,
             header_key,
         })
@@ -225,18 +287,19 @@ fn router(api: Arc<Api>, line: Line) -> Router {
     let params = &api.params;
     let budget = Budget::new(params.bodies);
     // From the outside in: the route's limit, the body, a slot, the topic in it. Not around the health checks: an instance that sheds load is alive.
-    let working = |routes: Router<Arc<Api>>, limit: usize, budget: Budget| {
+    let working = |routes: Router<Arc<Api>>, limit: &body::Limit, budget: Budget| {
         routes
             .layer(from_fn(auth::cover))
             .layer(from_fn_with_state(line.clone(), layers::shed))
             .layer(from_fn_with_state(budget, body::read))
-            .layer(Extension(body::Limit(limit)))
+            .layer(Extension(limit.clone()))
     };
     let tasks = Router::new()
         .route("/delay/task/add", post(add::add))
         .route("/delay/task/pull", post(pull::pull))
         .route("/delay/task/ack", post(settle::ack))
         .route("/delay/task/nack", post(settle::nack))
+        .route("/delay/task/extend", post(settle::extend))
         .route("/delay/task/cancel", post(manage::cancel))
         .route("/delay/task/update", post(manage::update))
         .route("/delay/task/get", post(get::get))
@@ -257,9 +320,9 @@ fn router(api: Arc<Api>, line: Line) -> Router {
         .route("/delay/destination/release", post(destination::release));
     let batches = Router::new().route("/delay/task/add_batch", post(add::add_batch));
     // What a batch has stored cannot be taken back: its answer is given whatever room there is.
-    let delay = working(tasks, params.body_limit, budget.clone())
+    let delay = working(tasks, &api.body_limit, budget.clone())
         .layer(from_fn_with_state(budget.clone(), layers::room_for_answers))
-        .merge(working(batches, params.batch_body_limit, budget.of_batches()))
+        .merge(working(batches, &api.batch_body_limit, budget.of_batches()))
         .layer(from_fn_with_state(params.timeout, layers::timeout));
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
     let draining = api.draining.clone();

@@ -95,11 +95,12 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     bad(ADD_BATCH, r#"{"tasks":[1,2,3,4]}"#, "tasks: must hold 1 to 3 tasks, not 4").await;
     let pull = "/delay/task/pull";
     bad(pull, "{}", "topic: is missing").await;
-    bad(pull, r#"{"topic":"t","wait":"5s"}"#, "unknown field \"wait\"").await;
+    bad(pull, r#"{"topic":"t","wait":"31s"}"#, "wait: must be from 0s to 30s").await;
+    bad(pull, r#"{"topic":"t","task_id":1,"wait":1}"#, "lease, count and wait do not go").await;
     bad(pull, r#"{"topic":"t","lease":"999ms"}"#, "lease: must be from 1s to 12h").await;
     bad(pull, r#"{"topic":"t","lease":"13h"}"#, "lease: must be from 1s to 12h").await;
     bad(pull, r#"{"topic":"t","count":0}"#, "count: must be a whole number from 1 to 256").await;
-    bad(pull, r#"{"topic":"t","task_id":7,"count":1}"#, "lease and count do not go with it").await;
+    bad(pull, r#"{"topic":"t","task_id":7,"count":1}"#, "lease, count and wait do not go with it").await;
     bad("/delay/task/get", r#"{"topic":"t","task_id":0}"#, "task_id: is missing").await;
     bad("/delay/task/get", r#"{"topic":"t","task_id":"x"}"#, "task_id: must be a whole number").await;
     bad("/delay/task/cancel", r#"{"topic":"t"}"#, "task_id: is missing").await;
@@ -322,7 +323,7 @@ async fn a_body_that_drips_meets_the_timeout() {
     let reading = Router::new()
         .route("/", post(async |_body: body::JsonBody| "read"))
         .layer(from_fn_with_state(Budget::new(1 << 20), body::read))
-        .layer(Extension(body::Limit(100)))
+        .layer(Extension(body::Limit::of(100)))
         .layer(from_fn_with_state(Duration::from_secs(10), layers::timeout));
     let response = dressed::<()>(reading).oneshot(post_of("/", dripping())).await.unwrap();
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);

@@ -1,4 +1,6 @@
-//! Ending a lease: by the consumer's word (`ack`, `nack`), and on its behalf.
+//! Ending a lease: by its holder's word (`ack`, `nack`), and on its behalf; and making it longer (`extend`).
+//!
+//! The holder is a consumer who pulled, or a receiver who answered `delay-ack: later`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +14,10 @@ use super::envelope::{Nothing, Success};
 use super::error::Error;
 use super::fields::{Id, Name, within};
 use super::json::{self, required};
+use super::pull::MIN_LEASE;
 use crate::outcome;
 use crate::span::Span;
-use crate::store::{self, AnyStore, Settle, Settled, Store, Transition};
+use crate::store::{self, AnyStore, MAX_LEASE, Settle, Settled, Store, Transition};
 use crate::task::{Lane, Receipt, TaskId, Topic};
 
 /// How often a settle that was not confirmed is sent in all, and the first wait between two; each next is three times
@@ -39,6 +42,15 @@ struct NackRequest {
     delay: Option<Span>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExtendRequest {
+    topic: Option<Name<Topic>>,
+    task_id: Option<Id>,
+    receipt: Option<Name<Receipt>>,
+    lease: Option<Span>,
+}
+
 /// `POST /delay/task/ack`
 pub(super) async fn ack(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Nothing>, Error> {
     let request: AckRequest = json::read(&body)?;
@@ -49,14 +61,32 @@ pub(super) async fn ack(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -
 /// `POST /delay/task/nack`
 pub(super) async fn nack(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Nothing>, Error> {
     let request: NackRequest = json::read(&body)?;
-    let delay = request.delay.map(|delay| within(delay, "delay", Duration::ZERO..=api.params.max_delay)).transpose()?;
+    let delay =
+        request.delay.map(|delay| within(delay, "delay", Duration::ZERO..=api.bounds().max_delay)).transpose()?;
     let lease = Lease::find(&api, request.topic, request.task_id, request.receipt).await?;
     // The attempts decide between a retry and death. Should another claim come between this look and the settle,
     // the receipt is stale, and nothing is decided.
     let task = api.store.get(&lease.lane, lease.id).await?.ok_or_else(Error::no_task)?;
     let topic = api.topics.policy_of(&lease.lane.topic);
     let policy = api.params.policy.for_topic(&topic).for_task(&task.options);
-    lease.end(&api, outcome::nacked(&policy, task.attempts, delay, rand::random())).await
+    let transition = outcome::nacked(&policy, task.attempts, delay, rand::random());
+    let back = match &transition {
+        Transition::Retry { after, .. } => Some((lease.lane.clone(), *after)),
+        _ => None,
+    };
+    let ended = lease.end(&api, transition).await?;
+    if let Some((lane, after)) = back {
+        api.waiters.put_back(&lane, after);
+    }
+    Ok(ended)
+}
+
+/// `POST /delay/task/extend`
+pub(super) async fn extend(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Nothing>, Error> {
+    let request: ExtendRequest = json::read(&body)?;
+    let span = within(required(request.lease, "lease")?, "lease", MIN_LEASE..=MAX_LEASE)?;
+    let Lease { lane, id, receipt } = Lease::find(&api, request.topic, request.task_id, request.receipt).await?;
+    answer(api.store.promptly(api.store.extend(&lane, id, &receipt, span)).await?)
 }
 
 /// A lease, named by who says to hold it.
@@ -85,11 +115,15 @@ impl Lease {
             let settled = api.store.settle(vec![Settle { lane, id, receipt, transition }]).await;
             settled.into_iter().next().expect("a store answers every settle")
         };
-        match api.store.promptly(settle).await? {
-            Settled::Done => Ok(Success::of(Nothing {})),
-            Settled::Stale { state } => Err(Error::Stale(state)),
-            Settled::Unknown => Err(Error::no_task()),
-        }
+        answer(api.store.promptly(settle).await?)
+    }
+}
+
+fn answer(settled: Settled) -> Result<Success<Nothing>, Error> {
+    match settled {
+        Settled::Done => Ok(Success::of(Nothing {})),
+        Settled::Stale { state } => Err(Error::Stale(state)),
+        Settled::Unknown => Err(Error::no_task()),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::outcome::Policy;
 use crate::retry::Backoff;
 use crate::store::AnyStore;
+use crate::store::embedded::{self, Embedded};
 use crate::store::redis::{self, Redis};
 use crate::topic::{self, Registry};
 
@@ -52,7 +53,19 @@ pub(super) async fn edge_before_a_silent_store() -> (Api, watch::Sender<bool>, T
 async fn edge_before(url: &str) -> (Api, watch::Sender<bool>) {
     let clock = Clock::system();
     let params = redis::Params { key_prefix: "test".into(), clock: clock.clone(), ..redis::Params::standalone(url) };
-    let store = Arc::new(AnyStore::Redis(Redis::connect(params).await.unwrap()));
+    edge_over(AnyStore::Redis(Redis::connect(params).await.unwrap()), clock)
+}
+
+/// An edge over a store of its own, and the folder that this keeps its file in.
+pub(super) fn edge_with_store() -> (Api, watch::Sender<bool>, tempfile::TempDir) {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::system());
+    let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 0, clock: clock.clone() };
+    let (api, draining) = edge_over(AnyStore::Embedded(Embedded::open(params).unwrap()), clock);
+    (api, draining, folder)
+}
+
+fn edge_over(store: AnyStore, clock: Clock) -> (Api, watch::Sender<bool>) {
+    let store = Arc::new(store);
     let topics = Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 }));
     let draining = watch::Sender::new(false);
     let breaker = crate::breaker::Params::default();

@@ -35,6 +35,8 @@ const CLOSING: Duration = Duration::from_secs(2);
 const STORE_CLOSING: Duration = Duration::from_secs(10);
 
 mod params;
+pub mod reload;
+
 /// Why delayd could not start. Each is one clear line.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -79,6 +81,8 @@ pub struct App {
     close_listener: oneshot::Sender<()>,
     draining: watch::Sender<bool>,
     grace: Duration,
+    parts: reload::Parts,
+    reloading: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl App {
@@ -108,11 +112,11 @@ impl App {
             topics: topics.clone(),
             services: services.clone(),
             limits: limits.clone(),
-            tokens,
+            tokens: tokens.clone(),
             clock: clock.clone(),
             draining: draining.subscribe(),
         };
-        let api = Arc::new(Api::new(parts, params::api(&settings)));
+        let api = Arc::new(Api::new(parts, params::api(&settings, server.max_connections)));
         let (close_listener, closed) = oneshot::channel::<()>();
         let edge = api::edge(api.clone());
         let serving = tokio::spawn(async move {
@@ -123,9 +127,27 @@ impl App {
             api::serve(listener, edge, server, closed).await;
         });
 
+        let changing = reload::Parts {
+            services: services.clone(),
+            tokens,
+            limits: limits.clone(),
+            topics: topics.clone(),
+            api: api.clone(),
+            open_files,
+            connections: server.max_connections,
+            started: settings,
+        };
+        let settings = &changing.started;
         let parts = worker::Parts { store: store.clone(), topics, client, services, limits, clock };
-        let worker = Worker::start(parts, params::worker(&settings));
-        Ok(Self { address, store, api, worker, serving, close_listener, draining, grace: settings.shutdown.grace.0 })
+        let worker = Worker::start(parts, params::worker(settings));
+        let grace = settings.shutdown.grace.0;
+        let reloading = None;
+        Ok(Self { address, store, api, worker, serving, close_listener, draining, grace, parts: changing, reloading })
+    }
+
+    /// From now on reads the configuration again when it is told to, or when a file of it changes.
+    pub fn reload_from(&mut self, source: reload::Source) {
+        self.reloading = Some(tokio::spawn(reload::run(self.parts.clone(), source)));
     }
 
     /// Where it listens: the port that the system chose, if `http.bind` asked for port 0.
@@ -148,6 +170,9 @@ impl App {
             tracing::info!("Draining: no more adds and claims; running calls have {:?} to end", self.grace);
         }
         self.draining.send_replace(true);
+        if let Some(reloading) = &self.reloading {
+            reloading.abort();
+        }
         let cut_off = self.worker.drain(if broken { Duration::ZERO } else { self.grace }).await;
         if cut_off > 0 {
             tracing::warn!(

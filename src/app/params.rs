@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::outcome::Policy;
-use crate::settings::{Settings, Success, Topology};
+use crate::settings::{NotedAttempts, Settings, Success, Topology};
 use crate::store::{embedded, redis};
 use crate::{api, callback, topic, worker};
 
@@ -131,12 +131,19 @@ pub(super) fn worker(settings: &Settings) -> worker::Params {
         timeout: settings.callback.timeout.0,
         keep: settings.history.keep.0,
         keep_most: settings.history.max_per_topic,
+        noted: match settings.history.attempts {
+            NotedAttempts::All => worker::Noted::All,
+            NotedAttempts::Failures => worker::Noted::Failures,
+            NotedAttempts::Nothing => worker::Noted::Nothing,
+        },
         look_every: LOOK_EVERY,
     }
 }
 
-pub(super) fn api(settings: &Settings) -> api::Params {
+/// Callers who wait may hold half of the `connections`: the others are there for those who add and acknowledge.
+pub(super) fn api(settings: &Settings, connections: usize) -> api::Params {
     let limits = &settings.limits;
+    let defaults = api::Params::new(policy(settings));
     api::Params {
         body_limit: limits.body.bytes(),
         content_limit: limits.content.bytes(),
@@ -145,7 +152,8 @@ pub(super) fn api(settings: &Settings) -> api::Params {
         max_delay: limits.max_delay.0,
         idempotency_window: limits.idempotency_window.0,
         bodies: limits.bodies.bytes(),
-        ..api::Params::new(policy(settings))
+        waiters: defaults.waiters.min(connections / 2),
+        ..defaults
     }
 }
 

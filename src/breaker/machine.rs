@@ -54,6 +54,17 @@ impl Breaker {
         Self { params, phase, epoch: 0, streak: 0 }
     }
 
+    /// Goes by other settings from now on, in the state that it is in. Another window begins empty.
+    pub fn set_params(&mut self, params: &Params, now: Instant) {
+        if self.params.window != params.window
+            && let Phase::Closed { window, .. } = &mut self.phase
+        {
+            *window = Window::new(params.window);
+        }
+        self.params = params.clone();
+        self.advance(now);
+    }
+
     /// Where it stands.
     pub fn state(&mut self, now: Instant) -> State {
         self.advance(now);

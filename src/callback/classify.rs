@@ -3,6 +3,7 @@
 //! | answer | [`Answer`] | fault |
 //! |---|---|---|
 //! | 2xx, unless the rule finds a `dm_error` in it | `Delivered` | |
+//! | such a 202 with `delay-ack: later` | `Accepted` | |
 //! | otherwise a final status, or `delay-no-retry: true` | `Final` | |
 //! | 2xx with a `dm_error` other than 0 | `Failed` | the task's |
 //! | 5xx, 429 | `Failed` | the destination's |
@@ -17,9 +18,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::trouble::Trouble;
 use crate::clock::UnixMillis;
+use crate::span::Span;
 
 /// The longest that a destination may put us off.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// The least time for an acknowledgement.
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
 /// By which rule an answer is a success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +45,11 @@ pub enum Answer {
         /// Such as `200 OK`.
         outcome: String,
     },
+    /// The business has the task, and will say itself how it ended.
+    Accepted {
+        /// How long that may take, if it says so: from a second.
+        lease: Option<Duration>,
+    },
     /// Not this time.
     Failed {
         /// Such as `503 Service Unavailable` or `timed out after 15s`.
@@ -56,6 +66,16 @@ pub enum Answer {
         /// Such as `410 Gone`.
         outcome: String,
     },
+}
+
+impl Answer {
+    /// In a few words.
+    pub fn outcome(&self) -> &str {
+        match self {
+            Self::Delivered { outcome } | Self::Failed { outcome, .. } | Self::Final { outcome } => outcome,
+            Self::Accepted { .. } => "202 Accepted, to be acknowledged",
+        }
+    }
 }
 
 /// Whose fault a failure is: what a breaker would count, and what it would not.
@@ -88,10 +108,14 @@ pub(super) struct Rules<'a> {
 
 /// Judges a reply.
 pub(super) fn replied(reply: &Reply<'_>, rules: &Rules<'_>) -> Answer {
-    let Some((outcome, fault)) = failure(reply, rules.success) else {
-        return Answer::Delivered { outcome: status_text(reply.status) };
-    };
     let header = |name: &str| reply.headers.get(name).and_then(|value| value.to_str().ok());
+    let Some((outcome, fault)) = failure(reply, rules.success) else {
+        let is_later = header("delay-ack").is_some_and(|value| value.trim().eq_ignore_ascii_case("later"));
+        return match reply.status {
+            StatusCode::ACCEPTED if is_later => Answer::Accepted { lease: header("delay-lease").and_then(read_lease) },
+            status => Answer::Delivered { outcome: status_text(status) },
+        };
+    };
     let says_no_retry = header("delay-no-retry").is_some_and(|value| value.eq_ignore_ascii_case("true"));
     if says_no_retry || rules.final_statuses.contains(&reply.status.as_u16()) {
         return Answer::Final { outcome };
@@ -173,6 +197,16 @@ impl<'de> Visitor<'de> for Envelope<'_> {
     }
 }
 
+/// `delay-lease`: seconds, or a number with a unit. One that cannot be read is none; the store bounds long ones.
+fn read_lease(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let span = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => text.parse::<Span>().ok()?.0,
+    };
+    Some(span.max(SHORTEST_LEASE))
+}
+
 /// `Retry-After` in its two forms. One that has passed, or that cannot be read, is none.
 fn read_retry_after(text: &str, now: UnixMillis) -> Option<Duration> {
     let text = text.trim();
@@ -247,6 +281,27 @@ mod tests {
     #[test]
     fn the_status_rule_does_not_look_at_the_answer() {
         assert_eq!(judge(200, &[], r#"{"dm_error":7}"#, SuccessRule::Status), delivered("200 OK"));
+    }
+
+    #[test]
+    fn a_202_may_say_that_the_acknowledgement_follows() {
+        let later = |lease: Option<u64>| Answer::Accepted { lease: lease.map(Duration::from_millis) };
+        let check = |status: u16, headers: &[(&'static str, &'static str)], body: &str, expected: Answer| {
+            assert_eq!(judge(status, headers, body, SuccessRule::DmError), expected, "{status} {headers:?} {body}");
+        };
+        let ack = ("delay-ack", "later");
+        check(202, &[ack], "", later(None));
+        check(202, &[("delay-ack", " Later ")], r#"{"dm_error":0}"#, later(None));
+        check(202, &[ack, ("delay-lease", "90")], "", later(Some(90_000)));
+        check(202, &[ack, ("delay-lease", "5m")], "", later(Some(300_000)));
+        check(202, &[ack, ("delay-lease", "0")], "", later(Some(1_000)));
+        check(202, &[ack, ("delay-lease", "99999h")], "", later(Some(99_999 * 3_600_000)));
+        check(202, &[ack, ("delay-lease", "soon")], "", later(None));
+        check(202, &[("delay-ack", "now")], "", delivered("202 Accepted"));
+        check(202, &[("delay-lease", "5m")], "", delivered("202 Accepted"));
+        check(200, &[ack], "", delivered("200 OK"));
+        check(202, &[ack], r#"{"dm_error":7}"#, failed("202 Accepted, dm_error 7", Fault::Task));
+        check(503, &[ack], "", failed("503 Service Unavailable", Fault::Destination));
     }
 
     #[test]

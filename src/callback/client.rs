@@ -29,7 +29,7 @@ use super::classify::{self, Reply, Rules};
 use super::guard::{Guard, Reach};
 use super::signature::signatures;
 use super::trouble::Trouble;
-use super::{Answer, Fault, Service};
+use super::{Answer, Excerpt, Fault, Service};
 use crate::clock::{Clock, UnixMillis};
 use crate::task::{Headers, Receipt, TaskId, Topic};
 
@@ -87,6 +87,8 @@ pub struct Call<'a> {
     pub timeout: Duration,
     /// The statuses after which this task is not tried again, instead of [`Params::final_statuses`].
     pub final_statuses: Option<&'a [u16]>,
+    /// Where the beginning of the answer is kept.
+    pub excerpt: &'a Excerpt,
     /// The task's content, byte for byte.
     pub body: Bytes,
 }
@@ -194,6 +196,7 @@ impl Client {
                 break;
             }
         }
+        call.excerpt.keep(&body);
         let reply = Reply { status: response.status(), headers: response.headers(), body: &body, broken };
         let rules = Rules {
             success: call.service.success(),

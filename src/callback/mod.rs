@@ -23,6 +23,7 @@
 
 mod classify;
 mod client;
+mod excerpt;
 mod guard;
 mod limits;
 mod services;
@@ -34,6 +35,7 @@ mod window;
 
 pub use classify::{Answer, Fault, SuccessRule};
 pub use client::{BuildError, Call, Caller, Client, Params};
+pub use excerpt::Excerpt;
 pub use limits::{Allowance, Chance, HoldsAsked, LimitParams, Limits, Permit, Permits, Place, Standing};
 pub use services::{InvalidService, Service, ServiceParams, Services};
 pub use signature::{InvalidSecret, Received, Secret, Unverified};

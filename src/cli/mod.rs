@@ -172,7 +172,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(async {
         match cli.command.unwrap_or(Command::Serve(serve::Args {})) {
-            Command::Serve(_) => serve::run(configuration.load()?).await,
+            Command::Serve(_) => serve::run(configuration).await,
             Command::Demo(args) => demo::run(args, configuration.load()?).await,
             Command::Receive(args) => receive::run(args).await,
             Command::Check(_) => check::run(&configuration.load()?).await,
@@ -218,7 +218,7 @@ fn code_of(error: &anyhow::Error) -> Code {
 }
 
 /// Starts the logs as `settings` say, at `level` instead if one is given.
-fn start_logs(settings: &Settings, level: Option<&str>) -> Result<(), telemetry::Error> {
+fn start_logs(settings: &Settings, level: Option<&str>) -> Result<telemetry::Level, telemetry::Error> {
     telemetry::init(&telemetry::Params {
         level: level.unwrap_or(&settings.log.level).to_owned(),
         json: settings.log.format == LogFormat::Json,

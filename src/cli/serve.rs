@@ -1,17 +1,17 @@
 //! `delayd serve`: the service itself, until a signal drains it.
 
 use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
 use super::signals::Signals;
-use super::{Code, start_logs};
-use crate::app::App;
-use crate::settings::Settings;
+use super::{Code, Configuration, start_logs};
+use crate::app::{App, reload};
 
 /// Run the service until SIGTERM or SIGINT.
 ///
 /// The first signal drains it: no new work, running calls end within shutdown.grace. A second one ends it at once
-/// with exit code 1. Every setting is explained in config/default.toml.
+/// with exit code 1. SIGHUP, or a change of a --config file, makes it read the configuration again. Every setting is explained in config/default.toml.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -20,12 +20,17 @@ Examples:
   DELAYD__STORE__KIND=redis DELAYD__STORE__REDIS__URLS=redis://10.0.0.5:6379/0 delayd serve")]
 pub(super) struct Args {}
 
-pub(super) async fn run(settings: Settings) -> anyhow::Result<Code> {
-    start_logs(&settings, None)?;
+pub(super) async fn run(configuration: Configuration) -> anyhow::Result<Code> {
+    let settings = configuration.load()?;
+    let level = start_logs(&settings, None)?;
     let mut signals = Signals::listen().context("cannot listen for signals")?;
+    // From here on a SIGHUP ends nothing any more.
+    let hangup = signal(SignalKind::hangup()).context("cannot listen for signals")?;
+    let files = configuration.files.clone();
+    let source = reload::Source { files, load: Box::new(move || configuration.load()), hangup, level };
     let store = settings.store.summary();
     let is_open = settings.http.is_open_to_others();
-    let app = tokio::select! {
+    let mut app = tokio::select! {
         app = App::start(settings) => app?,
         signal = signals.next() => {
             info!(signal, "Received {signal} during the start, ending");
@@ -42,6 +47,7 @@ pub(super) async fn run(settings: Settings) -> anyhow::Result<Code> {
              can add and read tasks. Set [http.auth] tokens (`delayd token` makes one), or bind to 127.0.0.1"
         );
     }
+    app.reload_from(source);
     app.run(drain_on(signals)).await?;
     info!("Stopped");
     Ok(Code::Done)

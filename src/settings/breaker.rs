@@ -7,7 +7,7 @@ use crate::breaker;
 use crate::span::Span;
 
 /// A section such as `[callback.breaker]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Breaker {
     /// The share of failed calls within `window` that opens it, 0.01 to 1.

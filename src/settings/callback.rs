@@ -13,7 +13,7 @@ use crate::span::Span;
 pub(super) const MOST_CALLS: usize = 1_000_000;
 
 /// The section `[callback]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Callback {
     /// Of one call in all, 100 ms to 10 min.
@@ -35,7 +35,7 @@ pub struct Callback {
 }
 
 /// The section `[callback.retry]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
     /// Calls before a task is dead, 1 to 1000.

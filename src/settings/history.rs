@@ -3,16 +3,31 @@
 use serde::Deserialize;
 
 use super::check::{Wrong, within, within_spans};
+use super::value::choice;
 use crate::span::Span;
 
 /// The section `[history]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct History {
     /// 1 s to 3650 days.
     pub keep: Span,
+    /// Which attempts are noted.
+    pub attempts: NotedAttempts,
     /// 1 to 1,000,000,000 ended tasks of a topic.
     pub max_per_topic: u64,
+}
+
+choice! {
+    /// `history.attempts`.
+    NotedAttempts {
+        /// All of them.
+        All = "all",
+        /// Those that failed.
+        Failures = "failures",
+        /// None.
+        Nothing = "none",
+    }
 }
 
 impl History {

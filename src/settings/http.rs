@@ -14,7 +14,7 @@ use crate::token::{Scope, TokenHash};
 const LONGEST_NAME: usize = 64;
 
 /// The section `[http]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
     /// Address and port; port 0 takes a free one.
@@ -25,7 +25,7 @@ pub struct Http {
 }
 
 /// The section `[http.auth]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Auth {
     /// The tokens that are known; without any everyone may call.
@@ -33,7 +33,7 @@ pub struct Auth {
 }
 
 /// One token.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Token {
     /// What it goes by: 1 to 64 visible characters, another for each.

@@ -7,7 +7,7 @@ use super::value::Size;
 use crate::span::Span;
 
 /// The section `[limits]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Of a request's body, 1 KiB to 64 MiB.

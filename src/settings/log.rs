@@ -7,7 +7,7 @@ use super::value::choice;
 use crate::telemetry;
 
 /// The section `[log]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
     /// A level, or directives such as `info,delayd=debug`.

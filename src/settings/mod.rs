@@ -43,7 +43,7 @@ mod worker;
 pub use breaker::Breaker;
 pub use callback::{Callback, Retry};
 pub use error::Error;
-pub use history::History;
+pub use history::{History, NotedAttempts};
 pub use http::{Auth, Http, Token};
 pub use limits::Limits;
 pub use log::{Log, LogFormat};
@@ -60,7 +60,7 @@ use layers::Layer;
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 
 /// All settings of a process. Fields are documented with their keys in `config/default.toml`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// Where the service listens.

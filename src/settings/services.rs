@@ -16,7 +16,7 @@ use crate::task::Destination;
 const MOST_SECRETS: usize = 8;
 
 /// The section of one service.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
     /// Base addresses, taken in turn; one or more.
@@ -36,7 +36,7 @@ pub struct Service {
 }
 
 /// The section `[services_fallback]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServicesFallback {
     /// The address of a service that is not listed; an empty text is none.

@@ -6,7 +6,7 @@ use super::check::{Wrong, within_spans};
 use crate::span::Span;
 
 /// The section `[shutdown]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shutdown {
     /// For running calls, 0 s to 10 min.

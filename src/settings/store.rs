@@ -12,7 +12,7 @@ use super::value::{Size, choice, redacted};
 use crate::span::Span;
 
 /// The section `[store]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Store {
     /// Which of the two.
@@ -34,7 +34,7 @@ choice! {
 }
 
 /// The section `[store.embedded]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Embedded {
     /// The database file.
@@ -44,7 +44,7 @@ pub struct Embedded {
 }
 
 /// The section `[store.redis]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redis {
     /// How the servers are found.

@@ -9,7 +9,7 @@ use crate::span::Span;
 use crate::store::MAX_LEASE;
 
 /// The section `[worker]`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Worker {
     /// Whether this instance calls back what is due.

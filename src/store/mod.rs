@@ -15,6 +15,7 @@
 //! | sweep of an expired lease | stays | stays |
 //! | settle `Retry` | none | the current one goes to the front |
 //! | settle `Release` | none | stays |
+//! | settle `Keep`, extend | stays | stays |
 //! | settle `Delivered`, `Dead` | the settling one | stays while dead, else forgotten |
 //! | cancel at once, reschedule, replay | none | none |
 //!
@@ -26,13 +27,15 @@
 //! | `Retry` by current | scheduled at now + after | (no current) | stale | stale | done if by its receipt, else stale |
 //! | `Retry` by the newest past | stale if leased to another | done, unchanged: a repeat | stale | stale | stale |
 //! | `Dead` by current | dead | (no current) | done: a repeat | stale | done if by its receipt, else stale |
+//! | `Keep` by current | leased until now + lease | (no current; if swept: leased again) | stale | stale | stale |
 //! | `Release` by current | scheduled at now, attempts − 1 | (no current) | stale | stale | done if by its receipt, else stale |
 //! | any other receipt | stale | stale | stale | stale | stale |
 //!
+//! A `Keep` is an extension that leaves [`KEPT`] as the last outcome. It ends nothing: a pending cancel goes on waiting, and the row of expiries goes on.
 //! Where a cancel is pending, `Retry`, `Dead`, `Release` and the sweep make the task cancelled, and the settle
 //! answers done (a `Release` then leaves the attempts as they are). *Swept*: the lease ran out and a claim put the task back on its schedule, due at its deadline
-//! (at now, if the deadline is further away than [`FURTHEST_DEADLINE`]); each sweep in a row counts one expiry, any settle
-//! ends the row, and the sweep at which [`MAX_EXPIRIES`] is reached makes the task dead. A sweep leaves
+//! (at now, if the deadline is further away than [`FURTHEST_DEADLINE`]); each sweep in a row counts one expiry, any other
+//! settle ends the row, and the sweep at which [`MAX_EXPIRIES`] is reached makes the task dead. A sweep leaves
 //! [`LEASE_RAN_OUT`] as the last outcome. `cancel` and `reschedule` count no expiry; but where a cancel waited for the end of a
 //! lease that has run out, they find the task cancelled.
 //!
@@ -123,6 +126,10 @@ pub const MAX_EXPIRIES: u32 = 16;
 
 /// The last outcome of a task whose lease ran out.
 pub const LEASE_RAN_OUT: &str = "lease ran out";
+
+/// The last outcome of a task in the hands of a receiver that will end the lease itself. By it the start of an embedded store knows the
+/// leases that did not end with the process before.
+pub const KEPT: &str = "202 Accepted, to be acknowledged";
 
 /// The last outcome of a task that died because what is stored of it cannot be read. Nothing of it is deleted.
 pub const UNREADABLE: &str = "record cannot be read";

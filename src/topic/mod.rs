@@ -5,6 +5,7 @@
 //! number of lanes never changes while it holds a task.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::store::{self, AnyStore, Misfire, Registered, Store, TopicEntry};
@@ -42,14 +43,19 @@ impl Error {
 #[derive(Debug)]
 pub struct Registry<S = AnyStore> {
     store: Arc<S>,
-    params: Params,
+    max_topics: AtomicUsize,
     known: RwLock<BTreeMap<Topic, Registered>>,
 }
 
 impl<S: Store> Registry<S> {
     /// An empty cache before `store`.
     pub fn new(store: Arc<S>, params: Params) -> Self {
-        Self { store, params, known: RwLock::default() }
+        Self { store, max_topics: AtomicUsize::new(params.max_topics), known: RwLock::default() }
+    }
+
+    /// Goes by other settings from now on. Topics that are there stay.
+    pub fn set_params(&self, params: &Params) {
+        self.max_topics.store(params.max_topics, Ordering::Relaxed);
     }
 
     /// The topic, created with one lane if there is none.
@@ -69,7 +75,7 @@ impl<S: Store> Registry<S> {
             return Ok(entry);
         }
         let count = self.known().len();
-        if count >= self.params.max_topics {
+        if count >= self.max_topics.load(Ordering::Relaxed) {
             return Err(Error::TooMany(count));
         }
         let entry = self.store.register(TopicEntry { topic: topic.clone(), shards }).await?;
@@ -137,7 +143,8 @@ impl<S: Store> Registry<S> {
         }
     }
 
-    fn known_entry(&self, topic: &Topic) -> Option<Registered> {
+    /// The topic's entry, if this instance knows it without asking.
+    pub fn known_entry(&self, topic: &Topic) -> Option<Registered> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()
     }
 }

@@ -9,10 +9,11 @@ use tokio::time::Instant;
 use super::claim::{Pass, Slots};
 use super::held::{Holding, Lease};
 use super::settler::Ending;
-use super::{Shared, topic};
-use crate::callback::{Answer, Call, Caller, Fault, Service, target};
+use super::{Noted, Shared, topic};
+use crate::callback::{Answer, Call, Caller, Excerpt, Fault, Service, target};
+use crate::clock::UnixMillis;
 use crate::outcome;
-use crate::store::{LeasedTask, Settled, Store, Transition};
+use crate::store::{AttemptNote, LeasedTask, Settled, Store, Transition};
 use crate::task::{Lane, Receipt, TopicPolicy};
 
 /// What a lease must last beyond the call's timeout, so that the settle still finds it.
@@ -68,9 +69,10 @@ impl<S: Store, C: Caller> Flight<S, C> {
         }
         permit.begin(timeout + OVERDUE);
         topic_permit.iter_mut().for_each(topic::begin);
+        let (began, started, excerpt) = (Instant::now(), self.shared.time.store_now(), Excerpt::default());
         let answer = tokio::select! {
             biased;
-            answer = self.call(&service, &policy, timeout) => answer,
+            answer = self.call(&service, &policy, timeout, &excerpt) => answer,
             // Cut off by the end of the grace period: the lease and the attempt stay as they are.
             () = self.shared.settler.finished() => return,
         };
@@ -78,16 +80,19 @@ impl<S: Store, C: Caller> Flight<S, C> {
             Answer::Failed { fault: Fault::Destination, outcome, .. } => permit.failed(outcome),
             Answer::Failed { fault: Fault::Here, .. } => {}
             // A destination that answered is well, whatever it thinks of this task.
-            Answer::Delivered { .. } | Answer::Failed { .. } | Answer::Final { .. } => permit.succeeded(),
+            Answer::Delivered { .. } | Answer::Accepted { .. } | Answer::Failed { .. } | Answer::Final { .. } => {
+                permit.succeeded();
+            }
         }
         if let Answer::Failed { hold: Some(hold), .. } = &answer {
             self.shared.parts.limits.hold(&self.task.destination, *hold);
         }
         drop((permit, topic_permit));
+        self.note(&answer, started, began.elapsed(), excerpt);
         self.conclude(&policy, &answer);
     }
 
-    async fn call(&self, service: &Service, policy: &TopicPolicy, timeout: Duration) -> Answer {
+    async fn call(&self, service: &Service, policy: &TopicPolicy, timeout: Duration, excerpt: &Excerpt) -> Answer {
         let target = target(&self.task.content).ok().flatten();
         let Some(target) = target else {
             return Answer::Final { outcome: "the content names no sn and url".into() };
@@ -104,6 +109,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
             headers: &self.task.options.headers,
             timeout,
             final_statuses: policy.final_statuses.as_deref(),
+            excerpt,
             body: self.task.content.clone().into(),
         };
         self.shared.parts.client.call(call).await
@@ -130,10 +136,30 @@ impl<S: Store, C: Caller> Flight<S, C> {
         }
     }
 
+    /// Writes down, beside the road, what the attempt came to.
+    fn note(&self, answer: &Answer, started: UnixMillis, took: Duration, excerpt: Excerpt) {
+        let is_noted = match self.shared.params.noted {
+            Noted::All => true,
+            Noted::Failures => matches!(answer, Answer::Failed { .. } | Answer::Final { .. }),
+            Noted::Nothing => false,
+        };
+        if is_noted {
+            self.shared.notes.take(AttemptNote {
+                lane: self.lane.clone(),
+                id: self.task.id,
+                attempt: self.holding.lease().attempt,
+                started,
+                took,
+                outcome: answer.outcome().to_owned(),
+                answer: excerpt.into_text(),
+            });
+        }
+    }
+
     fn conclude(self, policy: &TopicPolicy, answer: &Answer) {
         let policy = self.shared.params.policy.for_topic(policy).for_task(&self.task.options);
         let attempt = self.holding.lease().attempt;
-        let transition = outcome::of(&policy, attempt, answer, rand::random());
+        let transition = outcome::of(&policy, self.shared.params.lease, attempt, answer, rand::random());
         let (id, topic) = (self.task.id, &self.lane.topic);
         match &transition {
             Transition::Delivered { outcome } => {
@@ -145,6 +171,10 @@ impl<S: Store, C: Caller> Flight<S, C> {
             }
             Transition::Dead { outcome } => {
                 tracing::warn!(task.id = %id, %topic, attempt, outcome, "Task {id} is dead after attempt {attempt} ({outcome})");
+            }
+            Transition::Keep { lease } => {
+                tracing::debug!(task.id = %id, %topic, attempt, lease_ms = lease.as_millis() as u64,
+                    "The receiver of task {id} will acknowledge it later");
             }
             Transition::Release => {}
         }

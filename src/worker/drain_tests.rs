@@ -189,6 +189,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
         timeout: 5 * second,
         keep: 60 * second,
         keep_most: 1_000_000,
+        noted: Noted::Failures,
         look_every: second,
     };
     Worker::start(parts, params)

@@ -11,6 +11,7 @@
 //! - `topic` is what the registry says of a lane's topic: pauses, policy, limits.
 //! - `call` is one task in flight: is the lease long enough, call, outcome.
 //! - `settler` gathers the ends of leases and keeps them until the store has answered.
+//! - `notes` writes down what attempts came to, for eyes.
 //! - `janitor` forgets old history and looks after the registry.
 //!
 //! # Invariants
@@ -43,12 +44,15 @@ mod claim;
 mod held;
 mod janitor;
 mod lane;
+mod notes;
 mod settler;
 mod supervisor;
 mod time;
 mod topic;
 
 use held::Held;
+pub use notes::Noted;
+use notes::Notes;
 use settler::Settler;
 use time::StoreTime;
 
@@ -71,6 +75,8 @@ pub struct Params {
     pub keep: Duration,
     /// How many ended tasks of a topic are remembered (`history.max_per_topic`).
     pub keep_most: u64,
+    /// Which attempts are noted (`history.attempts`).
+    pub noted: Noted,
     /// The time between two safety looks: 1 s, but for tests that show that nothing rests on it.
     pub look_every: Duration,
 }
@@ -103,6 +109,7 @@ struct Shared<S, C> {
     settler: Settler,
     put_back: mpsc::UnboundedSender<Hint>,
     topic_limits: Arc<Limits>,
+    notes: Notes,
     calls: TaskTracker,
     stopping: CancellationToken,
     cut_off: AtomicBool,
@@ -121,6 +128,7 @@ impl<S: Store, C: Caller> Worker<S, C> {
     pub fn start(parts: Parts<S, C>, params: Params) -> Self {
         let (settler, settles) = Settler::new();
         let (put_back, hints) = mpsc::unbounded_channel();
+        let (notes, taken) = Notes::new();
         let shared = Arc::new(Shared {
             time: StoreTime::new(parts.clock.clone()),
             parts,
@@ -130,12 +138,14 @@ impl<S: Store, C: Caller> Worker<S, C> {
             settler,
             put_back,
             topic_limits: topic::limits(),
+            notes,
             calls: TaskTracker::new(),
             stopping: CancellationToken::new(),
             cut_off: AtomicBool::new(false),
         });
         let settling = tokio::spawn(settler::run(shared.clone(), settles));
-        let mut roles = vec![tokio::spawn(janitor::run(shared.clone()))];
+        let mut roles =
+            vec![tokio::spawn(janitor::run(shared.clone())), tokio::spawn(notes::run(shared.clone(), taken))];
         if shared.params.enabled {
             roles.push(tokio::spawn(supervisor::run(shared.clone(), hints)));
         }

@@ -311,6 +311,11 @@ fn conclude(shared: &Arc<Shared<impl Store, impl Caller>>, ending: Ending, answe
     let id = ending.holding.id();
     match answer {
         Settled::Done => put_back(shared, &ending),
+        Settled::Stale { state } if matches!(ending.transition, Transition::Keep { .. }) => {
+            // Its word came before the answer that announced it.
+            tracing::debug!(task.id = %id, lane = %ending.lane, state = state.as_str(),
+                "The receiver of task {id} has ended it already: it is {}", state.as_str());
+        }
         Settled::Stale { state } => {
             tracing::info!(task.id = %id, lane = %ending.lane, state = state.as_str(),
                 "A late settle of task {id} changed nothing: it is {} by now", state.as_str());
@@ -366,7 +371,7 @@ fn put_back(shared: &Shared<impl Store, impl Caller>, ending: &Ending) {
     let after = match &ending.transition {
         Transition::Retry { after, .. } => *after,
         Transition::Release => Duration::ZERO,
-        Transition::Delivered { .. } | Transition::Dead { .. } => return,
+        Transition::Delivered { .. } | Transition::Dead { .. } | Transition::Keep { .. } => return,
     };
     // Nobody listens where this instance does not work, or not any more.
     let _ =

@@ -293,6 +293,7 @@ impl Bench {
             timeout: second,
             keep: 60 * second,
             keep_most: 1_000_000,
+            noted: Noted::Failures,
             look_every: second,
         };
         change(&mut params);

@@ -40,6 +40,20 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a slow store takes.
 const SLOW: Duration = Duration::from_millis(250);
 
+/// What is promised at three times capacity: how much of the peak is still stored, and within how long the others are refused.
+struct Promise {
+    goodput: f64,
+    refusal_ms: u128,
+}
+
+/// Where the store is the bound, the processor has time to say no.
+const BY_THE_STORE: Promise = Promise { goodput: 0.8, refusal_ms: 300 };
+
+/// Where the processor is the bound, each no takes of what it could store: it costs about a quarter of an add (the connection, reading,
+/// parsing, writing), so three times the load could be answered in full only by storing a fraction. What is not read waits in its
+/// connection instead. These are no aims but what may be relied on.
+const BY_THE_PROCESSOR: Promise = Promise { goodput: 0.4, refusal_ms: 1_500 };
+
 /// The closed loops that find the peak: so many callers at a time. A thousand and twenty-four are as many as there are slots.
 const AT_A_TIME: [usize; 2] = [256, 1_024];
 
@@ -66,7 +80,7 @@ async fn of_a_slow_disk() {
     slow.store(false, Ordering::Relaxed);
     drill.fleet.retire(0).await;
     drill.fleet.raise(0).await;
-    drill.judge(measured).await;
+    drill.judge(measured, BY_THE_STORE).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,7 +91,7 @@ async fn of_a_slow_redis() {
     let mut drill = Drill::start("slow Redis", store, Arc::default()).await;
     let measured = drill.measure().await;
     wire.shorten();
-    drill.judge(measured).await;
+    drill.judge(measured, BY_THE_STORE).await;
 }
 
 /// How much a load got done.
@@ -133,7 +147,7 @@ impl Drill {
         let slowed = Slowed::to(self.fleet.member(0).pid(), run, Duration::from_millis(20));
         let measured = self.measure().await;
         drop(slowed);
-        self.judge(measured).await;
+        self.judge(measured, BY_THE_PROCESSOR).await;
     }
 
     async fn measure(&mut self) -> Measured {
@@ -148,7 +162,7 @@ impl Drill {
         measured
     }
 
-    async fn judge(mut self, measured: Measured) {
+    async fn judge(mut self, measured: Measured, promise: Promise) {
         let Measured { peak, before, answers, goodput, .. } = measured;
         let row = &mut self.row;
         let part = goodput.a_second / peak.a_second;
@@ -174,8 +188,12 @@ impl Drill {
         row.promise(odd == 0, format!("{odd} adds were neither stored nor refused"));
         // The second where other programs take the processor, the first where saying no takes what is left of it.
         row.promise(part.max(part_of_processor) >= 0.25, "goodput collapsed");
-        row.promise_in_time(part >= 0.8, "goodput fell below 80 % of the peak");
-        row.promise_in_time(refusal_ms < 300, "refusals took 300 ms and more");
+        let Promise { goodput, refusal_ms: most_ms } = promise;
+        row.promise_in_time(
+            part.max(part_of_processor) >= goodput,
+            format!("goodput fell below {goodput} of the peak"),
+        );
+        row.promise_in_time(refusal_ms < most_ms, format!("refusals took {most_ms} ms and more"));
         let account = account_of(self.fleet.member(0).address, [before, answers]);
         self.row.settle(Verdict::by_calls_alone(&account, || self.receiver.seen()).await);
         self.row.promise(self.row.duplicates() == 0, "overload is no reason for duplicates");

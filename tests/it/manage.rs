@@ -18,6 +18,7 @@ on_both_stores!(
     an_updated_task_fires_at_its_new_moment_with_its_new_content,
     what_is_not_delivered_in_time_expires,
     a_dying_task_makes_its_call,
+    failed_attempts_are_noted_with_their_answers,
     pages_of_a_list_follow_one_another,
     the_dead_are_grouped_replayed_and_thrown_away,
     a_topic_has_settings_counts_and_a_forecast,
@@ -211,7 +212,14 @@ async fn pages_of_a_list_follow_one_another(kept: Kept) {
 async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
     let receiver = Receiver::start().await;
     receiver.answer(|seen| Answer::Status(if seen.path.ends_with('3') { 410 } else { 500 }));
-    let delayd = kept.start(&[service("s", &receiver)]).await;
+    // Not about the breaker, which these answers open.
+    let delayd = kept
+        .start(&[
+            service("s", &receiver),
+            "callback.breaker.open=\"50ms\"".into(),
+            "callback.breaker.open_max=\"50ms\"".into(),
+        ])
+        .await;
     let tasks: Vec<Value> = (0..20).map(|n| with(pushed("t", json!(0), n), json!({"max_attempts": 1}))).collect();
     for id in delayd.add_all(&tasks).await {
         delayd.wait_for_state("t", id, "dead").await;
@@ -359,4 +367,28 @@ async fn a_topic_has_a_concurrency_and_a_rate_of_its_own(kept: Kept) {
     let took = seen[20].arrived_ms - seen[11].arrived_ms;
     // Nine after the first two tokens, 50 ms each; a slow machine only takes longer.
     assert!(took >= 300, "ten calls at 20/s took {took} ms");
+}
+
+async fn failed_attempts_are_noted_with_their_answers(kept: Kept) {
+    let receiver = Receiver::answering(|seen| match seen.attempt {
+        1 => Answer::With(500, Vec::new(), "the till is broken"),
+        _ => Answer::Status(200),
+    })
+    .await;
+    let delayd = kept.start(&[service("s", &receiver)]).await;
+    let fixed = json!({"backoff": {"kind": "fixed", "every": "1ms"}});
+    let id = delayd.add(with(pushed("t", json!(0), 1), fixed)).await.id();
+    delayd.wait_for_state("t", id, "delivered").await;
+    // Written beside the road.
+    for _ in 0..600 {
+        let task = delayd.task("t", id).await;
+        if let Some(note) = task["log"].get(0) {
+            assert_eq!(task["log"].as_array().unwrap().len(), 1, "{task}");
+            assert_eq!((&note["attempt"], &note["answer"]), (&json!(1), &json!("the till is broken")));
+            assert_eq!(note["outcome"], "500 Internal Server Error");
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("the failed attempt was not noted:\n{}", delayd.log());
 }

@@ -40,7 +40,7 @@ pub enum Answer {
     After(Duration),
     /// Never, until the receiver is dropped or the caller gives up.
     Never,
-    /// Once the gate of the receiver is opened.
+    /// Once the gate of the receiver is opened: what it is told to answer then, or 200.
     AtTheGate,
 }
 
@@ -130,8 +130,18 @@ async fn take(State(inner): State<Arc<Inner>>, uri: Uri, headers: HeaderMap, bod
     };
     let behaviour = inner.behaviour.lock().unwrap().clone();
     let answer = behaviour(&seen);
-    inner.seen.lock().unwrap().push(seen);
+    inner.seen.lock().unwrap().push(seen.clone());
     inner.count.send_modify(|count| *count += 1);
+    if !matches!(answer, Answer::AtTheGate) {
+        return respond(answer).await;
+    }
+    let _ = inner.gate.subscribe().wait_for(|open| *open).await;
+    // As it is told by then.
+    let behaviour = inner.behaviour.lock().unwrap().clone();
+    respond(behaviour(&seen)).await
+}
+
+async fn respond(answer: Answer) -> Response {
     let status = |code: u16| StatusCode::from_u16(code).unwrap();
     match answer {
         Answer::Status(code) => status(code).into_response(),
@@ -147,9 +157,6 @@ async fn take(State(inner): State<Arc<Inner>>, uri: Uri, headers: HeaderMap, bod
             StatusCode::OK.into_response()
         }
         Answer::Never => std::future::pending().await,
-        Answer::AtTheGate => {
-            let _ = inner.gate.subscribe().wait_for(|open| *open).await;
-            StatusCode::OK.into_response()
-        }
+        Answer::AtTheGate => StatusCode::OK.into_response(),
     }
 }

@@ -73,6 +73,7 @@ fn kind(transition: &Transition) -> &'static str {
         Transition::Retry { .. } => "retry",
         Transition::Dead { .. } => "dead",
         Transition::Release => "release",
+        Transition::Keep { .. } => "keep",
     }
 }
 
@@ -209,6 +210,7 @@ impl Account {
                 (self.due, self.current) = (Some(now), None);
                 self.attempts -= 1;
             }
+            Transition::Keep { .. } => unreachable!("the simulated business says at once how it ended"),
             Transition::Dead { .. } | Transition::Delivered { .. } => (self.state, self.due) = (State::Dead, None),
         }
         None

@@ -135,7 +135,7 @@ impl Log<'_> {
     fn ended(&mut self, answer: &Answer) {
         self.has_ended = true;
         let heard = match answer {
-            Answer::Delivered { .. } => Heard::Success,
+            Answer::Delivered { .. } | Answer::Accepted { .. } => Heard::Success,
             Answer::Failed { .. } => Heard::Failure,
             Answer::Final { .. } => Heard::Final,
         };

@@ -302,6 +302,7 @@ fn params(plan: &Plan) -> worker::Params {
         timeout: settings.timeout,
         keep: Duration::from_secs(30 * 24 * 3_600),
         keep_most: 1_000_000,
+        noted: worker::Noted::Failures,
         look_every: Duration::from_secs(1),
     }
 }

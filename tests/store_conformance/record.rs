@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Cancelled, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeasedTask, MAX_EXPIRIES, MAX_OUTCOME, MAX_RECEIPTS, NewContent,
-    Rescheduled, Settled, Summary, Task, Transition,
+    Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeasedTask, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS,
+    NewContent, Rescheduled, Settled, Summary, Task, Transition,
 };
 use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId};
 
@@ -218,6 +218,11 @@ impl Record {
                 self.fail(to, now);
                 Settled::Done
             }
+            (Transition::Keep { lease }, State::Scheduled | State::Leased) if is_current => {
+                self.place = Place::Leased { until: now + (*lease).min(MAX_LEASE) };
+                self.outcome = KEPT.into();
+                Settled::Done
+            }
             // Repeats, whose first answer was lost.
             (Transition::Delivered { .. }, State::Delivered)
             | (Transition::Dead { .. }, State::Dead)
@@ -251,7 +256,9 @@ impl Record {
                 self.attempts -= 1;
                 self.place = Place::Waiting { due: now };
             }
-            Transition::Dead { .. } | Transition::Delivered { .. } => self.end(State::Dead, now),
+            Transition::Dead { .. } | Transition::Delivered { .. } | Transition::Keep { .. } => {
+                self.end(State::Dead, now);
+            }
         }
     }
 

@@ -1,6 +1,8 @@
 //! `settle`: the contract's table, row by row.
 
-use delayd::store::{MAX_OUTCOME, Moment, Settle, Settled, Spread, Store, Task, Transition};
+use delayd::store::{
+    KEPT, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_OUTCOME, Moment, Settle, Settled, Spread, Store, Task, Transition,
+};
 use delayd::task::{State, TaskId};
 
 use crate::bench::{Bench, Held, dead, delivered, lane, ms, receipt, retry, stale};
@@ -126,6 +128,9 @@ fn moved(bench: &Bench<impl Store>, task: &Task, transition: &Transition) -> Tas
             Task { state: State::Scheduled, due: now + *after, last_outcome: outcome.clone(), ..task.clone() }
         }
         Transition::Release => Task { state: State::Scheduled, due: now, attempts: task.attempts - 1, ..task.clone() },
+        Transition::Keep { .. } => {
+            Task { state: State::Leased, due: task.created, last_outcome: KEPT.into(), ..task.clone() }
+        }
     }
 }
 
@@ -187,6 +192,41 @@ pub(crate) async fn a_release_is_the_holders_and_gives_the_attempt_back(bench: B
         (CancelledAtEnd, Repeats, Stale),
     ];
     check(&bench, Transition::Release, rows).await;
+}
+
+pub(crate) async fn a_keep_is_the_holders_and_makes_the_lease_longer(bench: Bench<impl Store>) {
+    let rows = [
+        (Leased, Moves, Stale),
+        (RanOut, Moves, Stale),
+        (Swept, Moves, Stale),
+        (Retried, Stale, Stale),
+        (Released, Stale, Stale),
+        (Dead, Stale, Stale),
+        (Delivered, Stale, Stale),
+        (Cancelled, Stale, Stale),
+        (CancelledAtEnd, Stale, Stale),
+    ];
+    check(&bench, Transition::Keep { lease: ms(90_000) }, rows).await;
+    let held = bench.add_held().await;
+    bench.settle(&held, Transition::Keep { lease: ms(90_000) }).await;
+    bench.advance(89_999);
+    assert_eq!(bench.state(held.id).await, State::Leased);
+    bench.advance(1);
+    assert_eq!(bench.state(held.id).await, State::Scheduled, "it is as long as it says");
+    bench.sweep().await;
+    assert_eq!(bench.get(held.id).await.last_outcome, LEASE_RAN_OUT);
+    assert_eq!(bench.settle(&held, delivered()).await, Settled::Done, "it may still be acknowledged");
+}
+
+pub(crate) async fn a_task_that_is_only_kept_comes_to_an_end(bench: Bench<impl Store>) {
+    let id = bench.add("message.call", 0).await;
+    for _ in 0..MAX_EXPIRIES {
+        let held = bench.hold().await;
+        bench.settle(&held, Transition::Keep { lease: ms(1_000) }).await;
+        bench.advance(1_000);
+        bench.sweep().await;
+    }
+    assert_eq!(bench.state(id).await, State::Dead);
 }
 
 pub(crate) async fn a_finished_task_keeps_its_receipt_and_repeats_answer_done(bench: Bench<impl Store>) {

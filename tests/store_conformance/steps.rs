@@ -143,6 +143,7 @@ fn transition() -> impl Strategy<Value = Transition> {
         4 => (span(), "[a-z!]{0,8}").prop_map(|(after, outcome)| Transition::Retry { after, outcome }),
         2 => "[a-z\n]{0,8}".prop_map(|outcome| Transition::Dead { outcome }),
         2 => Just(Transition::Release),
+        2 => lease().prop_map(|lease| Transition::Keep { lease }),
     ]
 }
 

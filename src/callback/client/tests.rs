@@ -113,6 +113,7 @@ impl Receiver {
             timeout,
             body: Bytes::from_static(b"{\"n\": 1}"),
             final_statuses: None,
+            excerpt: &Excerpt::default(),
         };
         self.client.call(call).await
     }

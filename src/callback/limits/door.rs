@@ -65,6 +65,11 @@ impl Door {
         self.allowance = allowance;
     }
 
+    /// Goes by another breaker's settings from now on.
+    pub(super) fn set_breaker(&mut self, params: &breaker::Params, now: Instant) {
+        self.breaker.set_params(params, now);
+    }
+
     /// How many more calls the destination itself would bear.
     pub(super) fn room(&mut self, now: Instant) -> usize {
         if self.held_for(now).is_some() {

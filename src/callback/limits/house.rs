@@ -15,7 +15,7 @@ pub(super) const FEW: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct House {
-    concurrency: usize,
+    pub(super) concurrency: usize,
     pub(super) in_flight: usize,
     pub(super) doors: HashMap<Destination, Door>,
     /// Held by hand.
@@ -47,7 +47,8 @@ impl House {
     }
 
     pub(super) fn free(&self) -> usize {
-        self.concurrency - self.in_flight
+        // Fewer may be allowed than were.
+        self.concurrency.saturating_sub(self.in_flight)
     }
 
     pub(super) fn draw(&mut self) -> u64 {

@@ -22,7 +22,7 @@
 //!   it says nothing that a new one would not.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -85,7 +85,7 @@ pub struct Standing {
 /// The slots of the house. Share it behind an [`Arc`].
 #[derive(Debug)]
 pub struct Limits {
-    params: LimitParams,
+    params: RwLock<Arc<LimitParams>>,
     house: Mutex<House>,
 }
 
@@ -93,7 +93,24 @@ impl Limits {
     /// A house with all its slots free.
     pub fn new(params: LimitParams) -> Self {
         let house = House::new(params.concurrency);
-        Self { params, house: Mutex::new(house) }
+        Self { params: RwLock::new(Arc::new(params)), house: Mutex::new(house) }
+    }
+
+    /// Goes by other settings from now on. Slots that are taken stay so, and each breaker stays in its state.
+    pub fn set_params(&self, params: LimitParams) {
+        let now = Instant::now();
+        let mut house = self.house();
+        house.concurrency = params.concurrency;
+        for door in house.doors.values_mut() {
+            door.set_breaker(&params.breaker, now);
+        }
+        *self.params.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(params);
+        // Whoever waits looks by the new settings.
+        let destinations: Vec<Destination> = house.doors.keys().cloned().collect();
+        for destination in destinations {
+            house.serve(&destination, now);
+        }
+        house.serve_crowded_out(now);
     }
 
     /// Takes up to `most` slots, now; perhaps none. Those for which others have been called from the line are theirs.
@@ -111,7 +128,7 @@ impl Limits {
         let now = Instant::now();
         let mut house = self.house();
         let free = house.free();
-        let (is_held, door) = house.door(destination, &self.params, now);
+        let (is_held, door) = house.door(destination, &self.params(), now);
         door.allow(self.resolved(allowance), now);
         let others = door.line.called_beside(number);
         let granted = if is_held { 0 } else { door.grantable(free, now).saturating_sub(others).min(most) };
@@ -141,7 +158,7 @@ impl Limits {
                 door.allow(allowance, now);
                 door.grantable(free, now)
             }
-            None => Door::new(allowance, &self.params.breaker, now).grantable(free, now),
+            None => Door::new(allowance, &self.params().breaker, now).grantable(free, now),
         }
     }
 
@@ -155,7 +172,7 @@ impl Limits {
     pub fn hold(&self, destination: &Destination, wait: Duration) {
         let now = Instant::now();
         let mut house = self.house();
-        let (_, door) = house.door(destination, &self.params, now);
+        let (_, door) = house.door(destination, &self.params(), now);
         door.hold_until(now + wait);
         // Whoever waits for a slot has to wait for the end of the hold instead.
         house.serve(destination, now);
@@ -190,7 +207,7 @@ impl Limits {
         let now = Instant::now();
         match self.house().doors.get_mut(destination) {
             Some(door) => door.standing(now),
-            None => Door::new(allowance, &self.params.breaker, now).standing(now),
+            None => Door::new(allowance, &self.params().breaker, now).standing(now),
         }
     }
 
@@ -200,7 +217,7 @@ impl Limits {
     }
 
     fn resolved(&self, own: Allowance) -> Allowance {
-        let concurrency = if own.concurrency == 0 { self.params.concurrency_per_service } else { own.concurrency };
+        let concurrency = if own.concurrency == 0 { self.params().concurrency_per_service } else { own.concurrency };
         Allowance { concurrency, rate: own.rate }
     }
 
@@ -214,6 +231,10 @@ impl Limits {
         house.in_flight -= released;
         house.serve(destination, now);
         house.serve_crowded_out(now);
+    }
+
+    fn params(&self) -> Arc<LimitParams> {
+        self.params.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn house(&self) -> MutexGuard<'_, House> {

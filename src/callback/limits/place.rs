@@ -37,9 +37,9 @@ impl Place {
     /// Whether there is a slot for him; if not, he waits, and is called in his turn.
     pub fn look(&self, allowance: Allowance) -> Chance {
         let allowance = self.limits.resolved(allowance);
-        let params = &self.limits.params;
+        let params = self.limits.params();
         let mut house = self.limits.house();
-        house.look(&self.destination, allowance, params, (self.number, &self.sleeper), Instant::now())
+        house.look(&self.destination, allowance, &params, (self.number, &self.sleeper), Instant::now())
     }
 
     /// As [`Limits::reserve`], for the one who stands here: what he was called for is his.

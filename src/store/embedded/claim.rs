@@ -10,7 +10,7 @@ use super::rows::{pending_columns, read_name, read_options, read_pending, read_w
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Claim, Claimed, FURTHEST_DEADLINE, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK, MAX_SWEEP, Outlook, Want,
+    Claim, Claimed, FURTHEST_DEADLINE, Grant, KEPT, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK, MAX_SWEEP, Outlook, Want,
 };
 use crate::task::{Destination, Receipt, TaskId};
 
@@ -32,16 +32,17 @@ pub(super) fn claim(ledger: &mut Ledger<'_>, claim: &Claim) -> rusqlite::Result<
     Ok(Claimed::Granted(grant))
 }
 
-/// Ends what the process before held for its callbacks: its workers are gone, and their answers with them.
+/// Ends what the process before held for its callbacks: its workers are gone, and their answers with them. What receivers keep is
+/// theirs still.
 pub(super) fn void_push_leases(ledger: &mut Ledger<'_>) -> rusqlite::Result<usize> {
     let held = read_leases(
         ledger,
         concat!(
             "SELECT p.id, ",
             pending_columns!(),
-            " FROM progress p JOIN destination d ON d.id = p.destination WHERE p.leased = 1 AND d.called = 1"
+            " FROM progress p JOIN destination d ON d.id = p.destination WHERE p.leased = 1 AND d.called = 1 AND p.outcome IS NOT ?"
         ),
-        [],
+        [KEPT],
     )?;
     for (id, pending) in &held {
         let after = pending.swept(ledger.now, ledger.now);

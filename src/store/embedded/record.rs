@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::receipts::Receipts;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Cancelled, EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MISFIRED, Misfired,
-    Settled, Transition, UNREADABLE,
+    Cancelled, EXPIRED, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MISFIRED,
+    Misfired, Settled, Transition, UNREADABLE,
 };
 use crate::task::{Options, Receipt, State};
 
@@ -238,6 +238,12 @@ impl Pending {
                 let unspent = self.attempts.saturating_sub(1);
                 self.failed(by, now, unspent, self.receipts.released(), self.outcome.clone(), now)
             }
+            Transition::Keep { lease } if holds => Record::Pending(Self {
+                leased: true,
+                due: deadline(*lease, now),
+                outcome: KEPT.to_owned(),
+                ..self.clone()
+            }),
             Transition::Dead { outcome } if holds && self.cancelling => {
                 self.end(State::Cancelled, Receipts::only(by), cut(outcome), now)
             }
@@ -286,7 +292,9 @@ impl Ended {
             (State::Dead, Transition::Dead { .. }) | (State::Delivered, Transition::Delivered { .. }) => {
                 is_final_receipt
             }
-            (State::Cancelled | State::Expired, to) => is_final_receipt && !matches!(to, Transition::Delivered { .. }),
+            (State::Cancelled | State::Expired, to) => {
+                is_final_receipt && !matches!(to, Transition::Delivered { .. } | Transition::Keep { .. })
+            }
             _ => false,
         };
         Verdict::unchanged(if is_repeat { Settled::Done } else { Settled::Stale { state: self.state } })

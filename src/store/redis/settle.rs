@@ -9,7 +9,7 @@ use super::Inner;
 use super::answer::{corrupt, state, text};
 use super::ids::script_call;
 use super::script;
-use crate::store::{Hint, MAX_LEASE, MAX_OUTCOME, Result, Settle, Settled, Transition};
+use crate::store::{Hint, KEPT, MAX_LEASE, MAX_OUTCOME, Result, Settle, Settled, Transition};
 use crate::task::{Lane, Receipt, TaskId};
 
 /// The most settles of one script call.
@@ -64,6 +64,7 @@ fn write(transition: &Transition) -> (&'static str, u64, &str) {
         Transition::Retry { after, outcome } => ("retry", after.as_millis() as u64, shorten(outcome)),
         Transition::Dead { outcome } => ("dead", 0, shorten(outcome)),
         Transition::Release => ("release", 0, ""),
+        Transition::Keep { lease } => ("keep", (*lease).min(MAX_LEASE).as_millis() as u64, KEPT),
     }
 }
 

@@ -217,6 +217,11 @@ pub enum Transition {
     },
     /// Given back, due at the store's now, the attempt unspent: nothing was fired. The receipt is forgotten.
     Release,
+    /// No end yet: whoever was called has the receipt, and will end the lease by it. Moves the deadline as an extension does.
+    Keep {
+        /// From the store's now.
+        lease: Duration,
+    },
 }
 
 /// What became of a settle or an extension.

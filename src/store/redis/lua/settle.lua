@@ -1,6 +1,7 @@
--- Ends leases.    leased -> delivered | scheduled | dead | cancelled    (the table stands in store/mod.rs)
+-- Ends leases, or keeps them for longer.    leased -> delivered | scheduled | dead | cancelled | leased    (the table stands in store/mod.rs)
 --
--- ARGV    for each settle: id, receipt, 'delivered' | 'retry' | 'dead' | 'release', wait ms (retry), outcome
+-- ARGV    for each settle: id, receipt, 'delivered' | 'retry' | 'dead' | 'release' | 'keep', wait ms (retry) or lease ms (keep),
+--         outcome
 -- returns for each settle: 'done', 'called' (done, and whom a dead task names has a call coming), 'unknown' (or unreadable), or the state
 --         that makes it stale
 local function knows(entry, receipt)
@@ -45,6 +46,18 @@ local function settle_held(id, entry, receipt, verb, wait_ms, outcome)
   return 'done'
 end
 
+-- As extend.lua does.
+local function keep_lease(id, entry, lease_ms, outcome)
+  if not deadline_of(id) then
+    unschedule(id, entry.destination)
+    turn_expiry(id, -1)
+  end
+  entry.outcome = outcome
+  keep(id, entry)
+  redis.call('ZADD', LEASED, now + lease_ms, id)
+  return 'done'
+end
+
 local function settle(id, receipt, verb, wait_ms, outcome)
   local raw = redis.call('HGET', ENTRIES, id)
   if not raw then
@@ -54,6 +67,9 @@ local function settle(id, receipt, verb, wait_ms, outcome)
   if not entry then return 'unknown' end
   if ENDED[entry.mark] then
     return settle_ended(id, entry, receipt, verb, outcome)
+  end
+  if verb == 'keep' then
+    return entry.current == receipt and keep_lease(id, entry, wait_ms, outcome) or live_state(deadline_of(id))
   end
   if entry.current == receipt or (verb == 'delivered' and knows(entry, receipt)) then
     return settle_held(id, entry, receipt, verb, wait_ms, outcome)

@@ -1,0 +1,180 @@
+//! The configuration, changed while the program serves.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::program::{Program, embedded, folder, serve};
+use crate::receiver::Receiver;
+
+/// A folder with the store and a configuration, and the program that reads it.
+struct Served {
+    folder: tempfile::TempDir,
+    file: PathBuf,
+    delayd: Program,
+}
+
+fn service(name: &str, receiver: &Receiver) -> String {
+    format!("[services.\"{name}\"]\nendpoints = [\"{}\"]\n", receiver.endpoint())
+}
+
+async fn launch(store: &Path, file: &Path) -> Program {
+    let mut command = serve(&embedded(store), &[]);
+    command.arg("--config").arg(file);
+    Program::launch(command).await
+}
+
+impl Served {
+    async fn by(text: &str) -> Self {
+        let folder = folder();
+        let file = folder.path().join("delayd.toml");
+        std::fs::write(&file, text).unwrap();
+        let delayd = launch(folder.path(), &file).await;
+        Self { folder, file, delayd }
+    }
+
+    /// As an editor writes: another file, renamed.
+    fn save(&self, text: &str) {
+        let new = self.folder.path().join(".delayd.toml.swp");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, &self.file).unwrap();
+    }
+}
+
+/// Waits until the log has `words` as often; panics after half a minute.
+async fn wait_for_log(delayd: &Program, words: &str, times: usize) {
+    for _ in 0..600 {
+        if delayd.log().matches(words).count() >= times {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the log has no {words:?}:\n{}", delayd.log());
+}
+
+async fn add(delayd: &Program, sn: &str) -> crate::program::Answer {
+    let task = json!({"topic": "t", "delay": 0, "content": {"sn": sn, "url": "/"}});
+    delayd.post("/delay/task/add", task.to_string()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_file_makes_a_new_service_known_and_a_bad_one_changes_nothing() {
+    let receiver = Receiver::start().await;
+    let served = Served::by(&service("one", &receiver)).await;
+    let delayd = &served.delayd;
+    assert_eq!(add(delayd, "two").await.status, 400);
+    served.save(&(service("one", &receiver) + &service("two", &receiver)));
+    wait_for_log(delayd, "changed: services", 1).await;
+    add(delayd, "two").await.ok();
+    receiver.wait_for(1).await;
+    for (bad, why) in [
+        ("[services.\"one\"]\nendpoints = []\n", "services.one.endpoints"),
+        ("[limits]\nbatsch = 7\n", "batsch"),
+        ("[limits\n", "line 1"),
+    ] {
+        let before = delayd.log().len();
+        served.save(bad);
+        wait_for_log(delayd, why, 1).await;
+        let log = delayd.log();
+        let said = log[before..].lines().find(|line| line.contains(why)).unwrap();
+        assert!(said.contains("ERROR") && said.contains("the old one stays"), "{said}");
+        add(delayd, "two").await.ok();
+    }
+    std::fs::remove_file(&served.file).unwrap();
+    wait_for_log(delayd, "cannot read the configuration file", 1).await;
+    add(delayd, "two").await.ok();
+    // Back again, and good.
+    served.save(&service("three", &receiver));
+    wait_for_log(delayd, "changed: services", 2).await;
+    add(delayd, "three").await.ok();
+    assert_eq!(add(delayd, "two").await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_and_the_log_level_change_and_what_cannot_is_named() {
+    let served = Served::by("").await;
+    let delayd = &served.delayd;
+    delayd.get("/readyz").await;
+    assert!(!delayd.log().contains("DEBUG"));
+    served.save("[http]\nbind = \"127.0.0.1:7\"\n[worker]\nlease = \"45s\"\n[limits]\nbatch = 1\ncontent = \"10B\"\n[log]\nlevel = \"debug\"\n");
+    wait_for_log(delayd, "changed: limits, log.level", 1).await;
+    // The address is given by --set, which goes before the file.
+    wait_for_log(delayd, "Not taken before the next start: worker", 1).await;
+    delayd.get("/readyz").await;
+    wait_for_log(delayd, "DEBUG", 1).await;
+    let task = json!({"topic": "t", "delay": 0, "content": {}});
+    let batch = json!({"tasks": [task, task]}).to_string();
+    assert_eq!(delayd.post("/delay/task/add_batch", batch.clone()).await.body["dm_error"], 1000);
+    let long = json!({"topic": "t", "delay": 0, "content": {"n": 1234567890}}).to_string();
+    assert_eq!(delayd.post("/delay/task/add", long.clone()).await.status, 413);
+    served.save("[limits]\nbody = \"1KiB\"\ncontent = \"1KiB\"\n");
+    wait_for_log(delayd, "changed: limits, log.level", 2).await;
+    delayd.post("/delay/task/add_batch", batch).await.ok();
+    delayd.post("/delay/task/add", long).await.ok();
+    let large = json!({"topic": "t", "delay": 0, "content": {"n": "x".repeat(2_000)}}).to_string();
+    assert_eq!(delayd.post("/delay/task/add", large).await.status, 413);
+}
+
+/// A file that is the same, and a folder in which others work, are no reason to load anything; SIGHUP always is.
+#[tokio::test(flavor = "multi_thread")]
+async fn sighup_reads_the_configuration_again_and_ends_nothing() {
+    let receiver = Receiver::start().await;
+    let served = Served::by(&service("one", &receiver)).await;
+    let delayd = &served.delayd;
+    std::fs::write(served.folder.path().join("other.toml"), "nothing").unwrap();
+    served.save(&service("one", &receiver));
+    delayd.signal("HUP");
+    wait_for_log(delayd, "nothing changes", 1).await;
+    delayd.signal("HUP");
+    wait_for_log(delayd, "nothing changes", 2).await;
+    assert!(!delayd.log().contains("files have changed"), "{}", delayd.log());
+    add(delayd, "one").await.ok();
+    receiver.wait_for(1).await;
+}
+
+/// As Kubernetes mounts a ConfigMap: the file is a link into a folder that is a link, and that one is swapped.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_swapped_folder_behind_a_link_is_noticed() {
+    use std::os::unix::fs::symlink;
+
+    let receiver = Receiver::start().await;
+    let (store, mount) = (folder(), folder());
+    let at = |name: &str| mount.path().join(name);
+    for (version, text) in [("..v1", service("one", &receiver)), ("..v2", service("two", &receiver))] {
+        std::fs::create_dir(at(version)).unwrap();
+        std::fs::write(at(version).join("delayd.toml"), text).unwrap();
+    }
+    symlink("..v1", at("..data")).unwrap();
+    symlink("..data/delayd.toml", at("delayd.toml")).unwrap();
+    let delayd = launch(store.path(), &at("delayd.toml")).await;
+    add(&delayd, "one").await.ok();
+    symlink("..v2", at("..data_tmp")).unwrap();
+    std::fs::rename(at("..data_tmp"), at("..data")).unwrap();
+    std::fs::remove_dir_all(at("..v1")).unwrap();
+    wait_for_log(&delayd, "changed: services", 1).await;
+    add(&delayd, "two").await.ok();
+    receiver.wait_for(2).await;
+}
+
+/// Two hundred tasks are called while the services are replaced over and over: each comes once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_loses_no_call() {
+    let receiver = Receiver::answering(|_| crate::receiver::Answer::After(Duration::from_millis(50))).await;
+    let served = Served::by(&service("one", &receiver)).await;
+    for round in 0..10 {
+        let tasks: Vec<_> =
+            (0..20).map(|n| json!({"topic": "t", "delay": 0, "content": {"sn": "one", "url": "/", "n": n}})).collect();
+        served.delayd.add_all(&tasks).await;
+        let text = service("one", &receiver)
+            + &format!("concurrency = {}\n[callback]\nconcurrency = {}\n", round + 1, 8 + round);
+        served.save(&text);
+        served.delayd.signal("HUP");
+    }
+    let seen = receiver.wait_for(200).await;
+    let ids: std::collections::HashSet<u64> = seen.iter().map(|call| call.id).collect();
+    assert_eq!((ids.len(), seen.len()), (200, 200));
+    for id in ids {
+        served.delayd.wait_for_state("t", id, "delivered").await;
+    }
+}

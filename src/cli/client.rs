@@ -141,6 +141,12 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// What a service might say.
+    #[cfg(test)]
+    pub(super) fn of(value: Value) -> Self {
+        Self { text: value.to_string(), value }
+    }
+
     /// The case, as the wire numbers it; 0 is success.
     pub(super) fn dm_error(&self) -> i64 {
         self.value["dm_error"].as_i64().unwrap_or(2000)
@@ -238,9 +244,8 @@ mod tests {
 
     #[test]
     fn an_error_tells_its_sentence_and_number() {
-        let answer = |value: Value| Answer { text: String::new(), value };
-        let refused = answer(serde_json::json!({"dm_error": 1004, "error_msg": "no such task"}));
+        let refused = Answer::of(serde_json::json!({"dm_error": 1004, "error_msg": "no such task"}));
         assert_eq!(refused.checked().unwrap_err().to_string(), "no such task (dm_error 1004)");
-        assert!(answer(serde_json::json!({"dm_error": 0})).checked().is_ok());
+        assert!(Answer::of(serde_json::json!({"dm_error": 0})).checked().is_ok());
     }
 }

@@ -53,8 +53,8 @@ struct ListArgs {
 
 /// Schedule dead tasks again, with fresh attempts.
 ///
-/// It goes on until none is left. With --rate their due moments are spread, and it waits where there are more than one call
-/// goes over.
+/// It goes on until all have been replayed that were dead at the beginning. With --rate their due moments are spread; where there
+/// are more than one call goes over it waits in between.
 #[derive(Debug, clap::Args)]
 struct ReplayArgs {
     #[command(flatten)]
@@ -72,7 +72,7 @@ struct PurgeArgs {
     #[command(flatten)]
     which: Which,
     /// Needed with --all, so that nothing is thrown away by mistake
-    #[arg(long)]
+    #[arg(long, required_unless_present_any = ["task_ids", "reason", "dry_run"])]
     yes: bool,
     #[command(flatten)]
     server: ServerArgs,
@@ -120,58 +120,70 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         }
         Verb::List(ListArgs { topic, page, server }) => list::show(&server.client()?, &topic, State::Dead, page).await,
         Verb::Replay(ReplayArgs { which, rate, server }) => {
-            let body = which.body(rate.as_deref());
-            repeat(&server.client()?, "/delay/dead/replay", &body, which.dry_run, "replayed").await
+            let replay = Repeated { path: "/delay/dead/replay", done: "replayed", client: server.client()? };
+            replay.run(&which, &which.body(rate.as_deref())).await
         }
-        Verb::Purge(PurgeArgs { which, yes, server }) => {
-            let is_everything = which.task_ids.is_empty() && which.reason.is_none();
-            anyhow::ensure!(
-                yes || which.dry_run || !is_everything,
-                "all dead tasks of {} would be thrown away for good: say --yes as well, or look with --dry-run",
-                which.topic
-            );
-            repeat(&server.client()?, "/delay/dead/purge", &which.body(None), which.dry_run, "thrown away").await
+        Verb::Purge(PurgeArgs { which, server, .. }) => {
+            let purge = Repeated { path: "/delay/dead/purge", done: "thrown away", client: server.client()? };
+            purge.run(&which, &which.body(None)).await
         }
     }
 }
 
-/// Asks again as long as there are more and something goes; a count that changes nothing would only be repeated.
-async fn repeat(
-    client: &Client,
-    path: &str,
-    body: &Map<String, Value>,
-    dry_run: bool,
+/// A call that goes over so many of the dead as one may, and is made again for the others.
+struct Repeated {
+    path: &'static str,
+    /// What has become of a task then.
     done: &'static str,
-) -> anyhow::Result<Code> {
-    let (mut total, bar) = (0, progress::counting(done));
-    let is_cut_off = loop {
-        let answer = client.call(path, body).await?;
-        let count = answer["count"].as_u64().unwrap_or(0);
-        total += count;
-        bar.set_position(total);
-        if answer["more"] != true {
-            break false;
+    client: Client,
+}
+
+impl Repeated {
+    async fn run(self, which: &Which, body: &Map<String, Value>) -> anyhow::Result<Code> {
+        // What is replayed and dies again is not replayed once more: it would go on for ever where nobody answers.
+        let most = self.most(which).await?;
+        let Self { path, done, client } = self;
+        let (mut total, bar) = (0, progress::towards(most, done));
+        let is_cut_off = loop {
+            let answer = client.call(path, body).await?;
+            let count = answer["count"].as_u64().unwrap_or(0);
+            total += count;
+            bar.set_position(total);
+            if answer["more"] != true || total >= most {
+                break false;
+            }
+            // Asked again, these two would only answer the same.
+            if which.dry_run || count == 0 {
+                break true;
+            }
+            if let Some(until) = answer["until_ms"].as_i64() {
+                Clock::system().sleep_until(UnixMillis(until)).await;
+            }
+        };
+        bar.finish_and_clear();
+        if !client.is_json() {
+            let tasks = out::many(total, "task");
+            out::line(&match (which.dry_run, is_cut_off) {
+                (true, true) => format!("at least {tasks} would be {done}"),
+                (true, false) => format!("{tasks} would be {done}"),
+                (false, _) => format!("{tasks} {done}"),
+            })?;
         }
-        if dry_run || count == 0 {
-            break true;
-        }
-        if let Some(until) = answer["until_ms"].as_i64() {
-            Clock::system().sleep_until(UnixMillis(until)).await;
-        }
-    };
-    bar.finish_and_clear();
-    if !client.is_json() {
-        let tasks = out::many(total, "task");
-        out::line(&match (dry_run, is_cut_off) {
-            (true, true) => format!("at least {tasks} would be {done}"),
-            (true, false) => format!("{tasks} would be {done}"),
-            (false, _) => format!("{tasks} {done}"),
-        })?;
+        anyhow::ensure!(
+            which.dry_run || !is_cut_off,
+            "there are more dead tasks than one call goes over, and none of those that it saw is meant"
+        );
+        Ok(Code::Done)
     }
-    if is_cut_off && !dry_run {
-        anyhow::bail!("there are more dead tasks than one call goes over, and none of those it saw is meant");
+
+    /// The most tasks that can be meant.
+    async fn most(&self, which: &Which) -> anyhow::Result<u64> {
+        if !which.task_ids.is_empty() {
+            return Ok(which.task_ids.len() as u64);
+        }
+        let topic = self.client.post("/delay/topic/get", &topic::of(&which.topic)).await?.checked()?;
+        Ok(topic["counts"]["dead"].as_u64().unwrap_or(u64::MAX))
     }
-    Ok(Code::Done)
 }
 
 fn causes(answer: &Value) -> String {
@@ -217,6 +229,8 @@ mod tests {
         check(&["t", "7", "8"], Some(json!({"topic": "t", "task_ids": [7, 8]})));
         check(&["t", "7", "--reason", "410 Gone"], Some(json!({"topic": "t", "task_ids": [7], "reason": "410 Gone"})));
         check(&["t", "--reason", "410 Gone"], Some(json!({"topic": "t", "all": true, "reason": "410 Gone"})));
+        check(&["t", "--all"], None);
+        check(&["t", "--all", "--yes"], Some(json!({"topic": "t", "all": true})));
         check(&["t", "--all", "--dry-run"], Some(json!({"topic": "t", "all": true, "dry_run": true})));
     }
 

@@ -90,7 +90,7 @@ async fn write(client: &Client, topics: &[String], to: &mut impl Write) -> anyho
     let bar = progress::towards(waiting(client, topics).await?, "tasks");
     let mut count = 0;
     for topic in topics {
-        let mut seen = HashSet::new();
+        let mut seen = Seen::default();
         for state in WAITING {
             count += write_state(client, topic, state, &mut seen, to, &bar).await?;
         }
@@ -110,12 +110,27 @@ async fn waiting(client: &Client, topics: &[String]) -> anyhow::Result<u64> {
     Ok(total)
 }
 
+/// What of a topic stands in the export already.
+#[derive(Default)]
+struct Seen {
+    ids: HashSet<u64>,
+    /// A task in someone's hands may have lost its key to a waiting one, and then is not tried again. Imported it would take the place of
+    /// the other.
+    keys: HashSet<String>,
+}
+
+impl Seen {
+    fn is_new(&mut self, task: &Exported) -> bool {
+        task.key.as_ref().is_none_or(|key| self.keys.insert(key.clone()))
+    }
+}
+
 /// Writes what one topic has in one state, page by page, but for what was `seen`.
 async fn write_state(
     client: &Client,
     topic: &str,
     state: &str,
-    seen: &mut HashSet<u64>,
+    seen: &mut Seen,
     to: &mut impl Write,
     bar: &ProgressBar,
 ) -> anyhow::Result<u64> {
@@ -129,10 +144,10 @@ async fn write_state(
         ]);
         let page = client.call("/delay/task/list", &body).await?;
         let ids = page["tasks"].as_array().into_iter().flatten().filter_map(|task| task["task_id"].as_u64());
-        let fresh: Vec<u64> = ids.filter(|id| seen.insert(*id)).collect();
+        let fresh: Vec<u64> = ids.filter(|id| seen.ids.insert(*id)).collect();
         let mut tasks = stream::iter(fresh.into_iter().map(|id| one(client, topic, id))).buffered(AT_A_TIME);
         while let Some(task) = tasks.next().await {
-            if let Some(task) = task? {
+            if let Some(task) = task?.filter(|task| seen.is_new(task)) {
                 writeln!(to, "{}", serde_json::to_string(&task)?)?;
                 count += 1;
             }

@@ -14,12 +14,12 @@ use super::client::fields;
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Exported {
     topic: String,
-    pub(super) task_id: u64,
+    task_id: u64,
     created_ms: i64,
     due_ms: i64,
     mode: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
+    pub(super) key: Option<String>,
     #[serde(default)]
     options: Map<String, Value>,
     content: String,

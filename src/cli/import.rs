@@ -67,9 +67,12 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     }
     bar.finish_and_clear();
     let Import { counts, .. } = import;
-    result.with_context(|| {
-        format!("after {} lines; what is stored is stored, and the import can be repeated", counts.sent)
-    })?;
+    if counts.sent > 0 {
+        let after =
+            format!("after {}; what is stored stays, and the import can be repeated", out::many(counts.sent, "task"));
+        result = result.context(after);
+    }
+    result?;
     out::line(&if args.json { counts.json().to_string() } else { counts.text() })?;
     Ok(if counts.failed == 0 { Code::Done } else { Code::Failed })
 }
@@ -202,5 +205,38 @@ impl Import {
         if self.counts.failed == TOLD {
             eprintln!("delayd: further failures are only counted");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn only_what_is_not_confirmed_is_sent_again_and_in_the_end_fails() {
+        crate::install_crypto();
+        let client = Alone::parse_from(["import"]).args.server.client().unwrap();
+        let mut import = Import::into(client, 10);
+        let batch = || (1..=4).map(|line| (line, Map::new())).collect::<Vec<Waiting>>();
+        let answer = || {
+            Answer::of(json!({"dm_error": 0, "failed": 2, "results": [
+                {"dm_error": 0, "task_id": 1}, {"dm_error": 0, "task_id": 2, "duplicate": true},
+                {"dm_error": 2003, "error_msg": "not confirmed"}, {"dm_error": 1000, "error_msg": "content: is missing"},
+            ]}))
+        };
+        let again = import.note(batch(), answer(), false).unwrap();
+        assert_eq!(again.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [3]);
+        assert_eq!(import.counts.json(), json!({"stored": 1, "known": 1, "failed": 1}));
+        assert!(import.note(batch(), answer(), true).unwrap().is_empty());
+        assert_eq!(import.counts.json(), json!({"stored": 2, "known": 2, "failed": 3}));
+        assert!(import.note(batch(), Answer::of(json!({"dm_error": 0, "results": []})), true).is_err());
     }
 }

@@ -67,6 +67,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
 /// Prints the page, or all from there on.
 pub(super) async fn show(client: &Client, topic: &Topic, state: State, page: Page) -> anyhow::Result<Code> {
     let Page { limit, mut cursor, all, from, to } = page;
+    let mut is_first = true;
     loop {
         let body = fields([
             ("topic", Some(json!(topic.as_str()))),
@@ -77,9 +78,11 @@ pub(super) async fn show(client: &Client, topic: &Topic, state: State, page: Pag
             ("to", to.clone()),
         ]);
         let answer = client.call("/delay/task/list", &body).await?;
-        if !client.is_json() {
-            out::line(&shown(&answer["tasks"]))?;
+        let tasks = answer["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if !client.is_json() && (is_first || !tasks.is_empty()) {
+            out::line(&shown(tasks))?;
         }
+        is_first = false;
         cursor = answer["cursor"].as_str().map(str::to_owned);
         match &cursor {
             None => return Ok(Code::Done),
@@ -94,8 +97,10 @@ pub(super) async fn show(client: &Client, topic: &Topic, state: State, page: Pag
     }
 }
 
-fn shown(tasks: &Value) -> String {
-    let Some(tasks) = tasks.as_array().filter(|tasks| !tasks.is_empty()) else { return "no tasks".into() };
+fn shown(tasks: &[Value]) -> String {
+    if tasks.is_empty() {
+        return "no tasks".into();
+    }
     let row = |task: &Value| {
         let to = if task["sn"].is_null() { cell(&task["mode"]) } else { cell(&task["sn"]) };
         vec![
@@ -118,13 +123,17 @@ mod tests {
 
     #[test]
     fn a_page_is_a_table() {
-        assert_eq!(shown(&json!([])), "no tasks");
-        let tasks = json!([
-            {"task_id": 7, "state": "scheduled", "mode": "push", "sn": "message.call", "due_ms": 1_795_234_577_000_i64,
-             "attempts": 2, "created_ms": 1, "finished_ms": null, "last_outcome": "503 Service Unavailable", "key": null},
-            {"task_id": 8, "state": "scheduled", "mode": "pull", "sn": null, "due_ms": 1_795_234_578_000_i64,
-             "attempts": 0, "created_ms": 1, "finished_ms": null, "last_outcome": null, "key": "device-7"},
-        ]);
+        assert_eq!(shown(&[]), "no tasks");
+        let tasks = [
+            json!({
+                "task_id": 7, "state": "scheduled", "mode": "push", "sn": "message.call", "due_ms": 1_795_234_577_000_i64,
+                "attempts": 2, "created_ms": 1, "finished_ms": null, "last_outcome": "503 Service Unavailable", "key": null,
+            }),
+            json!({
+                "task_id": 8, "state": "scheduled", "mode": "pull", "sn": null, "due_ms": 1_795_234_578_000_i64,
+                "attempts": 0, "created_ms": 1, "finished_ms": null, "last_outcome": null, "key": "device-7",
+            }),
+        ];
         insta::assert_snapshot!(shown(&tasks), @r#"
         TASK_ID  DUE                       TO            ATTEMPTS  FINISHED  KEY       LAST_OUTCOME
         7        2026-11-21T04:16:17.000Z  message.call  2         -         -         503 Service Unavailable

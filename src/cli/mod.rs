@@ -127,17 +127,17 @@ impl From<Code> for ExitCode {
 impl Cli {
     /// Settings given to a command that has none would seem to work and do nothing.
     fn misplaced_configuration(&self) -> Option<&'static str> {
-        let is_given = !self.configuration.files.is_empty() || !self.configuration.sets.is_empty();
-        match &self.command {
-            _ if !is_given => None,
-            None => None,
-            Some(
-                Command::Serve(_) | Command::Demo(_) | Command::Check(_) | Command::Fsck(_) | Command::Healthcheck(_),
-            ) => None,
-            Some(Command::Receive(_) | Command::Token(_) | Command::Completions(_)) => {
+        if self.configuration.files.is_empty() && self.configuration.sets.is_empty() {
+            return None;
+        }
+        match self.command.as_ref()? {
+            Command::Serve(_) | Command::Demo(_) | Command::Check(_) | Command::Fsck(_) | Command::Healthcheck(_) => {
+                None
+            }
+            Command::Receive(_) | Command::Token(_) | Command::Completions(_) => {
                 Some("--config and --set are for the service; this command takes its options from the command line")
             }
-            Some(_) => Some("--config and --set are for the service; a client command takes --server URL"),
+            _ => Some("--config and --set are for the service; a client command takes --server URL"),
         }
     }
 }
@@ -234,6 +234,27 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// Whoever asks for help sees a line that can be pasted, and what each argument is.
+    #[test]
+    fn every_command_explains_itself() {
+        fn check(command: &clap::Command, of: &str) {
+            let name = format!("{of} {}", command.get_name());
+            assert!(command.get_about().is_some(), "{name} does not say what it does");
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{name} does not say what {} is", argument.get_id());
+            }
+            for verb in command.get_subcommands() {
+                check(verb, &name);
+            }
+        }
+        let cli = Cli::command();
+        check(&cli, "");
+        for command in cli.get_subcommands() {
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.starts_with("Examples:\n  "), "{} has no examples", command.get_name());
+        }
+    }
+
     #[test]
     fn settings_are_refused_where_they_would_do_nothing() {
         let check = |words: &[&str], refused: bool| {
@@ -290,6 +311,7 @@ mod tests {
         check("delayd topic purge orders");
         check("delayd topic set orders --reset all");
         check("delayd dead purge orders");
+        check("delayd dead purge orders --all");
         check("delayd dead replay orders 1 --all");
         check("delayd destination hold");
         check("delayd completions tcl");

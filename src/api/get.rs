@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Api;
 use super::add::mode_of;
@@ -14,7 +15,7 @@ use super::fields::{Id, Name};
 use super::json::{self, required};
 use crate::clock::UnixMillis;
 use crate::store::{AttemptNote, Store, Task};
-use crate::task::{Destination, State, TaskId, Topic};
+use crate::task::{Destination, OnDead, Options, State, TaskId, Topic};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,6 +42,8 @@ struct Shown {
     created_ms: UnixMillis,
     finished_ms: Option<UnixMillis>,
     last_outcome: Option<String>,
+    /// What the task asks for instead of its topic's policy, as an add would say it.
+    options: Value,
     content: String,
     /// The attempts that were noted, the newest last. May be incomplete: notes are written beside the road.
     log: Vec<Note>,
@@ -69,6 +72,7 @@ impl From<AttemptNote> for Note {
 
 impl Shown {
     fn of(task: Task, notes: Vec<AttemptNote>) -> Self {
+        let options = options(&task.options);
         Self {
             task_id: task.id,
             state: task.state,
@@ -80,10 +84,17 @@ impl Shown {
             created_ms: task.created,
             finished_ms: task.finished,
             last_outcome: Some(task.last_outcome).filter(|outcome| !outcome.is_empty()),
+            options,
             content: task.content,
             log: notes.into_iter().map(Note::from).collect(),
         }
     }
+}
+
+/// The options as an add gives them: the key stands beside them, and the id that a call for the dead would have is the store's own.
+fn options(options: &Options) -> Value {
+    let on_dead = options.on_dead.clone().map(|call| OnDead { task_id: None, ..call });
+    serde_json::to_value(Options { key: None, on_dead, ..options.clone() }).expect("options are plain data")
 }
 
 /// `POST /delay/task/get`

@@ -33,6 +33,7 @@ mod reload;
 mod security;
 mod start_and_stop;
 mod two_instances;
+mod verbs;
 
 mod program;
 

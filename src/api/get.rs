@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::Api;
 use super::add::mode_of;
@@ -12,27 +13,36 @@ use super::envelope::Success;
 use super::error::Error;
 use super::fields::{Id, Name};
 use super::json::{self, required};
+use super::openapi::values::{TopicName, Way};
 use crate::clock::UnixMillis;
 use crate::store::{AttemptNote, Store, Task};
 use crate::task::{Destination, State, TaskId, Topic};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Request {
+#[schema(as = GetRequest)]
+pub(super) struct Request {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// The task.
+    #[schema(value_type = Id)]
     task_id: Option<Id>,
 }
 
 /// The answer.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Found {
     task: Shown,
 }
 
-#[derive(Debug, Serialize)]
-struct Shown {
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Task)]
+pub(super) struct Shown {
     task_id: TaskId,
     state: State,
+    /// How it leaves.
+    #[schema(value_type = Way)]
     mode: &'static str,
     sn: Option<Destination>,
     key: Option<String>,
@@ -46,8 +56,8 @@ struct Shown {
     log: Vec<Note>,
 }
 
-#[derive(Debug, Serialize)]
-struct Note {
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Note {
     attempt: u32,
     started_ms: UnixMillis,
     duration_ms: u64,

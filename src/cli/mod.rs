@@ -1,6 +1,6 @@
 //! The command line: one file per command.
 //!
-//! `serve` runs the service; `demo`, `receive`, `check`, `fsck`, `healthcheck` and `token` stand beside it; `add`, `pull` and `get` are
+//! `serve` runs the service; `demo`, `receive`, `check`, `fsck`, `healthcheck`, `token` and `openapi` stand beside it; `add`, `pull` and `get` are
 //! clients of a running service over HTTP and know nothing of its inside.
 //!
 //! # Invariants
@@ -26,6 +26,7 @@ mod fsck;
 mod get;
 mod healthcheck;
 mod hidden;
+mod openapi;
 mod out;
 mod pull;
 mod receive;
@@ -79,6 +80,7 @@ enum Command {
     Pull(pull::Args),
     Get(get::Args),
     Token(token::Args),
+    Openapi(openapi::Args),
 }
 
 /// How a command ends.
@@ -103,7 +105,7 @@ impl Cli {
             Some(Command::Add(_) | Command::Pull(_) | Command::Get(_)) if is_given => {
                 Some("--config and --set are for the service; a client command takes --server URL")
             }
-            Some(Command::Receive(_) | Command::Token(_)) if is_given => {
+            Some(Command::Receive(_) | Command::Token(_) | Command::Openapi(_)) if is_given => {
                 Some("--config and --set are for the service; this command takes its options from the command line")
             }
             _ => None,
@@ -151,6 +153,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Pull(args) => pull::run(args).await,
             Command::Get(args) => get::run(args).await,
             Command::Token(args) => token::run(&args),
+            Command::Openapi(_) => openapi::run(),
         }
     });
     // A blocking read (stdin, a name look-up) must not hold up the end.

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::openapi::Document;
 use crate::program::{command, run, service};
 use crate::receiver::Receiver;
 use crate::{Kept, on_both_stores};
@@ -44,13 +45,15 @@ async fn paste(example: &str, delayd: &crate::Program) -> String {
     output
 }
 
-/// The page promises that its examples run from top to bottom; each answer has the fields of the one that is shown below it.
+/// The page promises that its examples run from top to bottom; each answer has the fields of the one that is shown below it, and is as the
+/// OpenAPI document says.
 async fn the_examples_of_the_api_page_work_from_top_to_bottom(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/API.md")).unwrap();
     let blocks: Vec<(&str, &str)> =
         page.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap()).collect();
+    let document = Document::of(&delayd).await;
     let mut pasted = 0;
     for (i, (kind, example)) in blocks.iter().enumerate().filter(|(_, (kind, _))| kind.starts_with("sh")) {
         let answer: serde_json::Value = serde_json::from_str(&paste(example, &delayd).await).unwrap();
@@ -59,6 +62,9 @@ async fn the_examples_of_the_api_page_work_from_top_to_bottom(kept: Kept) {
         assert_eq!(*kind == "sh error", answer["dm_error"] != 0, "{example}{answer}");
         assert_eq!(shape(&answer), shape(&shown), "{example}{answer}");
         assert_eq!(answer["error_msg"], shown["error_msg"], "{example}");
+        let path = example.rsplit_once("/delay/").unwrap().1.split(' ').next().unwrap();
+        let status = if *kind == "sh error" { 400 } else { 200 };
+        document.check(&format!("/delay/{path}"), status, &answer);
         pasted += 1;
     }
     assert!(pasted > 20, "{pasted}");

@@ -34,6 +34,9 @@ mod door;
 mod envelope;
 mod error;
 mod fields;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzed;
 mod get;
 mod health;
 mod json;

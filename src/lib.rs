@@ -14,6 +14,8 @@ pub mod glob;
 pub mod outcome;
 pub mod rate;
 pub mod retry;
+#[cfg(test)]
+mod seeds;
 pub mod settings;
 pub mod span;
 pub mod store;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::span::Span;
 
@@ -19,7 +20,7 @@ const MOST_STEPS: usize = 100;
 ///   "Exponential Backoff And Jitter"), so that tasks that failed together do not come back together.
 /// - `fixed`: always `every`.
 /// - `list`: the step of the attempt; the last one from then on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Backoff {
     /// Doubling or the like, up to a cap.

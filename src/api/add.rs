@@ -10,6 +10,7 @@ use axum::extract::State;
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::Caller;
@@ -18,17 +19,24 @@ use super::envelope::Success;
 use super::error::Error;
 use super::json::{self, required};
 use super::new_task::{self, Checked};
+use super::openapi::values::{Durability, Way};
 use super::sameness;
 use crate::clock::UnixMillis;
 use crate::store::{NewTask, Novelty, Registered, Store};
 use crate::task::{Destination, TaskId, Topic};
 
 /// The answer to a stored task.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Stored {
+    /// The task, by which all other calls name it.
     task_id: TaskId,
+    /// When it is due.
     due_ms: UnixMillis,
+    /// How it leaves.
+    #[schema(value_type = Way)]
     mode: &'static str,
+    /// What the stored task survives.
+    #[schema(value_type = Durability)]
     durability: &'static str,
     /// The task was added before, under the same idempotency key.
     #[serde(skip_serializing_if = "is_false")]
@@ -44,25 +52,33 @@ fn is_false(value: &bool) -> bool {
 }
 
 /// The answer to a batch.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Batch {
+    /// How many were not stored.
     failed: usize,
+    /// Each task's answer, in order.
     results: Vec<Item>,
 }
 
+/// By this name the derive need not look into generics.
+type StoredInPlace = Success<Stored>;
+
 /// One task of a batch, answered in its place.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-enum Item {
-    Stored(Success<Stored>),
+#[schema(as = BatchItem)]
+pub(super) enum Item {
+    Stored(StoredInPlace),
     Failed { dm_error: u16, error_msg: String },
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct BatchRequest<'a> {
+pub(super) struct BatchRequest<'a> {
     // Each is read on its own, so that one bad task does not spoil the others.
+    /// Each as in a single add; one bad task does not spoil the others.
     #[serde(borrow)]
+    #[schema(value_type = Vec<new_task::Request<'_>>, min_items = 1)]
     tasks: Option<Vec<&'a RawValue>>,
 }
 

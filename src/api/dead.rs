@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::extract::State as Shared;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use super::Api;
 use super::body::JsonBody;
@@ -16,6 +17,7 @@ use super::envelope::Success;
 use super::error::Error;
 use super::fields::{Id, Name};
 use super::json::{self, required};
+use super::openapi::values::TopicName;
 use crate::clock::UnixMillis;
 use crate::rate::Rate;
 use crate::store::{ListQuery, Listed, Spread, Store, Summary};
@@ -30,35 +32,52 @@ const MAX_TASKS: usize = 100_000;
 /// How long one request goes on beginning pages: well below the edge's own limit.
 const TIME: Duration = Duration::from_secs(4);
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct CausesRequest {
+pub(super) struct CausesRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ReplayRequest {
+#[schema(as = DeadReplayRequest)]
+pub(super) struct ReplayRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// These tasks; this or `all`.
     task_ids: Option<Vec<Id>>,
+    /// All of the topic's dead.
     all: Option<bool>,
+    /// Only those whose last outcome is exactly this.
     reason: Option<String>,
+    /// Spreads their due moments.
     rate: Option<Rate>,
+    /// Only count.
     dry_run: Option<bool>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct PurgeRequest {
+#[schema(as = DeadPurgeRequest)]
+pub(super) struct PurgeRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// These tasks; this or `all`.
     task_ids: Option<Vec<Id>>,
+    /// All of the topic's dead.
     all: Option<bool>,
+    /// Only those whose last outcome is exactly this.
     reason: Option<String>,
+    /// Only count.
     dry_run: Option<bool>,
 }
 
 /// The dead of a topic by what killed them.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Causes {
     /// The commonest first.
     causes: Vec<Cause>,
@@ -66,8 +85,8 @@ pub(super) struct Causes {
     more: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct Cause {
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Cause {
     reason: String,
     count: u64,
     first_ms: UnixMillis,
@@ -77,7 +96,7 @@ struct Cause {
 }
 
 /// What was done, or would have been.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Done {
     count: u64,
     /// The request went over as much as one may: ask again for the rest.

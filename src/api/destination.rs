@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::Api;
 use super::body::JsonBody;
@@ -12,31 +13,37 @@ use super::envelope::Success;
 use super::error::Error;
 use super::fields::Name;
 use super::json::{self, required};
+use super::openapi::values::ServiceName;
 use crate::breaker;
 use crate::callback::{Allowance, Standing};
 use crate::clock::UnixMillis;
 use crate::store::Store;
 use crate::task::{Destination, Lane};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ListRequest {}
+#[schema(as = DestinationListRequest)]
+pub(super) struct ListRequest {}
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct HoldRequest {
+pub(super) struct HoldRequest {
+    /// The service.
+    #[schema(value_type = ServiceName)]
     sn: Option<Name<Destination>>,
 }
 
 /// The answer of a list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Destinations)]
 pub(super) struct Listed {
     destinations: Vec<Shown>,
 }
 
 /// One destination. Breaker, calls and failures are those of the instance that answers; the rest is the store's.
-#[derive(Debug, Serialize)]
-struct Shown {
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DestinationShown)]
+pub(super) struct Shown {
     sn: String,
     /// False for one that tasks wait for and that the configuration does not name or allow (any more).
     configured: bool,
@@ -54,7 +61,7 @@ struct Shown {
 }
 
 /// The answer of a hold and of its end.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Held {
     sn: String,
     held: bool,

@@ -2,6 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// The sentence of success.
 pub(super) const OK: &str = "操作成功";
@@ -16,7 +17,8 @@ pub(super) struct Success<T> {
 }
 
 /// The fields of an answer that has none of its own.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Ok)]
 pub(super) struct Nothing {}
 
 impl<T> Success<T> {

@@ -11,6 +11,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::request_id;
 use crate::rate::Rate;
@@ -80,16 +81,49 @@ pub(super) enum Error {
     Internal,
 }
 
+/// The cases, as the wire names them: each with its class, and when it is met.
+pub(super) const TABLE: &[(u16, u16, &str)] = &[
+    (1000, 400, "the body is no JSON; a field is missing, unknown, of the wrong type or out of range"),
+    (1001, 401, "no token, or one that is not known"),
+    (1003, 403, "the token's scopes or topics do not cover this; or a page of another site asks"),
+    (1004, 404, "no such task, topic, service or route"),
+    (1005, 405, "the route takes another method"),
+    (1009, 409, "the task stands where this cannot be done: `state` says where"),
+    (1013, 413, "the body or the content is over its limit"),
+    (1015, 415, "the content type is not JSON"),
+    (1022, 422, "the idempotency key was used for something else"),
+    (1029, 429, "a quota, or the token's rate, is used up"),
+    (2000, 500, "our fault; `request_id` finds it in the log"),
+    (
+        2003,
+        503,
+        "the store is out of reach or full, or this instance is shutting down or overloaded. Not confirmed: repeat it",
+    ),
+];
+
+/// The class of a case.
+pub(super) fn status_of(dm_error: u16) -> StatusCode {
+    let row = TABLE.iter().find(|(case, ..)| *case == dm_error);
+    row.and_then(|(_, status, _)| StatusCode::from_u16(*status).ok()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
 /// The JSON of a failed call.
-#[derive(Serialize)]
-struct Body {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Error)]
+pub(super) struct Body {
+    /// The case.
+    #[schema(minimum = 1000)]
     dm_error: u16,
+    /// A sentence that names the field and what would be right.
     error_msg: String,
+    /// Where the task stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<State>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// It will be cancelled unless it succeeds.
     cancel_pending: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// Finds it in the log.
     request_id: Option<String>,
 }
 
@@ -130,20 +164,7 @@ impl Error {
 
     /// The class.
     fn status(&self) -> StatusCode {
-        match self.dm_error() {
-            1000 => StatusCode::BAD_REQUEST,
-            1001 => StatusCode::UNAUTHORIZED,
-            1003 => StatusCode::FORBIDDEN,
-            1004 => StatusCode::NOT_FOUND,
-            1005 => StatusCode::METHOD_NOT_ALLOWED,
-            1009 => StatusCode::CONFLICT,
-            1013 => StatusCode::PAYLOAD_TOO_LARGE,
-            1015 => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            1022 => StatusCode::UNPROCESSABLE_ENTITY,
-            1029 => StatusCode::TOO_MANY_REQUESTS,
-            2003 => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        }
+        status_of(self.dm_error())
     }
 
     /// The sentence for the caller. A store's own text may name hosts and paths, so it is replaced.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::Api;
 use super::add::mode_of;
@@ -13,27 +14,36 @@ use super::envelope::Success;
 use super::error::Error;
 use super::fields::{Id, Name};
 use super::json::{self, required};
+use super::openapi::values::{TopicName, Way};
 use crate::clock::UnixMillis;
 use crate::store::{AttemptNote, Store, Task};
 use crate::task::{Destination, OnDead, Options, State, TaskId, Topic};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Request {
+#[schema(as = GetRequest)]
+pub(super) struct Request {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// The task.
+    #[schema(value_type = Id)]
     task_id: Option<Id>,
 }
 
 /// The answer.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Found {
     task: Shown,
 }
 
-#[derive(Debug, Serialize)]
-struct Shown {
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Task)]
+pub(super) struct Shown {
     task_id: TaskId,
     state: State,
+    /// How it leaves.
+    #[schema(value_type = Way)]
     mode: &'static str,
     sn: Option<Destination>,
     key: Option<String>,
@@ -43,14 +53,15 @@ struct Shown {
     finished_ms: Option<UnixMillis>,
     last_outcome: Option<String>,
     /// What the task asks for instead of its topic's policy, as an add would say it.
+    #[schema(value_type = Object)]
     options: Value,
     content: String,
     /// The attempts that were noted, the newest last. May be incomplete: notes are written beside the road.
     log: Vec<Note>,
 }
 
-#[derive(Debug, Serialize)]
-struct Note {
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Note {
     attempt: u32,
     started_ms: UnixMillis,
     duration_ms: u64,

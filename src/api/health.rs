@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::Api;
 use crate::breaker;
@@ -16,14 +17,17 @@ use crate::store::Store;
 /// How long the store may take to say that it is there.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-#[derive(Serialize)]
-struct Health {
+#[derive(Serialize, ToSchema)]
+pub(super) struct Health {
+    /// In a word.
+    #[schema(value_type = String)]
     status: &'static str,
     /// The circuit breaker around the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     store_breaker: Option<breaker::State>,
     /// What is not as it should be.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
     not_ready: Vec<&'static str>,
 }
 

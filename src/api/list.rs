@@ -11,6 +11,7 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::Api;
 use super::add::mode_of;
@@ -19,6 +20,7 @@ use super::envelope::Success;
 use super::error::Error;
 use super::fields::{Name, Number};
 use super::json::{self, required};
+use super::openapi::values::{CursorText, TopicName, Way};
 use crate::clock::UnixMillis;
 use crate::store::{ListQuery, Listed, Store, Summary, TopicEntry};
 use crate::task::{Destination, InvalidName, Lane, State, TaskId, Topic};
@@ -29,20 +31,33 @@ const MAX_LIMIT: u32 = 1000;
 /// Moments beyond this are no moments: the year 5138.
 const FAR: f64 = 1e11;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Request {
+#[schema(as = ListRequest)]
+pub(super) struct Request {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// Which tasks.
+    #[schema(value_type = State)]
     state: Option<State>,
+    /// Tasks of a page.
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     limit: Option<Number>,
+    /// That of the page before, for the next one.
+    #[schema(value_type = Option<CursorText>)]
     cursor: Option<Name<Cursor>>,
+    /// Unix seconds: none before.
+    #[schema(value_type = Option<f64>)]
     from: Option<Number>,
+    /// Unix seconds: none after.
+    #[schema(value_type = Option<f64>)]
     to: Option<Number>,
 }
 
 /// The place of a page's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cursor(Listed);
+pub(super) struct Cursor(Listed);
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,7 +78,7 @@ impl FromStr for Cursor {
 }
 
 /// A page.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Page {
     tasks: Vec<Entry>,
     /// For the next page; absent on the last.
@@ -71,10 +86,12 @@ pub(super) struct Page {
 }
 
 /// A task without its content.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Entry {
     task_id: TaskId,
     state: State,
+    /// How it leaves.
+    #[schema(value_type = Way)]
     mode: &'static str,
     sn: Option<Destination>,
     due_ms: UnixMillis,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::Api;
 use super::body::JsonBody;
@@ -13,37 +14,51 @@ use super::error::Error;
 use super::fields::{Id, Name, Number};
 use super::json::{self, required};
 use super::new_task;
+use super::openapi::values::{Content, TopicName};
 use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{Cancelled, NewContent, Rescheduled, Store};
 use crate::task::{Mode, TaskId, Topic};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct CancelRequest {
+pub(super) struct CancelRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// The task.
+    #[schema(value_type = Id)]
     task_id: Option<Id>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct UpdateRequest<'a> {
+pub(super) struct UpdateRequest<'a> {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// The task.
+    #[schema(value_type = Id)]
     task_id: Option<Id>,
+    /// Due at this moment, in Unix seconds; this or `delay`.
+    #[schema(value_type = Option<f64>)]
     timing_moment: Option<Number>,
+    /// Due so long from now; this or `timing_moment`.
     delay: Option<Span>,
+    /// Another content.
     #[serde(borrow)]
+    #[schema(value_type = Option<Content>)]
     content: Option<&'a RawValue>,
 }
 
 /// The answer of a cancel.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Gone {
     task_id: TaskId,
 }
 
 /// The answer of an update.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Moved {
     task_id: TaskId,
     due_ms: UnixMillis,

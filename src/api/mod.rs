@@ -10,6 +10,7 @@
 //! - `auth` says who may call what; its table is the whole access matrix.
 //! - `body` and `json` read a request, `fields` its values, `new_task` checks one task.
 //! - `error` is the only answer of a failure, `envelope` that of a success.
+//! - `openapi` describes all of it, from the very types; `docs` is a page to read that by.
 //! - `written` knows whether an answer has been written, on which a pull without `lease` rests.
 //!
 //! # Invariants
@@ -28,10 +29,14 @@ mod budget;
 mod connection;
 mod dead;
 mod destination;
+mod docs;
 mod door;
 mod envelope;
 mod error;
 mod fields;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzed;
 mod get;
 mod health;
 mod json;
@@ -40,6 +45,7 @@ mod line;
 mod list;
 mod manage;
 mod new_task;
+mod openapi;
 mod paced;
 mod pull;
 mod pulse;
@@ -80,6 +86,7 @@ use waiters::Waiters;
 
 pub use auth::{TokenParams, Tokens};
 pub use door::Edge;
+pub use openapi::document;
 pub use server::{Patience, ServerParams, listen, serve};
 
 /// How long [`Api::finish`] waits.
@@ -325,8 +332,13 @@ fn router(api: Arc<Api>, line: Line) -> Router {
         .merge(working(batches, &api.batch_body_limit, budget.of_batches()))
         .layer(from_fn_with_state(params.timeout, layers::timeout));
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
+    let pages = Router::new()
+        .route("/openapi.json", get(openapi::serve))
+        .route("/docs", get(docs::page))
+        .route("/docs/explorer.js", get(docs::script))
+        .route("/docs/explorer.css", get(docs::style));
     let draining = api.draining.clone();
-    let admitted = delay.merge(health).layer(from_fn_with_state(api.tokens.clone(), auth::admit));
+    let admitted = delay.merge(health).merge(pages).layer(from_fn_with_state(api.tokens.clone(), auth::admit));
     dressed(admitted).layer(from_fn_with_state(draining, layers::last_answer)).with_state(api)
 }
 

@@ -11,11 +11,13 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use super::body::size;
 use super::error::Error;
-use super::fields::{Name, Number, within};
+use super::fields::{Name, Number, object, within};
 use super::json::{self, required};
+use super::openapi::values::{Content, ServiceName, TopicName};
 use super::sameness;
 use crate::callback::{Services, Target, check_url, target};
 use crate::clock::UnixMillis;
@@ -61,33 +63,61 @@ pub(super) struct Checked {
     pub(super) idempotency: Option<Idempotency>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Request<'a> {
+#[schema(as = AddRequest)]
+pub(super) struct Request<'a> {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// Due at this moment, in Unix seconds; this or `delay`. In the past: due now. Milliseconds are refused.
+    #[schema(value_type = Option<f64>)]
     timing_moment: Option<Number>,
+    /// Due so long from now, by the store's clock; this or `timing_moment`.
     delay: Option<Span>,
     // Not a Value: the object's own text is kept byte for byte.
+    /// What the callback or the consumer gets. `sn` in it names the service to be called, `url` the path on it.
     #[serde(borrow)]
+    #[schema(value_type = Content)]
     content: Option<&'a RawValue>,
+    /// Called back, pulled, or whichever its content suits (`auto`).
     mode: Option<Mode>,
+    /// Calls before the task is dead.
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     max_attempts: Option<Number>,
+    /// Of one call: 100 ms to 10 min.
     timeout: Option<Span>,
+    /// The wait between attempts.
     #[serde(borrow)]
+    #[schema(value_type = Option<Backoff>)]
     backoff: Option<&'a RawValue>,
+    /// Headers of your own for the callback.
     #[serde(borrow)]
+    #[schema(value_type = Option<BTreeMap<String, Option<String>>>)]
     headers: Option<&'a RawValue>,
+    /// Makes the add safe to repeat: the same key answers the same task.
+    #[schema(min_length = 1, max_length = 256)]
     idempotency_key: Option<String>,
+    /// At most one waiting task per topic and key: adding again moves it.
+    #[schema(min_length = 1, max_length = 256)]
     key: Option<String>,
+    /// So long after its due moment the task is not worth delivering any more.
     expires_after: Option<Span>,
+    /// Called once if the task dies.
+    #[serde(default, deserialize_with = "object")]
     on_dead: Option<OnDeadCall>,
 }
 
 /// Whom to tell if the task dies.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct OnDeadCall {
+#[schema(as = OnDead)]
+pub(super) struct OnDeadCall {
+    /// The service.
+    #[schema(value_type = ServiceName)]
     sn: Option<Name<Destination>>,
+    /// The path on it.
+    #[schema(value_type = String)]
     url: Option<String>,
 }
 

@@ -22,6 +22,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::Api;
 use super::body::JsonBody;
@@ -30,6 +31,7 @@ use super::error::Error;
 use super::fields::{Id, Name, Number, within};
 use super::json::{self, required};
 use super::layers::{Deadline, Slot};
+use super::openapi::values::TopicName;
 use super::taken::{Pulled, Taken, Wish, lanes_in_turn, take};
 use super::waiters;
 use super::written::{Fate, watched};
@@ -41,19 +43,28 @@ pub(super) const MIN_LEASE: Duration = Duration::from_secs(1);
 const MAX_COUNT: u32 = 256;
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Request {
+#[schema(as = PullRequest)]
+pub(super) struct Request {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// Read this task's content instead, whatever its state; nothing is consumed.
     task_id: Option<Id>,
+    /// The tasks are leased for so long (1 s to 12 h), and come back unless they are acked. Without it the pull consumes.
     lease: Option<Span>,
+    /// That many at the most, answered in `tasks`.
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 256)]
     count: Option<Number>,
+    /// With nothing due, wait so long for it, up to 30 s.
     wait: Option<Span>,
 }
 
 /// The answer of a pull with `count`.
-#[derive(Debug, Serialize)]
-struct Many {
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PulledMany)]
+pub(super) struct Many {
     tasks: Vec<Pulled>,
 }
 

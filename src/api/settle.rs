@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::Api;
 use super::body::JsonBody;
@@ -14,6 +15,7 @@ use super::envelope::{Nothing, Success};
 use super::error::Error;
 use super::fields::{Id, Name, within};
 use super::json::{self, required};
+use super::openapi::values::{ReceiptText, TopicName};
 use super::pull::MIN_LEASE;
 use crate::outcome;
 use crate::span::Span;
@@ -25,29 +27,50 @@ use crate::task::{Lane, Receipt, TaskId, Topic};
 const TRIES: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct AckRequest {
+pub(super) struct AckRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// The task.
+    #[schema(value_type = Id)]
     task_id: Option<Id>,
+    /// The receipt of its lease.
+    #[schema(value_type = ReceiptText)]
     receipt: Option<Name<Receipt>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct NackRequest {
+pub(super) struct NackRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// The task.
+    #[schema(value_type = Id)]
     task_id: Option<Id>,
+    /// The receipt of its lease.
+    #[schema(value_type = ReceiptText)]
     receipt: Option<Name<Receipt>>,
+    /// Due again after so long; without it, after its backoff.
     delay: Option<Span>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ExtendRequest {
+pub(super) struct ExtendRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// The task.
+    #[schema(value_type = Id)]
     task_id: Option<Id>,
+    /// The receipt of its lease, which stays the same.
+    #[schema(value_type = ReceiptText)]
     receipt: Option<Name<Receipt>>,
+    /// So long from now: 1 s to 12 h.
+    #[schema(value_type = Span)]
     lease: Option<Span>,
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use super::Api;
 use super::error::Error;
@@ -30,9 +31,11 @@ pub(super) struct Wish {
 }
 
 /// A task as its consumer sees it; with nothing due, `content` and `task_id` are null.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub(super) struct Pulled {
+    /// Null with nothing due.
     pub(super) content: Option<String>,
+    /// The task.
     pub(super) task_id: Option<TaskId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) attempt: Option<u32>,

@@ -7,6 +7,7 @@ use axum::extract::State;
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::Caller;
@@ -15,6 +16,7 @@ use super::envelope::{Nothing, Success};
 use super::error::Error;
 use super::fields::{Name, Number, within};
 use super::json::{self, required};
+use super::openapi::values::TopicName;
 use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{Counts, ListQuery, MAX_FORECAST, Misfired, Registered, Store};
@@ -29,56 +31,76 @@ const MIN_STEP: Duration = Duration::from_secs(1);
 const MAX_STEP: Duration = Duration::from_secs(366 * 86_400);
 const STEPS: u32 = 24;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ListRequest {}
+#[schema(as = TopicListRequest)]
+pub(super) struct ListRequest {}
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct TopicRequest {
+pub(super) struct TopicRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct PurgeRequest {
+#[schema(as = TopicPurgeRequest)]
+pub(super) struct PurgeRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// The topic's name again.
+    #[schema(value_type = String)]
     confirm: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ResumeRequest {
+pub(super) struct ResumeRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// What becomes of what fell due meanwhile, instead of the topic's own policy.
     misfire: Option<MisfirePolicy>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ForecastRequest {
+pub(super) struct ForecastRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// The length of a step: 1 s to 366 days.
+    #[schema(value_type = Span)]
     step: Option<Span>,
+    /// How many (24).
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     steps: Option<Number>,
 }
 
 /// All topics.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Topics {
     topics: Vec<Listed>,
 }
 
-#[derive(Debug, Serialize)]
-struct Listed {
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = TopicListed)]
+pub(super) struct Listed {
     topic: Topic,
     shards: u16,
     paused: bool,
 }
 
 /// One topic.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = TopicShown)]
 pub(super) struct Shown {
     topic: Topic,
     shards: u16,
+    #[schema(value_type = TopicPolicy)]
     policy: Arc<TopicPolicy>,
     paused: bool,
     paused_since_ms: Option<UnixMillis>,
@@ -91,8 +113,8 @@ pub(super) struct Shown {
     history_since_ms: Option<UnixMillis>,
 }
 
-#[derive(Debug, Default, Serialize)]
-struct Count {
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(super) struct Count {
     scheduled: u64,
     leased: u64,
     delivered: u64,
@@ -102,7 +124,7 @@ struct Count {
 }
 
 /// A topic that was paused or resumed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Paused {
     topic: Topic,
     paused: bool,
@@ -111,7 +133,7 @@ pub(super) struct Paused {
 }
 
 /// What a purge did.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Purged {
     count: u64,
     /// Tasks that are leased just now stay: they end with their leases.
@@ -121,15 +143,15 @@ pub(super) struct Purged {
 }
 
 /// How many tasks fall due when.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Forecast {
     now_ms: UnixMillis,
     overdue: u64,
     steps: Vec<Step>,
 }
 
-#[derive(Debug, Serialize)]
-struct Step {
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Step {
     until_ms: UnixMillis,
     count: u64,
 }

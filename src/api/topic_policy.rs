@@ -9,16 +9,19 @@ use std::time::Duration;
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::Api;
 use super::body::JsonBody;
 use super::envelope::Success;
 use super::error::Error;
-use super::fields::{Name, Number, within};
+use super::fields::{Name, Number, object, within};
 use super::json::{self, required};
 use super::new_task::{self, MAX_ATTEMPTS, TIMEOUT};
+use super::openapi::values::TopicName;
 use super::topic::{self, Shown};
 use crate::rate::Rate;
+use crate::retry::Backoff;
 use crate::span::Span;
 use crate::store::{Registered, Store, TopicEntry};
 use crate::task::{MisfirePolicy, Mode, Topic, TopicPolicy};
@@ -28,44 +31,71 @@ const COUNT: RangeInclusive<u32> = 1..=4_000_000_000;
 const KEEP: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(3650 * 86_400);
 const STATUSES: RangeInclusive<u32> = 300..=599;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Request<'a> {
+#[schema(as = TopicSetRequest)]
+pub(super) struct Request<'a> {
+    /// The topic.
+    #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
+    /// Lanes, on creation only.
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 256)]
     shards: Option<Number>,
-    #[serde(borrow)]
+    /// How failed tasks are tried again.
+    #[serde(borrow, default, deserialize_with = "object")]
     retry: Option<Retry<'a>>,
+    /// Of one call: 100 ms to 10 min.
     timeout: Option<Span>,
+    /// What `auto` means here.
     mode: Option<Mode>,
+    /// The most calls in a time, per instance.
     rate: Option<Rate>,
+    /// The most calls at a time, per instance.
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
     concurrency: Option<Number>,
+    /// The most waiting and leased tasks.
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 4_000_000_000.0)]
     quota: Option<Number>,
+    /// How long, and how many, ended tasks can be read.
+    #[serde(default, deserialize_with = "object")]
     history: Option<History>,
+    /// What becomes of tasks that fell due in a pause.
     misfire: Option<MisfirePolicy>,
+    /// As /pause and /resume.
     paused: Option<bool>,
+    /// What follows the configuration again.
     reset: Option<Vec<Setting>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Retry<'a> {
+pub(super) struct Retry<'a> {
+    /// Calls before a task is dead.
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     max_attempts: Option<Number>,
+    /// The wait between attempts.
     #[serde(borrow)]
+    #[schema(value_type = Option<Backoff>)]
     backoff: Option<&'a RawValue>,
+    /// Answers that end a task at once: 300 to 599.
+    #[schema(value_type = Option<Vec<u32>>)]
     final_statuses: Option<Vec<Number>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct History {
+pub(super) struct History {
+    /// 1 minute to 3650 days.
     keep: Option<Span>,
+    /// How many.
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 4_000_000_000.0)]
     max: Option<Number>,
 }
 
 /// What can follow the configuration again.
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum Setting {
+pub(super) enum Setting {
     Retry,
     Timeout,
     Mode,
@@ -206,6 +236,18 @@ mod tests {
         };
         let json = r#"{"topic":"t","reset":["retry","timeout","quota"],"quota":9}"#;
         assert_eq!(changes(json).unwrap().applied_to(&before), TopicPolicy { quota: Some(9), ..Default::default() });
+    }
+
+    #[test]
+    fn an_array_is_no_object() {
+        let check = |json: &str, says: &str| {
+            let said = json::read::<Request<'_>>(json.as_bytes()).err().expect(json).to_string();
+            assert_eq!(said, says);
+        };
+        check(r#"{"history":["1h",5]}"#, "history: must be an object, not sequence");
+        check(r#"{"retry":[1,null,null]}"#, "retry: must be an object, not sequence");
+        let request: Request<'_> = json::read(br#"{"retry":null,"history":{"max":5}}"#).unwrap();
+        assert!(request.retry.is_none() && request.history.is_some());
     }
 
     #[test]

@@ -76,8 +76,9 @@ impl Default for Params {
 /// Where a breaker stands.
 ///
 /// In order, from well to ill.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = BreakerState)]
 pub enum State {
     /// Calls go through.
     Closed,

@@ -24,6 +24,9 @@
 mod classify;
 mod client;
 mod excerpt;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzed;
 mod guard;
 mod limits;
 mod services;

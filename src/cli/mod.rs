@@ -1,6 +1,6 @@
 //! The command line: one file per command.
 //!
-//! `serve` runs the service; `demo`, `receive`, `check`, `fsck`, `healthcheck`, `token` and `completions` stand beside it; all others are clients
+//! `serve` runs the service; `demo`, `receive`, `check`, `fsck`, `healthcheck`, `token`, `openapi` and `completions` stand beside it; all others are clients
 //! of a running service over HTTP and know nothing of its inside.
 //!
 //! # Invariants
@@ -35,6 +35,7 @@ mod hidden;
 mod import;
 mod list;
 mod manage;
+mod openapi;
 mod out;
 mod progress;
 mod pull;
@@ -108,6 +109,7 @@ enum Command {
     Stats(stats::Args),
     Export(export::Args),
     Import(import::Args),
+    Openapi(openapi::Args),
 }
 
 /// How a command ends.
@@ -134,7 +136,7 @@ impl Cli {
             Command::Serve(_) | Command::Demo(_) | Command::Check(_) | Command::Fsck(_) | Command::Healthcheck(_) => {
                 None
             }
-            Command::Receive(_) | Command::Token(_) | Command::Completions(_) => {
+            Command::Receive(_) | Command::Token(_) | Command::Completions(_) | Command::Openapi(_) => {
                 Some("--config and --set are for the service; this command takes its options from the command line")
             }
             _ => Some("--config and --set are for the service; a client command takes --server URL"),
@@ -195,6 +197,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Stats(args) => stats::run(args).await,
             Command::Export(args) => export::run(args).await,
             Command::Import(args) => import::run(args).await,
+            Command::Openapi(_) => openapi::run(),
         }
     });
     // A blocking read (stdin, a name look-up) must not hold up the end.

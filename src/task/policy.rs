@@ -1,13 +1,14 @@
 //! What a topic asks for instead of the configuration.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::rate::Rate;
 use crate::retry::Backoff;
 use crate::span::Span;
 
 /// How a task leaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Pushed if its content says to whom.
@@ -20,7 +21,7 @@ pub enum Mode {
 }
 
 /// What becomes of the tasks that fell due while their topic was paused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MisfirePolicy {
     /// They are delivered late.
@@ -34,7 +35,7 @@ pub enum MisfirePolicy {
 
 /// A topic's settings; what is absent follows the configuration. A task's own [`Options`](super::Options) go before them. Kept in the
 /// registry as JSON; fields may be added, and unknown ones of a newer version are left alone.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct TopicPolicy {
     /// Calls before a task dies, from 1.

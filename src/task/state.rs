@@ -1,10 +1,12 @@
 //! Where a task stands on its road.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A task's state. A lease that has run out counts as [`State::Scheduled`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = TaskState)]
 pub enum State {
     /// Waits for its due moment, for a retry, or for a free slot.
     Scheduled,

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::openapi::Document;
 use crate::program::{Program, command, run, service};
 use crate::receiver::Receiver;
 use crate::{Kept, on_both_stores};
@@ -70,10 +71,12 @@ async fn the_examples_for_those_who_come_from_elsewhere_work(kept: Kept) {
     assert!(pasted > 10, "{pasted}");
 }
 
-/// Pastes a page's shell blocks from top to bottom: each answer has the fields of the one that is shown below it. Answers how many there were.
+/// Pastes a page's shell blocks from top to bottom: each answer has the fields of the one that is shown below it, and is as the OpenAPI
+/// document says. Answers how many there were.
 async fn examples_work(page: &str, delayd: &Program) -> usize {
     let blocks: Vec<(&str, &str)> =
         page.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap()).collect();
+    let document = Document::of(delayd).await;
     let mut pasted = 0;
     for (i, (kind, example)) in blocks.iter().enumerate().filter(|(_, (kind, _))| kind.starts_with("sh")) {
         let answer: serde_json::Value = serde_json::from_str(&paste(example, delayd).await).unwrap();
@@ -82,6 +85,9 @@ async fn examples_work(page: &str, delayd: &Program) -> usize {
         assert_eq!(*kind == "sh error", answer["dm_error"] != 0, "{example}{answer}");
         assert_eq!(shape(&answer), shape(&shown), "{example}{answer}");
         assert_eq!(answer["error_msg"], shown["error_msg"], "{example}");
+        let path = example.rsplit_once("/delay/").unwrap().1.split(' ').next().unwrap();
+        let status = if *kind == "sh error" { 400 } else { 200 };
+        document.check(&format!("/delay/{path}"), status, &answer);
         pasted += 1;
     }
     pasted

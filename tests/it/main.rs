@@ -21,6 +21,7 @@ mod load;
 mod long_poll;
 mod manage;
 mod manners;
+mod openapi;
 mod overload;
 mod proxy;
 mod pull;

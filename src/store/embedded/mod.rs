@@ -60,6 +60,9 @@ mod file_tests;
 mod forecast;
 mod forget;
 mod fsck;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzed;
 mod inspect;
 mod ledger;
 mod list;

@@ -74,7 +74,7 @@ fn read_expiry(row: &Row<'_>, (due, options): (usize, usize), id: TaskId) -> rus
     Ok(expiry(row.get(due)?, &read_options(row, options, id)?))
 }
 
-fn read_ended(row: &Row<'_>, id: TaskId) -> rusqlite::Result<Ended> {
+pub(super) fn read_ended(row: &Row<'_>, id: TaskId) -> rusqlite::Result<Ended> {
     Ok(Ended {
         lane: row.get(0)?,
         state: read_state(row, 1)?,

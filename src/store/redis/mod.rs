@@ -45,6 +45,9 @@ mod dial;
 mod fault;
 mod forget;
 mod fsck;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzed;
 mod hints;
 mod ids;
 mod keys;

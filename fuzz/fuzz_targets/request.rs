@@ -1,0 +1,5 @@
+//! The body stands beside what it tries, and a plain test runs it over `seeds/request` as well.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| delayd::api::fuzzed::request(bytes));

@@ -1,0 +1,58 @@
+//! The body of the fuzz target `url`: whatever a caller writes as a `url`, no call leaves the host it is meant for, and none goes
+//! where callers may not send one.
+
+use reqwest::Url;
+
+use super::guard::Reach;
+use super::services::{Endpoint, Services};
+use super::target::{check_url, target};
+use super::unlisted::Unlisted;
+
+/// Reads the bytes as a path on a service, as an absolute URL, and as a content.
+pub fn url(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    path(text);
+    absolute(text);
+    if let Ok(Some(found)) = target(text) {
+        match found.sn {
+            Some(sn) => assert!(sn.is_service() && check_url(&found.url).is_ok()),
+            None => absolute(&found.url),
+        }
+    }
+}
+
+/// A path that is allowed stays on its endpoint.
+fn path(text: &str) {
+    if check_url(text).is_err() {
+        return;
+    }
+    let endpoint = Endpoint::new("http://orders.internal:8080/base").expect("an endpoint");
+    if let Ok(url) = endpoint.url(text) {
+        assert_eq!(
+            (url.scheme(), url.host_str(), url.port()),
+            ("http", Some("orders.internal"), Some(8080)),
+            "{text:?}"
+        );
+        assert!(url.username().is_empty() && url.password().is_none() && url.fragment().is_none(), "{text:?}");
+    }
+}
+
+/// An absolute URL that is taken names a host on the public Internet, or a name that is still to be resolved; and that very host.
+fn absolute(text: &str) {
+    let services = Services::new(Vec::new()).expect("no services");
+    services.allow(Unlisted { hosts: vec!["*".parse().expect("a pattern")], ..Unlisted::default() });
+    let Ok(Some(host)) = services.host_of(text) else { return };
+    let url = Url::parse(text).expect("its host was read");
+    assert!(Reach::Public.allows_literal(&url), "{text:?}");
+    assert!(url.username().is_empty() && url.password().is_none(), "{text:?}");
+    let named = format!("{}:{}", url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
+    assert_eq!(named, host.as_str(), "{text:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn no_url_leaves_the_host_it_is_meant_for() {
+        crate::seeds::run("url", super::url);
+    }
+}

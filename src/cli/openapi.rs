@@ -1,0 +1,13 @@
+//! `delayd openapi`: the API as an OpenAPI document.
+
+use super::{Code, out};
+use crate::api;
+
+/// Print the API as an OpenAPI 3.1 document, as a running service answers it at /openapi.json
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {}
+
+pub(super) fn run() -> anyhow::Result<Code> {
+    out::line(&serde_json::to_string_pretty(&api::document())?)?;
+    Ok(Code::Done)
+}

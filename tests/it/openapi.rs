@@ -1,0 +1,179 @@
+//! The OpenAPI document is the truth about the program: what it answers is as documented, whatever it is asked.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::program::{Program, command, folder, run, service};
+use crate::receiver::Receiver;
+use crate::{Kept, on_both_stores};
+
+/// What one run of schemathesis may take at the very most.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+on_both_stores!(every_kind_of_answer_is_as_documented,);
+
+/// The document, strict: what it does not name may not be answered.
+pub struct Document(Value);
+
+impl Document {
+    pub async fn of(delayd: &Program) -> Self {
+        let mut document = delayd.get("/openapi.json").await.body;
+        for (_, schema) in document["components"]["schemas"].as_object_mut().unwrap() {
+            close(schema);
+        }
+        Self(document)
+    }
+
+    /// Checks an answer of `POST path`.
+    pub fn check(&self, path: &str, status: u16, answer: &Value) {
+        self.check_by("post", path, status, answer);
+    }
+
+    fn check_by(&self, method: &str, path: &str, status: u16, answer: &Value) {
+        let mut response = &self.0["paths"][path][method]["responses"][status.to_string()];
+        if let Some(place) = response["$ref"].as_str() {
+            response = self.0.pointer(&place[1..]).unwrap();
+        }
+        let mut schema = response["content"]["application/json"]["schema"].clone();
+        assert!(schema.is_object(), "{path} may not answer {status}: {answer}");
+        schema["components"] = self.0["components"].clone();
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        let wrong: Vec<String> = validator.iter_errors(answer).map(|error| error.to_string()).collect();
+        assert!(wrong.is_empty(), "{path} {status} {answer}: {wrong:?}");
+    }
+}
+
+/// Makes schemas of objects refuse what they do not name.
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(close);
+            if fields.contains_key("properties") {
+                fields.entry("additionalProperties").or_insert(json!(false));
+            }
+        }
+        Value::Array(several) => several.iter_mut().for_each(close),
+        _ => {}
+    }
+}
+
+/// What the examples of the documentation leave out: errors, and the answers that have fields only then.
+async fn every_kind_of_answer_is_as_documented(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let document = Document::of(&delayd).await;
+    let check = async |path: &str, body: Value, status: u16| {
+        let answer = delayd.post(path, body.to_string()).await;
+        assert_eq!(answer.status, status, "{path} {body}: {answer:?}");
+        document.check(path, status, &answer.body);
+        answer.body
+    };
+    let due = json!({"topic": "t", "delay": 0, "content": {}});
+    check("/delay/task/add", due.clone(), 200).await;
+    check("/delay/task/add_batch", json!({"tasks": [due, {}]}), 200).await;
+    let pulled = check("/delay/task/pull", json!({"topic": "t", "lease": "30s"}), 200).await;
+    let (id, receipt) = (&pulled["task_id"], &pulled["receipt"]);
+    check("/delay/task/pull", json!({"topic": "t", "task_id": id}), 200).await;
+    check("/delay/task/cancel", json!({"topic": "t", "task_id": id}), 409).await;
+    check("/delay/task/update", json!({"topic": "t", "task_id": id, "delay": 5}), 409).await;
+    check("/delay/task/ack", json!({"topic": "t", "task_id": id, "receipt": receipt}), 200).await;
+    check("/delay/task/nack", json!({"topic": "t", "task_id": id, "receipt": "other"}), 409).await;
+    check("/delay/task/get", json!({"topic": "t", "task_id": id}), 200).await;
+    check("/delay/task/list", json!({"topic": "t", "state": "delivered"}), 200).await;
+    check("/delay/task/get", json!({"topic": "t", "task_id": 1}), 404).await;
+    check("/delay/topic/list", json!({}), 200).await;
+    check("/delay/topic/get", json!({"topic": "t"}), 200).await;
+    check("/delay/topic/delete", json!({"topic": "t"}), 409).await;
+    let backoff = json!({"kind": "list", "steps": ["5s", 60]});
+    let retry = json!({"max_attempts": 1, "backoff": backoff, "final_statuses": [410]});
+    let set = json!({"topic": "d", "retry": retry, "timeout": 5, "mode": "pull", "rate": "10/s", "concurrency": 5, "quota": 7,
+        "history": {"keep": "1h", "max": 10}, "misfire": "dead", "paused": true});
+    check("/delay/topic/set", set, 200).await;
+    check("/delay/topic/resume", json!({"topic": "d"}), 200).await;
+    let add = json!({"topic": "d", "delay": 0, "content": "text", "idempotency_key": "k"});
+    check("/delay/task/add", add, 200).await;
+    check("/delay/task/add", json!({"topic": "d", "delay": 1, "content": "other", "idempotency_key": "k"}), 422).await;
+    let many = check("/delay/task/pull", json!({"topic": "d", "lease": 30, "count": 2}), 200).await;
+    let task = &many["tasks"][0];
+    check("/delay/task/nack", json!({"topic": "d", "task_id": task["task_id"], "receipt": task["receipt"]}), 200).await;
+    check("/delay/dead/causes", json!({"topic": "d"}), 200).await;
+    check("/delay/dead/replay", json!({"topic": "d", "all": true, "rate": "1/s"}), 200).await;
+    check("/delay/dead/purge", json!({"topic": "d", "all": true}), 200).await;
+    check("/delay/destination/hold", json!({"sn": "nobody"}), 404).await;
+    for path in ["/healthz", "/readyz"] {
+        document.check_by("get", path, 200, &delayd.get(path).await.body);
+    }
+}
+
+#[tokio::test]
+async fn the_command_prints_what_the_service_answers() {
+    let delayd = Kept::embedded().start(&[]).await;
+    let mut openapi = command(&[]);
+    openapi.arg("openapi");
+    let (code, output, error) = run(openapi).await;
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(serde_json::from_str::<Value>(&output).unwrap(), delayd.get("/openapi.json").await.body);
+}
+
+#[tokio::test]
+async fn the_page_is_open_and_may_load_nothing_from_elsewhere() {
+    let hash = "265c0d5b0ee2e930fe3e35f14ccc7da75b8aa2717db15972da8e5c6e1fea94cb";
+    let token = format!("http.auth.tokens=[{{name=\"a\",token_sha256=\"{hash}\",scopes=[\"admin\"]}}]");
+    let delayd = Kept::embedded().start(&[token]).await;
+    assert_eq!(delayd.post("/delay/topic/list", "{}").await.status, 401);
+    for (path, kind) in [
+        ("/docs", "text/html; charset=utf-8"),
+        ("/docs/explorer.js", "text/javascript; charset=utf-8"),
+        ("/docs/explorer.css", "text/css; charset=utf-8"),
+    ] {
+        let answer = delayd.get(path).await;
+        assert_eq!((answer.status, answer.headers["content-type"].to_str().unwrap()), (200, kind), "{path}");
+        let policy = answer.headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'self';"), "{path}: {policy}");
+    }
+    assert_eq!(delayd.get("/openapi.json").await.body["openapi"], "3.1.0");
+}
+
+/// Schemathesis asks every operation, by the document and against it, with what its seed makes of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn schemathesis_finds_no_call_that_is_not_as_documented() {
+    let receiver = Receiver::start().await;
+    let delayd = Kept::embedded().start(&[service("message.call", &receiver)]).await;
+    let place = folder();
+    let mut document = delayd.get("/openapi.json").await.body;
+    let schemas = &mut document["components"]["schemas"];
+    // Or most of the time would be spent in waiting for tasks.
+    schemas["PullRequest"]["properties"].as_object_mut().unwrap().remove("wait");
+    // A bad task of a batch is answered in its place: the call as a whole succeeds.
+    let task = schemas["BatchRequest"]["properties"]["tasks"]["items"].take();
+    schemas["BatchRequest"]["properties"]["tasks"]["items"] = json!({"anyOf": [task, {}]});
+    let file = place.path().join("openapi.json");
+    std::fs::write(&file, document.to_string()).unwrap();
+    let mut schemathesis = Command::new(schemathesis());
+    schemathesis.current_dir(place.path()).stdin(Stdio::null()).arg("--no-color");
+    schemathesis.arg("run").arg(&file).args(["--url", &delayd.url("")]);
+    schemathesis.args(["--seed", "1", "--generation-database", "none"]);
+    schemathesis.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "50", "--no-shrink"]);
+    schemathesis.args(["--suppress-health-check", "all", "--warnings", "off", "--request-timeout", "20"]);
+    schemathesis.args(["--continue-on-failure", "--checks"]).arg(
+        "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
+         response_schema_conformance,negative_data_rejection,unsupported_method",
+    );
+    let (code, output, error) = tokio::time::timeout(PATIENCE, run(schemathesis)).await.expect("it comes to its end");
+    assert_eq!(code, 0, "{output}\n{error}\n{}", delayd.log());
+}
+
+/// Beside the programs that cargo builds, where `scripts/needs` puts it; else wherever it is found.
+fn schemathesis() -> std::path::PathBuf {
+    let target = Path::new(env!("CARGO_BIN_EXE_delayd")).ancestors().nth(2).unwrap();
+    let installed = target.join("schemathesis/bin/schemathesis");
+    if installed.exists() {
+        return installed;
+    }
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .map(|folder| folder.join("schemathesis"))
+        .find(|program| program.exists());
+    found.expect("schemathesis is absent; this installs it: bash -c '. scripts/needs; need_schemathesis'")
+}

@@ -29,7 +29,7 @@ use super::layers::{Slot, say_if_last};
 use super::{body, request_id};
 
 /// How long a request may stand in line. With what it takes to read and to answer it, a refusal comes within 300 ms.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_millis(150);
 
 /// Where requests wait for a slot, first come, first served. Cheap to clone; clones share the slots.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::Api;
@@ -16,7 +17,7 @@ use super::json::{self, required};
 use super::openapi::values::{TopicName, Way};
 use crate::clock::UnixMillis;
 use crate::store::{AttemptNote, Store, Task};
-use crate::task::{Destination, State, TaskId, Topic};
+use crate::task::{Destination, OnDead, Options, State, TaskId, Topic};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -51,6 +52,9 @@ pub(super) struct Shown {
     created_ms: UnixMillis,
     finished_ms: Option<UnixMillis>,
     last_outcome: Option<String>,
+    /// What the task asks for instead of its topic's policy, as an add would say it.
+    #[schema(value_type = Object)]
+    options: Value,
     content: String,
     /// The attempts that were noted, the newest last. May be incomplete: notes are written beside the road.
     log: Vec<Note>,
@@ -79,6 +83,7 @@ impl From<AttemptNote> for Note {
 
 impl Shown {
     fn of(task: Task, notes: Vec<AttemptNote>) -> Self {
+        let options = options(&task.options);
         Self {
             task_id: task.id,
             state: task.state,
@@ -90,10 +95,17 @@ impl Shown {
             created_ms: task.created,
             finished_ms: task.finished,
             last_outcome: Some(task.last_outcome).filter(|outcome| !outcome.is_empty()),
+            options,
             content: task.content,
             log: notes.into_iter().map(Note::from).collect(),
         }
     }
+}
+
+/// The options as an add gives them: the key stands beside them, and the id that a call for the dead would have is the store's own.
+fn options(options: &Options) -> Value {
+    let on_dead = options.on_dead.clone().map(|call| OnDead { task_id: None, ..call });
+    serde_json::to_value(Options { key: None, on_dead, ..options.clone() }).expect("options are plain data")
 }
 
 /// `POST /delay/task/get`

@@ -3,12 +3,12 @@
 use std::io::Read;
 
 use anyhow::Context;
-use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
-use super::client::{ServerArgs, cell};
-use super::{Code, table, time};
-use crate::clock::UnixMillis;
+use super::client::{ServerArgs, cell, fields, moment};
+use super::due::Due;
+use super::wishes::{self, Mode, word};
+use super::{Code, table};
 use crate::span::Span;
 use crate::task::Topic;
 
@@ -21,6 +21,8 @@ use crate::task::Topic;
 Examples:
   delayd add orders --in 10s '{\"sn\":\"message.call\",\"url\":\"/order/cancel\",\"order\":7}'
   delayd add orders --at 1795236367 --max-attempts 3 --timeout 5s '{\"sn\":\"message.call\",\"url\":\"/x\"}'
+  delayd add alive --key device-7 --in 30s '{\"device\":7}'
+  delayd add orders --in 1h --backoff 5s,5m,30m --on-dead message.call/failed '{\"sn\":\"message.call\",\"url\":\"/x\"}'
   echo 'any text' | delayd add notes --in 1m --mode pull -")]
 pub(super) struct Args {
     /// The topic
@@ -30,81 +32,85 @@ pub(super) struct Args {
     /// Whether the task is called back or pulled; auto decides by its content
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
-    /// Calls before the task is dead
+    /// Take the place of the topic's waiting task of this key, if there is one
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Makes the add safe to repeat: with the same key it stores one task
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Calls before the task is dead, 1 to 1000
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
-    /// How long one call may take
+    /// How long one call may take, 100ms to 10m
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
+    /// The wait between attempts: 30s, a list such as 5s,5m,30m, or a JSON object
+    #[arg(long, value_name = "BACKOFF", value_parser = wishes::backoff)]
+    backoff: Option<Value>,
+    /// So long after its due moment the task is not worth delivering any more
+    #[arg(long, value_name = "DURATION")]
+    expires_after: Option<Span>,
+    /// A header of your own for the callback; may be given several times
+    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE", value_parser = wishes::header)]
+    headers: Vec<(String, String)>,
+    /// The call that is made if the task dies
+    #[arg(long, value_name = "SN/PATH", value_parser = wishes::call)]
+    on_dead: Option<Value>,
     /// The content; - reads it from standard input
     content: String,
     #[command(flatten)]
     server: ServerArgs,
 }
 
-#[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
-struct Due {
-    /// Due so long from now: seconds, or 1500ms, 10s, 5m, 2h, 7d
-    #[arg(long = "in", value_name = "DURATION")]
-    after: Option<Span>,
-    /// Due at this moment
-    #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
-    at: Option<Value>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Mode {
-    Auto,
-    Push,
-    Pull,
-}
-
-/// A number as it was written: whole stays whole.
-fn seconds(text: &str) -> Result<Value, &'static str> {
-    match serde_json::from_str(text) {
-        Ok(number @ Value::Number(_)) => Ok(number),
-        _ => Err("must be a number of Unix seconds, such as 1795236367 or 1795236367.25"),
-    }
-}
-
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
-    let content = match args.content.as_str() {
-        "-" => from_stdin()?,
-        text => text.to_owned(),
-    };
+    let content = content(&args.content)?;
     args.server.ask("/delay/task/add", &body(&args, content), shown).await?;
     Ok(Code::Done)
 }
 
-fn from_stdin() -> anyhow::Result<String> {
+/// The content as it was given, or what standard input holds.
+pub(super) fn content(given: &str) -> anyhow::Result<String> {
+    if given != "-" {
+        return Ok(given.to_owned());
+    }
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).context("cannot read the content from standard input")?;
     Ok(text)
 }
 
 fn body(args: &Args, content: String) -> Map<String, Value> {
-    let mode = args.mode.and_then(|mode| mode.to_possible_value()).map(|mode| json!(mode.get_name()));
-    let fields = [
+    let headers: Map<String, Value> = args.headers.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    fields([
         ("topic", Some(json!(args.topic.as_str()))),
-        ("delay", args.due.after.map(|span| json!(span))),
-        ("timing_moment", args.due.at.clone()),
+        ("delay", args.due.delay()),
+        ("timing_moment", args.due.timing_moment()),
         ("content", Some(json!(content))),
-        ("mode", mode),
+        ("mode", args.mode.map(word)),
+        ("key", args.key.as_ref().map(|key| json!(key))),
+        ("idempotency_key", args.idempotency_key.as_ref().map(|key| json!(key))),
         ("max_attempts", args.max_attempts.map(|most| json!(most))),
         ("timeout", args.timeout.map(|span| json!(span))),
-    ];
-    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+        ("backoff", args.backoff.clone()),
+        ("expires_after", args.expires_after.map(|span| json!(span))),
+        ("headers", Some(json!(headers)).filter(|_| !headers.is_empty())),
+        ("on_dead", args.on_dead.clone()),
+    ])
 }
 
 fn shown(answer: &Value) -> String {
-    let due = answer["due_ms"].as_i64().map_or("-".into(), |due| time::rfc3339(UnixMillis(due)));
-    table::pairs(&[
+    let mut pairs = vec![
         ("task_id", cell(&answer["task_id"])),
-        ("due", due),
+        ("due", moment(&answer["due_ms"])),
         ("mode", cell(&answer["mode"])),
         ("durability", cell(&answer["durability"])),
-    ])
+    ];
+    if answer["duplicate"] == true {
+        pairs.push(("duplicate", "it was added before, with this idempotency key".into()));
+    }
+    if answer["replaced"] == true {
+        pairs.push(("replaced", "the waiting task of this key was moved".into()));
+    }
+    table::pairs(&pairs)
 }
 
 #[cfg(test)]
@@ -130,6 +136,16 @@ mod tests {
         check(
             &["t", "--at", "5", "--mode", "pull", "--max-attempts", "3", "--timeout", "2", "x"],
             json!({"topic": "t", "timing_moment": 5, "content": "x", "mode": "pull", "max_attempts": 3, "timeout": "2000ms"}),
+        );
+        let wishes = ["--key", "k", "--idempotency-key", "i", "--backoff", "30s", "--expires-after", "1h"];
+        let calls = ["-H", "x-a: 1", "--header", "x-b: 2", "--on-dead", "s/dead"];
+        check(
+            &[&["t", "--in", "0", "x"], &wishes[..], &calls].concat(),
+            json!({
+                "topic": "t", "delay": "0ms", "content": "x", "key": "k", "idempotency_key": "i",
+                "backoff": {"kind": "fixed", "every": "30000ms"}, "expires_after": "3600000ms",
+                "headers": {"x-a": "1", "x-b": "2"}, "on_dead": {"sn": "s", "url": "/dead"},
+            }),
         );
     }
 

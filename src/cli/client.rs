@@ -1,4 +1,4 @@
-//! The client of a running service: what `add`, `pull`, `get` and `demo` share.
+//! The client of a running service: what all commands share that call one.
 
 use std::error::Error;
 use std::fmt;
@@ -11,23 +11,31 @@ use reqwest::header::{AUTHORIZATION, HeaderValue};
 use serde_json::{Map, Value};
 
 use super::hidden::Hidden;
-use super::out;
+use super::{out, time};
+use crate::clock::UnixMillis;
 
 /// The longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Which service, and how its answer is shown.
+/// Which service, and how its answers are shown.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ServerArgs {
+    #[command(flatten)]
+    server: Server,
+    /// Print the service's answer as it is; several, one a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which service.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Server {
     /// The service
     #[arg(long, value_name = "URL", env = "DELAYD_SERVER", default_value = "http://127.0.0.1:7799")]
     server: ServerUrl,
     /// The access token, if the service asks for one; other users of this machine can see what stands here, unlike the variable
     #[arg(long, value_name = "TOKEN", env = "DELAYD_TOKEN", hide_env_values = true)]
     token: Option<Hidden>,
-    /// Print the service's answer as it is
-    #[arg(long)]
-    json: bool,
 }
 
 impl ServerArgs {
@@ -41,16 +49,65 @@ impl ServerArgs {
         body: &Map<String, Value>,
         table: impl FnOnce(&Value) -> String,
     ) -> anyhow::Result<()> {
-        let answer = post(&http(TIMEOUT)?, &self.server, self.token.as_ref(), path, body).await?;
-        if self.json {
-            out::line(&answer.text)?;
-        }
-        let value = answer.checked()?;
-        if !self.json {
+        let client = self.client()?;
+        let value = client.call(path, body).await?;
+        if !client.json {
             out::line(&table(&value))?;
         }
         Ok(())
     }
+
+    /// For a command of several calls, whose answers are printed as they come if the caller wants JSON.
+    pub(super) fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client { json: self.json, ..self.server.client()? })
+    }
+}
+
+impl Server {
+    /// For a command that prints something else than answers.
+    pub(super) fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client { http: http(TIMEOUT)?, server: self.server.clone(), token: self.token.clone(), json: false })
+    }
+}
+
+/// A connection for several calls.
+pub(super) struct Client {
+    http: reqwest::Client,
+    server: ServerUrl,
+    token: Option<Hidden>,
+    json: bool,
+}
+
+impl Client {
+    /// Posts `body`; the answer is printed as it is, if that was asked for.
+    ///
+    /// # Errors
+    /// No answer, or one that says what is wrong.
+    pub(super) async fn call(&self, path: &str, body: &Map<String, Value>) -> anyhow::Result<Value> {
+        let answer = self.post(path, body).await?;
+        if self.json {
+            out::line(&answer.text)?;
+        }
+        answer.checked()
+    }
+
+    /// Posts `body`.
+    ///
+    /// # Errors
+    /// No answer.
+    pub(super) async fn post(&self, path: &str, body: &Map<String, Value>) -> anyhow::Result<Answer> {
+        post(&self.http, &self.server, self.token.as_ref(), path, body).await
+    }
+
+    /// Whether the answers are printed as they are, and nothing else is to be.
+    pub(super) fn is_json(&self) -> bool {
+        self.json
+    }
+}
+
+/// A request's body: the fields that are there.
+pub(super) fn fields<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// The base address of a service: http or https, without trailing slash.
@@ -84,6 +141,17 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// What a service might say.
+    #[cfg(test)]
+    pub(super) fn of(value: Value) -> Self {
+        Self { text: value.to_string(), value }
+    }
+
+    /// The case, as the wire numbers it; 0 is success.
+    pub(super) fn dm_error(&self) -> i64 {
+        self.value["dm_error"].as_i64().unwrap_or(2000)
+    }
+
     /// The answer, if it is a success.
     pub(super) fn checked(self) -> anyhow::Result<Value> {
         if self.value["dm_error"] == 0 {
@@ -144,6 +212,11 @@ pub(super) fn cause(error: &reqwest::Error) -> String {
     innermost.to_string()
 }
 
+/// A moment of an answer, in milliseconds, as a cell of a table.
+pub(super) fn moment(value: &Value) -> String {
+    value.as_i64().map_or_else(|| cell(value), |moment| time::rfc3339(UnixMillis(moment)))
+}
+
 /// A value of an answer as a cell of a table.
 pub(super) fn cell(value: &Value) -> String {
     match value {
@@ -171,9 +244,8 @@ mod tests {
 
     #[test]
     fn an_error_tells_its_sentence_and_number() {
-        let answer = |value: Value| Answer { text: String::new(), value };
-        let refused = answer(serde_json::json!({"dm_error": 1004, "error_msg": "no such task"}));
+        let refused = Answer::of(serde_json::json!({"dm_error": 1004, "error_msg": "no such task"}));
         assert_eq!(refused.checked().unwrap_err().to_string(), "no such task (dm_error 1004)");
-        assert!(answer(serde_json::json!({"dm_error": 0})).checked().is_ok());
+        assert!(Answer::of(serde_json::json!({"dm_error": 0})).checked().is_ok());
     }
 }

@@ -112,7 +112,7 @@ impl Report {
     }
 
     fn text(&self) -> String {
-        let looked = format!("{} and {} looked at", many(self.tasks, "task"), many(self.lanes, "lane"));
+        let looked = format!("{} and {} looked at", out::many(self.tasks, "task"), out::many(self.lanes, "lane"));
         if self.flaws.is_empty() {
             return format!("{looked}, all in order");
         }
@@ -125,7 +125,7 @@ impl Report {
         let rows: Vec<_> = self.flaws.iter().map(|(flaw, found)| found.row(*flaw)).collect();
         let table = table::columns(&["finding", "count", "repaired", "first"], &rows);
         let meanings: Vec<_> = self.flaws.keys().map(|flaw| meaning(*flaw)).collect();
-        format!("{table}\n\n{}\n\n{looked}: {}{ending}", meanings.join("\n"), many(self.count(), "finding"))
+        format!("{table}\n\n{}\n\n{looked}: {}{ending}", meanings.join("\n"), out::many(self.count(), "finding"))
     }
 
     fn json(&self) -> Value {
@@ -156,11 +156,6 @@ impl Found {
             "count": self.count, "repaired": self.repaired, "first": first,
         })
     }
-}
-
-/// A number with its noun.
-fn many(number: u64, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 fn meaning(flaw: Flaw) -> String {

@@ -1,10 +1,9 @@
 //! `delayd get`: where a task stands.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::client::{ServerArgs, cell};
-use super::{Code, table, time};
-use crate::clock::UnixMillis;
+use super::client::{ServerArgs, cell, fields, moment};
+use super::{Code, table};
 use crate::task::{TaskId, Topic};
 
 /// Show a task: its state, its moments, its attempts and its content.
@@ -26,8 +25,7 @@ pub(super) struct Args {
 const ORDER: [&str; 7] = ["task_id", "topic", "state", "due_ms", "attempts", "last_outcome", "created_ms"];
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
-    let body =
-        Map::from_iter([("topic".to_owned(), json!(args.topic.as_str())), ("task_id".to_owned(), json!(args.task_id))]);
+    let body = fields([("topic", Some(json!(args.topic.as_str()))), ("task_id", Some(json!(args.task_id)))]);
     args.server.ask("/delay/task/get", &body, |answer| shown(&answer["task"])).await?;
     Ok(Code::Done)
 }
@@ -45,9 +43,9 @@ fn shown(task: &Value) -> String {
 }
 
 fn pair<'a>(name: &'a str, value: &Value) -> (&'a str, String) {
-    match (name.strip_suffix("_ms"), value.as_i64()) {
-        (Some(name), Some(moment)) => (name, time::rfc3339(UnixMillis(moment))),
-        (stripped, _) => (stripped.unwrap_or(name), cell(value)),
+    match name.strip_suffix("_ms") {
+        Some(name) => (name, moment(value)),
+        None => (name, cell(value)),
     }
 }
 

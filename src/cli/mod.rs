@@ -1,7 +1,7 @@
 //! The command line: one file per command.
 //!
-//! `serve` runs the service; `demo`, `receive`, `check`, `fsck`, `healthcheck`, `token` and `openapi` stand beside it; `add`, `pull` and `get` are
-//! clients of a running service over HTTP and know nothing of its inside.
+//! `serve` runs the service; `demo`, `receive`, `check`, `fsck`, `healthcheck`, `token`, `openapi` and `completions` stand beside it; all others are clients
+//! of a running service over HTTP and know nothing of its inside.
 //!
 //! # Invariants
 //!
@@ -21,21 +21,35 @@ use crate::{store, telemetry};
 mod add;
 mod check;
 mod client;
+mod completions;
+mod dead;
 mod demo;
+mod destination;
+mod due;
+mod export;
+mod exported;
 mod fsck;
 mod get;
 mod healthcheck;
 mod hidden;
+mod import;
+mod list;
+mod manage;
 mod openapi;
 mod out;
+mod progress;
 mod pull;
 mod receive;
 mod receiver;
 mod serve;
+mod settle;
 mod signals;
+mod stats;
 mod table;
 mod time;
 mod token;
+mod topic;
+mod wishes;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,6 +57,8 @@ Examples:
   delayd --config config/dev.toml                  run the service
   delayd receive                                   print the callbacks that arrive on port 9000
   delayd add orders --in 10s '{\"sn\":\"message.call\",\"url\":\"/cancel\"}'
+  delayd stats                                     what stands where, topic by topic
+  delayd completions bash                          completions for your shell
 
 Exit codes: 0 done, 1 failed, 2 usage, 78 bad configuration.";
 
@@ -76,10 +92,23 @@ enum Command {
     Check(check::Args),
     Fsck(fsck::Args),
     Healthcheck(healthcheck::Args),
+    Token(token::Args),
+    Completions(completions::Args),
     Add(add::Args),
     Pull(pull::Args),
+    Ack(settle::AckArgs),
+    Nack(settle::NackArgs),
+    Extend(settle::ExtendArgs),
     Get(get::Args),
-    Token(token::Args),
+    List(list::Args),
+    Cancel(manage::CancelArgs),
+    Update(manage::UpdateArgs),
+    Topic(topic::Args),
+    Dead(dead::Args),
+    Destination(destination::Args),
+    Stats(stats::Args),
+    Export(export::Args),
+    Import(import::Args),
     Openapi(openapi::Args),
 }
 
@@ -100,15 +129,17 @@ impl From<Code> for ExitCode {
 impl Cli {
     /// Settings given to a command that has none would seem to work and do nothing.
     fn misplaced_configuration(&self) -> Option<&'static str> {
-        let is_given = !self.configuration.files.is_empty() || !self.configuration.sets.is_empty();
-        match self.command {
-            Some(Command::Add(_) | Command::Pull(_) | Command::Get(_)) if is_given => {
-                Some("--config and --set are for the service; a client command takes --server URL")
+        if self.configuration.files.is_empty() && self.configuration.sets.is_empty() {
+            return None;
+        }
+        match self.command.as_ref()? {
+            Command::Serve(_) | Command::Demo(_) | Command::Check(_) | Command::Fsck(_) | Command::Healthcheck(_) => {
+                None
             }
-            Some(Command::Receive(_) | Command::Token(_) | Command::Openapi(_)) if is_given => {
+            Command::Receive(_) | Command::Token(_) | Command::Openapi(_) | Command::Completions(_) => {
                 Some("--config and --set are for the service; this command takes its options from the command line")
             }
-            _ => None,
+            _ => Some("--config and --set are for the service; a client command takes --server URL"),
         }
     }
 }
@@ -149,10 +180,23 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Check(_) => check::run(&configuration.load()?).await,
             Command::Fsck(args) => fsck::run(args, &configuration.load()?).await,
             Command::Healthcheck(args) => healthcheck::run(args, &configuration).await,
+            Command::Token(args) => token::run(&args),
+            Command::Completions(args) => completions::run(&args),
             Command::Add(args) => add::run(args).await,
             Command::Pull(args) => pull::run(args).await,
+            Command::Ack(args) => settle::ack(args).await,
+            Command::Nack(args) => settle::nack(args).await,
+            Command::Extend(args) => settle::extend(args).await,
             Command::Get(args) => get::run(args).await,
-            Command::Token(args) => token::run(&args),
+            Command::List(args) => list::run(args).await,
+            Command::Cancel(args) => manage::cancel(args).await,
+            Command::Update(args) => manage::update(args).await,
+            Command::Topic(args) => topic::run(args).await,
+            Command::Dead(args) => dead::run(args).await,
+            Command::Destination(args) => destination::run(args).await,
+            Command::Stats(args) => stats::run(args).await,
+            Command::Export(args) => export::run(args).await,
+            Command::Import(args) => import::run(args).await,
             Command::Openapi(_) => openapi::run(),
         }
     });
@@ -193,6 +237,27 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// Whoever asks for help sees a line that can be pasted, and what each argument is.
+    #[test]
+    fn every_command_explains_itself() {
+        fn check(command: &clap::Command, of: &str) {
+            let name = format!("{of} {}", command.get_name());
+            assert!(command.get_about().is_some(), "{name} does not say what it does");
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{name} does not say what {} is", argument.get_id());
+            }
+            for verb in command.get_subcommands() {
+                check(verb, &name);
+            }
+        }
+        let cli = Cli::command();
+        check(&cli, "");
+        for command in cli.get_subcommands() {
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.starts_with("Examples:\n  "), "{} has no examples", command.get_name());
+        }
+    }
+
     #[test]
     fn settings_are_refused_where_they_would_do_nothing() {
         let check = |words: &[&str], refused: bool| {
@@ -207,6 +272,9 @@ mod tests {
         check(&["get", "t", "1"], true);
         check(&["pull", "t"], true);
         check(&["receive"], true);
+        check(&["completions", "bash"], true);
+        check(&["topic", "list"], true);
+        check(&["export"], true);
     }
 
     #[test]
@@ -237,6 +305,20 @@ mod tests {
         check("delayd receive --bind nowhere");
         check("delayd demo --tasks 0");
         check("delayd fsck --mend");
+        check("delayd ack orders 1");
+        check("delayd extend orders 1 receipt");
+        check("delayd list orders --state gone");
+        check("delayd list orders --limit 1001");
+        check("delayd update orders 1");
+        check("delayd topic");
+        check("delayd topic purge orders");
+        check("delayd topic set orders --reset all");
+        check("delayd dead purge orders");
+        check("delayd dead purge orders --all");
+        check("delayd dead replay orders 1 --all");
+        check("delayd destination hold");
+        check("delayd completions tcl");
+        check("delayd import --batch 0");
     }
 
     #[test]

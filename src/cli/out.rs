@@ -27,6 +27,11 @@ pub(super) fn plain(text: &str, most: usize) -> String {
     plain
 }
 
+/// A number with its noun: `1 task`, `2 tasks`.
+pub(super) fn many(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::client::{ServerArgs, cell};
+use super::client::{ServerArgs, cell, fields};
 use super::{Code, table};
 use crate::span::Span;
 use crate::task::{TaskId, Topic};
@@ -15,7 +15,7 @@ use crate::task::{TaskId, Topic};
 #[command(after_help = "\
 Examples:
   delayd pull notes
-  delayd pull notes --count 10 --lease 30s
+  delayd pull notes --count 10 --lease 30s --wait 20s
   delayd pull notes --task-id 1795234567000042 --json")]
 pub(super) struct Args {
     /// The topic
@@ -26,8 +26,11 @@ pub(super) struct Args {
     /// Take them for so long instead of consuming them
     #[arg(long, value_name = "DURATION")]
     lease: Option<Span>,
+    /// With nothing due, wait so long for a task, at most 30s
+    #[arg(long, value_name = "DURATION")]
+    wait: Option<Span>,
     /// Read this task without taking it
-    #[arg(long, value_name = "TASK_ID", conflicts_with_all = ["count", "lease"])]
+    #[arg(long, value_name = "TASK_ID", conflicts_with_all = ["count", "lease", "wait"])]
     task_id: Option<TaskId>,
     #[command(flatten)]
     server: ServerArgs,
@@ -39,13 +42,13 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
 }
 
 fn body(args: &Args) -> Map<String, Value> {
-    let fields = [
+    fields([
         ("topic", Some(json!(args.topic.as_str()))),
         ("count", args.count.map(|count| json!(count))),
         ("lease", args.lease.map(|span| json!(span))),
+        ("wait", args.wait.map(|span| json!(span))),
         ("task_id", args.task_id.map(|id| json!(id))),
-    ];
-    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    ])
 }
 
 fn shown(answer: &Value) -> String {

@@ -186,6 +186,6 @@ impl<S: Store, C: Caller> Flight<S, C> {
             return;
         }
         let Self { shared, lane, holding, .. } = self;
-        shared.settler.send(Ending { lane, holding, transition });
+        shared.settler.send(Ending::of(lane, holding, transition));
     }
 }

@@ -19,7 +19,7 @@ use super::call::MARGIN;
 use super::held::{Holding, Lease};
 use crate::callback::Caller;
 use crate::store::{Error, Hint, MAX_LEASE, Settle, Settled, Store, Transition};
-use crate::task::Lane;
+use crate::task::{Lane, TaskId};
 
 /// How long a drain waits for the last settles.
 pub(super) const LAST_FLUSH: Duration = Duration::from_secs(2);
@@ -31,19 +31,37 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The end of a task in hand. It stays in hand until the store has answered: a claim that hands it to this instance once more in
 /// the meantime must not fire it.
+///
+/// What is given back is in hand no longer: nothing of it runs, and the store hands it to nobody before it has it back. Kept in hand, it
+/// could be claimed between the store's word and ours, put by and given back, over and over.
 #[derive(Debug)]
 pub(super) struct Ending {
-    pub(super) lane: Lane,
-    pub(super) holding: Holding,
-    pub(super) transition: Transition,
+    lane: Lane,
+    id: TaskId,
+    lease: Lease,
+    holding: Option<Holding>,
+    transition: Transition,
 }
 
 impl Ending {
+    pub(super) fn of(lane: Lane, holding: Holding, transition: Transition) -> Self {
+        let (id, mut lease) = (holding.id(), holding.lease());
+        let mut holding = Some(holding);
+        if transition == Transition::Release {
+            // Of leases that followed one another only the newest can be given back.
+            while let Some(newer) = holding.take().and_then(Holding::let_go) {
+                lease = newer.lease();
+                holding = Some(newer);
+            }
+        }
+        Self { lane, id, lease, holding, transition }
+    }
+
     fn settle(&self) -> Settle {
         Settle {
             lane: self.lane.clone(),
-            id: self.holding.id(),
-            receipt: self.holding.lease().receipt,
+            id: self.id,
+            receipt: self.lease.receipt.clone(),
             transition: self.transition.clone(),
         }
     }
@@ -308,7 +326,7 @@ async fn attempt(shared: &Arc<Shared<impl Store, impl Caller>>, batch: Vec<Endin
 
 fn conclude(shared: &Arc<Shared<impl Store, impl Caller>>, ending: Ending, answer: Settled) {
     let is_stale = matches!(answer, Settled::Stale { .. });
-    let id = ending.holding.id();
+    let id = ending.id;
     match answer {
         Settled::Done => put_back(shared, &ending),
         Settled::Stale { state } if matches!(ending.transition, Transition::Keep { .. }) => {
@@ -324,15 +342,14 @@ fn conclude(shared: &Arc<Shared<impl Store, impl Caller>>, ending: Ending, answe
             tracing::info!(task.id = %id, lane = %ending.lane, "Task {id} is gone; its settle changed nothing")
         }
     }
-    let Ending { lane, holding, transition } = ending;
-    let attempt = holding.lease().attempt;
-    let Some(holding) = holding.let_go() else { return };
+    let Ending { lane, lease: Lease { attempt, .. }, holding, transition, .. } = ending;
+    let Some(holding) = holding.and_then(Holding::let_go) else { return };
     // It was handed to us once more meanwhile, and has not been called for that.
     match transition {
         Transition::Retry { after, .. } if is_stale && holding.lease().attempt > attempt => {
             shared.calls.spawn(hold_back(shared.clone(), lane, holding, after));
         }
-        _ => shared.settler.send(Ending { lane, holding, transition: Transition::Release }),
+        _ => shared.settler.send(Ending::of(lane, holding, Transition::Release)),
     }
 }
 
@@ -344,7 +361,7 @@ async fn hold_back(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane, hol
         () = shared.stopping.cancelled() => {}
         () = keep(&shared, &lane, &holding, Instant::now() + wait) => {}
     }
-    shared.settler.send(Ending { lane, holding, transition: Transition::Release });
+    shared.settler.send(Ending::of(lane, holding, Transition::Release));
 }
 
 /// Returns at that moment, or when the lease cannot be kept for so long.

@@ -97,8 +97,13 @@ async fn one_primary_is_killed() {
         faulty.push(killed_ms - 100..=elected_ms);
         block_in_place(|| {
             cluster.nodes[primary].restart();
-            let about = || cluster.nodes[next].command(&["INFO", "replication"]);
-            until("the old primary follows", || about().contains("state=online"));
+            let about = |node: usize| cluster.nodes[node].command(&["INFO", "replication"]);
+            // Both must say so: a replica that has been sent all may still be at loading it, and would be elected without.
+            until("the old primary follows", || {
+                let follower = about(primary);
+                let has_all = follower.contains("role:slave") && follower.contains("master_link_status:up");
+                has_all && about(next).contains("state=online")
+            });
         });
         drop(fault);
         primary = next;

@@ -56,7 +56,11 @@ async fn bad_adds_say_what_would_be_right_and_store_nothing(kept: Kept) {
         (format!(r#"{{{good},"delay":1,"max_attempts":0}}"#), 400, 1000, "max_attempts"),
         (format!(r#"{{{good},"delay":1,"timeout":"11m"}}"#), 400, 1000, "timeout"),
         (format!(r#"{{{good},"delay":1,"backoff":{{"kind":"fixed"}}}}"#), 400, 1000, "backoff"),
-        (format!(r#"{{{good},"delay":1,"idempotency_key":"k"}}"#), 400, 1000, "idempotency_key"),
+        (format!(r#"{{{good},"delay":1,"idempotency_key":""}}"#), 400, 1000, "idempotency_key"),
+        (format!(r#"{{{good},"delay":1,"key":7}}"#), 400, 1000, "key"),
+        (format!(r#"{{{good},"delay":1,"expires_after":0}}"#), 400, 1000, "expires_after"),
+        (format!(r#"{{{good},"delay":1,"on_dead":{{"sn":"nobody","url":"/x"}}}}"#), 400, 1000, "on_dead.sn"),
+        (format!(r#"{{{good},"delay":1,"headers":{{"host":"x"}}}}"#), 400, 1000, "headers"),
         (format!(r#"{{{good},"dleay":1}}"#), 400, 1000, "delay"),
         (r#"{"topic":"t","delay":1,"content":{"sn":"message.call"}}"#.into(), 400, 1000, "url"),
         (r#"{"topic":"t","delay":1,"content":{"sn":"nobody","url":"/x"}}"#.into(), 400, 1000, "sn"),
@@ -111,7 +115,10 @@ async fn the_rest_of_the_error_table(kept: Kept) {
         .send()
         .await
         .unwrap();
-    assert_eq!(keyed.status(), 400, "a header that is not honoured must not pass silently");
+    assert_eq!(keyed.status(), 200, "the header is honoured");
+    let batch = client.post(delayd.url("/delay/task/add_batch")).header("idempotency-key", "k");
+    let batch = batch.body(r#"{"tasks":[{"topic":"one","delay":"1h","content":{}}]}"#).send().await.unwrap();
+    assert_eq!(batch.status(), 400, "a header that is not honoured must not pass silently");
     let form = client
         .post(delayd.url("/delay/task/pull"))
         .header("content-type", "application/x-www-form-urlencoded")

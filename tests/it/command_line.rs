@@ -44,7 +44,7 @@ async fn the_client_commands_do_what_the_calls_do(kept: Kept) {
 #[tokio::test]
 async fn nobody_there_is_an_error_and_not_a_hang() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for words in [&["get", "t", "1"][..], &["healthcheck"], &["pull", "t"]] {
+    for words in [&["get", "t", "1"][..], &["healthcheck"], &["pull", "t"], &["stats"], &["export"]] {
         let mut client = command(&[]);
         client.args(words).arg("--server").arg(format!("http://{closed}"));
         let (code, output, error) = run(client).await;

@@ -1,13 +1,17 @@
-//! What the README shows works when pasted, on both stores; the demo is on time.
+//! What the README and the pages of `docs` show works when pasted, on both stores; what they point at is there; the demo is on time.
 
 use std::process::Command;
 
 use crate::openapi::Document;
-use crate::program::{command, run, service};
+use crate::program::{Program, command, run, service};
 use crate::receiver::Receiver;
 use crate::{Kept, on_both_stores};
 
-on_both_stores!(the_curl_examples_of_the_readme_work_when_pasted, the_examples_of_the_api_page_work_from_top_to_bottom,);
+on_both_stores!(
+    the_curl_examples_of_the_readme_work_when_pasted,
+    the_examples_of_the_api_page_work_from_top_to_bottom,
+    the_examples_for_those_who_come_from_elsewhere_work,
+);
 
 fn readme() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap()
@@ -37,7 +41,7 @@ async fn the_curl_examples_of_the_readme_work_when_pasted(kept: Kept) {
 }
 
 /// Pastes an example into a shell, and answers what it printed.
-async fn paste(example: &str, delayd: &crate::Program) -> String {
+async fn paste(example: &str, delayd: &Program) -> String {
     let mut shell = Command::new("sh");
     shell.arg("-ec").arg(example.replace("127.0.0.1:7799", &delayd.address.to_string()));
     let (code, output, error) = run(shell).await;
@@ -45,18 +49,36 @@ async fn paste(example: &str, delayd: &crate::Program) -> String {
     output
 }
 
-/// The page promises that its examples run from top to bottom; each answer has the fields of the one that is shown below it, and is as the
-/// OpenAPI document says.
+/// The page promises that its examples run from top to bottom.
 async fn the_examples_of_the_api_page_work_from_top_to_bottom(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/API.md")).unwrap();
+    let pasted = examples_work(&page, &delayd).await;
+    assert!(pasted > 20, "{pasted}");
+    receiver.wait_for(2).await;
+}
+
+async fn the_examples_for_those_who_come_from_elsewhere_work(kept: Kept) {
+    let receiver = Receiver::start().await;
+    let services = [service("message.call", &receiver), service("other.server", &receiver)];
+    let delayd = kept.start(&services).await;
+    let mut pasted = 0;
+    for page in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/from")).unwrap() {
+        let page = std::fs::read_to_string(page.unwrap().path()).unwrap();
+        pasted += examples_work(&page, &delayd).await;
+    }
+    assert!(pasted > 10, "{pasted}");
+}
+
+/// Pastes a page's shell blocks from top to bottom: each answer has the fields of the one that is shown below it. Answers how many there were.
+async fn examples_work(page: &str, delayd: &Program) -> usize {
     let blocks: Vec<(&str, &str)> =
         page.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap()).collect();
-    let document = Document::of(&delayd).await;
+    let document = Document::of(delayd).await;
     let mut pasted = 0;
     for (i, (kind, example)) in blocks.iter().enumerate().filter(|(_, (kind, _))| kind.starts_with("sh")) {
-        let answer: serde_json::Value = serde_json::from_str(&paste(example, &delayd).await).unwrap();
+        let answer: serde_json::Value = serde_json::from_str(&paste(example, delayd).await).unwrap();
         let shown: serde_json::Value = serde_json::from_str(blocks[i + 1].1).unwrap();
         assert_eq!(answer["dm_error"], shown["dm_error"], "{example}{answer}");
         assert_eq!(*kind == "sh error", answer["dm_error"] != 0, "{example}{answer}");
@@ -67,8 +89,7 @@ async fn the_examples_of_the_api_page_work_from_top_to_bottom(kept: Kept) {
         document.check(&format!("/delay/{path}"), status, &answer);
         pasted += 1;
     }
-    assert!(pasted > 20, "{pasted}");
-    receiver.wait_for(2).await;
+    pasted
 }
 
 /// The names of an answer's fields, all the way down.
@@ -109,4 +130,48 @@ async fn the_demo_shows_tasks_arriving_on_time_and_exits_0() {
     let (code, output, error) = run(demo).await;
     assert_eq!(code, 0, "{output}{error}");
     assert!(output.contains("none early"), "{output}");
+}
+
+/// A page or a heading that is renamed takes its links along.
+#[test]
+fn the_links_between_the_pages_lead_somewhere() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = vec![root.join("README.md")];
+    for folder in ["docs", "docs/from"] {
+        let files = std::fs::read_dir(root.join(folder)).unwrap().map(|file| file.unwrap().path());
+        pages.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
+    for page in &pages {
+        let text = std::fs::read_to_string(page).unwrap();
+        for link in prose(&text).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.contains("://") {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: {link} leads nowhere", page.display());
+            if !heading.is_empty() {
+                let target = std::fs::read_to_string(target).unwrap();
+                assert!(
+                    anchors(&target).any(|anchor| anchor == heading),
+                    "{}: {link} has no such heading",
+                    page.display()
+                );
+            }
+        }
+    }
+}
+
+/// A Markdown text without its blocks of code.
+fn prose(text: &str) -> String {
+    text.split("\n```").step_by(2).collect()
+}
+
+/// What links name a text's headings by.
+fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let headings: Vec<String> = prose(text).lines().filter(|line| line.starts_with('#')).map(str::to_owned).collect();
+    headings.into_iter().map(|heading| {
+        let kept = heading.trim_start_matches(['#', ' ']).chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.collect::<String>().to_lowercase().replace(' ', "-")
+    })
 }

@@ -82,7 +82,13 @@ async fn a_task_that_would_never_be_called_is_found_repaired_and_called(kept: Ke
     let (code, said) = fsck(&kept.store, &["--repair", "--json"]).await;
     assert_eq!(code, 0, "{said}");
     let said: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((&said["tasks"], &said["found"], &said["repaired"]), (&json!(1), &json!(1), &json!(1)), "{said}");
+    // The embedded store counts its tasks as well, and has been robbed of one behind its back.
+    let found = if is_embedded { 2 } else { 1 };
+    assert_eq!(
+        (&said["tasks"], &said["found"], &said["repaired"]),
+        (&json!(1), &json!(found), &json!(found)),
+        "{said}"
+    );
     assert_eq!(said["findings"][0]["first"][0], json!({"lane": "t:0", "subject": id.to_string()}), "{said}");
     for words in [&["--repair"][..], &[]] {
         let (code, said) = fsck(&kept.store, words).await;

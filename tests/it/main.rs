@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]
 #![allow(unreachable_pub, missing_docs, reason = "nobody else sees it")]
 
+mod article;
 mod bad_input;
 mod callbacks;
 mod clock_jumps;
@@ -25,6 +26,7 @@ mod overload;
 mod proxy;
 mod pull;
 mod receiver;
+mod receiver_samples;
 mod redis_cluster;
 mod redis_faults;
 mod redis_sentinel;
@@ -32,6 +34,7 @@ mod reload;
 mod security;
 mod start_and_stop;
 mod two_instances;
+mod verbs;
 
 mod program;
 

@@ -392,3 +392,24 @@ async fn failed_attempts_are_noted_with_their_answers(kept: Kept) {
     }
     panic!("the failed attempt was not noted:\n{}", delayd.log());
 }
+
+/// What is paused at one instance is held by all others a second later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_holds_on_every_instance_within_a_second() {
+    let kept = Kept::redis();
+    let receiver = Receiver::start().await;
+    let sets = [service("s", &receiver)];
+    let (first, second) = (kept.start(&sets).await, kept.start(&sets).await);
+    let before = second.add(pushed("t", json!(0), 0)).await.id();
+    second.wait_for_state("t", before, "delivered").await;
+    call(&first, "/delay/topic/pause", json!({"topic": "t"})).await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let during = second.add(pushed("t", json!(0), 1)).await.id();
+    let pulled = call(&second, "/delay/task/pull", json!({"topic": "t"})).await;
+    assert_eq!(pulled["task_id"], Value::Null);
+    // Longer than the look of either that might still claim.
+    tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+    assert_eq!(state_of(&second, "t", during).await, "scheduled");
+    call(&first, "/delay/topic/resume", json!({"topic": "t"})).await;
+    second.wait_for_state("t", during, "delivered").await;
+}

@@ -19,7 +19,6 @@ async fn an_overloaded_edge_answers_everyone_and_recovers(kept: Kept) {
     callers.connect().await;
     let add = |n| json!({"topic": "load", "delay": "24h", "content": {"n": n}}).to_string();
     let answers = callers.open_loop(20_000.0, Duration::from_secs(2), add).await;
-    assert!(answers.count(End::is_stored) > 0);
     let improper: Vec<End> = answers.0.iter().map(|ended| ended.end).filter(|end| !end.is_proper()).collect();
     assert!(improper.is_empty(), "{} of {}: {:?}", improper.len(), answers.0.len(), &improper[..improper.len().min(5)]);
     let resident = resident_kib(delayd.pid());

@@ -105,6 +105,20 @@ async fn what_is_purged_leaves_nothing_behind() {
     }
 }
 
+/// They piled up where more of them came than the rounds of the janitor forget.
+#[tokio::test]
+async fn idempotency_keys_that_are_over_go_as_new_ones_come() {
+    let bench = bench();
+    for n in 0..6 {
+        bench.add_task(idempotent(&format!("old {n}"))).await;
+    }
+    bench.advance(3_600_000);
+    for n in 0..3 {
+        bench.add_task(idempotent(&format!("new {n}"))).await;
+    }
+    assert_eq!(bench.rows("idempotency").await, 3);
+}
+
 #[tokio::test]
 async fn keys_of_tasks_and_answers_that_cannot_be_read_count_as_free() {
     let bench = bench();

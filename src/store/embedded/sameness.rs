@@ -31,8 +31,10 @@ impl Ledger<'_> {
         })
     }
 
-    /// Remembers what an idempotency key answered.
+    /// Remembers what an idempotency key answered. Two whose window is over go for each that comes: they cannot pile up between the rounds
+    /// that purge.
     pub(super) fn remember_answer(&self, lane: i64, asked: &Idempotency, added: Added) -> rusqlite::Result<()> {
+        self.forget_answers(lane, 2)?;
         self.db
             .prepare_cached(
                 "INSERT OR REPLACE INTO idempotency (lane, key, fingerprint, task, due, until) VALUES (?, ?, ?, ?, ?, ?)",

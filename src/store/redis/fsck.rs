@@ -4,7 +4,8 @@
 //! survey (keys, registry, counter) ─▶ per lane: names ─▶ pages of every structure ─▶ next lane
 //! ```
 //!
-//! The keys are scanned before the registry is read: a lane seen among the keys was registered before its first task. Ids are
+//! The keys are scanned before the registry is read: a lane seen among the keys was registered before its first task, or is in a
+//! moment by the add that found it empty: a topic that is missing is looked for once more. Ids are
 //! read before the counter is: an id that was seen had been drawn. So live traffic cannot look like a flaw.
 
 use std::collections::BTreeSet;

@@ -1,6 +1,7 @@
 //! The first step of a check: which lanes there are, and whether the registry and the counter of ids know of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use deadpool_redis::redis::{FromRedisValue, cmd};
 use serde_json::{Map, Value, json};
@@ -13,6 +14,9 @@ use super::script;
 use super::topic::Pauses;
 use crate::store::{Error, Finding, Flaw, Result, TopicEntry};
 use crate::task::{Lane, TaskId, Topic, TopicPolicy};
+
+/// How long a topic may be missing in the registry beside a task that is just being added.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A lane to be looked at.
 #[derive(Debug)]
@@ -44,9 +48,14 @@ fn finding(flaw: Flaw, subject: impl Into<String>, repaired: bool) -> Finding {
 pub(super) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead>, Vec<Finding>)> {
     let mut findings = Vec::new();
     let seen = read_keys(inner, &mut findings).await?;
-    let read = cmd("HGETALL").arg(inner.keys.topics()).take();
-    let entries: HashMap<Vec<u8>, Vec<u8>> =
-        FromRedisValue::from_redis_value(inner.working.run_one(read).await?).map_err(corrupt)?;
+    let mut entries = read_entries(inner).await?;
+    let is_registered =
+        |(topic, seen): (&Topic, &Seen)| seen.with_bodies.is_empty() || entries.contains_key(topic.as_str().as_bytes());
+    if !seen.iter().all(is_registered) {
+        // An add into an empty lane may be about to write its topic again; its caller has not heard of the task yet.
+        tokio::time::sleep(PATIENCE).await;
+        entries = read_entries(inner).await?;
+    }
 
     let mut shards: HashMap<Topic, u16> = HashMap::new();
     for (name, value) in &entries {
@@ -105,6 +114,11 @@ pub(super) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
         seen.lanes.into_iter().map(of)
     };
     Ok((seen.into_iter().flat_map(ahead).collect(), findings))
+}
+
+async fn read_entries(inner: &Inner) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+    let read = cmd("HGETALL").arg(inner.keys.topics()).take();
+    FromRedisValue::from_redis_value(inner.working.run_one(read).await?).map_err(corrupt)
 }
 
 async fn read_keys(inner: &Inner, findings: &mut Vec<Finding>) -> Result<BTreeMap<Topic, Seen>> {

@@ -33,8 +33,14 @@ local function used_before(same)
   return { id = id, fingerprint = fingerprint, due = tonumber(due), by = by }
 end
 
+-- Two that are over go for each that comes: they cannot pile up between the rounds that purge.
 local function remember(same, id, due, by)
   if not same then return end
+  local over = redis.call('ZRANGEBYSCORE', WINDOWS, '-inf', now, 'LIMIT', 0, 2)
+  if #over > 0 then
+    redis.call('HDEL', USED, unpack(over))
+    redis.call('ZREM', WINDOWS, unpack(over))
+  end
   local till = math.min(now + same.window, FARTHEST)
   redis.call('HSET', USED, same.key, string.format('%s %s %.0f %.0f %s', id, same.fingerprint, till, due, by))
   redis.call('ZADD', WINDOWS, till, same.key)

@@ -1,0 +1,248 @@
+//! `delayd dead …`: what died, why, again, and away with it.
+
+use clap::Subcommand;
+use serde_json::{Map, Value, json};
+
+use super::client::{Client, ServerArgs, cell, fields, moment};
+use super::list::{self, Page, State};
+use super::{Code, out, progress, table, topic};
+use crate::clock::{Clock, UnixMillis};
+use crate::task::{TaskId, Topic};
+
+/// Look at dead tasks, schedule them again, or throw them away.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd dead causes orders
+  delayd dead list orders --limit 10
+  delayd dead replay orders --reason '503 Service Unavailable' --rate 100/s --dry-run
+  delayd dead replay orders 1795234567000042 1795234567000043
+  delayd dead purge orders --all --yes")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Group a topic's dead by what killed them, the commonest first
+    Causes(CausesArgs),
+    /// Show a topic's dead, in the order of their end
+    List(ListArgs),
+    Replay(ReplayArgs),
+    Purge(PurgeArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct CausesArgs {
+    /// The topic
+    topic: Topic,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    /// The topic
+    topic: Topic,
+    #[command(flatten)]
+    page: Page,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Schedule dead tasks again, with fresh attempts.
+///
+/// It goes on until all have been replayed that were dead at the beginning. With --rate their due moments are spread; where there
+/// are more than one call goes over it waits in between.
+#[derive(Debug, clap::Args)]
+struct ReplayArgs {
+    #[command(flatten)]
+    which: Which,
+    /// So many in a time, such as 100/s, 6000/m or 500/h
+    #[arg(long, value_name = "RATE")]
+    rate: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Throw dead tasks away, for good.
+#[derive(Debug, clap::Args)]
+struct PurgeArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Needed with --all, so that nothing is thrown away by mistake
+    #[arg(long, required_unless_present_any = ["task_ids", "reason", "dry_run"])]
+    yes: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Which of the dead.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+struct Which {
+    /// The topic
+    topic: Topic,
+    /// These tasks
+    #[arg(value_name = "TASK_ID", required_unless_present_any = ["all", "reason"])]
+    task_ids: Vec<TaskId>,
+    /// All of the topic's dead
+    #[arg(long, conflicts_with = "task_ids")]
+    all: bool,
+    /// Only those whose last outcome is exactly this, such as '503 Service Unavailable'
+    #[arg(long, value_name = "OUTCOME")]
+    reason: Option<String>,
+    /// Only count
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Which {
+    fn body(&self, rate: Option<&str>) -> Map<String, Value> {
+        let is_all = self.task_ids.is_empty();
+        fields([
+            ("topic", Some(json!(self.topic.as_str()))),
+            ("task_ids", (!is_all).then(|| json!(self.task_ids))),
+            ("all", is_all.then_some(json!(true))),
+            ("reason", self.reason.as_ref().map(|reason| json!(reason))),
+            ("rate", rate.map(|rate| json!(rate))),
+            ("dry_run", self.dry_run.then_some(json!(true))),
+        ])
+    }
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+    match args.verb {
+        Verb::Causes(CausesArgs { topic, server }) => {
+            server.ask("/delay/dead/causes", &topic::of(&topic), causes).await?;
+            Ok(Code::Done)
+        }
+        Verb::List(ListArgs { topic, page, server }) => list::show(&server.client()?, &topic, State::Dead, page).await,
+        Verb::Replay(ReplayArgs { which, rate, server }) => {
+            let replay = Repeated { path: "/delay/dead/replay", done: "replayed", client: server.client()? };
+            replay.run(&which, &which.body(rate.as_deref())).await
+        }
+        Verb::Purge(PurgeArgs { which, server, .. }) => {
+            let purge = Repeated { path: "/delay/dead/purge", done: "thrown away", client: server.client()? };
+            purge.run(&which, &which.body(None)).await
+        }
+    }
+}
+
+/// A call that goes over so many of the dead as one may, and is made again for the others.
+struct Repeated {
+    path: &'static str,
+    /// What has become of a task then.
+    done: &'static str,
+    client: Client,
+}
+
+impl Repeated {
+    async fn run(self, which: &Which, body: &Map<String, Value>) -> anyhow::Result<Code> {
+        // What is replayed and dies again is not replayed once more: it would go on for ever where nobody answers.
+        let most = self.most(which).await?;
+        let Self { path, done, client } = self;
+        let (mut total, bar) = (0, progress::towards(most, done));
+        let is_cut_off = loop {
+            let answer = client.call(path, body).await?;
+            let count = answer["count"].as_u64().unwrap_or(0);
+            total += count;
+            bar.set_position(total);
+            if answer["more"] != true || total >= most {
+                break false;
+            }
+            // Asked again, these two would only answer the same.
+            if which.dry_run || count == 0 {
+                break true;
+            }
+            if let Some(until) = answer["until_ms"].as_i64() {
+                Clock::system().sleep_until(UnixMillis(until)).await;
+            }
+        };
+        bar.finish_and_clear();
+        if !client.is_json() {
+            let tasks = out::many(total, "task");
+            out::line(&match (which.dry_run, is_cut_off) {
+                (true, true) => format!("at least {tasks} would be {done}"),
+                (true, false) => format!("{tasks} would be {done}"),
+                (false, _) => format!("{tasks} {done}"),
+            })?;
+        }
+        anyhow::ensure!(
+            which.dry_run || !is_cut_off,
+            "there are more dead tasks than one call goes over, and none of those that it saw is meant"
+        );
+        Ok(Code::Done)
+    }
+
+    /// The most tasks that can be meant.
+    async fn most(&self, which: &Which) -> anyhow::Result<u64> {
+        if !which.task_ids.is_empty() {
+            return Ok(which.task_ids.len() as u64);
+        }
+        let topic = self.client.post("/delay/topic/get", &topic::of(&which.topic)).await?.checked()?;
+        Ok(topic["counts"]["dead"].as_u64().unwrap_or(u64::MAX))
+    }
+}
+
+fn causes(answer: &Value) -> String {
+    let Some(causes) = answer["causes"].as_array().filter(|causes| !causes.is_empty()) else {
+        return "no dead tasks".into();
+    };
+    let row = |cause: &Value| {
+        let moments = [moment(&cause["first_ms"]), moment(&cause["last_ms"])];
+        [vec![cell(&cause["count"])], moments.to_vec(), vec![cell(&cause["task_id"]), cell(&cause["reason"])]].concat()
+    };
+    let rows: Vec<_> = causes.iter().map(row).collect();
+    let table = table::columns(&["count", "first", "last", "one_of_them", "reason"], &rows);
+    if answer["more"] == true { format!("{table}\nand more that one call does not go over") } else { table }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn which(line: &[&str]) -> Option<Which> {
+        let parsed = Alone::try_parse_from([&["dead", "purge"], line].concat()).ok()?;
+        match parsed.args.verb {
+            Verb::Purge(args) => Some(args.which),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_selection_becomes_the_fields_of_the_request() {
+        let check = |line: &[&str], expected: Option<Value>| {
+            assert_eq!(which(line).map(|which| Value::Object(which.body(None))), expected, "{line:?}");
+        };
+        check(&["t"], None);
+        check(&["t", "7", "--all"], None);
+        check(&["t", "7", "8"], Some(json!({"topic": "t", "task_ids": [7, 8]})));
+        check(&["t", "7", "--reason", "410 Gone"], Some(json!({"topic": "t", "task_ids": [7], "reason": "410 Gone"})));
+        check(&["t", "--reason", "410 Gone"], Some(json!({"topic": "t", "all": true, "reason": "410 Gone"})));
+        check(&["t", "--all"], None);
+        check(&["t", "--all", "--yes"], Some(json!({"topic": "t", "all": true})));
+        check(&["t", "--all", "--dry-run"], Some(json!({"topic": "t", "all": true, "dry_run": true})));
+    }
+
+    #[test]
+    fn causes_are_a_table() {
+        assert_eq!(causes(&json!({"causes": [], "more": false})), "no dead tasks");
+        let answer = json!({"more": false, "causes": [
+            {"reason": "503 Service Unavailable", "count": 12, "first_ms": 0, "last_ms": 1000, "task_id": 7},
+        ]});
+        insta::assert_snapshot!(causes(&answer), @r#"
+        COUNT  FIRST                     LAST                      ONE_OF_THEM  REASON
+        12     1970-01-01T00:00:00.000Z  1970-01-01T00:00:01.000Z  7            503 Service Unavailable
+        "#);
+    }
+}

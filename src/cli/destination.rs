@@ -1,0 +1,102 @@
+//! `delayd destination …`: how the services stand, and keeping calls off one.
+
+use clap::Subcommand;
+use serde_json::{Map, Value, json};
+
+use super::client::{ServerArgs, cell, fields, moment};
+use super::topic::shown::yes;
+use super::{Code, table};
+use crate::task::Destination;
+
+/// Show how the services stand, hold calls back from one, or let them go again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd destination list
+  delayd destination hold message.call
+  delayd destination release message.call")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show every service that is configured, or that tasks wait for
+    List(ListArgs),
+    /// Keep calls off a service, on every instance: its tasks wait and spend no attempts
+    Hold(OneArgs),
+    /// End a hold
+    Release(OneArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct OneArgs {
+    /// The service, or the host with its port
+    sn: Destination,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+    match args.verb {
+        Verb::List(ListArgs { server }) => server.ask("/delay/destination/list", &Map::new(), shown).await?,
+        Verb::Hold(OneArgs { sn, server }) => {
+            server.ask("/delay/destination/hold", &of(&sn), |_| format!("{sn} is held")).await?;
+        }
+        Verb::Release(OneArgs { sn, server }) => {
+            server.ask("/delay/destination/release", &of(&sn), |_| format!("{sn} is released")).await?;
+        }
+    }
+    Ok(Code::Done)
+}
+
+fn of(sn: &Destination) -> Map<String, Value> {
+    fields([("sn", Some(json!(sn.as_str())))])
+}
+
+fn shown(answer: &Value) -> String {
+    let Some(all) = answer["destinations"].as_array().filter(|all| !all.is_empty()) else {
+        return "no destinations".into();
+    };
+    let row = |one: &Value| {
+        vec![
+            cell(&one["sn"]),
+            yes(&one["configured"]),
+            yes(&one["held"]),
+            cell(&one["waiting"]),
+            cell(&one["breaker"]),
+            format!("{}/{}", cell(&one["in_flight"]), cell(&one["concurrency"])),
+            cell(&one["rate"]),
+            moment(&one["last_error_ms"]),
+            cell(&one["last_error"]),
+        ]
+    };
+    let rows: Vec<_> = all.iter().map(row).collect();
+    let head = ["sn", "configured", "held", "waiting", "breaker", "calls", "rate", "last_error_at", "last_error"];
+    table::columns(&head, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn destinations_are_a_table() {
+        assert_eq!(shown(&json!({"destinations": []})), "no destinations");
+        let answer = json!({"destinations": [{
+            "sn": "message.call", "configured": true, "held": false, "waiting": 12, "breaker": "open", "in_flight": 0,
+            "concurrency": 16, "rate": null, "retry_after_ms": null, "last_error": "connection refused", "last_error_ms": 0,
+        }]});
+        insta::assert_snapshot!(shown(&answer), @r#"
+        SN            CONFIGURED  HELD  WAITING  BREAKER  CALLS  RATE  LAST_ERROR_AT             LAST_ERROR
+        message.call  yes         no    12       open     0/16   -     1970-01-01T00:00:00.000Z  connection refused
+        "#);
+    }
+}

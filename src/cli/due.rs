@@ -1,0 +1,37 @@
+//! When: the arguments that name a moment, for `add`, `update` and lists.
+
+use serde_json::{Value, json};
+
+use crate::span::Span;
+
+/// The due moment: exactly one of the two.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct Due {
+    /// Due so long from now: seconds, or 1500ms, 10s, 5m, 2h, 7d
+    #[arg(long = "in", value_name = "DURATION")]
+    after: Option<Span>,
+    /// Due at this moment
+    #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
+    at: Option<Value>,
+}
+
+impl Due {
+    /// The request's field `delay`.
+    pub(super) fn delay(&self) -> Option<Value> {
+        self.after.map(|span| json!(span))
+    }
+
+    /// The request's field `timing_moment`.
+    pub(super) fn timing_moment(&self) -> Option<Value> {
+        self.at.clone()
+    }
+}
+
+/// A number as it was written: whole stays whole.
+pub(super) fn seconds(text: &str) -> Result<Value, &'static str> {
+    match serde_json::from_str(text) {
+        Ok(number @ Value::Number(_)) => Ok(number),
+        _ => Err("must be a number of Unix seconds, such as 1795236367 or 1795236367.25"),
+    }
+}

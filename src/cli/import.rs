@@ -1,0 +1,242 @@
+//! `delayd import`: adds what `delayd export` wrote.
+//!
+//! # Invariants
+//!
+//! - A batch that is not confirmed is sent again, and the whole import may be: each task brings an idempotency key that depends on
+//!   the exported task alone.
+//! - What cannot be added is named by its line and does not stop the others; the exit code then is 1.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::{Map, Value, json};
+
+use super::client::{Answer, Client, Server, fields};
+use super::exported::Exported;
+use super::{Code, out, progress, table};
+
+/// The longest body of a batch, in bytes, but for a single task: a quarter of what a service takes that is not set otherwise.
+const BATCH_BYTES: usize = 4 << 20;
+/// How often a batch that is not confirmed is sent in all, and the first wait between two; each next is twice as long.
+const TRIES: u32 = 7;
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// Failures that are told one by one.
+const TOLD: u64 = 20;
+
+/// Add the tasks of an export to a running service.
+///
+/// Due moments, keys, options and contents are kept; ids are new, and attempts start anew. What fell due meanwhile is due at once. It
+/// can be repeated: what is there already is not stored again for `limits.idempotency_window` (24 hours). The topics are
+/// created with the service's own settings; those that need others are to be set before.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd import tasks.ndjson
+  delayd export --server http://10.0.0.5:7799 | delayd import --server http://10.0.0.6:7799 -")]
+pub(super) struct Args {
+    /// What `delayd export` wrote; - reads it from standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+    /// Tasks that are added at a time
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    batch: u16,
+    /// Print the counts as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: Server,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+    let (mut input, bar) = open(&args.file)?;
+    let mut import = Import::into(args.server.client()?, args.batch.into());
+    let mut line = Vec::new();
+    let mut result = Ok(());
+    while result.is_ok() {
+        line.clear();
+        let read = input.read_until(b'\n', &mut line).context("cannot read the export")?;
+        if read == 0 {
+            result = import.send().await;
+            break;
+        }
+        result = import.line(&line).await;
+        bar.inc(if bar.length().is_some() { read as u64 } else { 1 });
+    }
+    bar.finish_and_clear();
+    let Import { counts, .. } = import;
+    if counts.sent > 0 {
+        let after =
+            format!("after {}; what is stored stays, and the import can be repeated", out::many(counts.sent, "task"));
+        result = result.context(after);
+    }
+    result?;
+    out::line(&if args.json { counts.json().to_string() } else { counts.text() })?;
+    Ok(if counts.failed == 0 { Code::Done } else { Code::Failed })
+}
+
+/// The input, and the bar that shows how far it has been read.
+fn open(path: &Path) -> anyhow::Result<(Box<dyn BufRead>, indicatif::ProgressBar)> {
+    if path == Path::new("-") {
+        return Ok((Box::new(BufReader::new(io::stdin())), progress::counting("tasks read")));
+    }
+    let cannot = || format!("cannot read {}", path.display());
+    let file = File::open(path).with_context(cannot)?;
+    let length = file.metadata().with_context(cannot)?.len();
+    Ok((Box::new(BufReader::new(file)), progress::along(length, "of the export")))
+}
+
+/// What became of the lines.
+#[derive(Debug, Default)]
+struct Counts {
+    sent: u64,
+    stored: u64,
+    known: u64,
+    failed: u64,
+}
+
+impl Counts {
+    fn text(&self) -> String {
+        table::pairs(&[
+            ("stored", self.stored.to_string()),
+            ("there already", self.known.to_string()),
+            ("failed", self.failed.to_string()),
+        ])
+    }
+
+    fn json(&self) -> Value {
+        json!({"stored": self.stored, "known": self.known, "failed": self.failed})
+    }
+}
+
+/// A task that is to be added, and the line that it came from.
+type Waiting = (u64, Map<String, Value>);
+
+struct Import {
+    client: Client,
+    most: usize,
+    lines: u64,
+    batch: Vec<Waiting>,
+    bytes: usize,
+    counts: Counts,
+}
+
+impl Import {
+    fn into(client: Client, most: usize) -> Self {
+        Self { client, most, lines: 0, batch: Vec::new(), bytes: 0, counts: Counts::default() }
+    }
+
+    /// Takes a line, and sends the batch before it would be too large.
+    async fn line(&mut self, line: &[u8]) -> anyhow::Result<()> {
+        self.lines += 1;
+        if line.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        match serde_json::from_slice::<Exported>(line) {
+            Ok(exported) => {
+                if self.batch.len() == self.most || self.bytes + line.len() > BATCH_BYTES {
+                    self.send().await?;
+                }
+                self.bytes += line.len();
+                self.batch.push((self.lines, exported.into_task()));
+            }
+            Err(error) => self.fail(self.lines, &format!("is no line of an export: {error}")),
+        }
+        Ok(())
+    }
+
+    /// Sends what was gathered, again where it is not confirmed.
+    async fn send(&mut self) -> anyhow::Result<()> {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.bytes = 0;
+        let mut wait = FIRST_WAIT;
+        for attempt in 1..=TRIES {
+            if batch.is_empty() {
+                break;
+            }
+            let is_last = attempt == TRIES;
+            let tasks: Vec<&Map<String, Value>> = batch.iter().map(|(_, task)| task).collect();
+            let answer = self.client.post("/delay/task/add_batch", &fields([("tasks", Some(json!(tasks)))])).await;
+            match answer {
+                // Nobody there at the very beginning is a wrong address rather than a restart.
+                Err(error) if is_last || self.counts.sent == 0 => return Err(error),
+                Err(_) => {}
+                Ok(answer) if answer.dm_error() == 2003 && !is_last => {}
+                Ok(answer) => batch = self.note(batch, answer, is_last)?,
+            }
+            if !batch.is_empty() {
+                tokio::time::sleep(wait).await;
+                wait *= 2;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts what an answer says of each task; answers those that are to be sent again.
+    fn note(&mut self, batch: Vec<Waiting>, answer: Answer, is_last: bool) -> anyhow::Result<Vec<Waiting>> {
+        let answer = answer.checked()?;
+        let results = answer["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if results.len() != batch.len() {
+            bail!("the service answered {} results to {} tasks", results.len(), batch.len());
+        }
+        let mut again = Vec::new();
+        for ((line, task), result) in batch.into_iter().zip(results) {
+            match result["dm_error"].as_i64() {
+                Some(0) if result["duplicate"] == true => self.counts.known += 1,
+                Some(0) => self.counts.stored += 1,
+                Some(2003) if !is_last => {
+                    again.push((line, task));
+                    continue;
+                }
+                _ => self.fail(line, result["error_msg"].as_str().unwrap_or("was refused")),
+            }
+            self.counts.sent += 1;
+        }
+        Ok(again)
+    }
+
+    fn fail(&mut self, line: u64, why: &str) {
+        self.counts.failed += 1;
+        if self.counts.failed <= TOLD {
+            eprintln!("delayd: line {line}: {}", out::plain(why, 300));
+        }
+        if self.counts.failed == TOLD {
+            eprintln!("delayd: further failures are only counted");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn only_what_is_not_confirmed_is_sent_again_and_in_the_end_fails() {
+        crate::install_crypto();
+        let client = Alone::parse_from(["import"]).args.server.client().unwrap();
+        let mut import = Import::into(client, 10);
+        let batch = || (1..=4).map(|line| (line, Map::new())).collect::<Vec<Waiting>>();
+        let answer = || {
+            Answer::of(json!({"dm_error": 0, "failed": 2, "results": [
+                {"dm_error": 0, "task_id": 1}, {"dm_error": 0, "task_id": 2, "duplicate": true},
+                {"dm_error": 2003, "error_msg": "not confirmed"}, {"dm_error": 1000, "error_msg": "content: is missing"},
+            ]}))
+        };
+        let again = import.note(batch(), answer(), false).unwrap();
+        assert_eq!(again.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [3]);
+        assert_eq!(import.counts.json(), json!({"stored": 1, "known": 1, "failed": 1}));
+        assert!(import.note(batch(), answer(), true).unwrap().is_empty());
+        assert_eq!(import.counts.json(), json!({"stored": 2, "known": 2, "failed": 3}));
+        assert!(import.note(batch(), Answer::of(json!({"dm_error": 0, "results": []})), true).is_err());
+    }
+}

@@ -1,0 +1,143 @@
+//! `delayd list`: a topic's tasks in one state, a page at a time or all of them.
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::client::{Client, ServerArgs, cell, fields, moment};
+use super::due::seconds;
+use super::wishes::word;
+use super::{Code, out, table};
+use crate::task::Topic;
+
+/// Show the tasks of a topic in one state, in time order.
+///
+/// Scheduled ones stand by their due moment, leased ones by the end of their lease, all others by their end.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd list orders
+  delayd list orders --state dead --all
+  delayd list orders --from 1795236000 --to 1795239600 --limit 1000 --json")]
+pub(super) struct Args {
+    /// The topic
+    topic: Topic,
+    /// The state
+    #[arg(long, value_name = "STATE", default_value = "scheduled")]
+    state: State,
+    #[command(flatten)]
+    page: Page,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Which of them.
+#[derive(Debug, clap::Args)]
+pub(super) struct Page {
+    /// Tasks of a page
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+    /// Begin behind this place, which the page before named
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+    /// Go on to the last page
+    #[arg(long)]
+    all: bool,
+    /// Only those from this moment on
+    #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
+    from: Option<Value>,
+    /// Only those up to this moment
+    #[arg(long, value_name = "UNIX_SECONDS", value_parser = seconds)]
+    to: Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum State {
+    Scheduled,
+    Leased,
+    Delivered,
+    Dead,
+    Cancelled,
+    Expired,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+    show(&args.server.client()?, &args.topic, args.state, args.page).await
+}
+
+/// Prints the page, or all from there on.
+pub(super) async fn show(client: &Client, topic: &Topic, state: State, page: Page) -> anyhow::Result<Code> {
+    let Page { limit, mut cursor, all, from, to } = page;
+    let mut is_first = true;
+    loop {
+        let body = fields([
+            ("topic", Some(json!(topic.as_str()))),
+            ("state", Some(word(state))),
+            ("limit", Some(json!(limit))),
+            ("cursor", cursor.map(|cursor| json!(cursor))),
+            ("from", from.clone()),
+            ("to", to.clone()),
+        ]);
+        let answer = client.call("/delay/task/list", &body).await?;
+        let tasks = answer["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if !client.is_json() && (is_first || !tasks.is_empty()) {
+            out::line(&shown(tasks))?;
+        }
+        is_first = false;
+        cursor = answer["cursor"].as_str().map(str::to_owned);
+        match &cursor {
+            None => return Ok(Code::Done),
+            Some(next) if !all => {
+                if !client.is_json() {
+                    eprintln!("delayd: there may be more: --cursor {}, or --all", out::plain(next, 100));
+                }
+                return Ok(Code::Done);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn shown(tasks: &[Value]) -> String {
+    if tasks.is_empty() {
+        return "no tasks".into();
+    }
+    let row = |task: &Value| {
+        let to = if task["sn"].is_null() { cell(&task["mode"]) } else { cell(&task["sn"]) };
+        vec![
+            cell(&task["task_id"]),
+            moment(&task["due_ms"]),
+            to,
+            cell(&task["attempts"]),
+            moment(&task["finished_ms"]),
+            cell(&task["key"]),
+            cell(&task["last_outcome"]),
+        ]
+    };
+    let rows: Vec<_> = tasks.iter().map(row).collect();
+    table::columns(&["task_id", "due", "to", "attempts", "finished", "key", "last_outcome"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_a_table() {
+        assert_eq!(shown(&[]), "no tasks");
+        let tasks = [
+            json!({
+                "task_id": 7, "state": "scheduled", "mode": "push", "sn": "message.call", "due_ms": 1_795_234_577_000_i64,
+                "attempts": 2, "created_ms": 1, "finished_ms": null, "last_outcome": "503 Service Unavailable", "key": null,
+            }),
+            json!({
+                "task_id": 8, "state": "scheduled", "mode": "pull", "sn": null, "due_ms": 1_795_234_578_000_i64,
+                "attempts": 0, "created_ms": 1, "finished_ms": null, "last_outcome": null, "key": "device-7",
+            }),
+        ];
+        insta::assert_snapshot!(shown(&tasks), @r#"
+        TASK_ID  DUE                       TO            ATTEMPTS  FINISHED  KEY       LAST_OUTCOME
+        7        2026-11-21T04:16:17.000Z  message.call  2         -         -         503 Service Unavailable
+        8        2026-11-21T04:16:18.000Z  pull          0         -         device-7  -
+        "#);
+    }
+}

@@ -1,0 +1,72 @@
+//! `delayd cancel` and `delayd update`: taking a task back, or moving it.
+
+use serde_json::{Map, Value, json};
+
+use super::client::{ServerArgs, cell, fields, moment};
+use super::due::Due;
+use super::{Code, add, table};
+use crate::task::{TaskId, Topic};
+
+/// Take a task back that is scheduled, waits for a retry, or is dead.
+///
+/// Once this has succeeded the task never fires. One that is in someone's hands is an error here: it is cancelled unless that
+/// attempt succeeds.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd cancel orders 1795234567000042")]
+pub(super) struct CancelArgs {
+    /// The topic
+    topic: Topic,
+    /// The task's id
+    task_id: TaskId,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Move a task that is scheduled or waits for a retry to another moment.
+///
+/// Its attempts start anew. A pulled task stays pulled, one that is called back goes on being called.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd update orders 1795234567000042 --in 2h
+  delayd update orders 1795234567000042 --at 1795236367 '{\"sn\":\"message.call\",\"url\":\"/order/cancel\",\"order\":8}'")]
+pub(super) struct UpdateArgs {
+    /// The topic
+    topic: Topic,
+    /// The task's id
+    task_id: TaskId,
+    #[command(flatten)]
+    due: Due,
+    /// Another content; - reads it from standard input
+    content: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(super) async fn cancel(args: CancelArgs) -> anyhow::Result<Code> {
+    let body = fields([("topic", Some(json!(args.topic.as_str()))), ("task_id", Some(json!(args.task_id)))]);
+    args.server.ask("/delay/task/cancel", &body, |_| "cancelled".into()).await?;
+    Ok(Code::Done)
+}
+
+pub(super) async fn update(args: UpdateArgs) -> anyhow::Result<Code> {
+    let content = args.content.as_deref().map(add::content).transpose()?;
+    args.server.ask("/delay/task/update", &body(&args, content), shown).await?;
+    Ok(Code::Done)
+}
+
+fn body(args: &UpdateArgs, content: Option<String>) -> Map<String, Value> {
+    fields([
+        ("topic", Some(json!(args.topic.as_str()))),
+        ("task_id", Some(json!(args.task_id))),
+        ("delay", args.due.delay()),
+        ("timing_moment", args.due.timing_moment()),
+        ("content", content.map(|content| json!(content))),
+    ])
+}
+
+fn shown(answer: &Value) -> String {
+    table::pairs(&[("task_id", cell(&answer["task_id"])), ("due", moment(&answer["due_ms"]))])
+}

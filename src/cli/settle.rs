@@ -1,0 +1,90 @@
+//! `delayd ack`, `delayd nack` and `delayd extend`: what becomes of a task that was pulled with a lease.
+
+use serde_json::{Map, Value, json};
+
+use super::Code;
+use super::client::{ServerArgs, fields};
+use crate::span::Span;
+use crate::task::{Receipt, TaskId, Topic};
+
+/// A task in one's hands.
+#[derive(Debug, clap::Args)]
+struct Held {
+    /// The topic
+    topic: Topic,
+    /// The task's id
+    task_id: TaskId,
+    /// The receipt that the pull showed, or a callback brought as `delay-receipt`
+    receipt: Receipt,
+}
+
+/// Say that a leased task is done: it is delivered.
+///
+/// Repeating it succeeds.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd pull notes --lease 30s
+  delayd ack notes 1795234567000042 9bd5ed4260de3f80b245b815")]
+pub(super) struct AckArgs {
+    #[command(flatten)]
+    held: Held,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Give a leased task back: its attempt is spent, and it comes again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd nack notes 1795234567000042 9bd5ed4260de3f80b245b815
+  delayd nack notes 1795234567000042 9bd5ed4260de3f80b245b815 --in 5m")]
+pub(super) struct NackArgs {
+    #[command(flatten)]
+    held: Held,
+    /// Due again so long from now (seconds, or 1500ms, 10s, 5m, 2h, 7d) instead of after its backoff
+    #[arg(long = "in", value_name = "DURATION")]
+    after: Option<Span>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Keep a leased task for longer; the receipt stays the same.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd extend notes 1795234567000042 9bd5ed4260de3f80b245b815 --lease 5m")]
+pub(super) struct ExtendArgs {
+    #[command(flatten)]
+    held: Held,
+    /// The lease ends so long from now: 1s to 12h
+    #[arg(long, value_name = "DURATION")]
+    lease: Span,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(super) async fn ack(args: AckArgs) -> anyhow::Result<Code> {
+    args.server.ask("/delay/task/ack", &body(&args.held, "lease", None), |_| "delivered".into()).await?;
+    Ok(Code::Done)
+}
+
+pub(super) async fn nack(args: NackArgs) -> anyhow::Result<Code> {
+    args.server.ask("/delay/task/nack", &body(&args.held, "delay", args.after), |_| "given back".into()).await?;
+    Ok(Code::Done)
+}
+
+pub(super) async fn extend(args: ExtendArgs) -> anyhow::Result<Code> {
+    let shown = |_: &Value| format!("leased for {} from now", args.lease);
+    args.server.ask("/delay/task/extend", &body(&args.held, "lease", Some(args.lease)), shown).await?;
+    Ok(Code::Done)
+}
+
+fn body(held: &Held, name: &str, span: Option<Span>) -> Map<String, Value> {
+    fields([
+        ("topic", Some(json!(held.topic.as_str()))),
+        ("task_id", Some(json!(held.task_id))),
+        ("receipt", Some(json!(held.receipt.to_string()))),
+        (name, span.map(|span| json!(span))),
+    ])
+}

@@ -1,0 +1,189 @@
+//! `delayd topic …`: topics by hand. What a topic asks for is set by [`set`], how one is shown is [`shown`]'s.
+
+use clap::Subcommand;
+use serde_json::{Map, Value, json};
+
+use super::client::{ServerArgs, cell, fields, moment};
+use super::wishes::{Misfire, word};
+use super::{Code, out, progress, table};
+use crate::span::Span;
+use crate::task::Topic;
+
+mod set;
+pub(super) mod shown;
+
+/// Show, set, pause, resume, empty and remove topics.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd topic list
+  delayd topic set report --rate 100/s --quota 100000 --misfire skip
+  delayd topic pause report
+  delayd topic resume report --misfire fire
+  delayd topic forecast report --step 1h --steps 24
+  delayd topic purge report --confirm report")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Name all topics
+    List(ListArgs),
+    /// Show a topic: its settings, its exact counts, what is due next or overdue
+    Get(TopicArgs),
+    Set(set::Args),
+    /// Hold a topic back: nothing of it is called or pulled, adds go on
+    Pause(TopicArgs),
+    /// End a pause
+    Resume(ResumeArgs),
+    Purge(PurgeArgs),
+    /// Remove a topic that holds nothing at all, with its settings
+    Delete(TopicArgs),
+    /// Count what falls due in each of the next steps
+    Forecast(ForecastArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct TopicArgs {
+    /// The topic
+    topic: Topic,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct ResumeArgs {
+    /// The topic
+    topic: Topic,
+    /// What becomes of what fell due meanwhile: delivered late, expired, or dead; without it what the topic says
+    #[arg(long, value_name = "MISFIRE")]
+    misfire: Option<Misfire>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Throw all of a topic's tasks away, but for those that are leased just now.
+///
+/// Waiting tasks, dead ones and the history are gone for good. It goes on until nothing is left.
+#[derive(Debug, clap::Args)]
+struct PurgeArgs {
+    /// The topic
+    topic: Topic,
+    /// The topic once more, so that nothing is thrown away by mistake
+    #[arg(long, value_name = "TOPIC")]
+    confirm: String,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct ForecastArgs {
+    /// The topic
+    topic: Topic,
+    /// The length of a step: 1s to 366d
+    #[arg(long, value_name = "DURATION", default_value = "1h")]
+    step: Span,
+    /// How many steps
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    steps: u16,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+    match args.verb {
+        Verb::List(ListArgs { server }) => server.ask("/delay/topic/list", &Map::new(), shown::names).await?,
+        Verb::Get(TopicArgs { topic, server }) => {
+            server.ask("/delay/topic/get", &of(&topic), shown::one).await?;
+        }
+        Verb::Set(args) => set::run(args).await?,
+        Verb::Pause(TopicArgs { topic, server }) => {
+            let shown = |answer: &Value| format!("paused since {}", moment(&answer["paused_since_ms"]));
+            server.ask("/delay/topic/pause", &of(&topic), shown).await?;
+        }
+        Verb::Resume(ResumeArgs { topic, misfire, server }) => {
+            let body = fields([("topic", Some(json!(topic.as_str()))), ("misfire", misfire.map(word))]);
+            server.ask("/delay/topic/resume", &body, |_| "resumed".into()).await?;
+        }
+        Verb::Purge(args) => return purge(args).await,
+        Verb::Delete(TopicArgs { topic, server }) => {
+            server.ask("/delay/topic/delete", &of(&topic), |_| "deleted".into()).await?;
+        }
+        Verb::Forecast(ForecastArgs { topic, step, steps, server }) => {
+            let body = fields([
+                ("topic", Some(json!(topic.as_str()))),
+                ("step", Some(json!(step))),
+                ("steps", Some(json!(steps))),
+            ]);
+            server.ask("/delay/topic/forecast", &body, forecast).await?;
+        }
+    }
+    Ok(Code::Done)
+}
+
+/// The body of a request that names a topic and nothing else.
+pub(super) fn of(topic: &Topic) -> Map<String, Value> {
+    fields([("topic", Some(json!(topic.as_str())))])
+}
+
+/// Asks again as long as there is more and something goes.
+async fn purge(args: PurgeArgs) -> anyhow::Result<Code> {
+    let PurgeArgs { topic, confirm, server } = args;
+    let body = fields([("topic", Some(json!(topic.as_str()))), ("confirm", Some(json!(confirm)))]);
+    let client = server.client()?;
+    let (mut total, bar) = (0, progress::counting("tasks thrown away"));
+    loop {
+        let answer = client.call("/delay/topic/purge", &body).await?;
+        let count = answer["count"].as_u64().unwrap_or(0);
+        total += count;
+        bar.set_position(total);
+        if answer["more"] == true && count > 0 {
+            continue;
+        }
+        bar.finish_and_clear();
+        if !client.is_json() {
+            let left = match answer["leased"].as_u64() {
+                Some(leased) if leased > 0 => format!("; {leased} in someone's hands stay until their leases end"),
+                _ => String::new(),
+            };
+            out::line(&format!("{} thrown away{left}", out::many(total, "task")))?;
+        }
+        anyhow::ensure!(
+            answer["more"] != true,
+            "the service says that there is more, and throws nothing away; try again"
+        );
+        return Ok(Code::Done);
+    }
+}
+
+fn forecast(answer: &Value) -> String {
+    let mut rows = vec![vec!["overdue".to_owned(), cell(&answer["overdue"])]];
+    let steps = answer["steps"].as_array().into_iter().flatten();
+    rows.extend(steps.map(|step| vec![moment(&step["until_ms"]), cell(&step["count"])]));
+    table::columns(&["until", "count"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forecast_begins_with_what_is_overdue() {
+        let answer =
+            json!({"overdue": 3, "steps": [{"until_ms": 3_600_000, "count": 12}, {"until_ms": 7_200_000, "count": 0}]});
+        insta::assert_snapshot!(forecast(&answer), @r#"
+        UNTIL                     COUNT
+        overdue                   3
+        1970-01-01T01:00:00.000Z  12
+        1970-01-01T02:00:00.000Z  0
+        "#);
+    }
+}

@@ -1,0 +1,152 @@
+//! `delayd topic set`: what a topic asks for instead of the configuration.
+
+use serde_json::{Map, Value, json};
+
+use super::shown;
+use crate::cli::client::{ServerArgs, fields};
+use crate::cli::wishes::{self, Misfire, Mode, word};
+use crate::span::Span;
+use crate::task::Topic;
+
+/// Create a topic, or change its settings.
+///
+/// What is given is set, the rest stays; what --reset names follows the configuration again. A task's own options go before
+/// its topic's.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd topic set report --shards 4
+  delayd topic set report --max-attempts 5 --backoff 5s,5m,30m --timeout 10s
+  delayd topic set report --rate 100/s --concurrency 32 --quota 100000
+  delayd topic set report --reset rate,quota")]
+pub(super) struct Args {
+    /// The topic
+    topic: Topic,
+    /// Lanes, on creation only: 1 to 256
+    #[arg(long, value_name = "N")]
+    shards: Option<u16>,
+    /// Calls before a task is dead, 1 to 1000
+    #[arg(long, value_name = "N")]
+    max_attempts: Option<u32>,
+    /// The wait between attempts: 30s, a list such as 5s,5m,30m, or a JSON object
+    #[arg(long, value_name = "BACKOFF", value_parser = wishes::backoff)]
+    backoff: Option<Value>,
+    /// Answers that end a task at once
+    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    final_statuses: Option<Vec<u16>>,
+    /// How long one call may take, 100ms to 10m
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Span>,
+    /// Whether its tasks are called back or pulled unless they say otherwise
+    #[arg(long, value_name = "MODE")]
+    mode: Option<Mode>,
+    /// The most calls in a time, per instance, such as 100/s
+    #[arg(long, value_name = "RATE")]
+    rate: Option<String>,
+    /// The most calls at a time, per instance
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u32>,
+    /// The most waiting and leased tasks
+    #[arg(long, value_name = "N")]
+    quota: Option<u32>,
+    /// How long ended tasks can be read, 1m to 3650d
+    #[arg(long, value_name = "DURATION")]
+    history_keep: Option<Span>,
+    /// How many ended tasks can be read
+    #[arg(long, value_name = "N")]
+    history_max: Option<u32>,
+    /// What becomes of tasks that fall due in a pause: delivered late, expired, or dead
+    #[arg(long, value_name = "MISFIRE")]
+    misfire: Option<Misfire>,
+    /// Pause it as well
+    #[arg(long)]
+    paused: bool,
+    /// Follow the configuration again: retry, timeout, mode, rate, concurrency, quota, history, misfire
+    #[arg(long, value_name = "SETTING", value_delimiter = ',',
+          value_parser = ["retry", "timeout", "mode", "rate", "concurrency", "quota", "history", "misfire"])]
+    reset: Option<Vec<String>>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<()> {
+    args.server.ask("/delay/topic/set", &body(&args), shown::one).await
+}
+
+fn body(args: &Args) -> Map<String, Value> {
+    let number = |number: Option<u32>| number.map(|number| json!(number));
+    let span = |span: Option<Span>| span.map(|span| json!(span));
+    let retry = fields([
+        ("max_attempts", number(args.max_attempts)),
+        ("backoff", args.backoff.clone()),
+        ("final_statuses", args.final_statuses.as_ref().map(|statuses| json!(statuses))),
+    ]);
+    let history = fields([("keep", span(args.history_keep)), ("max", number(args.history_max))]);
+    fields([
+        ("topic", Some(json!(args.topic.as_str()))),
+        ("shards", args.shards.map(|shards| json!(shards))),
+        ("retry", given(retry)),
+        ("timeout", span(args.timeout)),
+        ("mode", args.mode.map(word)),
+        ("rate", args.rate.as_ref().map(|rate| json!(rate))),
+        ("concurrency", number(args.concurrency)),
+        ("quota", number(args.quota)),
+        ("history", given(history)),
+        ("misfire", args.misfire.map(word)),
+        ("paused", args.paused.then_some(json!(true))),
+        ("reset", args.reset.as_ref().map(|settings| json!(settings))),
+    ])
+}
+
+/// An object, unless it is empty.
+fn given(fields: Map<String, Value>) -> Option<Value> {
+    if fields.is_empty() { None } else { Some(Value::Object(fields)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn only_what_is_given_is_asked_for() {
+        let check = |line: &[&str], expected: Value| {
+            let args = Alone::try_parse_from([&["set", "t"], line].concat()).unwrap().args;
+            assert_eq!(Value::Object(body(&args)), expected);
+        };
+        check(&[], json!({"topic": "t"}));
+        check(
+            &["--max-attempts", "3", "--final-statuses", "404,410", "--history-max", "5", "--reset", "rate,quota"],
+            json!({
+                "topic": "t", "retry": {"max_attempts": 3, "final_statuses": [404, 410]}, "history": {"max": 5},
+                "reset": ["rate", "quota"],
+            }),
+        );
+        check(
+            &[
+                "--shards",
+                "4",
+                "--rate",
+                "1/s",
+                "--mode",
+                "pull",
+                "--misfire",
+                "skip",
+                "--paused",
+                "--history-keep",
+                "1h",
+            ],
+            json!({
+                "topic": "t", "shards": 4, "rate": "1/s", "mode": "pull", "misfire": "skip", "paused": true,
+                "history": {"keep": "3600000ms"},
+            }),
+        );
+    }
+}

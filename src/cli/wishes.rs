@@ -1,0 +1,92 @@
+//! What a task may ask for, as people write it: `--backoff`, `--header`, `--on-dead`, `--mode`.
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use crate::span::Span;
+
+/// Whether a task is called back or pulled.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Mode {
+    Auto,
+    Push,
+    Pull,
+}
+
+/// What becomes of tasks that fell due in a pause.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Misfire {
+    Fire,
+    Skip,
+    Dead,
+}
+
+/// One of several words, as the wire writes it.
+pub(super) fn word(value: impl ValueEnum) -> Value {
+    value.to_possible_value().map_or(Value::Null, |value| json!(value.get_name()))
+}
+
+/// `30s`, `5s,5m,30m`, or the object that the wire takes.
+pub(super) fn backoff(text: &str) -> Result<Value, &'static str> {
+    const WRONG: &str = "must be a wait such as 30s, a list such as 5s,5m,30m (the last one repeats), or an object such as \
+                         {\"kind\":\"exponential\",\"base\":\"1s\",\"factor\":2,\"max\":\"1h\",\"jitter\":0.2}";
+    if text.trim_start().starts_with('{') {
+        return serde_json::from_str(text).map_err(|_| WRONG);
+    }
+    let steps: Result<Vec<Span>, _> = text.split(',').map(|step| step.trim().parse()).collect();
+    match steps.map_err(|_| WRONG)?.as_slice() {
+        [every] => Ok(json!({"kind": "fixed", "every": every})),
+        steps => Ok(json!({"kind": "list", "steps": steps})),
+    }
+}
+
+/// `name: value`, as curl takes it.
+pub(super) fn header(text: &str) -> Result<(String, String), &'static str> {
+    match text.split_once(':') {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        _ => Err("must be a name and a value, such as 'x-tenant: a'"),
+    }
+}
+
+/// A service and the path on it, in one word: `message.call/orders/failed`.
+pub(super) fn call(text: &str) -> Result<Value, &'static str> {
+    match text.find('/') {
+        Some(slash) if slash > 0 => Ok(json!({"sn": text[..slash], "url": text[slash..]})),
+        _ => Err("must be a service and a path on it, such as message.call/orders/failed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backoff_is_one_wait_several_or_an_object() {
+        let check = |text: &str, expected: Option<Value>| assert_eq!(backoff(text).ok(), expected, "{text}");
+        check("30s", Some(json!({"kind": "fixed", "every": "30000ms"})));
+        check("5s, 5m", Some(json!({"kind": "list", "steps": ["5000ms", "300000ms"]})));
+        check(r#"{"kind":"fixed","every":1}"#, Some(json!({"kind": "fixed", "every": 1})));
+        check("soon", None);
+        check("5s,", None);
+        check("{", None);
+    }
+
+    #[test]
+    fn a_header_is_split_at_its_first_colon() {
+        let check = |text: &str, expected: Option<(&str, &str)>| {
+            assert_eq!(header(text).ok(), expected.map(|(name, value)| (name.to_owned(), value.to_owned())), "{text}");
+        };
+        check("x-tenant: a:b", Some(("x-tenant", "a:b")));
+        check("x-empty:", Some(("x-empty", "")));
+        check("none", None);
+        check(": a", None);
+    }
+
+    #[test]
+    fn a_call_for_the_dead_is_split_at_its_first_slash() {
+        let check = |text: &str, expected: Option<Value>| assert_eq!(call(text).ok(), expected, "{text}");
+        check("message.call/a/b", Some(json!({"sn": "message.call", "url": "/a/b"})));
+        check("/a", None);
+        check("message.call", None);
+    }
+}

@@ -1,0 +1,238 @@
+//! The client commands that look after tasks, topics and the dead, with the real program against the real service.
+
+use serde_json::{Value, json};
+
+use crate::program::{command, run, service};
+use crate::receiver::{Answer, Receiver};
+use crate::{Kept, Program, on_both_stores};
+
+on_both_stores!(
+    a_leased_task_is_extended_given_back_and_done,
+    a_waiting_task_is_listed_moved_and_cancelled,
+    a_topic_is_set_paused_foreseen_emptied_and_removed,
+    the_dead_are_grouped_replayed_and_thrown_away,
+    a_destination_is_held_and_released,
+    what_is_exported_waits_the_same_after_the_import_and_only_once,
+    a_task_that_lost_its_key_is_not_exported,
+    an_import_goes_past_the_lines_that_cannot_be_added,
+);
+
+/// Runs a client command; answers its exit code, and what it printed on both channels.
+async fn client(delayd: &Program, words: &[&str]) -> (i32, String, String) {
+    let mut client = command(&[]);
+    client.args(words).arg("--server").arg(delayd.url(""));
+    run(client).await
+}
+
+/// One that succeeds; answers what it printed.
+async fn done(delayd: &Program, words: &[&str]) -> String {
+    let (code, output, error) = client(delayd, words).await;
+    assert_eq!(code, 0, "{words:?}: {output}{error}");
+    output
+}
+
+/// One that fails, with one line that says `why`.
+async fn failed(delayd: &Program, words: &[&str], why: &str) {
+    let (code, output, error) = client(delayd, words).await;
+    assert_eq!((code, output.as_str(), error.lines().count()), (1, "", 1), "{words:?}: {output}{error}");
+    assert!(error.contains(why), "{words:?}: {error}");
+}
+
+async fn json_of(delayd: &Program, words: &[&str]) -> Value {
+    let printed = done(delayd, &[words, &["--json"]].concat()).await;
+    serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{words:?}: {printed}"))
+}
+
+async fn a_leased_task_is_extended_given_back_and_done(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let id = delayd.add(json!({"topic": "t", "delay": 0, "content": {"a": 1}})).await.id().to_string();
+    let pulled = json_of(&delayd, &["pull", "t", "--lease", "30s", "--wait", "20s"]).await;
+    let receipt = pulled["receipt"].as_str().unwrap();
+    assert!(done(&delayd, &["extend", "t", &id, receipt, "--lease", "10m"]).await.contains("10m from now"));
+    failed(&delayd, &["extend", "t", &id, "another", "--lease", "1m"], "receipt: it no longer holds the task").await;
+    done(&delayd, &["nack", "t", &id, receipt, "--in", "0s"]).await;
+    let pulled = json_of(&delayd, &["pull", "t", "--lease", "30s", "--wait", "20s"]).await;
+    assert_eq!(pulled["attempt"], 2);
+    let receipt = pulled["receipt"].as_str().unwrap();
+    assert_eq!(done(&delayd, &["ack", "t", &id, receipt]).await, "delivered\n");
+    assert_eq!(done(&delayd, &["ack", "t", &id, receipt]).await, "delivered\n");
+    assert!(done(&delayd, &["list", "t", "--state", "delivered"]).await.contains("acked"));
+}
+
+async fn a_waiting_task_is_listed_moved_and_cancelled(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let heartbeat = ["add", "alive", "--key", "device-7", "--in", "1h", r#"{"device":7}"#];
+    let first = json_of(&delayd, &heartbeat).await["task_id"].to_string();
+    assert!(done(&delayd, &heartbeat).await.contains("moved"));
+    let other = ["add", "alive", "--idempotency-key", "i", "--in", "2h", "--max-attempts", "3", r#"{"device":8}"#];
+    let second = json_of(&delayd, &other).await["task_id"].to_string();
+    assert!(done(&delayd, &other).await.contains("added before"));
+
+    let (code, page, hint) = client(&delayd, &["list", "alive", "--limit", "1"]).await;
+    assert!(code == 0 && page.contains(&first) && page.contains("device-7") && !page.contains(&second), "{page}");
+    assert!(hint.contains("--cursor"), "{hint}");
+    let all = done(&delayd, &["list", "alive", "--limit", "1", "--all"]).await;
+    assert!(all.contains(&first) && all.contains(&second), "{all}");
+
+    done(&delayd, &["update", "alive", &second, "--in", "3h", r#"{"device":9}"#]).await;
+    let shown = done(&delayd, &["get", "alive", &second]).await;
+    assert!(shown.contains(r#"{"device":9}"#) && shown.contains(r#"{"max_attempts":3}"#), "{shown}");
+    assert_eq!(done(&delayd, &["cancel", "alive", &second]).await, "cancelled\n");
+    failed(&delayd, &["update", "alive", &second, "--in", "1s"], "the task is cancelled").await;
+    failed(&delayd, &["cancel", "alive", "7"], "no such task").await;
+}
+
+async fn a_topic_is_set_paused_foreseen_emptied_and_removed(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let set =
+        ["topic", "set", "report", "--shards", "2", "--max-attempts", "3", "--rate", "100/s", "--misfire", "skip"];
+    let shown = done(&delayd, &set).await;
+    assert!(shown.contains("100/s") && shown.contains("skip"), "{shown}");
+    assert!(!done(&delayd, &["topic", "set", "report", "--reset", "rate"]).await.contains("100/s"));
+    done(&delayd, &["add", "report", "--in", "90m", "{}"]).await;
+    let forecast = json_of(&delayd, &["topic", "forecast", "report", "--step", "1h", "--steps", "2"]).await;
+    assert_eq!((&forecast["steps"][0]["count"], &forecast["steps"][1]["count"]), (&json!(0), &json!(1)));
+    done(&delayd, &["topic", "pause", "report"]).await;
+    assert!(done(&delayd, &["topic", "list"]).await.contains("report  2       yes"));
+    assert!(done(&delayd, &["topic", "get", "report"]).await.contains("since 2"));
+    done(&delayd, &["topic", "resume", "report", "--misfire", "fire"]).await;
+
+    done(&delayd, &["add", "other", "--in", "1h", "{}"]).await;
+    let stats = done(&delayd, &["stats"]).await;
+    assert!(stats.lines().count() == 3 && stats.contains("\nother ") && stats.contains("\nreport "), "{stats}");
+    let lines = done(&delayd, &["stats", "--json"]).await;
+    let topics: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(topics.iter().all(|topic| topic["counts"]["scheduled"] == 1), "{lines}");
+
+    failed(&delayd, &["topic", "delete", "report"], "it still holds tasks").await;
+    failed(&delayd, &["topic", "purge", "report", "--confirm", "other"], "confirm: must repeat the topic").await;
+    assert_eq!(done(&delayd, &["topic", "purge", "report", "--confirm", "report"]).await, "1 task thrown away\n");
+    done(&delayd, &["topic", "delete", "report"]).await;
+    failed(&delayd, &["topic", "get", "report"], "no such topic").await;
+}
+
+async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
+    let receiver = Receiver::answering(|_| Answer::With(503, vec![], "no")).await;
+    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+    let content = json!({"sn": "message.call", "url": "/x"});
+    for _ in 0..3 {
+        let id = delayd.add(json!({"topic": "t", "delay": 0, "max_attempts": 1, "content": content})).await.id();
+        delayd.wait_for_state("t", id, "dead").await;
+    }
+    let causes = done(&delayd, &["dead", "causes", "t"]).await;
+    assert!(causes.contains("3 ") && causes.contains("503 Service Unavailable"), "{causes}");
+    assert_eq!(done(&delayd, &["dead", "list", "t"]).await.lines().count(), 4);
+    let dead = json_of(&delayd, &["dead", "list", "t"]).await;
+    let first = dead["tasks"][0]["task_id"].to_string();
+
+    let dry = ["dead", "replay", "t", "--reason", "503 Service Unavailable", "--dry-run"];
+    assert_eq!(done(&delayd, &dry).await, "3 tasks would be replayed\n");
+    done(&delayd, &["destination", "hold", "message.call"]).await;
+    assert_eq!(done(&delayd, &["dead", "replay", "t", &first]).await, "1 task replayed\n");
+    assert_eq!(delayd.task("t", first.parse().unwrap()).await["state"], "scheduled");
+
+    let (code, _, error) = client(&delayd, &["dead", "purge", "t", "--all"]).await;
+    assert!(code == 2 && error.contains("--yes"), "{code}: {error}");
+    assert_eq!(done(&delayd, &["dead", "purge", "t", "--all", "--yes"]).await, "2 tasks thrown away\n");
+    assert_eq!(done(&delayd, &["dead", "causes", "t"]).await, "no dead tasks\n");
+}
+
+async fn a_destination_is_held_and_released(kept: Kept) {
+    let receiver = Receiver::start().await;
+    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+    done(&delayd, &["destination", "hold", "message.call"]).await;
+    assert_eq!(json_of(&delayd, &["destination", "list"]).await["destinations"][0]["held"], true);
+    done(&delayd, &["destination", "release", "message.call"]).await;
+    assert!(done(&delayd, &["destination", "list"]).await.contains("message.call  yes         no "));
+    failed(&delayd, &["destination", "hold", "nobody"], "there is no such service").await;
+}
+
+/// What an add decides of a task, as `/delay/task/get` shows it.
+fn wish(task: &Value) -> Value {
+    let names = ["state", "mode", "sn", "key", "due_ms", "options", "content"];
+    Value::Object(names.iter().map(|name| ((*name).to_owned(), task[name].clone())).collect())
+}
+
+async fn what_is_exported_waits_the_same_after_the_import_and_only_once(kept: Kept) {
+    let receiver = Receiver::start().await;
+    let sets = [service("message.call", &receiver)];
+    let from = kept.start(&sets).await;
+    let push = json!({"sn": "message.call", "url": "/x", "n": 1});
+    let ids = [
+        from.add(json!({
+            "topic": "a", "delay": "1h", "content": push, "max_attempts": 3, "timeout": "5s", "key": "k",
+            "backoff": {"kind": "list", "steps": ["5s", "5m"]}, "headers": {"x-tenant": "7"}, "expires_after": "2h",
+            "on_dead": {"sn": "message.call", "url": "/dead"},
+        }))
+        .await
+        .id(),
+        from.add(json!({"topic": "a", "delay": "90m", "mode": "pull", "content": "any \"text\"\n订单"})).await.id(),
+    ];
+    let many: Vec<Value> = (0..1_100).map(|n| json!({"topic": "b", "delay": "1h", "content": {"n": n}})).collect();
+    from.add_all(&many).await;
+    let gone = from.add(json!({"topic": "a", "delay": "1h", "content": {}})).await.id();
+    done(&from, &["cancel", "a", &gone.to_string()]).await;
+    let folder = crate::program::folder();
+    let file = folder.path().join("tasks.ndjson");
+    let file = file.to_str().unwrap();
+    assert_eq!(done(&from, &["export", "--out", file]).await, "");
+    let lines = std::fs::read_to_string(file).unwrap();
+    assert_eq!(lines.lines().count(), 1_102);
+    assert_eq!(done(&from, &["export", "--topic", "a"]).await, lines.split_inclusive('\n').take(2).collect::<String>());
+
+    let into_kept = Kept::embedded();
+    let into = into_kept.start(&sets).await;
+    let counts = json_of(&into, &["import", file]).await;
+    assert_eq!(counts, json!({"stored": 1_102, "known": 0, "failed": 0}));
+    let listed = json_of(&into, &["list", "a"]).await;
+    let there = listed["tasks"].as_array().unwrap();
+    assert_eq!(there.len(), 2);
+    assert_eq!(from.task("a", ids[0]).await["options"]["headers"], json!({"x-tenant": "7"}));
+    for (before, after) in ids.into_iter().zip(there) {
+        let after = into.task("a", after["task_id"].as_u64().unwrap()).await;
+        assert_eq!(wish(&from.task("a", before).await), wish(&after));
+    }
+    let counts = json_of(&into, &["import", file]).await;
+    assert_eq!(counts, json!({"stored": 0, "known": 1_102, "failed": 0}));
+    assert_eq!(json_of(&into, &["topic", "get", "b"]).await["counts"]["scheduled"], 1_100);
+}
+
+/// Without this the one in someone's hands would replace the one that waits, as its key says.
+async fn a_task_that_lost_its_key_is_not_exported(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let beat = |delay: &str, n: u32| json!({"topic": "t", "key": "k", "delay": delay, "content": {"n": n}});
+    let first = delayd.add(beat("0s", 1)).await.id();
+    let pulled = json_of(&delayd, &["pull", "t", "--lease", "10m", "--wait", "20s"]).await;
+    assert_eq!(pulled["task_id"], first);
+    let second = delayd.add(beat("1h", 2)).await.id();
+    assert_ne!(first, second);
+    let exported = done(&delayd, &["export"]).await;
+    let exported: Value = serde_json::from_str(&exported).unwrap();
+    assert_eq!(exported["task_id"], second);
+}
+
+async fn an_import_goes_past_the_lines_that_cannot_be_added(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let line = |id: u64, content: Value| {
+        let content = content.to_string();
+        json!({"topic": "t", "task_id": id, "created_ms": 1, "due_ms": 1_700_000_000_000_u64, "mode": "auto", "content": content})
+    };
+    let nobody = json!({"sn": "nobody", "url": "/x"});
+    let lines = format!("{}\n\nno line\n{}\n{}\n", line(1, json!({})), line(2, nobody), line(3, json!({})));
+    let folder = crate::program::folder();
+    let file = folder.path().join("tasks.ndjson");
+    std::fs::write(&file, lines).unwrap();
+    let (code, output, error) = client(&delayd, &["import", "--batch", "2", file.to_str().unwrap(), "--json"]).await;
+    assert_eq!((code, output.as_str()), (1, "{\"failed\":2,\"known\":0,\"stored\":2}\n"), "{error}");
+    assert!(error.contains("line 3: is no line of an export") && error.contains("line 4: content.sn"), "{error}");
+}
+
+#[tokio::test]
+async fn completions_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let mut completions = command(&[]);
+        completions.args(["completions", shell]);
+        let (code, output, error) = run(completions).await;
+        assert!(code == 0 && error.is_empty() && output.contains("forecast") && output.contains("export"), "{output}");
+    }
+}

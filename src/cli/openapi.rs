@@ -5,6 +5,9 @@ use crate::api;
 
 /// Print the API as an OpenAPI 3.1 document, as a running service answers it at /openapi.json
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd openapi > openapi.json")]
 pub(super) struct Args {}
 
 pub(super) fn run() -> anyhow::Result<Code> {

@@ -187,7 +187,7 @@ impl Drill {
         row.promise(left == 0, format!("{left} adds got no answer"));
         row.promise(odd == 0, format!("{odd} adds were neither stored nor refused"));
         // The second where other programs take the processor, the first where saying no takes what is left of it.
-        row.promise(part.max(part_of_processor) >= 0.25, "goodput collapsed");
+        row.promise_in_time(part.max(part_of_processor) >= 0.25, "goodput collapsed");
         let Promise { goodput, refusal_ms: most_ms } = promise;
         row.promise_in_time(
             part.max(part_of_processor) >= goodput,

@@ -214,7 +214,13 @@ async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_with
     let large: Vec<_> = (0..20).map(|_| sized("b", 100_000)).collect();
     let (held, added, settled, also_added) =
         tokio::join!(hold, bench.store.add(large), bench.settle(id, &receipt, delivered()), async {
-            let (added, ()) = tokio::join!(bench.store.add(vec![new_task("c", 0)]), async { drop(open) });
+            let (added, ()) = tokio::join!(bench.store.add(vec![new_task("c", 0)]), async {
+                // Until all have come to the queue: they take a few turns.
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+                drop(open);
+            });
             added
         });
     held.unwrap();

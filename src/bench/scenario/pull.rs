@@ -70,7 +70,8 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
         ended.expect("a consumer does not panic")?;
     }
     let took = begun.elapsed().as_secs_f64();
-    let got = got.lock().unwrap_or_else(PoisonError::into_inner);
+    let got =
+        Arc::into_inner(got).expect("the consumers have ended").into_inner().unwrap_or_else(PoisonError::into_inner);
     // When a task fell due says nothing here.
     let accepted: Vec<_> = load.accepted.iter().map(|task| Accepted { due_ms: 0, ..*task }).collect();
     check(&accepted, &got.pulled)?;

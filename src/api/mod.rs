@@ -44,6 +44,9 @@ mod layers;
 mod line;
 mod list;
 mod manage;
+#[cfg(feature = "benching")]
+#[doc(hidden)]
+pub mod measured;
 mod new_task;
 mod openapi;
 mod paced;

@@ -147,7 +147,7 @@ pub(super) async fn run(args: Args, configuration: &Configuration) -> anyhow::Re
     }
     let target = args.target(configuration);
     let store = match &args.scenario {
-        Scenario::Bare(_) => "none",
+        Scenario::Bare(_) | Scenario::Calls(_) => "none",
         _ if target.running.is_some() => "its own",
         _ => target.store.name(),
     };

@@ -8,6 +8,7 @@ mod add;
 mod add_batch;
 mod bare;
 mod burst;
+mod calls;
 mod flood;
 mod idle;
 mod lateness;
@@ -41,6 +42,8 @@ pub enum Scenario {
     Pending(pending::Params),
     /// The limit: the same requests to a service that stores nothing
     Bare(bare::Params),
+    /// The limit: the calls of the callback client to a server that only answers
+    Calls(calls::Params),
     /// The limit: what Redis alone can store
     RawRedis(raw_redis::Params),
 }
@@ -59,6 +62,7 @@ impl Scenario {
             Self::Flood(_) => "flood",
             Self::Pending(_) => "pending",
             Self::Bare(_) => "bare",
+            Self::Calls(_) => "calls",
             Self::RawRedis(_) => "raw-redis",
         }
     }
@@ -66,7 +70,7 @@ impl Scenario {
     /// Why it cannot be played with this store, or with a service that runs already; nothing if it can.
     pub fn objection(&self, store: &Store, is_running: bool) -> Option<&'static str> {
         match (self, store) {
-            (Self::Idle(_) | Self::Bare(_) | Self::RawRedis(_), _) if is_running => {
+            (Self::Idle(_) | Self::Bare(_) | Self::Calls(_) | Self::RawRedis(_), _) if is_running => {
                 Some("measures processes that it starts itself: leave out --server")
             }
             (Self::Idle(params), Store::Embedded) if params.instances > 1 => {
@@ -86,7 +90,7 @@ impl Scenario {
     pub(super) fn instances(&self) -> usize {
         match self {
             Self::Idle(params) => params.instances.into(),
-            Self::Bare(_) | Self::RawRedis(_) => 0,
+            Self::Bare(_) | Self::Calls(_) | Self::RawRedis(_) => 0,
             _ => 1,
         }
     }
@@ -103,6 +107,7 @@ impl Scenario {
             Self::Flood(params) => flood::play(stage, params).await,
             Self::Pending(params) => pending::play(stage, params).await,
             Self::Bare(params) => bare::play(stage, params).await,
+            Self::Calls(params) => calls::play(stage, params).await,
             Self::RawRedis(params) => raw_redis::play(stage, params).await,
         }
     }

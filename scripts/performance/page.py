@@ -238,8 +238,9 @@ def parts(told):
 
 
 def brief(figures):
-    """The first few, for a line."""
-    return ", ".join(f"{name} {number(value, 2)}" for name, value in list(figures.items())[:5])
+    """Those that a scenario is played for, in a line."""
+    telling = ("_per_s", "_p50_ms", "_p99_ms", "earliest_ms", "bytes_per_task", "cpu_percent", "slowest_command_ms", "resident_most_mib")
+    return ", ".join(f"{name} {number(value, 2)}" for name, value in figures.items() if name.endswith(telling))
 
 
 def write(root, told):

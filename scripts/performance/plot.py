@@ -4,7 +4,7 @@ from math import ceil, floor, log10
 
 STORES = [("embedded", "Embedded", "circle"), ("redis", "Redis", "square")]
 WIDTH, HEIGHT = 300, 220
-LEFT, RIGHT, TOP, BOTTOM = 58, 14, 64, 46
+LEFT, RIGHT, TOP, BOTTOM = 58, 14, 84, 46
 
 STYLE = """
   .title { font: 600 15px system-ui, sans-serif; fill: #1f2328 }
@@ -47,7 +47,7 @@ def draw(told, name):
     sizes = told.sizes(name)
     if len(sizes) < 2:
         return None
-    width, height = WIDTH * len(panels), HEIGHT + TOP
+    width, height = WIDTH * len(panels), HEIGHT + TOP - 14
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">']
     parts.append(f"<style>{STYLE}</style>")
     parts.append(f'<text class="title" x="{LEFT - 40}" y="22">{title}</text>')
@@ -90,7 +90,7 @@ def _panel(offset, sizes, series, label, unit, across):
     def y(value):
         return bottom - (bottom - top) * value / ticks[-1]
 
-    parts = [f'<text class="name" x="{left - 40}" y="{top - 16}">{label}</text>']
+    parts = [f'<text class="name" x="{left - 40}" y="{top - 31}">{label}</text>']
     for tick in ticks:
         kind = "axis" if tick == 0 else "grid"
         parts.append(f'<line class="{kind}" x1="{left}" x2="{right}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
@@ -100,7 +100,7 @@ def _panel(offset, sizes, series, label, unit, across):
         parts.append(f'<text class="text" x="{x(size):.1f}" y="{bottom + 17}" text-anchor="middle">{_short(size)}</text>')
     middle = (left + right) / 2
     parts.append(f'<text class="text" x="{middle}" y="{bottom + 34}" text-anchor="middle">{across}</text>')
-    parts.append(f'<text class="text" x="{left - 40}" y="{top - 2}">{unit}</text>')
+    parts.append(f'<text class="text" x="{left - 40}" y="{top - 16}">{unit}</text>')
     for store, _, mark in STORES:
         points = [(x(size), y(value)) for size, value in series[store]]
         if points:

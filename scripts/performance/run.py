@@ -33,7 +33,7 @@ class Redis:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         options = f"--port {self.port} --bind 127.0.0.1 --appendonly yes --appendfsync everysec"
-        options += " --slowlog-log-slower-than 1000 --slowlog-max-len 100000"
+        options += " --slowlog-log-slower-than 4000 --slowlog-max-len 20000"
         self.process = subprocess.Popen(
             ["redis-server", *options.split(), "--save", ""],
             cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,

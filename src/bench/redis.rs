@@ -1,12 +1,15 @@
 //! What is asked of the Redis beside delayd: how much it holds and did, and to forget a bench's keys.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{Client, Cmd, FromRedisValue, Value, cmd};
+use deadpool_redis::redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Value, cmd};
 
 use super::Error;
 
+/// How long an answer may take: a server under load, or one that writes a snapshot, has pauses.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How many keys are looked at, at a time, for those that are to be removed.
 const SCANNED: usize = 1_000;
 
@@ -19,7 +22,8 @@ pub(super) struct Redis {
 impl Redis {
     pub(super) async fn connect(url: &str, prefix: &str) -> Result<Self, Error> {
         let client = Client::open(url).map_err(Error::redis)?;
-        let connection = client.get_multiplexed_async_connection().await.map_err(Error::redis)?;
+        let patient = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        let connection = client.get_multiplexed_async_connection_with_config(&patient).await.map_err(Error::redis)?;
         Ok(Self { connection, prefix: prefix.to_owned() })
     }
 

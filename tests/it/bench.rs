@@ -91,6 +91,16 @@ async fn a_refused_load_is_a_failure_and_no_figure() {
     assert!(error.contains("400") && error.contains("nobody"), "{error}");
 }
 
+/// Here nobody calls: what is said is what is missing, and no figure.
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_that_never_arrive_are_told_instead_of_figures() {
+    let mut bench = command(&["worker.enabled=false".into()]);
+    bench.args(["bench", "lateness", "--rate", "50", "--for", "200ms"]);
+    let (code, output, error) = run(bench).await;
+    assert_eq!((code, output.as_str(), error.lines().count()), (1, "", 1), "{output}{error}");
+    assert!(error.contains("of 10 tasks: 10 never arrived"), "{error}");
+}
+
 /// Ctrl-C ends it with one line, with its service, and without a trace in Redis.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupt_ends_it_and_removes_what_it_made() {

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::door::Edge;
+use super::edge::Edge;
 use super::paced::{OnStream, Paced};
 use super::pulse::{Overdue, Patience, Pulse};
 

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::super::budget::Budget;
-use super::super::layers;
+use super::super::room::take_room;
 use super::super::written::{Fate, watched};
 use super::*;
 
@@ -176,8 +176,10 @@ async fn half_a_head_does_not_hold_up_the_drain_for_longer_than_its_patience() {
 async fn a_long_answer_says_how_long_it_is() {
     let later = tokio::time::Instant::now() + Duration::from_secs(3600);
     let long = async move || Response::new(watched(vec![b'x'; 3000].into(), later, drop));
-    let router =
-        Router::new().route("/", get(long)).layer(from_fn_with_state(Budget::new(1 << 20), layers::room_for_answers));
+    let budget = Budget::new(1 << 20);
+    let router = Router::new()
+        .route("/", get(long))
+        .layer(map_response(move |response| std::future::ready(take_room(&budget, response))));
     let server = start(router, ServerParams::default()).await;
     for version in ["1.0", "1.1"] {
         let mut stream = TcpStream::connect(server.address).await.unwrap();

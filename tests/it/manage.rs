@@ -21,6 +21,7 @@ on_both_stores!(
     failed_attempts_are_noted_with_their_answers,
     pages_of_a_list_follow_one_another,
     the_dead_are_grouped_replayed_and_thrown_away,
+    dead_tasks_that_are_passed_over_hide_nobody,
     a_topic_has_settings_counts_and_a_forecast,
     a_quota_answers_429,
     a_paused_topic_holds_and_a_resumed_one_goes_by_its_misfire_policy,
@@ -253,6 +254,51 @@ async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
 }
 
 async fn a_topic_has_settings_counts_and_a_forecast(kept: Kept) {
+/// Asks for the dead four by four, each call behind the one before; answers how many were meant and how many gone over.
+async fn by_and_by(delayd: &Program, path: &str, mut request: Value) -> (u64, u64) {
+    let (mut count, mut seen) = (0, 0);
+    request["limit"] = json!(4);
+    loop {
+        let answer = call(delayd, path, request.clone()).await;
+        count += answer["count"].as_u64().unwrap();
+        seen += answer["seen"].as_u64().unwrap();
+        assert!(answer["seen"].as_u64().unwrap() <= 4, "{answer}");
+        assert_eq!(answer["more"], answer["cursor"].is_string(), "{answer}");
+        request["cursor"] = answer["cursor"].clone();
+        if answer["more"] == false {
+            return (count, seen);
+        }
+    }
+}
+
+/// Each call used to begin at the front: behind as many of other reasons as one call goes over, nothing was reached.
+async fn dead_tasks_that_are_passed_over_hide_nobody(kept: Kept) {
+    let receiver = Receiver::answering(|seen| Answer::Status(if seen.path == "/19" { 410 } else { 418 })).await;
+    let delayd = kept.start(&[service("s", &receiver)]).await;
+    call(&delayd, "/delay/topic/set", json!({"topic": "t", "shards": 3, "retry": {"max_attempts": 1}})).await;
+    let tasks: Vec<Value> = (0..20).map(|n| pushed("t", json!(0), n)).collect();
+    let ids = delayd.add_all(&tasks).await;
+    for id in &ids {
+        delayd.wait_for_state("t", *id, "dead").await;
+    }
+    let gone = json!({"topic": "t", "all": true, "reason": "410 Gone"});
+    let dry = with(gone.clone(), json!({"dry_run": true}));
+    assert_eq!(by_and_by(&delayd, "/delay/dead/replay", dry).await, (1, 20));
+    // It dies again at once, and is not come upon once more.
+    assert_eq!(by_and_by(&delayd, "/delay/dead/replay", gone).await, (1, 20));
+    assert_eq!(receiver.wait_for(21).await[20].path, "/19");
+    let foreign = json!({"topic": "t", "all": true, "cursor": "3.5"}).to_string();
+    let refused = delayd.post("/delay/dead/replay", foreign).await;
+    assert_eq!((refused.status, &refused.body["dm_error"]), (400, &json!(1000)), "{refused:?}");
+
+    delayd.wait_for_state("t", ids[19], "dead").await;
+    // Of those that are named, too; the third is named twice.
+    let twice = [&ids[..9], &ids[2..3]].concat();
+    let named = json!({"topic": "t", "task_ids": twice});
+    assert_eq!(by_and_by(&delayd, "/delay/dead/purge", named).await, (9, 9));
+    assert_eq!(by_and_by(&delayd, "/delay/dead/purge", json!({"topic": "t", "all": true})).await, (11, 11));
+}
+
     let delayd = kept.start(&[]).await;
     let set = json!({"topic": "t", "shards": 3, "retry": {"max_attempts": 2}, "rate": "100/s", "mode": "pull"});
     let shown = call(&delayd, "/delay/topic/set", set).await;

@@ -101,7 +101,7 @@ async fn check_says_what_is_configured_and_whether_the_store_answers() {
     assert_eq!(code, 1, "{output}{error}");
 }
 
-/// What callers send is theirs: neither their content nor a receipt is ever written to the log, however much it tells.
+/// What callers send is theirs: neither their content, nor a header, nor a receipt is ever written to the log, however much it tells.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_is_json_if_asked_for_and_never_holds_a_payload() {
     let kept = Kept::embedded();
@@ -110,8 +110,16 @@ async fn the_log_is_json_if_asked_for_and_never_holds_a_payload() {
         .start(&[service("message.call", &receiver), "log.format=\"json\"".into(), "log.level=\"debug\"".into()])
         .await;
     let content = json!({"sn": "message.call", "url": "/path-payload", "data": "content-payload"});
-    let id = delayd.add(json!({"topic": "t", "delay": 0, "max_attempts": 1, "content": content})).await.id();
+    let headers = json!({"authorization": "Bearer header-payload"});
+    let task = json!({"topic": "t", "delay": 0, "max_attempts": 1, "headers": headers, "content": content});
+    let id = delayd.add(task).await.id();
     delayd.wait_for_state("t", id, "dead").await;
+    delayd.task("t", id).await;
+    for headers in [json!({"x": "header-payload\n"}), json!({"host": "header-payload"}), json!("header-payload")] {
+        let task = json!({"topic": "t", "delay": 0, "headers": headers, "content": {}}).to_string();
+        let refused = delayd.post("/delay/task/add", task).await;
+        assert!(refused.status == 400 && !refused.body.to_string().contains("payload"), "{refused:?}");
+    }
     delayd
         .post("/delay/task/add", r#"{"topic":"t","delay":"refused-payload","content":{"x":"content-payload"}}"#)
         .await;

@@ -131,11 +131,23 @@ async fn a_claim_or_settle_that_fails_leaves_its_task_to_the_next_process() {
 
 /// The disk is full for a while (`when=first..last`), whatever the file system says: adds get 503, the service goes on, and
 /// adds come back by themselves.
+    is_full_for_a_while("ENOSPC").await;
+}
+
+/// SQLite calls it an I/O error, and the program ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_quota_that_is_used_up_for_a_while_refuses_adds_and_nothing_else() {
+    is_full_for_a_while("EDQUOT").await;
+}
+
+/// The disk is full for a while (`when=first..last`), whatever the file system says: adds get 503, the service goes on, and
+/// adds come back by themselves.
+async fn is_full_for_a_while(error: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_is_full_for_a_while_refuses_adds_and_takes_them_again() {
     let kept = Kept::embedded();
     let receiver = Receiver::start().await;
-    let under = failing("pwrite64:error=ENOSPC:when=100..101", &file(&kept, "-wal"));
+    let under = failing(&format!("pwrite64:error={error}:when=100..101"), &file(&kept, "-wal"));
     let delayd = Program::start_under(under, &kept.store, &[service("message.call", &receiver)]).await;
     let accepted = add_until_refused(&delayd, waiting()).await;
     for _ in 0..600 {

@@ -103,7 +103,7 @@ impl Store for Embedded {
 
     async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
         let lane = lane.clone();
-        self.writes.run(limit, move |ledger| forget::clear(ledger, &lane, limit)).await
+        self.writes.ask(limit, move |ledger| forget::clear(ledger, &lane, limit)).await
     }
 
     async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {

@@ -260,6 +260,7 @@ async fn by_and_by(delayd: &Program, path: &str, mut request: Value) -> (u64, u6
     request["limit"] = json!(4);
     loop {
         let answer = call(delayd, path, request.clone()).await;
+        assert!(seen < 100, "it begins at the front again and again: {answer}");
         count += answer["count"].as_u64().unwrap();
         seen += answer["seen"].as_u64().unwrap();
         assert!(answer["seen"].as_u64().unwrap() <= 4, "{answer}");

@@ -221,6 +221,11 @@ impl Caller {
         }
     }
 
+    /// Whether he is shown what only those who run the service need to see.
+    pub(super) fn sees_secrets(&self) -> bool {
+        self.0.as_ref().is_none_or(|token| token.params.scopes.contains(&Scope::Admin))
+    }
+
     fn is_limited(&self) -> bool {
         self.0.as_ref().is_some_and(|token| !token.covers_all())
     }

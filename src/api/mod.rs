@@ -60,6 +60,7 @@ mod taken;
 mod testing;
 mod topic;
 mod topic_policy;
+mod topic_shown;
 mod waiters;
 mod work;
 mod written;

@@ -117,6 +117,8 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     bad(replay, r#"{"topic":"t","all":true,"task_ids":[1]}"#, "give exactly one of the two").await;
     bad(replay, r#"{"topic":"t","task_ids":[]}"#, "task_ids: must hold 1 to 10000 ids").await;
     bad(replay, r#"{"topic":"t","all":true,"rate":"often"}"#, "rate: must be a number from 1 to 1000000").await;
+    bad(replay, r#"{"topic":"t","all":true,"limit":0}"#, "limit: must be a whole number from 1 to 100000").await;
+    bad(replay, r#"{"topic":"t","all":true,"cursor":"7"}"#, "cursor: must be the cursor of the call before").await;
     bad("/delay/dead/purge", r#"{"topic":"t","all":true,"rate":"1/s"}"#, "unknown field \"rate\"").await;
     bad("/delay/topic/purge", r#"{"topic":"t","confirm":"x"}"#, "confirm: must repeat the topic").await;
     let forecast = "/delay/topic/forecast";

@@ -203,6 +203,42 @@ async fn a_request_that_does_not_end_is_cut_off_after_the_drain() {
     assert_eq!(read_to_end(&mut stream).await, "");
 }
 
+/// A request in its handler, whose end takes a while.
+struct Lingering(Arc<std::sync::atomic::AtomicUsize>);
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        std::thread::sleep(SHORT);
+        self.0.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// hyper answers each HTTP/2 stream in a task of its own: they ended at some time after their connection, and whoever relied on nothing of
+/// a request being left then relied on luck.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_stream_outlives_the_cut() {
+    let running = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let (tell, mut asked) = mpsc::unbounded_channel();
+    let handler = {
+        let running = running.clone();
+        async move || {
+            running.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let _lingering = Lingering(running);
+            tell.send(()).unwrap();
+            std::future::pending::<&str>().await
+        }
+    };
+    let router = Router::new().route("/", get(handler));
+    let server = start(router, ServerParams { drain: Duration::from_millis(20), ..ServerParams::default() }).await;
+    let _stream = asked_on(server.address, 3).await;
+    for _ in 0..3 {
+        asked.recv().await.unwrap();
+    }
+    server.shutdown.send(()).unwrap();
+    server.serving.await.unwrap();
+    assert_eq!(running.load(std::sync::atomic::Ordering::SeqCst), 0, "streams live on");
+}
+
 const SHORT: Duration = Duration::from_millis(100);
 
 /// The patience of these tests: short where the test waits for it, out of reach elsewhere.

@@ -19,8 +19,8 @@ use std::time::Duration;
 use delayd::clock::UnixMillis;
 use delayd::store::{
     Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Forecast, Hint,
-    ListQuery, Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle,
-    Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
+    ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result,
+    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -270,6 +270,10 @@ impl Store for Access {
     }
 
     async fn resume(&self, _: &Topic, _: Option<Misfired>) -> Result<Option<bool>> {
+        nobody_asks()
+    }
+
+    async fn forget_misfire(&self, _: &Topic, _: Misfire) -> Result<()> {
         nobody_asks()
     }
 

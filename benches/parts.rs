@@ -23,6 +23,10 @@ use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use tokio::time::Instant;
 
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     divan::main();
 }

@@ -22,6 +22,9 @@ use super::account::{Accepted, accepted_in, histogram};
 use super::progress::Progress;
 use super::wire::{Answer, Connection, Peer};
 
+/// How long a request rests that is not confirmed, before it is sent again.
+const REST: Duration = Duration::from_millis(250);
+
 /// When requests leave.
 #[derive(Clone, Debug)]
 pub(super) enum Pace {
@@ -29,6 +32,8 @@ pub(super) enum Pace {
     For(Duration),
     /// Closed, that many in all.
     Count(u64),
+    /// Closed, that many in all; what is not confirmed is sent again, and may then be stored twice.
+    Fill(u64),
     /// Open: that many a second, that many in all.
     Rate(f64, u64),
     /// Open: that many a second, until told to stop.
@@ -44,6 +49,8 @@ pub(super) struct Load {
     /// In microseconds, per request.
     pub(super) latency: Histogram<u64>,
     pub(super) accepted: Vec<Accepted>,
+    /// Requests that were sent again.
+    pub(super) unconfirmed: u64,
 }
 
 impl Load {
@@ -56,6 +63,7 @@ struct Tally {
     requests: u64,
     latency: Histogram<u64>,
     accepted: Vec<Accepted>,
+    unconfirmed: u64,
 }
 
 struct Plan {
@@ -65,12 +73,17 @@ struct Plan {
 }
 
 impl Plan {
+    /// How often a request that is not confirmed is sent again.
+    fn repeats(&self) -> u32 {
+        if matches!(self.pace, Pace::Fill(_)) { 100 } else { 0 }
+    }
+
     /// The next request's number, and the moment that its latency is counted from.
     async fn next(&self) -> Option<(u64, Instant)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (rate, goes_on) = match &self.pace {
             Pace::For(span) => (None, self.begun.elapsed() < *span),
-            Pace::Count(count) => (None, number < *count),
+            Pace::Count(count) | Pace::Fill(count) => (None, number < *count),
             Pace::Rate(rate, count) => (Some(rate), number < *count),
             Pace::RateUntil(rate, stop) => (Some(rate), !stop.load(Ordering::Relaxed)),
         };
@@ -99,7 +112,7 @@ pub(super) async fn adds(
     for _ in 0..connections {
         open.push(to.connect().await.map_err(Error::Broken)?);
     }
-    let tally = Arc::new(Mutex::new(Tally { requests: 0, latency: histogram(), accepted: Vec::new() }));
+    let tally = Arc::new(Mutex::new(Tally { requests: 0, latency: histogram(), accepted: Vec::new(), unconfirmed: 0 }));
     let plan = Arc::new(Plan { pace, begun: Instant::now(), next: AtomicU64::new(0) });
     let mut callers = JoinSet::new();
     for connection in open {
@@ -110,8 +123,8 @@ pub(super) async fn adds(
     }
     let took = plan.begun.elapsed();
     let tally = Arc::into_inner(tally).expect("the callers have ended");
-    let Tally { requests, latency, accepted } = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Load { requests, took, latency, accepted })
+    let Tally { requests, latency, accepted, unconfirmed } = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Load { requests, took, latency, accepted, unconfirmed })
 }
 
 async fn call(
@@ -122,7 +135,16 @@ async fn call(
     progress: Progress,
 ) -> Result<(), Error> {
     while let Some((number, since)) = plan.next().await {
-        let answer = connection.exchange(&request(number)).await.map_err(Error::Broken)?;
+        let request = request(number);
+        let mut answer = connection.exchange(&request).await.map_err(Error::Broken)?;
+        for _ in 0..plan.repeats() {
+            if answer.status != 503 {
+                break;
+            }
+            tally.lock().unwrap_or_else(PoisonError::into_inner).unconfirmed += 1;
+            tokio::time::sleep(REST).await;
+            answer = connection.exchange(&request).await.map_err(Error::Broken)?;
+        }
         let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.requests += 1;
         tally.latency.saturating_record(micros(since.elapsed()));

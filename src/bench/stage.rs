@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Error;
@@ -28,7 +29,7 @@ use crate::temporary::Folder;
 const SERVICE: &str = "bench.receiver";
 const OTHER_SERVICE: &str = "bench.other";
 /// How many tasks a request holds that only fills the store, and over how many connections they come.
-const FILL_BATCH: u64 = 500;
+pub(super) const FILL_BATCH: u64 = 500;
 const FILL_CONNECTIONS: usize = 4;
 /// How long nothing may move before what is missing counts as lost.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -37,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(2);
 const SELDOM: Duration = Duration::from_millis(50);
 
 /// The counts of a topic's tasks by state.
-#[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct Counts {
     pub(super) scheduled: u64,
     pub(super) delivered: u64,
@@ -101,6 +102,8 @@ impl Stage {
         let mut arguments = target.configuration.clone();
         let mut set = |key: &str, value: String| arguments.extend(["--set".to_owned(), format!("{key}={value}")]);
         set("http.bind", r#""127.0.0.1:0""#.into());
+        // More than are asked for, for those of trials.
+        set("limits.topics", "20000".into());
         set("log.level", r#""warn,delayd::cli::serve=info""#.into());
         for service in &self.services {
             set(&format!("services.\"{service}\".endpoints"), format!("[\"http://{}\"]", self.receiver.local_addr()));
@@ -215,7 +218,7 @@ impl Stage {
 
     pub(super) async fn counts(&self, topic: &str) -> Result<Counts, Error> {
         let answer = self.ask("/delay/topic/get", json!({"topic": topic})).await?;
-        Counts::deserialize_from(&answer["counts"])
+        Counts::deserialize(&answer["counts"]).map_err(|_| Error::Odd("the service shows no counts of a topic".into()))
     }
 
     /// Loads the service with adds; see [`load::adds`].
@@ -228,7 +231,8 @@ impl Stage {
         load::adds(&self.peer, connections, pace, request, &self.progress).await
     }
 
-    /// Adds that many tasks in large batches; `write` appends the one of a number to a request.
+    /// Adds that many tasks in large batches; `write` appends the one of a number to a request. A store that pauses is waited for: see
+    /// [`Load::unconfirmed`].
     pub(super) async fn fill(
         &self,
         count: u64,
@@ -240,7 +244,7 @@ impl Stage {
             let body = batch(n * FILL_BATCH..count.min((n + 1) * FILL_BATCH), &write);
             Bytes::from(peer.post("/delay/task/add_batch", &body))
         };
-        let load = self.adds(FILL_CONNECTIONS, Pace::Count(count.div_ceil(FILL_BATCH)), request).await?;
+        let load = self.adds(FILL_CONNECTIONS, Pace::Fill(count.div_ceil(FILL_BATCH)), request).await?;
         match load.accepted.len() as u64 {
             all if all == count => Ok(load),
             some => Err(Error::Defect(format!("of {count} tasks that were to fill the store, {some} were accepted"))),
@@ -290,11 +294,5 @@ impl Stage {
             tokio::time::sleep(look).await;
         }
         Err(Error::Defect(format!("{seen} tasks are counted as delivered, which should be {count}")))
-    }
-}
-
-impl Counts {
-    fn deserialize_from(value: &Value) -> Result<Self, Error> {
-        serde::Deserialize::deserialize(value).map_err(|_| Error::Odd("the service shows no counts of a topic".into()))
     }
 }

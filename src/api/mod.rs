@@ -336,7 +336,8 @@ fn router(api: Arc<Api>, line: Line) -> Router {
         .route("/openapi.json", get(openapi::serve))
         .route("/docs", get(docs::page))
         .route("/docs/explorer.js", get(docs::script))
-        .route("/docs/explorer.css", get(docs::style));
+        .route("/docs/explorer.css", get(docs::style))
+        .route("/docs/icon.svg", get(docs::icon));
     let draining = api.draining.clone();
     let admitted = delay.merge(health).merge(pages).layer(from_fn_with_state(api.tokens.clone(), auth::admit));
     dressed(admitted).layer(from_fn_with_state(draining, layers::last_answer)).with_state(api)

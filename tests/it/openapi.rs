@@ -127,6 +127,7 @@ async fn the_page_is_open_and_may_load_nothing_from_elsewhere() {
         ("/docs", "text/html; charset=utf-8"),
         ("/docs/explorer.js", "text/javascript; charset=utf-8"),
         ("/docs/explorer.css", "text/css; charset=utf-8"),
+        ("/docs/icon.svg", "image/svg+xml"),
     ] {
         let answer = delayd.get(path).await;
         assert_eq!((answer.status, answer.headers["content-type"].to_str().unwrap()), (200, kind), "{path}");

@@ -138,8 +138,8 @@ fn calls() -> Vec<Call> {
 /// The document.
 pub fn document() -> Value {
     let (mut paths, mut schemas) = (Map::new(), BTreeMap::new());
-    for call in calls() {
-        paths.insert(call.path.to_owned(), json!({ call.method: operation(call, &mut schemas) }));
+    for (place, call) in calls().into_iter().enumerate() {
+        paths.insert(call.path.to_owned(), json!({ call.method: operation(place, call, &mut schemas) }));
     }
     take_in(described::<error::Body>(), &mut schemas);
     let responses: Map<String, Value> =
@@ -156,7 +156,7 @@ pub fn document() -> Value {
             {"name": "task", "description": "Tasks: adding, pulling, settling, managing"},
             {"name": "dead", "description": "Dead letters"},
             {"name": "topic", "description": "Topics: settings, counts, pauses"},
-            {"name": "destination", "description": "The services that are called back"},
+            {"name": "destination", "description": "Services: how those that are called back stand"},
             {"name": "beside", "description": "Beside the API"},
         ],
         "paths": paths,
@@ -168,7 +168,8 @@ pub fn document() -> Value {
     })
 }
 
-fn operation(call: Call, schemas: &mut BTreeMap<String, Value>) -> Value {
+/// The place in the table goes with it, as `x-order`: JSON objects have no order of their own.
+fn operation(place: usize, call: Call, schemas: &mut BTreeMap<String, Value>) -> Value {
     let Call { path, group, summary, request, answer, errors, .. } = call;
     let mut responses = Map::new();
     let ok = |content: Value| json!({"description": "Done.", "content": content});
@@ -190,7 +191,7 @@ fn operation(call: Call, schemas: &mut BTreeMap<String, Value>) -> Value {
         }
     }
     let mut operation = json!({"operationId": path.trim_start_matches("/delay/").trim_start_matches('/').replace(['/', '.'], "_"),
-        "tags": [group], "summary": summary});
+        "tags": [group], "summary": summary, "x-order": place});
     if let Some(request) = request {
         for case in ALWAYS.iter().chain(errors) {
             let status = error::status_of(*case).as_u16().to_string();

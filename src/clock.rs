@@ -100,6 +100,18 @@ impl Clock {
         }
     }
 
+    /// The wall time in microseconds, for who measures; those of a test's clock are whole milliseconds.
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+    pub fn now_micros(&self) -> i64 {
+        match &self.0 {
+            Source::System => {
+                let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
+            }
+            Source::Manual(_) | Source::Running { .. } => self.now().0.saturating_mul(1_000),
+        }
+    }
+
     /// The time of a test's clock, or `None` for the machine's: stores pass it to their scripts.
     pub fn manual_now(&self) -> Option<UnixMillis> {
         match &self.0 {

@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod app;
+pub mod bench;
 pub mod breaker;
 pub mod callback;
 pub mod cli;
@@ -21,6 +22,7 @@ pub mod span;
 pub mod store;
 pub mod task;
 pub mod telemetry;
+pub mod temporary;
 pub mod token;
 pub mod topic;
 pub mod worker;

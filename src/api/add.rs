@@ -79,7 +79,7 @@ pub(super) struct BatchRequest<'a> {
     /// Each as in a single add; one bad task does not spoil the others.
     #[serde(borrow)]
     #[schema(value_type = Vec<new_task::Request<'_>>, min_items = 1)]
-    tasks: Option<Vec<&'a RawValue>>,
+    pub(super) tasks: Option<Vec<&'a RawValue>>,
 }
 
 /// How a task leaves, as the wire names it.

@@ -45,6 +45,9 @@ mod json;
 mod line;
 mod list;
 mod manage;
+#[cfg(feature = "benching")]
+#[doc(hidden)]
+pub mod measured;
 mod new_task;
 mod openapi;
 mod paced;

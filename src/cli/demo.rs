@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -19,6 +18,7 @@ use super::{Code, out, start_logs, time};
 use crate::app::App;
 use crate::clock::{Clock, UnixMillis};
 use crate::settings::{Settings, StoreKind};
+use crate::temporary;
 
 const SERVICE: &str = "demo.receiver";
 /// How long after the last due moment tasks are waited for.
@@ -46,7 +46,7 @@ pub(super) async fn run(args: Args, mut settings: Settings) -> anyhow::Result<Co
     // The log of a healthy start would only stand between the callbacks.
     start_logs(&settings, (settings.log.level == "info").then_some("warn"))?;
     let mut signals = Signals::listen().context("cannot listen for signals")?;
-    let folder = TemporaryFolder::create()?;
+    let folder = temporary::Folder::create("delayd-demo").context("cannot make a temporary folder")?;
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     let params = Params::default();
     let (receiver, arrivals) = Receiver::bind(any_port, params).await.context("cannot listen on 127.0.0.1")?;
@@ -80,14 +80,14 @@ pub(super) async fn run(args: Args, mut settings: Settings) -> anyhow::Result<Co
 /// Points the settings at this process and nothing else.
 fn adapt(
     settings: &mut Settings,
-    folder: &TemporaryFolder,
+    folder: &temporary::Folder,
     receiver: SocketAddr,
     bind: SocketAddr,
 ) -> anyhow::Result<()> {
     settings.http.bind = bind;
     settings.http.auth.tokens.clear();
     settings.store.kind = StoreKind::Embedded;
-    settings.store.embedded.path = folder.0.join("demo.db");
+    settings.store.embedded.path = folder.path().join("demo.db");
     settings.worker.enabled = true;
     let service = serde_json::from_value(json!({ "endpoints": [format!("http://{receiver}")] }));
     settings.services.insert(SERVICE.into(), service.context("the receiver's address")?);
@@ -177,28 +177,6 @@ impl Seen {
         let repeats = if self.repeats > 0 { format!(", {} came twice", self.repeats) } else { String::new() };
         let latest = self.late.values().max().map_or_else(String::new, |late| format!(", latest {late:+} ms"));
         format!("{} tasks, {arrived}, {early}{repeats}{latest}", self.due.len())
-    }
-}
-
-/// A folder of this process that goes with it.
-#[derive(Debug)]
-struct TemporaryFolder(PathBuf);
-
-impl TemporaryFolder {
-    fn create() -> anyhow::Result<Self> {
-        let name = format!("delayd-demo-{}-{:08x}", std::process::id(), rand::random::<u32>());
-        let path = std::env::temp_dir().join(name);
-        // Not `create_dir_all`: a folder that someone else made is not ours to use and remove.
-        std::fs::create_dir(&path).with_context(|| format!("cannot create the folder {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for TemporaryFolder {
-    fn drop(&mut self) {
-        if let Err(e) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("delayd: the folder {} is left behind: {e}", self.0.display());
-        }
     }
 }
 

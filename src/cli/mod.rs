@@ -1,6 +1,6 @@
 //! The command line: one file per command.
 //!
-//! `serve` runs the service; `demo`, `receive`, `check`, `fsck`, `healthcheck`, `token`, `openapi` and `completions` stand beside it; all others are clients
+//! `serve` runs the service; `demo`, `bench`, `receive`, `check`, `fsck`, `healthcheck`, `token`, `openapi` and `completions` stand beside it; all others are clients
 //! of a running service over HTTP and know nothing of its inside.
 //!
 //! # Invariants
@@ -19,6 +19,7 @@ use crate::settings::{self, LogFormat, Settings};
 use crate::{store, telemetry};
 
 mod add;
+mod bench;
 mod check;
 mod client;
 mod completions;
@@ -110,6 +111,7 @@ enum Command {
     Export(export::Args),
     Import(import::Args),
     Openapi(openapi::Args),
+    Bench(bench::Args),
 }
 
 /// How a command ends.
@@ -136,6 +138,7 @@ impl Cli {
             Command::Serve(_) | Command::Demo(_) | Command::Check(_) | Command::Fsck(_) | Command::Healthcheck(_) => {
                 None
             }
+            Command::Bench(args) => args.misplaced_configuration(),
             Command::Receive(_) | Command::Token(_) | Command::Completions(_) | Command::Openapi(_) => {
                 Some("--config and --set are for the service; this command takes its options from the command line")
             }
@@ -145,6 +148,13 @@ impl Cli {
 }
 
 impl Configuration {
+    /// As another delayd would be given it.
+    fn words(&self) -> Vec<String> {
+        let files = self.files.iter().map(|file| ["--config".to_owned(), file.display().to_string()]);
+        let sets = self.sets.iter().map(|set| ["--set".to_owned(), set.clone()]);
+        files.chain(sets).flatten().collect()
+    }
+
     fn load(&self) -> Result<Settings, settings::Error> {
         // A variable that is no text becomes one that no key accepts, and is named; `vars` would panic.
         let env = std::env::vars_os()
@@ -198,6 +208,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Export(args) => export::run(args).await,
             Command::Import(args) => import::run(args).await,
             Command::Openapi(_) => openapi::run(),
+            Command::Bench(args) => bench::run(args, &configuration).await,
         }
     });
     // A blocking read (stdin, a name look-up) must not hold up the end.
@@ -319,6 +330,13 @@ mod tests {
         check("delayd destination hold");
         check("delayd completions tcl");
         check("delayd import --batch 0");
+        check("delayd bench");
+        check("delayd bench add --connections 0");
+        check("delayd bench add --for 2h");
+        check("delayd bench add --bytes 10");
+        check("delayd bench burst --store disk");
+        check("delayd bench add --server https://127.0.0.1 --service a");
+        check("delayd bench add --redis 127.0.0.1:6379");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod article;
 mod bad_input;
+mod bench;
 mod callbacks;
 mod clock_jumps;
 mod command_line;

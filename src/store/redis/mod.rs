@@ -53,6 +53,9 @@ mod ids;
 mod keys;
 mod link;
 mod map;
+#[cfg(feature = "benching")]
+#[doc(hidden)]
+pub mod measured;
 mod node;
 mod note;
 mod query;

@@ -1,0 +1,282 @@
+"""What was measured, as a table for the terminal and as docs/PERFORMANCE.md."""
+
+from statistics import median
+
+import plot
+
+STORES = ["embedded", "redis"]
+
+
+class Told:
+    """The results of a run, by key."""
+
+    def __init__(self, told):
+        self.told = told
+        self.results = told["results"]
+
+    def figure(self, key, name):
+        """The median of a figure over its rounds; nothing if it was not measured."""
+        rounds = [one["figures"].get(name) for one in self.results.get(key, [])]
+        rounds = [value for value in rounds if value is not None]
+        return median(rounds) if rounds else None
+
+    def ratio(self, key, name, part, part_name):
+        """The median ratio to a part, each round by the part's figure of the same round."""
+        pairs = zip(self.results.get(key, []), self.results.get(part, []))
+        ratios = [one["figures"][name] / other["figures"][part_name] for one, other in pairs]
+        return median(ratios) if ratios else None
+
+    def command(self, key):
+        one = self.results.get(key, [{}])[0].get("command")
+        return f"`{one.removesuffix(' --store redis')}`" if one else ""
+
+    def sizes(self, group):
+        """The sizes that a group was measured at, such as `pending 10000 redis`."""
+        return sorted({int(key.split()[1]) for key in self.results if key.startswith(group + " ")})
+
+
+def number(value, digits=0):
+    if value is None:
+        return "–"
+    if digits and abs(value) < 100:
+        return f"{value:.{digits}f}"
+    return f"{value:,.0f}"
+
+
+def percent(ratio):
+    return "–" if ratio is None else f"{ratio * 100:.0f} %"
+
+
+def met(is_met):
+    return {None: "", True: " ✓", False: " ✗"}[is_met]
+
+
+class Row:
+    """A measure: its target, and for each store what came of it."""
+
+    def __init__(self, measure, target, command):
+        self.measure, self.target, self.command = measure, target, command
+        self.cells, self.ratios = {}, []
+
+    def cell(self, store, text, is_met=None):
+        self.cells[store] = text + met(is_met)
+
+    def line(self):
+        cells = [self.cells.get(store, "–") for store in STORES]
+        ratio = "; ".join(self.ratios)
+        return f"| {self.measure} | {self.target} | {cells[0]} | {cells[1]} | {ratio} | {self.command} |"
+
+
+def rows(told):
+    yield _adds(told, 64, "≥ 70 % of bare axum", lambda _store, _rate, ratio: ratio >= 0.7)
+    least = {"embedded": 3_000, "redis": 6_000}
+    yield _adds(told, 1, "≥ 3,000/s, ≥ 6,000/s", lambda store, rate, _ratio: rate >= least[store])
+    yield _batch(told)
+    yield _burst(told)
+    yield _lateness(told, 1000, "p50 ≤ 2 ms, p99 ≤ 5 ms; none early", 2, 5)
+    yield _lateness(told, 3500, "p99 ≤ 10 ms; none early", None, 10)
+    yield from _pending(told)
+    yield from _flood(told)
+    yield from _idle(told)
+    yield _memory(told)
+    yield _rest(told)
+    yield _pull(told)
+
+
+def _adds(told, connections, target, judge):
+    row = Row(f"add, one per request, {_connections(connections)}", target, told.command(f"add {connections} embedded"))
+    for store in STORES:
+        key = f"add {connections} {store}"
+        rate, ratio = told.figure(key, "adds_per_s"), told.ratio(key, "adds_per_s", f"bare {connections}", "requests_per_s")
+        if rate is not None and ratio is not None:
+            row.cell(store, f"{number(rate)}/s", judge(store, rate, ratio))
+            row.ratios.append(f"{percent(ratio)} of bare axum ({store})")
+    return row
+
+
+def _connections(count):
+    return "one after the other" if count == 1 else f"{count} connections"
+
+
+def _batch(told):
+    row = Row("add_batch of 500", "≥ 150,000 tasks/s", told.command("batch embedded"))
+    for store in STORES:
+        rate = told.figure(f"batch {store}", "adds_per_s")
+        if rate is not None:
+            row.cell(store, f"{number(rate)}/s", rate >= 150_000)
+    raw, rate = told.figure("raw redis", "batch_256_tasks_per_s"), told.figure("batch redis", "adds_per_s")
+    if raw and rate:
+        row.ratios.append(f"{percent(rate / raw)} of raw Redis in pipelines of 256")
+    return row
+
+
+def _burst(told):
+    tasks = told.figure("burst embedded", "tasks") or told.figure("burst redis", "tasks")
+    row = Row(f"{number(tasks)} tasks due in one second, callbacks, one topic, to settled", "≥ 35,000/s", told.command("burst embedded"))
+    calls = told.figure("calls", "calls_per_s")
+    for store in STORES:
+        rate, took = told.figure(f"burst {store}", "settled_per_s"), told.figure(f"burst {store}", "settled_s")
+        if rate is not None:
+            row.cell(store, f"{number(rate)}/s, drained in {number(took, 2)} s", rate >= 35_000)
+            if calls:
+                row.ratios.append(f"{percent(rate / calls)} of reqwest → axum ({store})")
+    return row
+
+
+def _lateness(told, rate, target, p50_ms, p99_ms):
+    row = Row(f"lateness at {rate:,}/s on one topic, spread over the ms", target, told.command(f"lateness {rate} embedded"))
+    for store in STORES:
+        key = f"lateness {rate} {store}"
+        p50, p99 = told.figure(key, "lateness_p50_ms"), told.figure(key, "lateness_p99_ms")
+        if p50 is not None:
+            good = p99 <= p99_ms and (p50_ms is None or p50 <= p50_ms)
+            earliest = told.figure(key, "earliest_ms")
+            row.cell(store, f"p50 {number(p50, 1)}, p99 {number(p99, 1)} ms, earliest +{number(earliest, 1)} ms", good)
+    return row
+
+
+def _pending(told):
+    sizes = told.sizes("pending")
+    if len(sizes) < 2:
+        return
+    least, most = sizes[0], sizes[-1]
+    measures = [("adds_per_s", "add", "/s", 0, lambda now, then: now >= 0.8 * then),
+                ("lateness_p99_ms", "lateness p99", " ms", 1, lambda now, then: now <= 1.2 * then)]
+    for name, what, unit, digits, judge in measures:
+        row = Row(f"{what} with {most:,} pending", f"within 20 % of that with {least:,}", told.command(f"pending {most} embedded"))
+        for store in STORES:
+            then, now = (told.figure(f"pending {size} {store}", name) for size in (least, most))
+            if then is not None and now is not None:
+                row.cell(store, f"{number(now, digits)}{unit} against {number(then, digits)}{unit}", judge(now, then))
+        yield row
+
+
+def _flood(told):
+    tasks = told.figure("flood embedded", "flood_tasks") or told.figure("flood redis", "flood_tasks")
+    command = told.command("flood embedded")
+    quiet = Row(f"one topic, {number(tasks)} due at once: quiet topics' p99 meanwhile", "≤ 50 ms", command)
+    memory = Row("… resident memory of delayd, at most", "≤ 300 MB", command)
+    script = Row("… the slowest command of Redis", "≤ 5 ms", command)
+    for store in STORES:
+        key = f"flood {store}"
+        p99, most = told.figure(key, "lateness_p99_ms"), told.figure(key, "server_resident_most_mib")
+        if p99 is not None:
+            quiet.cell(store, f"{number(p99, 1)} ms", p99 <= 50)
+        if most is not None:
+            memory.cell(store, f"{number(most)} MiB", most * 1.048576 <= 300)
+    slowest = told.figure("flood redis", "redis_slowest_command_ms")
+    if slowest is not None:
+        script.cell("redis", f"{number(slowest, 1)} ms", slowest <= 5)
+    yield from (quiet, memory, script)
+
+
+def _idle(told):
+    topics = told.figure("idle embedded", "topics") or told.figure("idle redis", "topics")
+    row = Row(f"{number(topics)} idle topics (three instances on Redis), each instance", "≤ 1 % of a core, ≤ 20 round trips/s", told.command("idle redis"))
+    cpu = told.figure("idle embedded", "cpu_percent")
+    if cpu is not None:
+        row.cell("embedded", f"{number(cpu, 2)} %", cpu <= 1)
+    cpu, reads = told.figure("idle redis", "cpu_percent"), told.figure("idle redis", "redis_reads_per_s")
+    if cpu is not None:
+        row.cell("redis", f"{number(cpu, 2)} %, {number(reads, 1)} round trips/s", cpu <= 1 and reads <= 20)
+    yield row
+
+
+def _memory(told):
+    sizes = [size for size in told.sizes("pending") if size <= 1_000_000]
+    row = Row("what a pending task takes, 200-byte content", "≤ 450 bytes of Redis' memory", told.command(f"pending {sizes[-1]} redis") if sizes else "")
+    for store in STORES:
+        taken = told.figure(f"pending {sizes[-1]} {store}", "bytes_per_task") if sizes else None
+        if taken is not None:
+            where = "on disk" if store == "embedded" else "in memory"
+            row.cell(store, f"{number(taken)} bytes {where}", taken <= 450 if store == "redis" else None)
+    return row
+
+
+def _rest(told):
+    row = Row("resident memory, idle", "≤ 20 MB", told.command("rest embedded"))
+    for store in STORES:
+        resident = told.figure(f"rest {store}", "server_resident_mib")
+        if resident is not None:
+            row.cell(store, f"{number(resident, 1)} MiB", resident * 1.048576 <= 20)
+    return row
+
+
+def _pull(told):
+    row = Row("pull under a lease, and ack, 16 consumers", "–", told.command("pull embedded"))
+    for store in STORES:
+        rate = told.figure(f"pull {store}", "pulled_and_acked_per_s")
+        if rate is not None:
+            row.cell(store, f"{number(rate)}/s")
+    return row
+
+
+def table(told):
+    head = "| measure | target | embedded | Redis everysec | to the part, same run | again by |\n|---|---|---|---|---|---|"
+    return "\n".join([head, *(row.line() for row in rows(Told(told)))])
+
+
+def parts(told):
+    lines = ["| part or peer | figure |", "|---|---|"]
+    for connections in (64, 1):
+        rate = told.figure(f"bare {connections}", "requests_per_s")
+        if rate is not None:
+            lines.append(f"| axum, the same JSON in and out, no store, {_connections(connections)} | {number(rate)} requests/s |")
+    calls = told.figure("calls", "calls_per_s")
+    if calls is not None:
+        lines.append(f"| reqwest → axum, 256 at a time | {number(calls)} calls/s |")
+    raw = [told.figure("raw redis", f"batch_{size}_tasks_per_s") for size in (1, 16, 64, 256)]
+    if all(raw):
+        lines.append(f"| Redis `HSET` + `ZADD`, one connection, pipelines of 1 / 16 / 64 / 256 | {' / '.join(map(number, raw))} tasks/s |")
+    for name, what in [("BullMQ", "BullMQ 5 (Node library, no HTTP), Redis everysec"), ("beanstalkd", "beanstalkd (raw TCP, pipelined, with its log)")]:
+        adds = told.figure(name, "adds_per_s")
+        if adds is not None:
+            delivered, earliest = told.figure(name, "delivered_per_s"), told.figure(name, "earliest_ms")
+            text = f"{number(adds)} adds/s; {number(delivered)} delivered/s; earliest {earliest:+.0f} ms"
+            lines.append(f"| {what} | {text} |")
+    return "\n".join(lines)
+
+
+def brief(figures):
+    """Those that a scenario is played for, in a line."""
+    telling = ("_per_s", "_p50_ms", "_p99_ms", "earliest_ms", "bytes_per_task", "cpu_percent", "slowest_command_ms", "resident_most_mib")
+    return ", ".join(f"{name} {number(value, 2)}" for name, value in figures.items() if name.endswith(telling))
+
+
+def write(root, told):
+    """Writes the page and its plots."""
+    shown = Told(told)
+    folder = root / "docs" / "performance"
+    plots = []
+    for name, title, alt in [("pending", "More that waits", "cost against tasks pending"), ("topics", "More topics", "cost against topics")]:
+        svg = plot.draw(shown, name)
+        if svg:
+            (folder / f"{name}.svg").write_text(svg)
+            plots.append(f"## {title}\n\n![{alt}](performance/{name}.svg)\n")
+    machine = told["machine"]
+    short = "\n**These figures are of a short run, which only shows that the measuring works.**\n" if told["short"] else ""
+    defects = "".join(f"- {defect}\n" for defect in told["defects"])
+    broken = f"\nNot as promised, or not measured:\n\n{defects}" if defects else ""
+    page = f"""# Performance
+
+What delayd does on one machine that it shares with the load, the receiver and Redis, and what the parts it is made of can do there, measured in the same run.
+Written by `{told['command']}`, which took {told['took_s']} s; [`delayd bench`](OPERATIONS.md#measuring-it) plays each scenario alone.
+{short}
+Every figure counts verified work alone: each task was accepted, arrived exactly once, and none before its due millisecond. Throughput is measured by a closed loop, lateness by
+an open one: moments are planned in advance, and what is late is counted from them. ✓ and ✗ say whether the target was met in this run. Where a measure was taken in several rounds,
+the median is shown, and a ratio is that of the same round.
+
+{table(told)}
+
+## Parts and peers
+
+{parts(shown)}
+
+A peer's callback is a function in its own process, or an answer on a socket; delayd's is an HTTP request to a receiver that answers 200.
+{broken}
+{"".join(plot_ + chr(10) for plot_ in plots)}## Machine
+
+{machine['cpus']} processors ({machine['model']}), {machine['memory_gib']} GiB, {machine['system']}; Redis {machine['redis']}, AOF everysec; {machine['delayd']}; {machine['date']}.
+Contents of 200 bytes. Such machines are noisy: ratios of one run say more than its figures. The raw ones are in [figures.json](performance/figures.json).
+"""
+    (root / "docs" / "PERFORMANCE.md").write_text(page)

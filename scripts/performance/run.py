@@ -1,0 +1,242 @@
+"""Runs the scenarios of `delayd bench` in groups, each on both stores, and the parts and peers beside them. See scripts/bench."""
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import page
+import peers
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "delayd"
+FIGURES = ROOT / "docs" / "performance" / "figures.json"
+STORES = ["embedded", "redis"]
+LONGEST_S = 1200
+
+
+class Redis:
+    """A server with nothing in it, that syncs every second; it and its folder end with the block."""
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix="delayd-bench-redis-")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        options = f"--port {self.port} --bind 127.0.0.1 --appendonly yes --appendfsync everysec"
+        options += " --slowlog-log-slower-than 4000 --slowlog-max-len 20000"
+        self.process = subprocess.Popen(
+            ["redis-server", *options.split(), "--save", ""],
+            cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return self
+            except OSError:
+                time.sleep(0.02)
+        raise SystemExit("redis-server does not listen")
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Run:
+    """What has been measured so far: a list per key, such as `add 64 redis`."""
+
+    def __init__(self, short):
+        self.short = short
+        self.results = {}
+        self.defects = []
+
+    def size(self, long, short):
+        return short if self.short else long
+
+    def bench(self, key, words, store=None):
+        """Plays a scenario; on a Redis of its own, if that is the store."""
+        if store == "redis":
+            with Redis() as redis:
+                return self._play(key, words, ["--store", "redis", "--redis", redis.url])
+        return self._play(key, words, [])
+
+    def _play(self, key, words, store):
+        print(f"{key:<28}", end="", flush=True)
+        command = [str(PROGRAM), "bench", *words.split(), *store, "--json"]
+        bench = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            output, error = bench.communicate(timeout=LONGEST_S)
+        except BaseException:
+            # It ends its service and removes what it made.
+            bench.send_signal(signal.SIGINT)
+            bench.communicate()
+            raise
+        if bench.returncode != 0:
+            said = error.strip().splitlines()[-1] if error.strip() else f"ended with {bench.returncode}"
+            self.defects.append(f"{key}: {said}")
+            print(f"  FAILED: {said}", flush=True)
+            return None
+        told = json.loads(output)
+        kind = f" --store {told['store']}" if told["store"] == "redis" else ""
+        told["command"] = f"delayd bench {words}{kind}"
+        self.results.setdefault(key, []).append(told)
+        print("  " + page.brief(told["figures"]), flush=True)
+        return told
+
+    def peer(self, name, measure):
+        print(f"{name:<28}", end="", flush=True)
+        try:
+            figures = measure()
+        except peers.Absent as why:
+            print(f"  not measured: {why}", flush=True)
+            return
+        self.results.setdefault(name, []).append({"figures": figures})
+        print("  " + page.brief(figures), flush=True)
+
+
+def add(run):
+    """Rounds, so that each figure has its bare server within seconds of it."""
+    span = run.size("5s", "500ms")
+    for _ in range(run.size(3, 1)):
+        run.bench("bare 64", f"bare --for {span}")
+        for store in STORES:
+            run.bench(f"add 64 {store}", f"add --for {span}", store)
+        run.bench("bare 1", f"bare --connections 1 --for {span}")
+        for store in STORES:
+            run.bench(f"add 1 {store}", f"add --connections 1 --for {span}", store)
+
+
+def parts(run):
+    span = run.size("3s", "200ms")
+    run.bench("raw redis", f"raw-redis --for {span}", "redis")
+    run.bench("calls", f"calls --for {span}")
+
+
+def batch(run):
+    for _ in range(run.size(3, 1)):
+        for store in STORES:
+            run.bench(f"batch {store}", f"add-batch --for {run.size('3s', '500ms')}", store)
+
+
+def burst(run):
+    for _ in range(run.size(3, 1)):
+        for store in STORES:
+            run.bench(f"burst {store}", f"burst --tasks {run.size(20000, 2000)}", store)
+
+
+def lateness(run):
+    for rate in [1000, 3500]:
+        for store in STORES:
+            run.bench(f"lateness {rate} {store}", f"lateness --rate {rate} --for {run.size('10s', '1s')}", store)
+
+
+def pull(run):
+    for store in STORES:
+        run.bench(f"pull {store}", f"pull --tasks {run.size(50000, 1000)}", store)
+
+
+def idle(run):
+    topics, span = run.size(1000, 50), run.size("20s", "1s")
+    run.bench("idle embedded", f"idle --topics {topics} --for {span}")
+    run.bench("idle redis", f"idle --topics {topics} --for {span} --instances 3", "redis")
+    for store in STORES:
+        run.bench(f"rest {store}", "idle --topics 1 --for 2s", store)
+
+
+def flood(run):
+    for store in STORES:
+        run.bench(f"flood {store}", f"flood --tasks {run.size(1000000, 5000)}", store)
+
+
+def pending(run):
+    for tasks in run.size([10_000, 100_000, 1_000_000, 10_000_000], [1_000, 10_000]):
+        for store in STORES:
+            words = f"pending --tasks {tasks} --for {run.size('5s', '500ms')} --rate {run.size(1000, 200)}"
+            run.bench(f"pending {tasks} {store}", words, store)
+
+
+def topics(run):
+    for count in run.size([1, 10, 100, 1_000, 10_000], [1, 10]):
+        for store in STORES:
+            words = f"topics --topics {count} --tasks {run.size(20000, 1000)}"
+            run.bench(f"topics {count} {store}", words, store)
+
+
+def peers_(run):
+    tasks = run.size(20000, 1000)
+    with Redis() as redis:
+        run.peer("BullMQ", lambda: peers.bullmq(redis.url, tasks))
+    run.peer("beanstalkd", lambda: peers.beanstalkd(tasks))
+
+
+GROUPS = {
+    "add": add, "batch": batch, "burst": burst, "lateness": lateness, "pull": pull, "idle": idle,
+    "parts": parts, "peers": peers_, "topics": topics, "flood": flood, "pending": pending,
+}
+
+
+def machine():
+    """Where it was measured."""
+    model = ""
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    redis = subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout
+    version = next((word[2:] for word in redis.split() if word.startswith("v=")), "?")
+    return {
+        "cpus": os.cpu_count(), "model": model, "memory_gib": round(memory), "system": f"{platform.system()} {platform.release()}",
+        "redis": version, "delayd": subprocess.run([PROGRAM, "--version"], capture_output=True, text=True).stdout.strip(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench")
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--only", default=",".join(GROUPS))
+    parser.add_argument("--page", action="store_true")
+    options = parser.parse_args()
+    wanted = options.only.split(",")
+    unknown = [name for name in wanted if name not in GROUPS]
+    if unknown:
+        parser.error(f"there is no group {unknown[0]}; there are {', '.join(GROUPS)}")
+    if options.page:
+        told = json.loads(FIGURES.read_text())
+        page.write(ROOT, told)
+        return 0
+    run, began = Run(options.short), time.monotonic()
+    for name in wanted:
+        GROUPS[name](run)
+    command = shlex.join(["scripts/bench", *sys.argv[1:]])
+    told = {"command": command, "took_s": round(time.monotonic() - began), "short": run.short, "machine": machine(),
+            "results": run.results, "defects": run.defects}
+    print("\n" + page.table(told))
+    if options.write:
+        FIGURES.parent.mkdir(parents=True, exist_ok=True)
+        FIGURES.write_text(json.dumps(told, indent=1) + "\n")
+        page.write(ROOT, told)
+    for defect in run.defects:
+        print(f"FAILED: {defect}")
+    print(f"took {told['took_s']} s")
+    return 1 if run.defects else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+//! What the micro-benchmarks in `benches/` need of the edge: requests, read as the verbs read them.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::new_task::{self, Rules};
+use super::{add, json};
+use crate::callback::{ServiceParams, Services, SuccessRule};
+use crate::clock::UnixMillis;
+
+/// A reader that knows the service `message.call`.
+#[derive(Debug)]
+pub struct Requests(Services);
+
+impl Requests {
+    /// It.
+    #[allow(clippy::new_without_default, reason = "there is nothing to default to")]
+    pub fn new() -> Self {
+        let listed = ServiceParams {
+            name: "message.call".into(),
+            endpoints: vec!["http://127.0.0.1:9000".into()],
+            allowance: Default::default(),
+            success: SuccessRule::default(),
+            secrets: Vec::new(),
+        };
+        Self(Services::new(vec![listed]).expect("a service that is right"))
+    }
+
+    /// Reads a request for one task; answers the length of its content.
+    pub fn add(&self, body: &[u8]) -> usize {
+        let rules = Rules {
+            now: UnixMillis(1_795_234_567_000),
+            max_delay: Duration::from_secs(3650 * 86_400),
+            content_limit: 256 << 10,
+            services: &self.0,
+            idempotency_window: Duration::from_secs(86_400),
+            mode_of: &|_| None,
+            header_key: None,
+        };
+        new_task::read(body, &rules).expect("a request that is right").content.len()
+    }
+
+    /// Reads a request for many; answers the length of all contents.
+    pub fn add_batch(&self, body: &[u8]) -> usize {
+        let request: add::BatchRequest<'_> = json::read(body).expect("a request that is right");
+        let tasks: Vec<&RawValue> = request.tasks.expect("tasks");
+        tasks.iter().map(|task| self.add(task.get().as_bytes())).sum()
+    }
+}

@@ -1,0 +1,76 @@
+//! Much that waits: what a waiting task takes, and whether adds and callbacks mind the others.
+
+use std::time::Duration;
+
+use super::{add, lateness, options};
+use crate::bench::Error;
+use crate::bench::figures::Figures;
+use crate::bench::stage::Stage;
+use crate::bench::task::{Template, When};
+use crate::clock::Clock;
+use crate::span::Span;
+
+const DAY_MS: u64 = 86_400_000;
+/// Strewn over the day by this, which shares no factor with a day's milliseconds.
+const STRIDE: u64 = 7_919_777;
+/// How long the store may take to come to rest after the filling.
+const REST: Duration = Duration::from_secs(2);
+
+/// Fill a topic with tasks that wait, due over the second day from now; then measure what each takes, adds to that topic (closed loop), and
+/// how late others of it come (open loop).
+///
+/// What a task takes is what Redis' `used_memory`, or the embedded store's files, have grown by.
+#[derive(Clone, Debug, clap::Args, serde::Serialize)]
+pub struct Params {
+    /// How many tasks wait
+    #[arg(long, value_name = "N", default_value = "50000", value_parser = options::tasks())]
+    tasks: u64,
+    /// How many adds are under way at a time, when those are measured
+    #[arg(long, value_name = "N", default_value = "64", value_parser = options::connections())]
+    connections: usize,
+    /// Tasks a second, when lateness is measured
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = options::rate())]
+    rate: u32,
+    /// How long each is measured
+    #[arg(long = "for", value_name = "DURATION", default_value = "3s", value_parser = options::span)]
+    span: Span,
+    /// Bytes of each task's content
+    #[arg(long, value_name = "BYTES", default_value = "200", value_parser = options::bytes())]
+    bytes: u16,
+}
+
+pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Error> {
+    let topic = stage.topic("pending");
+    let template = Template::push(&topic, stage.service(), params.bytes)?;
+    let begin_ms = Clock::system().now().0 + DAY_MS as i64;
+    let before = stored_bytes(stage).await?;
+    let write = move |n: u64, body: &mut String| {
+        template.write(When::At(begin_ms + (n.wrapping_mul(STRIDE) % DAY_MS) as i64), body);
+    };
+    let filled = stage.fill(params.tasks, write).await?;
+    add::check(&[&filled])?;
+    let counted = stage.counts(&topic).await?.scheduled;
+    if counted != params.tasks {
+        return Err(Error::Defect(format!("{} tasks were accepted, and {counted} are counted", params.tasks)));
+    }
+    tokio::time::sleep(REST).await;
+    let after = stored_bytes(stage).await?;
+    let mut figures = Figures::default();
+    figures.put("pending", params.tasks as f64);
+    figures.put("fill_per_s", filled.tasks_per_s());
+    if let (Some(before), Some(after)) = (before, after) {
+        figures.put("bytes_per_task", (after - before) / params.tasks as f64);
+    }
+    add::measure(stage, &topic, params.connections, params.span, params.bytes, &mut figures).await?;
+    let mut late = Figures::default();
+    lateness::measure(stage, &topic, params.rate, params.span, params.bytes, &mut late).await?;
+    figures.extend(late.only(&["earliest", "lateness", "add_"]));
+    Ok(figures)
+}
+
+async fn stored_bytes(stage: &Stage) -> Result<Option<f64>, Error> {
+    match stage.redis() {
+        Some(redis) => Ok(Some(redis.number("memory", "used_memory").await?)),
+        None => Ok(stage.disk_bytes().map(|bytes| bytes as f64)),
+    }
+}

@@ -1,0 +1,300 @@
+//! Where a scenario plays: a service that was started for it (or one that runs elsewhere), its store, and the receiver.
+//!
+//! # Invariant
+//!
+//! - What was made for a bench goes with it: processes, files, keys; and on a service that is not the bench's own, its topics.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::Error;
+use super::account::Arrival;
+use super::load::{self, Load, Pace};
+use super::progress::Progress;
+use super::receiver::Receiver;
+use super::redis::Redis;
+use super::server::Instance;
+use super::task::batch;
+use super::wire::Peer;
+use super::{Store, Target};
+use crate::clock::{Clock, UnixMillis};
+use crate::temporary::Folder;
+
+/// The service that tasks name, on a server that the bench starts, and another one for those that are kept apart.
+const SERVICE: &str = "bench.receiver";
+const OTHER_SERVICE: &str = "bench.other";
+/// How many tasks a request holds that only fills the store, and over how many connections they come.
+const FILL_BATCH: u64 = 500;
+const FILL_CONNECTIONS: usize = 4;
+/// How long nothing may move before what is missing counts as lost.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How often it is looked whether something came.
+const LOOK: Duration = Duration::from_millis(2);
+const SELDOM: Duration = Duration::from_millis(50);
+
+/// The counts of a topic's tasks by state.
+#[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
+pub(super) struct Counts {
+    pub(super) scheduled: u64,
+    pub(super) delivered: u64,
+}
+
+/// The place. The order of the fields is the order in which they go.
+pub(super) struct Stage {
+    instances: Vec<Instance>,
+    folder: Option<Folder>,
+    redis: Option<Redis>,
+    redis_url: Option<String>,
+    peer: Peer,
+    receiver: Receiver,
+    services: [String; 2],
+    run: String,
+    topics: Mutex<Vec<String>>,
+    /// Whether the service is not the bench's own.
+    is_guest: bool,
+    pub(super) progress: Progress,
+}
+
+impl Stage {
+    /// The receiver, and nothing that it receives from as yet.
+    pub(super) fn set(target: &Target, progress: Progress) -> Result<Self, Error> {
+        let run = format!("bench-{:08x}", rand::random::<u32>());
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let bind = target.running.as_ref().map_or(any, |running| running.receiver);
+        let receiver = Receiver::bind(bind).map_err(|source| Error::Bind(bind, source))?;
+        let services = match &target.running {
+            Some(running) => [running.service.clone(), running.service.clone()],
+            None => [SERVICE.to_owned(), OTHER_SERVICE.to_owned()],
+        };
+        let peer = match &target.running {
+            Some(running) => {
+                Peer { address: running.address.clone(), base: running.base.clone(), token: running.token.clone() }
+            }
+            None => Peer::at(""),
+        };
+        let redis_url = match &target.store {
+            Store::Redis(url) if target.running.is_none() => Some(url.clone()),
+            _ => None,
+        };
+        let (topics, is_guest) = (Mutex::default(), target.running.is_some());
+        Ok(Self {
+            instances: Vec::new(),
+            folder: None,
+            redis: None,
+            redis_url,
+            peer,
+            receiver,
+            services,
+            run,
+            topics,
+            is_guest,
+            progress,
+        })
+    }
+
+    /// Starts that many instances of a service over one store.
+    pub(super) async fn start(&mut self, target: &Target, instances: usize) -> Result<(), Error> {
+        let mut arguments = target.configuration.clone();
+        let mut set = |key: &str, value: String| arguments.extend(["--set".to_owned(), format!("{key}={value}")]);
+        set("http.bind", r#""127.0.0.1:0""#.into());
+        set("log.level", r#""warn,delayd::cli::serve=info""#.into());
+        for service in &self.services {
+            set(&format!("services.\"{service}\".endpoints"), format!("[\"http://{}\"]", self.receiver.local_addr()));
+        }
+        match &target.store {
+            Store::Embedded => {
+                let folder = Folder::create("delayd-bench").map_err(Error::Folder)?;
+                set("store.kind", r#""embedded""#.into());
+                set("store.embedded.path", format!("{:?}", folder.path().join("bench.db")));
+                self.folder = Some(folder);
+            }
+            Store::Redis(url) => {
+                self.redis = Some(Redis::connect(url, &self.run).await?);
+                set("store.kind", r#""redis""#.into());
+                set("store.redis.urls", format!("[{url:?}]"));
+                set("store.redis.key_prefix", format!("{:?}", self.run));
+            }
+        }
+        arguments.push("serve".into());
+        for _ in 0..instances {
+            self.instances.push(Instance::start(&arguments).await?);
+        }
+        if let Some(first) = self.instances.first() {
+            self.peer.address = first.address().to_owned();
+        }
+        Ok(())
+    }
+
+    /// Removes what was made.
+    pub(super) async fn clear(mut self) -> Result<(), Error> {
+        if self.is_guest {
+            let topics = std::mem::take(&mut *self.topics.lock().unwrap_or_else(PoisonError::into_inner));
+            for topic in topics {
+                self.remove(&topic).await?;
+            }
+        }
+        self.instances.clear();
+        match &self.redis {
+            Some(redis) => redis.clear().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a topic from a service that is not the bench's own.
+    async fn remove(&self, topic: &str) -> Result<(), Error> {
+        let all_of_it = json!({"topic": topic, "confirm": topic});
+        loop {
+            match self.ask("/delay/topic/purge", all_of_it.clone()).await {
+                Ok(purged) if purged["more"] == true => {}
+                Ok(_) => break,
+                // It was named, and nothing came of it.
+                Err(Error::Refused { status: 404, .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.ask("/delay/topic/delete", json!({"topic": topic})).await.map(drop)
+    }
+
+    /// A topic of this run's own.
+    pub(super) fn topic(&self, name: &str) -> String {
+        let topic = format!("{}.{name}", self.run);
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner).push(topic.clone());
+        topic
+    }
+
+    pub(super) fn service(&self) -> &str {
+        &self.services[0]
+    }
+
+    /// One that shares nothing with the other on the bench's own server.
+    pub(super) fn other_service(&self) -> &str {
+        &self.services[1]
+    }
+
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    pub(super) fn redis(&self) -> Option<&Redis> {
+        self.redis.as_ref()
+    }
+
+    /// The URL of the Redis, and what the bench's keys begin with there.
+    pub(super) fn redis_place(&self) -> Option<(String, String)> {
+        Some((self.redis_url.clone()?, self.run.clone()))
+    }
+
+    /// The instances that the bench has started.
+    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.instances.iter().map(Instance::pid)
+    }
+
+    /// The bytes that the embedded store's files take.
+    pub(super) fn disk_bytes(&self) -> Option<u64> {
+        let entries = std::fs::read_dir(self.folder.as_ref()?.path()).ok()?.filter_map(Result::ok);
+        // The ballast is no task's.
+        let kept = entries.filter(|entry| !entry.file_name().to_string_lossy().ends_with("-ballast"));
+        Some(kept.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum())
+    }
+
+    /// Asks the service something that is none of the load.
+    pub(super) async fn ask(&self, path: &str, body: Value) -> Result<Value, Error> {
+        // A connection of its own: a service closes those that were idle for long.
+        let mut connection = self.peer.connect().await.map_err(Error::Broken)?;
+        let request = self.peer.post(path, &body.to_string());
+        let answer = connection.exchange(&request).await.map_err(Error::Broken)?;
+        if answer.status != 200 {
+            return Err(Error::refused(&answer));
+        }
+        serde_json::from_slice(answer.body).map_err(|_| Error::refused(&answer))
+    }
+
+    pub(super) async fn counts(&self, topic: &str) -> Result<Counts, Error> {
+        let answer = self.ask("/delay/topic/get", json!({"topic": topic})).await?;
+        Counts::deserialize_from(&answer["counts"])
+    }
+
+    /// Loads the service with adds; see [`load::adds`].
+    pub(super) async fn adds(
+        &self,
+        connections: usize,
+        pace: Pace,
+        request: impl Fn(u64) -> Bytes + Clone + Send + 'static,
+    ) -> Result<Load, Error> {
+        load::adds(&self.peer, connections, pace, request, &self.progress).await
+    }
+
+    /// Adds that many tasks in large batches; `write` appends the one of a number to a request.
+    pub(super) async fn fill(
+        &self,
+        count: u64,
+        write: impl Fn(u64, &mut String) + Clone + Send + 'static,
+    ) -> Result<Load, Error> {
+        self.progress.step("batches prefilled", count.div_ceil(FILL_BATCH));
+        let peer = self.peer.clone();
+        let request = move |n: u64| {
+            let body = batch(n * FILL_BATCH..count.min((n + 1) * FILL_BATCH), &write);
+            Bytes::from(peer.post("/delay/task/add_batch", &body))
+        };
+        let load = self.adds(FILL_CONNECTIONS, Pace::Count(count.div_ceil(FILL_BATCH)), request).await?;
+        match load.accepted.len() as u64 {
+            all if all == count => Ok(load),
+            some => Err(Error::Defect(format!("of {count} tasks that were to fill the store, {some} were accepted"))),
+        }
+    }
+
+    /// Waits until that many callbacks of tasks that are due at some moment came, or none did for long, and takes them.
+    pub(super) async fn arrivals(&self, count: usize, due_ms: i64) -> Vec<Arrival> {
+        self.progress.step("callbacks", count as u64);
+        Clock::system().sleep_until(UnixMillis(due_ms)).await;
+        let (mut seen, mut moved) = (self.receiver.count(), tokio::time::Instant::now());
+        while seen < count && moved.elapsed() < PATIENCE {
+            tokio::time::sleep(LOOK).await;
+            let now = self.receiver.count();
+            if now > seen {
+                (seen, moved) = (now, tokio::time::Instant::now());
+                self.progress.set(now as u64);
+            }
+        }
+        self.receiver.take()
+    }
+
+    /// As [`Stage::settled`], of many tasks that are due at some moment; it looks more seldom, so as not to stand in their way.
+    pub(super) async fn settled_after(&self, topic: &str, count: u64, due_ms: i64) -> Result<i64, Error> {
+        Clock::system().sleep_until(UnixMillis(due_ms)).await;
+        self.settled_looking_every(SELDOM, topic, count).await
+    }
+
+    /// Waits until the service counts that many tasks of a topic as delivered; answers when it was seen to, by the wall clock.
+    ///
+    /// # Errors
+    /// If they do not become so many for long.
+    pub(super) async fn settled(&self, topic: &str, count: u64) -> Result<i64, Error> {
+        self.settled_looking_every(LOOK, topic, count).await
+    }
+
+    async fn settled_looking_every(&self, look: Duration, topic: &str, count: u64) -> Result<i64, Error> {
+        let (mut seen, mut moved) = (0, tokio::time::Instant::now());
+        while moved.elapsed() < PATIENCE {
+            let delivered = self.counts(topic).await?.delivered;
+            if delivered == count {
+                return Ok(Clock::system().now_micros());
+            }
+            if delivered > seen {
+                (seen, moved) = (delivered, tokio::time::Instant::now());
+            }
+            tokio::time::sleep(look).await;
+        }
+        Err(Error::Defect(format!("{seen} tasks are counted as delivered, which should be {count}")))
+    }
+}
+
+impl Counts {
+    fn deserialize_from(value: &Value) -> Result<Self, Error> {
+        serde::Deserialize::deserialize(value).map_err(|_| Error::Odd("the service shows no counts of a topic".into()))
+    }
+}

@@ -1,0 +1,296 @@
+//! `delayd bench`: its options, its progress, and its figures for people and machines.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use reqwest::Url;
+use serde_json::json;
+
+use super::hidden::Hidden;
+use super::signals::Signals;
+use super::{Cli, Code, Configuration, out, progress, table};
+use crate::bench::{self, Figures, Progress, Running, Scenario, Store, Target};
+
+/// How often the bar is brought up to date.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Put load on a service and tell what it did: one that is started for it with an empty store of its own, or one that runs
+/// (`--server`).
+///
+/// Every figure counts verified work alone: each task is accepted, arrives exactly once, and not before its moment. What is not as promised is said
+/// instead of figures, with exit code 1. Whatever was made for it is removed, also after Ctrl-C.
+///
+/// Scenarios that find out how much a service can take are closed loops: a fixed number of connections, each of which sends its next
+/// request when the one before was answered. Where lateness or latency is the question the loop is open: all moments are
+/// planned in advance, and times count from the planned moment.
+///
+/// --config and --set go to the service that is started.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd bench add                                     adds a second, over 64 connections, to an embedded store
+  delayd bench add --connections 1                     one after the other
+  delayd bench burst --tasks 20000 --store redis       with the Redis on 127.0.0.1:6379, under keys of its own
+  delayd bench lateness --rate 3500 --for 10s --json
+  delayd bench idle --topics 1000 --instances 3 --store redis --redis redis://127.0.0.1:6380/0
+  delayd --set worker.claim_batch=1024 bench burst     with another setting
+  delayd bench add --server http://127.0.0.1:7799 --service message.call --receiver 127.0.0.1:9000")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    scenario: Scenario,
+    /// A service that runs, instead of one that is started
+    #[arg(long, value_name = "URL", global = true)]
+    server: Option<PlainUrl>,
+    /// With --server: what the service calls the receiver of the bench (`[services."NAME"]`)
+    #[arg(long, value_name = "NAME", global = true)]
+    service: Option<String>,
+    /// With --server: where the service expects that receiver
+    #[arg(long, value_name = "ADDRESS", global = true, default_value = "127.0.0.1:9000")]
+    receiver: SocketAddr,
+    /// With --server: the access token, if it asks for one
+    #[arg(long, value_name = "TOKEN", env = "DELAYD_TOKEN", hide_env_values = true, global = true)]
+    token: Option<Hidden>,
+    /// The store of the service that is started
+    #[arg(long, value_name = "KIND", global = true, default_value = "embedded")]
+    store: Kind,
+    /// The Redis of --store redis
+    #[arg(long, value_name = "URL", global = true, default_value = "redis://127.0.0.1:6379/0", value_parser = redis_url)]
+    redis: String,
+    /// Print one JSON object
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+/// The stores, by name.
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+enum Kind {
+    /// A file in a temporary folder.
+    Embedded,
+    /// Keys of their own on a server.
+    Redis,
+}
+
+/// An address without TLS: the load is made by hand.
+#[derive(Clone, Debug, PartialEq)]
+struct PlainUrl {
+    address: String,
+    base: String,
+}
+
+impl FromStr for PlainUrl {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const WRONG: &str = "must be an address such as http://127.0.0.1:7799; https is not spoken here";
+        let url = Url::parse(text).map_err(|_| WRONG)?;
+        let is_plain = url.scheme() == "http" && url.query().is_none() && url.fragment().is_none();
+        let (Some(host), true) = (url.host_str(), is_plain) else { return Err(WRONG) };
+        let address = format!("{host}:{}", url.port_or_known_default().unwrap_or(80));
+        Ok(Self { address, base: url.path().trim_end_matches('/').to_owned() })
+    }
+}
+
+fn redis_url(text: &str) -> Result<String, &'static str> {
+    match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "redis" | "rediss") && url.has_host() => Ok(text.to_owned()),
+        _ => Err("must be an address such as redis://127.0.0.1:6379/0"),
+    }
+}
+
+impl Args {
+    pub(super) fn misplaced_configuration(&self) -> Option<&'static str> {
+        let why = "--config and --set are for a service that is started; --server names one that runs";
+        self.server.is_some().then_some(why)
+    }
+
+    /// Why these options do not go together.
+    fn objection(&self) -> Option<String> {
+        if self.server.is_some() && self.service.is_none() {
+            return Some(
+                "--server needs --service: the name by which that service knows the receiver of the bench".into(),
+            );
+        }
+        let objection = self.scenario.objection(&self.store(), self.server.is_some())?;
+        Some(format!("{} {objection}", self.scenario.name()))
+    }
+
+    fn store(&self) -> Store {
+        match self.store {
+            Kind::Embedded => Store::Embedded,
+            Kind::Redis => Store::Redis(self.redis.clone()),
+        }
+    }
+
+    fn target(&self, configuration: &Configuration) -> Target {
+        let running = self.server.as_ref().map(|server| Running {
+            address: server.address.clone(),
+            base: server.base.clone(),
+            token: self.token.as_ref().map(|token| token.expose().trim().to_owned()),
+            service: self.service.clone().unwrap_or_default(),
+            receiver: self.receiver,
+        });
+        Target { running, store: self.store(), configuration: configuration.words() }
+    }
+}
+
+pub(super) async fn run(args: Args, configuration: &Configuration) -> anyhow::Result<Code> {
+    if args.scenario.is_bare_server() {
+        bench::serve_bare().await.context("the bare server failed")?;
+        return Ok(Code::Done);
+    }
+    if let Some(objection) = args.objection() {
+        Cli::command().error(ErrorKind::ArgumentConflict, objection).exit();
+    }
+    let target = args.target(configuration);
+    let store = match &args.scenario {
+        Scenario::Bare(_) | Scenario::Calls(_) => "none",
+        _ if target.running.is_some() => "its own",
+        _ => target.store.name(),
+    };
+    let progress = Progress::default();
+    let drawing = tokio::spawn(draw(progress.clone()));
+    let (scenario, figures) = on_one_thread(args.scenario, target, progress).await;
+    drawing.abort();
+    // An aborted drawing clears its bar as it is dropped.
+    let _ = drawing.await;
+    out::line(&told(&scenario, store, &figures?, args.json))?;
+    Ok(Code::Done)
+}
+
+/// Plays the scenario on a thread of its own: work that moves between threads would cost more than it is.
+async fn on_one_thread(scenario: Scenario, target: Target, progress: Progress) -> (Scenario, anyhow::Result<Figures>) {
+    let played = tokio::task::spawn_blocking(move || {
+        let play = || -> anyhow::Result<Figures> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let mut signals = Signals::listen().context("cannot listen for signals")?;
+                let stop = async { format!("interrupted by {}", signals.next().await) };
+                Ok(bench::run(&scenario, &target, progress, stop).await?)
+            })
+        };
+        let figures = play();
+        (scenario, figures)
+    });
+    played.await.expect("a bench does not panic")
+}
+
+/// Draws the steps until it is aborted.
+async fn draw(progress: Progress) {
+    let mut drawn: Option<(bench::Step, ClearedBar)> = None;
+    loop {
+        let (step, done) = progress.now();
+        match &drawn {
+            Some((before, bar)) if *before == step => bar.0.set_position(done),
+            _ if step.number == 0 => {}
+            _ => {
+                // The one before is cleared before this one is drawn.
+                drop(drawn.take());
+                let bar = if step.total > 0 {
+                    progress::towards(step.total, step.what)
+                } else {
+                    progress::counting(step.what)
+                };
+                drawn = Some((step, ClearedBar(bar)));
+            }
+        }
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// A bar that leaves nothing behind.
+struct ClearedBar(indicatif::ProgressBar);
+
+impl Drop for ClearedBar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn told(scenario: &Scenario, store: &str, figures: &Figures, is_json: bool) -> String {
+    if is_json {
+        let told = json!({
+            "scenario": scenario.name(),
+            "store": store,
+            "options": scenario,
+            "verified": true,
+            "figures": figures.json(),
+        });
+        return told.to_string();
+    }
+    let rows: Vec<(String, String)> =
+        figures.iter().map(|(name, value)| (name.replace('_', " "), number(value))).collect();
+    let rows: Vec<(&str, String)> = rows.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    format!("{}, store: {store}; each task verified\n{}", scenario.name(), table::pairs(&rows))
+}
+
+/// A number for people: whole and in groups where it is large.
+fn number(value: f64) -> String {
+    if value.abs() < 1_000.0 {
+        let text = format!("{value:.3}");
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    let digits = format!("{:.0}", value.abs());
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or_default()).collect();
+    format!("{}{}", if value < 0.0 { "-" } else { "" }, groups.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn numbers_are_for_people() {
+        let check = |value: f64, expected: &str| assert_eq!(number(value), expected);
+        check(0.0, "0");
+        check(1.5, "1.5");
+        check(-2.125, "-2.125");
+        check(999.0, "999");
+        check(1_000.4, "1,000");
+        check(1_234_567.0, "1,234,567");
+    }
+
+    #[test]
+    fn options_that_do_not_go_together_are_named() {
+        let check = |line: &str, expected: Option<&str>| {
+            let args = Alone::try_parse_from(line.split(' ')).unwrap().args;
+            let objection = args.objection();
+            assert_eq!(objection.as_deref().map(|text| text.split(':').next().unwrap()), expected, "{line}");
+        };
+        check("bench add", None);
+        check("bench add --server http://127.0.0.1:7799", Some("--server needs --service"));
+        check("bench add --server http://127.0.0.1:7799/base/ --service a", None);
+        check(
+            "bench idle --server http://127.0.0.1 --service a",
+            Some("idle measures processes that it starts itself"),
+        );
+        check("bench idle --instances 3", Some("idle several instances share only a Redis"));
+        check("bench idle --instances 3 --store redis", None);
+        check("bench --store redis idle --instances 3", None);
+        check("bench raw-redis", Some("raw-redis tries a Redis"));
+    }
+
+    #[test]
+    fn a_server_is_a_plain_address() {
+        let check = |text: &str, expected: Option<(&str, &str)>| {
+            let read = text.parse::<PlainUrl>().ok();
+            assert_eq!(read.as_ref().map(|url| (url.address.as_str(), url.base.as_str())), expected);
+        };
+        check("http://127.0.0.1:7799", Some(("127.0.0.1:7799", "")));
+        check("http://delay.example/base/", Some(("delay.example:80", "/base")));
+        check("https://127.0.0.1:7799", None);
+        check("127.0.0.1:7799", None);
+    }
+}

@@ -1,0 +1,130 @@
+//! `delayd bench`: each scenario, played shortly on both stores, tells the figures that it promises, and leaves nothing behind. How
+//! large they are is nobody's business here.
+
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::program::{command, run, service};
+use crate::receiver::Receiver;
+use crate::{Kept, redis_server};
+
+/// A scenario in short, and some of the figures that it is read for.
+const SHORT: &[(&str, &[&str])] = &[
+    ("add --for 200ms --connections 8", &["adds_per_s", "answer_p99_ms"]),
+    ("add-batch --for 200ms --batch 20", &["adds_per_s", "server_cpus"]),
+    ("burst --tasks 300", &["arrived_per_s", "settled_per_s", "earliest_ms"]),
+    ("lateness --rate 200 --for 300ms", &["lateness_p50_ms", "lateness_p99_ms", "earliest_ms", "add_p99_ms"]),
+    ("pull --tasks 100 --connections 4 --count 3", &["pulled_and_acked_per_s"]),
+    ("idle --topics 20 --for 200ms", &["cpu_percent", "server_resident_mib"]),
+    ("topics --topics 5 --tasks 100", &["adds_per_s", "burst_arrived_per_s", "new_topics_per_s"]),
+    ("flood --tasks 500 --quiet 2 --rate 50", &["flood_settled_per_s", "lateness_p99_ms", "server_resident_most_mib"]),
+    ("pending --tasks 1000 --for 200ms --rate 100", &["bytes_per_task", "adds_per_s", "lateness_p99_ms"]),
+];
+
+/// Plays a scenario; answers what it told.
+async fn play(words: &str, store: &[&str]) -> Value {
+    let mut bench = command(&[]);
+    bench.arg("bench").args(words.split(' ')).arg("--json").args(store);
+    let (code, output, error) = run(bench).await;
+    assert_eq!(code, 0, "{words}: {output}{error}");
+    serde_json::from_str(&output).unwrap_or_else(|_| panic!("{words}: {output}"))
+}
+
+async fn each_tells_its_figures(store: &[&str], name: &str) {
+    for (words, expected) in SHORT {
+        let told = play(words, store).await;
+        assert_eq!((&told["store"], &told["verified"]), (&json!(name), &json!(true)), "{told}");
+        assert_eq!(told["scenario"], words.split(' ').next().unwrap());
+        assert!(told["options"].is_object(), "{told}");
+        for figure in *expected {
+            assert!(told["figures"][figure].is_number(), "{words} tells no {figure}: {told}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_scenario_tells_its_figures_of_the_embedded_store() {
+    each_tells_its_figures(&[], "embedded").await;
+    assert!(play("bare --for 200ms", &[]).await["figures"]["requests_per_s"].is_number());
+    assert!(play("calls --for 200ms", &[]).await["figures"]["calls_per_s"].is_number());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_scenario_tells_its_figures_of_redis_and_leaves_no_key() {
+    let redis = redis_server::Server::start();
+    let store = ["--store", "redis", "--redis", &redis.url()];
+    each_tells_its_figures(&store, "redis").await;
+    let told = play("idle --topics 20 --instances 2 --for 200ms", &store).await;
+    assert!(told["figures"]["redis_reads_per_s"].is_number(), "{told}");
+    let told = play("raw-redis --for 100ms", &store).await;
+    assert!(told["figures"]["batch_256_tasks_per_s"].is_number(), "{told}");
+    assert_eq!(redis.command(&["DBSIZE"]).trim(), "0");
+}
+
+/// On a service that runs, what the bench has made is what it removes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_runs_is_left_as_it_was() {
+    let bind = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let kept = Kept::embedded();
+    let delayd = kept.start(&[format!("services.\"message.call\".endpoints=[\"http://{bind}\"]")]).await;
+    delayd.add(json!({"topic": "orders", "delay": "1h", "content": {"a": 1}})).await;
+    let (server, bind) = (delayd.url(""), bind.to_string());
+    let running = ["--server", &server, "--service", "message.call", "--receiver", &bind];
+    let told = play("lateness --rate 100 --for 200ms", &running).await;
+    assert!(told["figures"]["lateness_p99_ms"].is_number(), "{told}");
+    let topics = delayd.post("/delay/topic/list", "{}").await.ok().body["topics"].clone();
+    assert_eq!((topics.as_array().unwrap().len(), &topics[0]["topic"]), (1, &json!("orders")), "{topics}");
+}
+
+/// What the service refuses is said in a line, and there is no figure.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_load_is_a_failure_and_no_figure() {
+    let receiver = Receiver::start().await;
+    let delayd = Kept::embedded().start(&[service("message.call", &receiver)]).await;
+    let mut bench = command(&[]);
+    bench.args(["bench", "add", "--for", "200ms", "--service", "nobody", "--receiver", "127.0.0.1:0"]);
+    bench.arg("--server").arg(delayd.url(""));
+    let (code, output, error) = run(bench).await;
+    assert_eq!((code, output.as_str(), error.lines().count()), (1, "", 1), "{output}{error}");
+    assert!(error.contains("400") && error.contains("nobody"), "{error}");
+}
+
+/// Here nobody calls: what is said is what is missing, and no figure.
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_that_never_arrive_are_told_instead_of_figures() {
+    let mut bench = command(&["worker.enabled=false".into()]);
+    bench.args(["bench", "lateness", "--rate", "50", "--for", "200ms"]);
+    let (code, output, error) = run(bench).await;
+    assert_eq!((code, output.as_str(), error.lines().count()), (1, "", 1), "{output}{error}");
+    assert!(error.contains("of 10 tasks: 10 never arrived"), "{error}");
+}
+
+/// Ctrl-C ends it with one line, with its service, and without a trace in Redis.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupt_ends_it_and_removes_what_it_made() {
+    let redis = redis_server::Server::start();
+    let mut bench = command(&[]);
+    bench.args(["bench", "add", "--for", "60s", "--store", "redis", "--redis", &redis.url()]);
+    let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
+    let has_keys = |some: bool| {
+        let redis = &redis;
+        async move {
+            for _ in 0..600 {
+                if (redis.command(&["DBSIZE"]).trim() != "0") == some {
+                    return;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+            panic!("after half a minute there should be keys: {some}");
+        }
+    };
+    has_keys(true).await;
+    let sent = std::process::Command::new("kill").args(["-INT", &bench.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let ended = tokio::task::spawn_blocking(move || bench.wait_with_output().unwrap()).await.unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!((ended.status.code(), said.trim()), (Some(1), "delayd: interrupted by SIGINT"));
+    has_keys(false).await;
+}

@@ -16,16 +16,13 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use axum::extract::{FromRequestParts, Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::FromRequestParts;
 use http::request::Parts;
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, Uri, header};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::body::{self, JsonBody};
 use super::error::Error;
 use super::fields::Name;
 use super::json::{self, required};
@@ -128,8 +125,17 @@ impl Tokens {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Who calls, if he may call the path. Nobody in particular where everyone may: a handler that asks who calls gets no answer there.
+    pub(super) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<Caller>, Error> {
+        let Rule::Token(scopes, _) = rule_of(uri.path()) else { return Ok(None) };
+        let caller = self.caller(scopes, uri, headers)?;
+        let (name, path) = (caller.name(), uri.path());
+        tracing::debug!(token = name, path, "Admitted {} to {path}", name.unwrap_or("anyone"));
+        Ok(Some(caller))
+    }
+
     /// Who calls, if he has one of the scopes.
-    fn admit(&self, scopes: &[Scope], uri: &Uri, headers: &HeaderMap) -> Result<Caller, Error> {
+    fn caller(&self, scopes: &[Scope], uri: &Uri, headers: &HeaderMap) -> Result<Caller, Error> {
         let known = self.all();
         check_origin(uri, headers, known.is_empty())?;
         if known.is_empty() {
@@ -197,6 +203,15 @@ impl Caller {
         }
     }
 
+    /// Behind the reading of the body: refuses a path about a topic that the token does not cover.
+    pub(super) fn check_topic(&self, path: &str, body: &[u8]) -> Result<(), Error> {
+        match rule_of(path) {
+            Rule::Token(_, About::Topic) if self.is_limited() => self.may_use(&topic_of(body)?),
+            Rule::Token(_, About::All) => self.may_use_all(),
+            Rule::Open | Rule::Token(..) => Ok(()),
+        }
+    }
+
     fn may_use_all(&self) -> Result<(), Error> {
         match &self.0 {
             Some(token) if !token.covers_all() => {
@@ -204,6 +219,11 @@ impl Caller {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether he is shown what only those who run the service need to see.
+    pub(super) fn sees_secrets(&self) -> bool {
+        self.0.as_ref().is_none_or(|token| token.params.scopes.contains(&Scope::Admin))
     }
 
     fn is_limited(&self) -> bool {
@@ -218,45 +238,6 @@ impl<S: Sync> FromRequestParts<S> for Caller {
         // A route that nobody guards is our fault, and stays closed.
         parts.extensions.get().cloned().ok_or(Error::Internal)
     }
-}
-
-/// The layer around all routes: lets those through who may call the path.
-pub(super) async fn admit(
-    State(tokens): State<Arc<Tokens>>,
-    mut request: Request,
-    next: Next,
-) -> Result<Response, Error> {
-    let Rule::Token(scopes, _) = rule_of(request.uri().path()) else {
-        // Nobody in particular: a handler that asks who calls gets no answer here.
-        return Ok(next.run(request).await);
-    };
-    let path = request.uri().path().to_owned();
-    match tokens.admit(scopes, request.uri(), request.headers()) {
-        Ok(caller) => {
-            tracing::debug!(token = caller.name(), path, "Admitted {} to {path}", caller.name().unwrap_or("anyone"));
-            request.extensions_mut().insert(caller);
-            Ok(next.run(request).await)
-        }
-        Err(error) => {
-            tracing::debug!(path, %error, "Not admitted to {path}: {error}");
-            let (head, body) = request.into_parts();
-            body::refuse(&head.headers, body);
-            Err(error)
-        }
-    }
-}
-
-/// The layer behind the reading of the body: lets those through who may use the topic that is in it.
-pub(super) async fn cover(caller: Caller, request: Request, next: Next) -> Result<Response, Error> {
-    match rule_of(request.uri().path()) {
-        Rule::Token(_, About::Topic) if caller.is_limited() => {
-            let JsonBody(body) = request.extensions().get().cloned().ok_or(Error::Internal)?;
-            caller.may_use(&topic_of(&body)?)?;
-        }
-        Rule::Token(_, About::All) => caller.may_use_all()?,
-        Rule::Open | Rule::Token(..) => {}
-    }
-    Ok(next.run(request).await)
 }
 
 fn topic_of(body: &[u8]) -> Result<Topic, Error> {

@@ -10,25 +10,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use futures_util::FutureExt;
+use http::request::Parts;
 use http::{HeaderMap, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 
 use super::budget::{Budget, Exhausted};
+use super::door::Slot;
 use super::error::Error;
-use super::layers::Slot;
 
 /// The most bytes of a refused body that are read and thrown away.
 const MAX_DISCARDED: usize = 64 << 20;
 /// How long that may take.
 const MAX_DISCARDING: Duration = Duration::from_secs(2);
 
-/// The most bytes of a route's bodies; may change while serving. A layer: put into every request of the route.
+/// The most bytes of a route's bodies; may change while serving.
 #[derive(Clone, Debug)]
 pub(super) struct Limit(Arc<AtomicUsize>);
 
@@ -54,14 +53,12 @@ impl<S: Sync> FromRequest<S> for JsonBody {
     }
 }
 
-/// The layer that reads the body, within the route's [`Limit`] and the house's [`Budget`].
-pub(super) async fn read(State(budget): State<Budget>, request: Request, next: Next) -> Result<Response, Error> {
-    let Limit(limit) = request.extensions().get().expect("every route that reads a body has its limit");
-    let limit = limit.load(Ordering::Relaxed);
-    let (mut head, mut body) = request.into_parts();
-    let whole = match check_head(&head.headers) {
+/// Reads the body, within the route's limit and the house's budget. Where it does not come with its head, the request gives its slot back.
+pub(super) async fn read(head: &mut Parts, mut body: Body, limit: &Limit, budget: &Budget) -> Result<Bytes, Error> {
+    let limit = limit.0.load(Ordering::Relaxed);
+    let whole = match check_type(&head.headers) {
         Ok(()) => {
-            let mut reading = pin!(whole(&mut body, limit, &budget));
+            let mut reading = pin!(whole(&mut body, limit, budget));
             match reading.as_mut().now_or_never() {
                 Some(whole) => whole,
                 None => {
@@ -72,16 +69,10 @@ pub(super) async fn read(State(budget): State<Budget>, request: Request, next: N
         }
         Err(error) => Err(error),
     };
-    match whole {
-        Ok(whole) => {
-            head.extensions.insert(JsonBody(whole));
-            Ok(next.run(Request::from_parts(head, Body::empty())).await)
-        }
-        Err(error) => {
-            refuse(&head.headers, body);
-            Err(error)
-        }
+    if whole.is_err() {
+        refuse(&head.headers, body);
     }
+    whole
 }
 
 /// Sees to it that the answer of a request that is refused before its body was read arrives: what is left of the body is read and thrown away
@@ -95,10 +86,6 @@ pub(super) fn refuse(headers: &HeaderMap, body: Body) {
     if discarding.as_mut().now_or_never().is_none() {
         tokio::spawn(discarding);
     }
-}
-
-fn check_head(headers: &HeaderMap) -> Result<(), Error> {
-    check_type(headers)
 }
 
 async fn whole(body: &mut Body, limit: usize, budget: &Budget) -> Result<Bytes, Error> {

@@ -9,13 +9,15 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use super::door::Edge;
+use super::edge::Edge;
 use super::paced::{OnStream, Paced};
 use super::pulse::{Overdue, Patience, Pulse};
 
@@ -46,7 +48,15 @@ pub(super) struct Serving {
 impl Serving {
     /// Serves one connection to its end. The slot is free when everything of it has been dropped.
     pub(super) async fn connection(self, stream: TcpStream, slot: OwnedSemaphorePermit) {
-        let _slot = slot;
+        let streams = Streams::default();
+        self.serve(stream, &streams).await;
+        // They are told by the connection's end, and end a moment after it.
+        streams.0.close();
+        streams.0.wait().await;
+        drop(slot);
+    }
+
+    async fn serve(self, stream: TcpStream, streams: &Streams) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "A connection was gone before it began: {error}");
             return;
@@ -64,7 +74,7 @@ impl Serving {
             hyper::service::service_fn(move |request| answer(edge.clone(), pulse.clone(), request))
         };
         let io = TokioIo::new(Paced { stream, pulse: pulse.clone() });
-        let mut connection = pin!(builder().serve_connection(io, service).into_owned());
+        let mut connection = pin!(builder(streams.clone()).serve_connection(io, service).into_owned());
         let grace = tokio::select! {
             // The connection first: a request that came together with the end of the linger is read, and then is to be answered.
             biased;
@@ -105,8 +115,18 @@ async fn answer(edge: Edge, pulse: Arc<Pulse>, request: http::Request<Incoming>)
     Ok(response)
 }
 
-fn builder() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+/// The requests of an HTTP/2 connection, each of which hyper answers in a task of its own.
+#[derive(Clone, Debug, Default)]
+struct Streams(TaskTracker);
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        self.0.spawn(stream);
+    }
+}
+
+fn builder(streams: Streams) -> auto::Builder<Streams> {
+    let mut builder = auto::Builder::new(streams);
     // Heads and idleness are timed by the pulse: hyper's own timeout knows one time for both, and none for who says nothing.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(WRITE_BUFFER);
     builder

@@ -1,6 +1,7 @@
 //! Dead letters: why they died, replaying them, and throwing them away.
 //!
-//! One request goes over a bounded part of a topic's dead, a page at a time; the answer says if more are left, and the caller asks again.
+//! One request goes over a bounded part of a topic's dead, a page at a time ([`walk`]); the answer says if more are left, and the caller asks
+//! again with the answer's cursor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,29 +9,27 @@ use std::time::Duration;
 
 use axum::extract::State as Shared;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::Api;
 use super::body::JsonBody;
 use super::envelope::Success;
 use super::error::Error;
-use super::fields::{Id, Name};
+use super::fields::{Id, Name, Number};
 use super::json::{self, required};
-use super::openapi::values::TopicName;
+use super::openapi::values::{DeadCursorText, TopicName};
 use crate::clock::UnixMillis;
 use crate::rate::Rate;
-use crate::store::{ListQuery, Listed, Spread, Store, Summary};
-use crate::task::{Lane, State, TaskId, Topic};
+use crate::store::{Spread, Store};
+use crate::task::{State, TaskId, Topic};
 
-/// Tasks that are looked at together.
-const PAGE: usize = 500;
+mod walk;
+
+pub(super) use walk::Cursor;
+use walk::{MAX_TASKS, Selection, Walk};
+
 /// The most ids of one request.
 const MAX_IDS: usize = 10_000;
-/// The most of the dead that one request goes over.
-const MAX_TASKS: usize = 100_000;
-/// How long one request goes on beginning pages: well below the edge's own limit.
-const TIME: Duration = Duration::from_secs(4);
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +56,12 @@ pub(super) struct ReplayRequest {
     rate: Option<Rate>,
     /// Only count.
     dry_run: Option<bool>,
+    /// Go over so many at the most, those that `reason` passes over included (100,000).
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)]
+    limit: Option<Number>,
+    /// That of the call before, to go on behind what it went over.
+    #[schema(value_type = Option<DeadCursorText>)]
+    cursor: Option<Name<Cursor>>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -74,6 +79,12 @@ pub(super) struct PurgeRequest {
     reason: Option<String>,
     /// Only count.
     dry_run: Option<bool>,
+    /// Go over so many at the most, those that `reason` passes over included (100,000).
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)]
+    limit: Option<Number>,
+    /// That of the call before, to go on behind what it went over.
+    #[schema(value_type = Option<DeadCursorText>)]
+    cursor: Option<Name<Cursor>>,
 }
 
 /// The dead of a topic by what killed them.
@@ -99,20 +110,15 @@ pub(super) struct Cause {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Done {
     count: u64,
-    /// The request went over as much as one may: ask again for the rest.
+    /// How many were gone over, those that were passed over included.
+    seen: u64,
+    /// The request went over as much as one may: ask again, with the cursor.
     more: bool,
+    /// For the next call; null at the end.
+    cursor: Option<String>,
     /// When the last replayed task falls due.
     #[serde(skip_serializing_if = "Option::is_none")]
     until_ms: Option<UnixMillis>,
-}
-
-/// Which of a topic's dead are meant.
-struct Selection {
-    lanes: Vec<Lane>,
-    /// `None`: all.
-    ids: Option<Vec<TaskId>>,
-    /// Only those that died of this.
-    reason: Option<String>,
 }
 
 /// `POST /delay/dead/causes`
@@ -121,7 +127,8 @@ pub(super) async fn causes(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBo
     let Name(topic) = required(request.topic, "topic")?;
     let lanes = api.topic(&topic).await?.entry.lanes().collect();
     let mut by_reason: BTreeMap<String, Cause> = BTreeMap::new();
-    let mut dead = Dead::of(Selection { lanes, ids: None, reason: None });
+    let all = Selection { lanes, ids: None, reason: None, from: None, limit: MAX_TASKS as usize };
+    let mut dead = Walk::begin(&api, all).await?;
     while let Some((_, page)) = dead.next(&api).await? {
         for task in page {
             let ended = task.finished.unwrap_or(task.due);
@@ -138,17 +145,17 @@ pub(super) async fn causes(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBo
     }
     let mut causes: Vec<Cause> = by_reason.into_values().collect();
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
-    Ok(Success::of(Causes { causes, more: dead.is_cut_off }))
+    Ok(Success::of(Causes { causes, more: dead.cursor().is_some() }))
 }
 
 /// `POST /delay/dead/replay`
 pub(super) async fn replay(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Done>, Error> {
     api.check_accepting()?;
-    let request: ReplayRequest = json::read(&body)?;
-    let selection = select(&api, request.topic, request.task_ids, request.all, request.reason).await?;
-    let step = request.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.per_second()));
-    let dry_run = request.dry_run.unwrap_or_default();
-    let mut dead = Dead::of(selection);
+    let ReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = json::read(&body)?;
+    let which = Which { topic, task_ids, all, reason, limit, cursor };
+    let step = rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.per_second()));
+    let dry_run = dry_run.unwrap_or_default();
+    let mut dead = which.walk(&api).await?;
     let mut count = 0;
     while let Some((lane, page)) = dead.next(&api).await? {
         let ids: Vec<TaskId> = page.iter().map(|task| task.id).collect();
@@ -160,101 +167,56 @@ pub(super) async fn replay(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBo
     }
     let until_ms = (count > 0 && !dry_run).then(|| api.clock.now() + step.mul_f64((count - 1) as f64));
     tracing::info!(count, dry_run, "Dead tasks replayed by hand");
-    Ok(Success::of(Done { count: count as u64, more: dead.is_cut_off, until_ms }))
+    Ok(Success::of(Done { until_ms, ..Done::of(count, &dead) }))
 }
 
 /// `POST /delay/dead/purge`
 pub(super) async fn purge(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Done>, Error> {
-    let request: PurgeRequest = json::read(&body)?;
-    let selection = select(&api, request.topic, request.task_ids, request.all, request.reason).await?;
-    let dry_run = request.dry_run.unwrap_or_default();
-    let mut dead = Dead::of(selection);
+    let PurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor } = json::read(&body)?;
+    let which = Which { topic, task_ids, all, reason, limit, cursor };
+    let dry_run = dry_run.unwrap_or_default();
+    let mut dead = which.walk(&api).await?;
     let mut count = 0;
     while let Some((lane, page)) = dead.next(&api).await? {
         let ids: Vec<TaskId> = page.iter().map(|task| task.id).collect();
         count += if dry_run { ids.len() } else { api.store.discard(&lane, State::Dead, ids).await? };
     }
     tracing::info!(count, dry_run, "Dead tasks thrown away by hand");
-    Ok(Success::of(Done { count: count as u64, more: dead.is_cut_off, until_ms: None }))
+    Ok(Success::of(Done::of(count, &dead)))
 }
 
-async fn select(
-    api: &Api,
+impl Done {
+    fn of(count: usize, dead: &Walk) -> Self {
+        let cursor = dead.cursor().map(|cursor| cursor.to_string());
+        Self { count: count as u64, seen: dead.seen() as u64, more: cursor.is_some(), cursor, until_ms: None }
+    }
+}
+
+/// What requests say about the tasks that they mean.
+struct Which {
     topic: Option<Name<Topic>>,
-    ids: Option<Vec<Id>>,
+    task_ids: Option<Vec<Id>>,
     all: Option<bool>,
     reason: Option<String>,
-) -> Result<Selection, Error> {
-    let Name(topic) = required(topic, "topic")?;
-    let ids = match (ids, all.unwrap_or_default()) {
-        (None, true) => None,
-        (Some(ids), false) if (1..=MAX_IDS).contains(&ids.len()) => {
-            let ids = ids.into_iter().map(|id| required(Id::given(Some(id)), "task_ids"));
-            Some(ids.collect::<Result<Vec<_>, _>>()?)
-        }
-        (Some(_), false) => return Err(Error::Invalid(format!("task_ids: must hold 1 to {MAX_IDS} ids"))),
-        _ => return Err(Error::invalid("task_ids and all: give exactly one of the two (all must be true)")),
-    };
-    Ok(Selection { lanes: api.topic(&topic).await?.entry.lanes().collect(), ids, reason })
+    limit: Option<Number>,
+    cursor: Option<Name<Cursor>>,
 }
 
-/// The selected dead, a page of one lane at a time.
-struct Dead {
-    /// The lanes that are left, the current one last.
-    lanes: Vec<Lane>,
-    number_of_lanes: u16,
-    ids: Option<Vec<TaskId>>,
-    reason: Option<String>,
-    after: Option<Listed>,
-    began: Instant,
-    seen: usize,
-    /// Time or number ran out before the end.
-    is_cut_off: bool,
-}
-
-impl Dead {
-    fn of(selection: Selection) -> Self {
-        let Selection { mut lanes, ids, reason } = selection;
-        lanes.reverse();
-        let number_of_lanes = u16::try_from(lanes.len()).expect("a topic has at most 256 lanes");
-        Self { lanes, number_of_lanes, ids, reason, after: None, began: Instant::now(), seen: 0, is_cut_off: false }
-    }
-
-    /// The next page; `None` at the end.
-    async fn next(&mut self, api: &Api) -> Result<Option<(Lane, Vec<Summary>)>, Error> {
-        while let Some(lane) = self.lanes.last().cloned() {
-            if self.seen >= MAX_TASKS || self.began.elapsed() >= TIME {
-                self.is_cut_off = true;
-                return Ok(None);
+impl Which {
+    async fn walk(self, api: &Api) -> Result<Walk, Error> {
+        let Name(topic) = required(self.topic, "topic")?;
+        let ids = match (self.task_ids, self.all.unwrap_or_default()) {
+            (None, true) => None,
+            (Some(ids), false) if (1..=MAX_IDS).contains(&ids.len()) => {
+                let ids = ids.into_iter().map(|id| required(Id::given(Some(id)), "task_ids"));
+                Some(ids.collect::<Result<Vec<_>, _>>()?)
             }
-            let ids = self.next_ids(api, &lane).await?;
-            if ids.is_empty() {
-                self.lanes.pop();
-                self.after = None;
-                continue;
-            }
-            self.seen += ids.len();
-            let found = api.store.summaries(&lane, ids).await?.into_iter().flatten();
-            let is_meant = |task: &Summary| {
-                task.state == State::Dead && self.reason.as_ref().is_none_or(|reason| *reason == task.last_outcome)
-            };
-            let page: Vec<Summary> = found.filter(is_meant).collect();
-            if !page.is_empty() {
-                return Ok(Some((lane, page)));
-            }
-        }
-        Ok(None)
-    }
-
-    async fn next_ids(&mut self, api: &Api, lane: &Lane) -> Result<Vec<TaskId>, Error> {
-        let Some(wanted) = &mut self.ids else {
-            let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
-            let query = ListQuery { lane: lane.clone(), state: State::Dead, from, to, after: self.after, limit: PAGE };
-            let page = api.store.list(query).await?;
-            self.after = page.last().copied().or(self.after);
-            return Ok(page.into_iter().map(|listed| listed.id).collect());
+            (Some(_), false) => return Err(Error::Invalid(format!("task_ids: must hold 1 to {MAX_IDS} ids"))),
+            _ => return Err(Error::invalid("task_ids and all: give exactly one of the two (all must be true)")),
         };
-        let of_lane = |id: &mut TaskId| Lane::of(lane.topic.clone(), *id, self.number_of_lanes) == *lane;
-        Ok(wanted.extract_if(.., of_lane).take(PAGE).collect())
+        let limit = self.limit.map_or(Ok(MAX_TASKS), |limit| limit.whole("limit", 1..=MAX_TASKS))? as usize;
+        let lanes = api.topic(&topic).await?.entry.lanes().collect();
+        let from = self.cursor.map(|Name(cursor)| cursor);
+        Walk::begin(api, Selection { lanes, ids, reason: self.reason, from, limit }).await
     }
 }

@@ -1,4 +1,7 @@
 //! One task as it stands.
+//!
+//! A header of its own may be a password to its receiver: whoever only adds or consumes sees the headers' names, with null for each value. Null
+//! and no text in its place, because null is absent in an add: whoever stores anew what he has read sends no receiver asterisks for a password.
 
 use std::sync::Arc;
 
@@ -9,6 +12,7 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::add::mode_of;
+use super::auth::Caller;
 use super::body::JsonBody;
 use super::envelope::Success;
 use super::error::Error;
@@ -52,7 +56,7 @@ pub(super) struct Shown {
     created_ms: UnixMillis,
     finished_ms: Option<UnixMillis>,
     last_outcome: Option<String>,
-    /// What the task asks for instead of its topic's policy, as an add would say it.
+    /// What the task asks for instead of its topic's policy, as an add would say it. Without the scope `admin` the values of `headers` are null.
     #[schema(value_type = Object)]
     options: Value,
     content: String,
@@ -82,8 +86,8 @@ impl From<AttemptNote> for Note {
 }
 
 impl Shown {
-    fn of(task: Task, notes: Vec<AttemptNote>) -> Self {
-        let options = options(&task.options);
+    fn of(task: Task, notes: Vec<AttemptNote>, with_secrets: bool) -> Self {
+        let options = options(&task.options, with_secrets);
         Self {
             task_id: task.id,
             state: task.state,
@@ -103,13 +107,22 @@ impl Shown {
 }
 
 /// The options as an add gives them: the key stands beside them, and the id that a call for the dead would have is the store's own.
-fn options(options: &Options) -> Value {
+fn options(options: &Options, with_secrets: bool) -> Value {
     let on_dead = options.on_dead.clone().map(|call| OnDead { task_id: None, ..call });
-    serde_json::to_value(Options { key: None, on_dead, ..options.clone() }).expect("options are plain data")
+    let shown = Options { key: None, on_dead, ..options.clone() };
+    let mut shown = serde_json::to_value(shown).expect("options are plain data");
+    if !with_secrets && let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut) {
+        headers.values_mut().for_each(|value| *value = Value::Null);
+    }
+    shown
 }
 
 /// `POST /delay/task/get`
-pub(super) async fn get(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Found>, Error> {
+pub(super) async fn get(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    JsonBody(body): JsonBody,
+) -> Result<Success<Found>, Error> {
     let request: Request = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;
     let id = required(Id::given(request.task_id), "task_id")?;
@@ -117,5 +130,23 @@ pub(super) async fn get(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody)
     let task = api.store.get(&lane, id).await?.ok_or_else(Error::no_task)?;
     // Of a task's notes nothing depends; without them the answer is as good.
     let notes = api.store.notes(&lane, id).await.unwrap_or_default();
-    Ok(Success::of(Found { task: Shown::of(task, notes) }))
+    Ok(Success::of(Found { task: Shown::of(task, notes, caller.sees_secrets()) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::task::Headers;
+
+    #[test]
+    fn a_headers_name_is_shown_to_all_and_its_value_to_few() {
+        let secret = [("Authorization".to_owned(), "Bearer secret".to_owned())];
+        let given = Options { max_attempts: Some(3), headers: Headers::new(secret).unwrap(), ..Options::default() };
+        let check = |with_secrets: bool, expected: Value| assert_eq!(options(&given, with_secrets), expected);
+        check(true, json!({"max_attempts": 3, "headers": {"authorization": "Bearer secret"}}));
+        check(false, json!({"max_attempts": 3, "headers": {"authorization": null}}));
+        assert_eq!(options(&Options::default(), false), json!({}));
+    }
 }

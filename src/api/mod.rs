@@ -1,12 +1,13 @@
 //! ① The edge: HTTP in. From a request to a store's verb, and back to an answer.
 //!
 //! ```text
-//! server ─▶ door ─▶ request id ─▶ trace ─▶ panic ─▶ auth ─▶ timeout ─▶ body ─▶ shed ─▶ add │ pull │ settle │ get │ list │ manage │ dead │ topic │ destination ─▶ store
+//! server ─▶ request id ─▶ trace ─▶ panic ─▶ door ─▶ auth ─▶ timeout ─▶ body ─▶ slot ─▶ add │ pull │ settle │ get │ list │ manage │ dead │ topic │ destination ─▶ store
 //! ```
 //!
 //! - `router` is the whole API at a glance; one file per family of verbs.
 //! - `server` takes connections and drains them, `connection` serves one; `pulse` and `paced` see to it that nobody holds one for
-//!   nothing. `door` turns away what is too much, `layers` is what stands around every handler, `budget` how many bytes all requests and answers may hold.
+//!   nothing. `edge` is what every request passes, `door` turns away what is too much, `work` is what stands around every handler that works on
+//!   tasks, `budget` how many bytes all requests and answers may hold, `room` counts those of the answers.
 //! - `auth` says who may call what; its table is the whole access matrix.
 //! - `body` and `json` read a request, `fields` its values, `new_task` checks one task.
 //! - `error` is the only answer of a failure, `envelope` that of a success.
@@ -31,6 +32,7 @@ mod dead;
 mod destination;
 mod docs;
 mod door;
+mod edge;
 mod envelope;
 mod error;
 mod fields;
@@ -40,7 +42,6 @@ pub mod fuzzed;
 mod get;
 mod health;
 mod json;
-mod layers;
 mod line;
 mod list;
 mod manage;
@@ -50,6 +51,7 @@ mod paced;
 mod pull;
 mod pulse;
 mod request_id;
+mod room;
 mod sameness;
 mod server;
 mod settle;
@@ -58,20 +60,21 @@ mod taken;
 mod testing;
 mod topic;
 mod topic_policy;
+mod topic_shown;
 mod waiters;
+mod work;
 mod written;
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use axum::{Extension, Router};
 use http::Uri;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
-use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::callback::{Limits, Services};
 use crate::clock::Clock;
@@ -81,11 +84,13 @@ use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
 use budget::Budget;
 use door::Line;
+use edge::Entrance;
 use error::Error;
 use waiters::Waiters;
+use work::Work;
 
 pub use auth::{TokenParams, Tokens};
-pub use door::Edge;
+pub use edge::Edge;
 pub use openapi::document;
 pub use server::{Patience, ServerParams, listen, serve};
 
@@ -283,23 +288,19 @@ impl Api {
     }
 }
 
-/// Every route behind the door.
+/// Every route, and the way to them.
 pub fn edge(api: Arc<Api>) -> Edge {
-    let (line, draining) = (Line::before(api.params.concurrency), api.draining.clone());
-    Edge::behind(line.clone(), draining, router(api, line))
+    let line = Line::before(api.params.concurrency);
+    let entrance = Entrance { line: line.clone(), tokens: api.tokens.clone(), draining: api.draining.clone() };
+    Edge::behind(entrance, router(api, line))
 }
 
-/// Every route, and what stands around them.
+/// Every route.
 fn router(api: Arc<Api>, line: Line) -> Router {
-    let params = &api.params;
-    let budget = Budget::new(params.bodies);
-    // From the outside in: the route's limit, the body, a slot, the topic in it. Not around the health checks: an instance that sheds load is alive.
-    let working = |routes: Router<Arc<Api>>, limit: &body::Limit, budget: Budget| {
-        routes
-            .layer(from_fn(auth::cover))
-            .layer(from_fn_with_state(line.clone(), layers::shed))
-            .layer(from_fn_with_state(budget, body::read))
-            .layer(Extension(limit.clone()))
+    let (budget, timeout) = (Budget::new(api.params.bodies), api.params.timeout);
+    let working = |routes: Router<Arc<Api>>, limit: &body::Limit, budget: Budget, may_hold_back: bool| {
+        let work = Work { timeout, limit: limit.clone(), budget, line: line.clone(), may_hold_back };
+        routes.layer(from_fn_with_state(Arc::new(work), work::layer))
     };
     let tasks = Router::new()
         .route("/delay/task/add", post(add::add))
@@ -326,11 +327,12 @@ fn router(api: Arc<Api>, line: Line) -> Router {
         .route("/delay/destination/hold", post(destination::hold))
         .route("/delay/destination/release", post(destination::release));
     let batches = Router::new().route("/delay/task/add_batch", post(add::add_batch));
-    // What a batch has stored cannot be taken back: its answer is given whatever room there is.
-    let delay = working(tasks, &api.body_limit, budget.clone())
-        .layer(from_fn_with_state(budget.clone(), layers::room_for_answers))
-        .merge(working(batches, &api.batch_body_limit, budget.of_batches()))
-        .layer(from_fn_with_state(params.timeout, layers::timeout));
+    let delay = working(tasks, &api.body_limit, budget.clone(), true).merge(working(
+        batches,
+        &api.batch_body_limit,
+        budget.of_batches(),
+        false,
+    ));
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
     let pages = Router::new()
         .route("/openapi.json", get(openapi::serve))
@@ -338,19 +340,8 @@ fn router(api: Arc<Api>, line: Line) -> Router {
         .route("/docs/explorer.js", get(docs::script))
         .route("/docs/explorer.css", get(docs::style))
         .route("/docs/icon.svg", get(docs::icon));
-    let draining = api.draining.clone();
-    let admitted = delay.merge(health).merge(pages).layer(from_fn_with_state(api.tokens.clone(), auth::admit));
-    dressed(admitted).layer(from_fn_with_state(draining, layers::last_answer)).with_state(api)
-}
-
-/// What stands around all routes, from the inside out.
-fn dressed<S: Clone + Send + Sync + 'static>(routes: Router<S>) -> Router<S> {
-    routes
-        .fallback(no_such_route)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(CatchPanicLayer::custom(layers::panicked))
-        .layer(from_fn(layers::trace))
-        .layer(from_fn(request_id::layer))
+    let routes = delay.merge(health).merge(pages);
+    routes.fallback(no_such_route).method_not_allowed_fallback(wrong_method).with_state(api)
 }
 
 async fn no_such_route() -> Error {

@@ -26,14 +26,15 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::body::JsonBody;
+use super::door::Slot;
 use super::envelope::Success;
 use super::error::Error;
 use super::fields::{Id, Name, Number, within};
 use super::json::{self, required};
-use super::layers::{Deadline, Slot};
 use super::openapi::values::TopicName;
 use super::taken::{Pulled, Taken, Wish, lanes_in_turn, take};
 use super::waiters;
+use super::work::Deadline;
 use super::written::{Fate, watched};
 use crate::span::Span;
 use crate::store::{MAX_LEASE, Store};

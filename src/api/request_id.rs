@@ -3,8 +3,6 @@
 //! The caller's own `x-request-id` if it is a sane one, else a fresh one; every answer carries it. It travels beside
 //! the request's future, so that an error can be logged and answered with it without being handed it.
 
-use axum::extract::Request;
-use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -24,14 +22,6 @@ pub(super) fn current() -> Option<String> {
 /// Runs `work` as the request `id`.
 pub(super) async fn scope<T>(id: String, work: impl Future<Output = T>) -> T {
     CURRENT.scope(id, work).await
-}
-
-/// The layer: outermost, so that every answer has the header.
-pub(super) async fn layer(request: Request, next: Next) -> Response {
-    let id = of(request.headers());
-    let mut response = scope(id.clone(), next.run(request)).await;
-    name(&mut response, id);
-    response
 }
 
 /// The id of a request with these headers.

@@ -24,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::Serving;
-use super::door::Edge;
+use super::edge::Edge;
 pub use super::pulse::Patience;
 
 /// The most callers who wait to be accepted; the system may allow fewer (`net.core.somaxconn`).

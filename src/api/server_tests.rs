@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::super::budget::Budget;
-use super::super::layers;
+use super::super::room::take_room;
 use super::super::written::{Fate, watched};
 use super::*;
 
@@ -176,8 +176,10 @@ async fn half_a_head_does_not_hold_up_the_drain_for_longer_than_its_patience() {
 async fn a_long_answer_says_how_long_it_is() {
     let later = tokio::time::Instant::now() + Duration::from_secs(3600);
     let long = async move || Response::new(watched(vec![b'x'; 3000].into(), later, drop));
-    let router =
-        Router::new().route("/", get(long)).layer(from_fn_with_state(Budget::new(1 << 20), layers::room_for_answers));
+    let budget = Budget::new(1 << 20);
+    let router = Router::new()
+        .route("/", get(long))
+        .layer(map_response(move |response| std::future::ready(take_room(&budget, response))));
     let server = start(router, ServerParams::default()).await;
     for version in ["1.0", "1.1"] {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -199,6 +201,42 @@ async fn a_request_that_does_not_end_is_cut_off_after_the_drain() {
     server.shutdown.send(()).unwrap();
     server.serving.await.unwrap();
     assert_eq!(read_to_end(&mut stream).await, "");
+}
+
+/// A request in its handler, whose end takes a while.
+struct Lingering(Arc<std::sync::atomic::AtomicUsize>);
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        std::thread::sleep(SHORT);
+        self.0.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// hyper answers each HTTP/2 stream in a task of its own: they ended at some time after their connection, and whoever relied on nothing of
+/// a request being left then relied on luck.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_stream_outlives_the_cut() {
+    let running = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let (tell, mut asked) = mpsc::unbounded_channel();
+    let handler = {
+        let running = running.clone();
+        async move || {
+            running.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let _lingering = Lingering(running);
+            tell.send(()).unwrap();
+            std::future::pending::<&str>().await
+        }
+    };
+    let router = Router::new().route("/", get(handler));
+    let server = start(router, ServerParams { drain: Duration::from_millis(20), ..ServerParams::default() }).await;
+    let _stream = asked_on(server.address, 3).await;
+    for _ in 0..3 {
+        asked.recv().await.unwrap();
+    }
+    server.shutdown.send(()).unwrap();
+    server.serving.await.unwrap();
+    assert_eq!(running.load(std::sync::atomic::Ordering::SeqCst), 0, "streams live on");
 }
 
 const SHORT: Duration = Duration::from_millis(100);

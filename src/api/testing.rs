@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::response::Response;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::door::Line;
 use super::{Api, Params, Parts, Tokens};
 use crate::callback::{LimitParams, Limits, ServiceParams, Services, SuccessRule};
 use crate::clock::Clock;
@@ -80,10 +78,4 @@ fn edge_over(store: AnyStore, clock: Clock) -> (Api, watch::Sender<bool>) {
         ..Params::new(Policy { max_attempts: 3, backoff: Backoff::default() })
     };
     (Api::new(parts, params), draining)
-}
-
-/// The routes without their door, which has tests of its own.
-pub(super) fn router(api: Arc<Api>) -> Router {
-    let line = Line::before(api.params.concurrency);
-    super::router(api, line)
 }

@@ -17,13 +17,14 @@ use super::error::Error;
 use super::fields::{Name, Number, within};
 use super::json::{self, required};
 use super::openapi::values::TopicName;
+use super::topic_shown::ShownPolicy;
 use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{Counts, ListQuery, MAX_FORECAST, Misfired, Registered, Store};
-use crate::task::{self, MisfirePolicy, Topic, TopicPolicy};
+use crate::task::{self, MisfirePolicy, Topic};
 
-/// Tasks that are forgotten together.
-const CHUNK: usize = 1_000;
+/// Tasks that are forgotten together: few enough for a slow disk to be done with them before it counts as silent.
+const CHUNK: usize = 500;
 /// How long one purge goes on: well below the edge's own limit.
 const TIME: Duration = Duration::from_secs(4);
 /// The shortest and the longest step of a forecast.
@@ -100,8 +101,8 @@ pub(super) struct Listed {
 pub(super) struct Shown {
     topic: Topic,
     shards: u16,
-    #[schema(value_type = TopicPolicy)]
-    policy: Arc<TopicPolicy>,
+    /// What is set, as /set takes it.
+    policy: ShownPolicy,
     paused: bool,
     paused_since_ms: Option<UnixMillis>,
     counts: Count,
@@ -203,7 +204,7 @@ pub(super) async fn show(api: &Api, known: Registered) -> Result<Shown, Error> {
     Ok(Shown {
         topic: entry.topic,
         shards: entry.shards,
-        policy,
+        policy: ShownPolicy::of(&policy),
         paused: paused.is_some(),
         paused_since_ms: paused,
         counts: counts.iter().fold(Count::default(), Count::and),

@@ -298,6 +298,7 @@ async fn listen(waiters: Arc<Waiters>, mut hints: broadcast::Receiver<Hint>) {
 mod tests {
     use futures_util::poll;
 
+    use super::super::taken::take;
     use super::super::testing::{edge_with_store, edge_without_store};
     use super::*;
     use crate::store::{Moment, NewTask, Store};
@@ -354,6 +355,30 @@ mod tests {
         drop(first);
         let taken = wait(&api, &topic, WISH, LONG).await.unwrap().expect("the task");
         assert_eq!((taken.tasks[0].task_id, taken.tasks[0].attempt), (Some(id), Some(1)));
+    }
+
+    /// Only the first task's lane was told of, and the others waited for the next look.
+    #[tokio::test]
+    async fn what_is_given_back_is_told_of_in_each_lane() {
+        let (api, _draining, _folder) = edge_with_store();
+        let (api, topic) = (Arc::new(api), topic());
+        let known = api.topics.ensure_with(&topic, 3).await.unwrap();
+        for _ in 0..3 {
+            add(&api).await;
+        }
+        let lanes: Vec<Lane> = known.entry.lanes().collect();
+        let taken = take(api.clone(), &known, lanes, Wish { slots: 3, ..WISH }).await.unwrap();
+        let mut shards: Vec<u16> = taken.tasks.iter().map(|task| (task.task_id.unwrap().0 % 3) as u16).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        assert!(shards.len() > 1, "all tasks are in one lane");
+        // A line of which nobody uses the hints up.
+        let line = Arc::new(Line::default());
+        api.waiters.lines().insert(topic.clone(), line.clone());
+        drop(taken);
+        api.pending.close();
+        api.pending.wait().await;
+        assert_eq!(line.state().heard.keys().copied().collect::<Vec<_>>(), shards);
     }
 
     #[tokio::test]

@@ -196,14 +196,15 @@ impl Client {
                 break;
             }
         }
-        call.excerpt.keep(&body);
         let reply = Reply { status: response.status(), headers: response.headers(), body: &body, broken };
         let rules = Rules {
             success: call.service.success(),
             final_statuses: call.final_statuses.unwrap_or(&self.params.final_statuses),
             now: self.params.clock.now(),
         };
-        classify::replied(&reply, &rules)
+        let answer = classify::replied(&reply, &rules);
+        call.excerpt.keep(body);
+        answer
     }
 
     fn trouble(&self, error: &reqwest::Error) -> Trouble {

@@ -53,8 +53,8 @@ struct ListArgs {
 
 /// Schedule dead tasks again, with fresh attempts.
 ///
-/// It goes on until all have been replayed that were dead at the beginning. With --rate their due moments are spread; where there
-/// are more than one call goes over it waits in between.
+/// It goes on until all have been replayed that were dead at the beginning, however many are passed over. With --rate their due moments
+/// are spread; where there are more than one call goes over it waits in between.
 #[derive(Debug, clap::Args)]
 struct ReplayArgs {
     #[command(flatten)]
@@ -130,7 +130,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     }
 }
 
-/// A call that goes over so many of the dead as one may, and is made again for the others.
+/// A call that goes over so many of the dead as one may, and is made again behind those for the others.
 struct Repeated {
     path: &'static str,
     /// What has become of a task then.
@@ -140,49 +140,41 @@ struct Repeated {
 
 impl Repeated {
     async fn run(self, which: &Which, body: &Map<String, Value>) -> anyhow::Result<Code> {
-        // What is replayed and dies again is not replayed once more: it would go on for ever where nobody answers.
         let most = self.most(which).await?;
         let Self { path, done, client } = self;
-        let (mut total, bar) = (0, progress::towards(most, done));
-        let is_cut_off = loop {
-            let answer = client.call(path, body).await?;
-            let count = answer["count"].as_u64().unwrap_or(0);
-            total += count;
-            bar.set_position(total);
-            if answer["more"] != true || total >= most {
-                break false;
+        let (mut body, mut total) = (body.clone(), 0);
+        // It moves with what is passed over as well.
+        let bar = progress::towards(most, "gone over");
+        loop {
+            let answer = client.call(path, &body).await?;
+            total += answer["count"].as_u64().unwrap_or(0);
+            bar.inc(answer["seen"].as_u64().unwrap_or(0));
+            // What is replayed and dies again lies behind the cursor's end: it is not replayed once more.
+            if answer["more"] != true {
+                break;
             }
-            // Asked again, these two would only answer the same.
-            if which.dry_run || count == 0 {
-                break true;
-            }
+            // A service that names no place to go on from would be asked the same for ever.
+            anyhow::ensure!(answer["cursor"].is_string(), "the service says that there is more, and not where");
+            body.insert("cursor".into(), answer["cursor"].clone());
             if let Some(until) = answer["until_ms"].as_i64() {
                 Clock::system().sleep_until(UnixMillis(until)).await;
             }
-        };
+        }
         bar.finish_and_clear();
         if !client.is_json() {
             let tasks = out::many(total, "task");
-            out::line(&match (which.dry_run, is_cut_off) {
-                (true, true) => format!("at least {tasks} would be {done}"),
-                (true, false) => format!("{tasks} would be {done}"),
-                (false, _) => format!("{tasks} {done}"),
-            })?;
+            out::line(&format!("{tasks} {}{done}", if which.dry_run { "would be " } else { "" }))?;
         }
-        anyhow::ensure!(
-            which.dry_run || !is_cut_off,
-            "there are more dead tasks than one call goes over, and none of those that it saw is meant"
-        );
         Ok(Code::Done)
     }
 
-    /// The most tasks that can be meant.
+    /// The most tasks that are gone over.
     async fn most(&self, which: &Which) -> anyhow::Result<u64> {
         if !which.task_ids.is_empty() {
             return Ok(which.task_ids.len() as u64);
         }
         let topic = self.client.post("/delay/topic/get", &topic::of(&which.topic)).await?.checked()?;
-        Ok(topic["counts"]["dead"].as_u64().unwrap_or(u64::MAX))
+        Ok(topic["counts"]["dead"].as_u64().unwrap_or(0))
     }
 }
 

@@ -7,8 +7,8 @@ use tokio::sync::broadcast;
 
 use super::{
     Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast, Hint, ListQuery,
-    Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle, Settled, Spread,
-    Store, Summary, Task, TopicEntry, Waiting, embedded, redis,
+    Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle, Settled,
+    Spread, Store, Summary, Task, TopicEntry, Waiting, embedded, redis,
 };
 use crate::breaker;
 use crate::clock::UnixMillis;
@@ -174,6 +174,10 @@ impl Store for AnyStore {
 
     async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
         either!(self, resume(topic, becomes))
+    }
+
+    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
+        either!(self, forget_misfire(topic, misfire))
     }
 
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {

@@ -305,6 +305,9 @@ pub trait Store: Send + Sync + 'static {
     /// Answers whether it was paused; `None`: no such topic.
     fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> impl Future<Output = Result<Option<bool>>> + Send;
 
+    /// Forgets a pause of the topic that is over; its other pauses stay. Nothing happens where there is none like it.
+    fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> impl Future<Output = Result<()>> + Send;
+
     /// Takes a topic out of the registry, with its policy, its pauses and its lanes' idempotency keys, if none of its lanes holds any task.
     /// Answers whether there is no such topic now. What is added at the same moment registers it again.
     fn unregister(&self, entry: &TopicEntry) -> impl Future<Output = Result<bool>> + Send;

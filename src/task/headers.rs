@@ -73,8 +73,10 @@ impl Headers {
         for (name, value) in &self.0 {
             // They were checked when the task was added; what is no header all the same is not sent.
             if check(name, value).is_ok()
-                && let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value))
+                && let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name), HeaderValue::try_from(value))
             {
+                // So that no `Debug` of a request shows it.
+                value.set_sensitive(true);
                 head.insert(name, value);
             }
         }
@@ -178,6 +180,7 @@ mod tests {
         let mut head = HeaderMap::new();
         stored.put_into(&mut head);
         assert_eq!(head.keys().collect::<Vec<_>>(), ["x-b"]);
+        assert_eq!(format!("{head:?}"), r#"{"x-b": Sensitive}"#);
     }
 
     proptest! {

@@ -35,7 +35,7 @@ pub enum MisfirePolicy {
 
 /// A topic's settings; what is absent follows the configuration. A task's own [`Options`](super::Options) go before them. Kept in the
 /// registry as JSON; fields may be added, and unknown ones of a newer version are left alone.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TopicPolicy {
     /// Calls before a task dies, from 1.

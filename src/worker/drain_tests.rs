@@ -100,6 +100,10 @@ impl Store for Silent {
         never().await
     }
 
+    async fn forget_misfire(&self, _: &Topic, _: Misfire) -> Result<()> {
+        never().await
+    }
+
     async fn unregister(&self, _: &TopicEntry) -> Result<bool> {
         never().await
     }

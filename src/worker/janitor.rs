@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Parts, Shared};
+use super::{Parts, Shared, misfires};
 use crate::callback::Caller;
 use crate::clock::UnixMillis;
 use crate::store::{Counts, ListQuery, Registered, Result, Store, TopicEntry};
@@ -76,6 +76,9 @@ async fn keep_house(shared: &Shared<impl Store, impl Caller>, round: u32, said: 
                 Ok(count) => capped += count,
                 Err(error) => tracing::debug!(%lane, %error, "Could not forget what ended long ago"),
             }
+        }
+        if let Err(error) = misfires::forget(&*parts.store, &known, now).await {
+            tracing::debug!(topic = %known.entry.topic, %error, "Could not look whether a pause can be forgotten");
         }
         if capped > 0 {
             say_capped(&known.entry.topic, capped, said);

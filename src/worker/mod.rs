@@ -12,7 +12,7 @@
 //! - `call` is one task in flight: is the lease long enough, call, outcome.
 //! - `settler` gathers the ends of leases and keeps them until the store has answered.
 //! - `notes` writes down what attempts came to, for eyes.
-//! - `janitor` forgets old history and looks after the registry.
+//! - `janitor` forgets old history and pauses (`misfires`), and looks after the registry.
 //!
 //! # Invariants
 //!
@@ -44,6 +44,7 @@ mod claim;
 mod held;
 mod janitor;
 mod lane;
+mod misfires;
 mod notes;
 mod settler;
 mod supervisor;

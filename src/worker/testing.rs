@@ -154,6 +154,10 @@ impl Store for Watched {
         self.store.resume(topic, becomes).await
     }
 
+    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
+        self.store.forget_misfire(topic, misfire).await
+    }
+
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
         self.store.unregister(entry).await
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::program::{command, run, service};
-use crate::receiver::Receiver;
+use crate::receiver::{Answer, Receiver};
 use crate::{Kept, Program, on_both_stores};
 
 on_both_stores!(the_client_commands_do_what_the_calls_do);
@@ -41,6 +41,40 @@ async fn the_client_commands_do_what_the_calls_do(kept: Kept) {
     assert_eq!(code, 2, "{usage}");
 }
 
+/// A call that went over a hundred thousand and meant none of them used to end the command.
+#[tokio::test]
+async fn a_replay_goes_on_behind_the_cursor_until_there_is_no_more() {
+    let service = Receiver::answering(|seen| {
+        Answer::With(
+            200,
+            vec![],
+            match seen.path.as_str() {
+                "/delay/topic/get" => r#"{"dm_error":0,"error_msg":"","counts":{"dead":100001}}"#,
+                _ if seen.body.contains("cursor") => {
+                    r#"{"dm_error":0,"error_msg":"","count":1,"seen":1,"more":false,"cursor":null}"#
+                }
+                _ => r#"{"dm_error":0,"error_msg":"","count":0,"seen":100000,"more":true,"cursor":"0.5.6.7"}"#,
+            },
+        )
+    })
+    .await;
+    for (verb, flag, says) in [
+        ("replay", "--reason=410 Gone", "1 task replayed"),
+        ("purge", "--reason=410 Gone", "1 task thrown away"),
+        ("purge", "--dry-run", "1 task would be thrown away"),
+    ] {
+        let before = service.seen().len();
+        let mut client = command(&[]);
+        client.args(["dead", verb, "orders", "--all", flag, "--server"]).arg(service.endpoint());
+        let (code, output, error) = run(client).await;
+        assert_eq!((code, output.trim_end()), (0, says), "{error}");
+        let seen = service.seen().split_off(before);
+        let bodies: Vec<Value> = seen.iter().map(|seen| serde_json::from_str(&seen.body).unwrap()).collect();
+        assert_eq!((bodies.len(), &bodies[2]["cursor"]), (3, &json!("0.5.6.7")), "{bodies:?}");
+        assert_eq!(bodies[1]["reason"], bodies[2]["reason"]);
+    }
+}
+
 #[tokio::test]
 async fn nobody_there_is_an_error_and_not_a_hang() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -67,17 +101,25 @@ async fn check_says_what_is_configured_and_whether_the_store_answers() {
     assert_eq!(code, 1, "{output}{error}");
 }
 
-/// What callers send is theirs: neither their content nor a receipt is ever written to the log, however much it tells.
+/// What callers send is theirs: neither their content, nor a header, nor a receipt is ever written to the log, however much it tells.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_is_json_if_asked_for_and_never_holds_a_payload() {
     let kept = Kept::embedded();
-    let receiver = Receiver::answering(|_| crate::receiver::Answer::With(500, vec![], "answer-payload")).await;
+    let receiver = Receiver::answering(|_| Answer::With(500, vec![], "answer-payload")).await;
     let delayd = kept
         .start(&[service("message.call", &receiver), "log.format=\"json\"".into(), "log.level=\"debug\"".into()])
         .await;
     let content = json!({"sn": "message.call", "url": "/path-payload", "data": "content-payload"});
-    let id = delayd.add(json!({"topic": "t", "delay": 0, "max_attempts": 1, "content": content})).await.id();
+    let headers = json!({"authorization": "Bearer header-payload"});
+    let task = json!({"topic": "t", "delay": 0, "max_attempts": 1, "headers": headers, "content": content});
+    let id = delayd.add(task).await.id();
     delayd.wait_for_state("t", id, "dead").await;
+    delayd.task("t", id).await;
+    for headers in [json!({"x": "header-payload\n"}), json!({"host": "header-payload"}), json!("header-payload")] {
+        let task = json!({"topic": "t", "delay": 0, "headers": headers, "content": {}}).to_string();
+        let refused = delayd.post("/delay/task/add", task).await;
+        assert!(refused.status == 400 && !refused.body.to_string().contains("payload"), "{refused:?}");
+    }
     delayd
         .post("/delay/task/add", r#"{"topic":"t","delay":"refused-payload","content":{"x":"content-payload"}}"#)
         .await;

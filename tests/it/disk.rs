@@ -129,13 +129,23 @@ async fn a_claim_or_settle_that_fails_leaves_its_task_to_the_next_process() {
     }
 }
 
-/// The disk is full for a while (`when=first..last`), whatever the file system says: adds get 503, the service goes on, and
-/// adds come back by themselves.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_is_full_for_a_while_refuses_adds_and_takes_them_again() {
+    is_full_for_a_while("ENOSPC").await;
+}
+
+/// SQLite calls it an I/O error, and the program ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_quota_that_is_used_up_for_a_while_refuses_adds_and_nothing_else() {
+    is_full_for_a_while("EDQUOT").await;
+}
+
+/// The disk is full for a while (`when=first..last`), whatever the file system says: adds get 503, the service goes on, and
+/// adds come back by themselves.
+async fn is_full_for_a_while(error: &str) {
     let kept = Kept::embedded();
     let receiver = Receiver::start().await;
-    let under = failing("pwrite64:error=ENOSPC:when=100..101", &file(&kept, "-wal"));
+    let under = failing(&format!("pwrite64:error={error}:when=100..101"), &file(&kept, "-wal"));
     let delayd = Program::start_under(under, &kept.store, &[service("message.call", &receiver)]).await;
     let accepted = add_until_refused(&delayd, waiting()).await;
     for _ in 0..600 {
@@ -227,6 +237,37 @@ async fn hang_at(commit: u32) {
         "fsync {commit}: {unsettled:?} and {acked:?}, but {found:?}:\n{}",
         delayd.log()
     );
+}
+
+/// Every read of the log takes several seconds. Who asked waited for as long as a request may take.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_that_reads_waits_for_a_disk_that_hangs_and_adds_go_on() {
+    let kept = Kept::embedded();
+    set_up(&kept).await;
+    let under = failing(&format!("pread64:delay_enter={}", HANG.as_micros()), &file(&kept, "-wal"));
+    let delayd = Program::start_under(under, &kept.store, &[]).await;
+    // What was just written is read from the log, by all but the writer.
+    let id = delayd.add(waiting()).await.id();
+    for (verb, body) in [
+        ("task/get", json!({"topic": "t", "task_id": id})),
+        ("task/pull", json!({"topic": "t", "task_id": id})),
+        ("task/list", json!({"topic": "t", "state": "scheduled"})),
+        ("dead/causes", json!({"topic": "t"})),
+        ("dead/replay", json!({"topic": "t", "all": true})),
+        ("topic/list", json!({})),
+        ("topic/get", json!({"topic": "t"})),
+        ("topic/forecast", json!({"topic": "t", "step": "1h"})),
+        ("destination/list", json!({})),
+        // A topic that may be anywhere.
+        ("task/add", json!({"topic": "new", "delay": 60, "content": {}})),
+    ] {
+        let started = Instant::now();
+        let answer = delayd.post(&format!("/delay/{verb}"), body.to_string()).await;
+        assert!(started.elapsed() < HANG / 2, "{verb} waited for the disk: {:?}", started.elapsed());
+        assert!(is_refused_by_silence(&answer), "{verb}: {answer:?}");
+        assert!(answer.headers.contains_key("retry-after"), "{verb}: {answer:?}");
+    }
+    delayd.add(waiting()).await;
 }
 
 fn is_refused_by_silence(answer: &Answer) -> bool {

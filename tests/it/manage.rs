@@ -21,7 +21,9 @@ on_both_stores!(
     failed_attempts_are_noted_with_their_answers,
     pages_of_a_list_follow_one_another,
     the_dead_are_grouped_replayed_and_thrown_away,
+    dead_tasks_that_are_passed_over_hide_nobody,
     a_topic_has_settings_counts_and_a_forecast,
+    a_topics_settings_are_set_as_they_are_shown,
     a_quota_answers_429,
     a_paused_topic_holds_and_a_resumed_one_goes_by_its_misfire_policy,
     a_purged_topic_is_empty_and_can_be_deleted,
@@ -252,6 +254,52 @@ async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
     assert_eq!(call(&delayd, "/delay/dead/purge", left).await["count"], 0);
 }
 
+/// Asks for the dead four by four, each call behind the one before; answers how many were meant and how many gone over.
+async fn by_and_by(delayd: &Program, path: &str, mut request: Value) -> (u64, u64) {
+    let (mut count, mut seen) = (0, 0);
+    request["limit"] = json!(4);
+    loop {
+        let answer = call(delayd, path, request.clone()).await;
+        assert!(seen < 100, "it begins at the front again and again: {answer}");
+        count += answer["count"].as_u64().unwrap();
+        seen += answer["seen"].as_u64().unwrap();
+        assert!(answer["seen"].as_u64().unwrap() <= 4, "{answer}");
+        assert_eq!(answer["more"], answer["cursor"].is_string(), "{answer}");
+        request["cursor"] = answer["cursor"].clone();
+        if answer["more"] == false {
+            return (count, seen);
+        }
+    }
+}
+
+/// Each call used to begin at the front: behind as many of other reasons as one call goes over, nothing was reached.
+async fn dead_tasks_that_are_passed_over_hide_nobody(kept: Kept) {
+    let receiver = Receiver::answering(|seen| Answer::Status(if seen.path == "/19" { 410 } else { 418 })).await;
+    let delayd = kept.start(&[service("s", &receiver)]).await;
+    call(&delayd, "/delay/topic/set", json!({"topic": "t", "shards": 3, "retry": {"max_attempts": 1}})).await;
+    let tasks: Vec<Value> = (0..20).map(|n| pushed("t", json!(0), n)).collect();
+    let ids = delayd.add_all(&tasks).await;
+    for id in &ids {
+        delayd.wait_for_state("t", *id, "dead").await;
+    }
+    let gone = json!({"topic": "t", "all": true, "reason": "410 Gone"});
+    let dry = with(gone.clone(), json!({"dry_run": true}));
+    assert_eq!(by_and_by(&delayd, "/delay/dead/replay", dry).await, (1, 20));
+    // It dies again at once, and is not come upon once more.
+    assert_eq!(by_and_by(&delayd, "/delay/dead/replay", gone).await, (1, 20));
+    assert_eq!(receiver.wait_for(21).await[20].path, "/19");
+    let foreign = json!({"topic": "t", "all": true, "cursor": "3.5"}).to_string();
+    let refused = delayd.post("/delay/dead/replay", foreign).await;
+    assert_eq!((refused.status, &refused.body["dm_error"]), (400, &json!(1000)), "{refused:?}");
+
+    delayd.wait_for_state("t", ids[19], "dead").await;
+    // Of those that are named, too; the third is named twice.
+    let twice = [&ids[..9], &ids[2..3]].concat();
+    let named = json!({"topic": "t", "task_ids": twice});
+    assert_eq!(by_and_by(&delayd, "/delay/dead/purge", named).await, (9, 9));
+    assert_eq!(by_and_by(&delayd, "/delay/dead/purge", json!({"topic": "t", "all": true})).await, (11, 11));
+}
+
 async fn a_topic_has_settings_counts_and_a_forecast(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let set = json!({"topic": "t", "shards": 3, "retry": {"max_attempts": 2}, "rate": "100/s", "mode": "pull"});
@@ -267,13 +315,32 @@ async fn a_topic_has_settings_counts_and_a_forecast(kept: Kept) {
     }
     let shown = call(&delayd, "/delay/topic/get", json!({"topic": "t"})).await;
     let policy = &shown["policy"];
-    assert_eq!((&policy["rate"], &policy["quota"], &policy["max_attempts"]), (&Value::Null, &json!(1000), &json!(2)));
+    assert_eq!(*policy, json!({"retry": {"max_attempts": 2}, "mode": "pull", "quota": 1000}));
     assert_eq!((&shown["counts"]["scheduled"], &shown["oldest_overdue_ms"]), (&json!(5), &overdue.body["due_ms"]));
     let forecast = call(&delayd, "/delay/topic/forecast", json!({"topic": "t", "step": "6m", "steps": 3})).await;
     let counts: Vec<&Value> = forecast["steps"].as_array().unwrap().iter().map(|step| &step["count"]).collect();
     assert_eq!((&forecast["overdue"], counts), (&json!(1), vec![&json!(2), &json!(1), &json!(0)]));
     let topics = call(&delayd, "/delay/topic/list", json!({})).await;
     assert_eq!(topics["topics"], json!([{"topic": "t", "shards": 3, "paused": false}]));
+}
+
+/// What is shown could not be sent back: it had names of its own.
+async fn a_topics_settings_are_set_as_they_are_shown(kept: Kept) {
+    let delayd = kept.start(&[]).await;
+    let backoff = json!({"kind": "exponential", "base": "1500ms", "factor": 3, "max": "2h", "jitter": 0.5});
+    let all = json!({
+        "retry": {"max_attempts": 5, "backoff": backoff, "final_statuses": [404, 410]}, "timeout": "1500ms", "mode": "push",
+        "rate": "6000/m", "concurrency": 7, "quota": 100_000, "history": {"keep": "90m", "max": 5}, "misfire": "skip",
+    });
+    let shown = call(&delayd, "/delay/topic/set", with(all, json!({"topic": "a"}))).await["policy"].clone();
+    assert_eq!(shown.as_object().unwrap().len(), 8, "{shown}");
+    let mut edited = shown.clone();
+    edited["history"]["max"] = json!(6);
+    let second = call(&delayd, "/delay/topic/set", with(edited.clone(), json!({"topic": "b"}))).await;
+    assert_eq!(second["policy"], edited);
+    assert_eq!(call(&delayd, "/delay/topic/get", json!({"topic": "b"})).await["policy"], edited);
+    let plain = call(&delayd, "/delay/topic/set", json!({"topic": "c", "history": {"max": 5}})).await;
+    assert_eq!(plain["policy"], json!({"history": {"max": 5}}));
 }
 
 async fn a_quota_answers_429(kept: Kept) {

@@ -8,6 +8,7 @@ use crate::{Kept, StoreAt, on_both_stores, redis_server};
 
 on_both_stores!(
     a_token_opens_its_own_calls_and_topics,
+    a_headers_value_is_shown_only_to_who_runs_the_service,
     calls_of_a_service_with_secrets_are_signed_on_every_attempt,
     headers_of_a_task_go_along_with_every_attempt,
     an_absolute_url_is_called_on_an_allowed_host,
@@ -16,17 +17,20 @@ on_both_stores!(
 
 const WRITER: &str = "dly_writer-of-orders";
 const READER: &str = "dly_reader-of-all";
+const KEEPER: &str = "dly_keeper-of-all";
 /// `printf %s … | sha256sum` of each.
-const HASHES: [&str; 2] = [
+const HASHES: [&str; 3] = [
     "609a113f8662c1047dcc541cf1fb799cf5c7ae3e75907cbb7dee46d37c533320",
     "68582b62fd73d1ee5026c6d3e541c843a3faa3ed7600d5c8a9768e95e6b00d52",
+    "25bb754bfe258c19866beb4611f73c0ce2d0dd41dcdc92446f50338a91586404",
 ];
 
 fn tokens() -> String {
-    let [writer, reader] = HASHES;
+    let [writer, reader, keeper] = HASHES;
     format!(
         "http.auth.tokens=[{{name='writer', token_sha256='{writer}', scopes=['produce'], topics=['order.*']}}, \
-         {{name='reader', token_sha256='{reader}', scopes=['consume']}}]"
+         {{name='reader', token_sha256='{reader}', scopes=['consume']}}, \
+         {{name='keeper', token_sha256='{keeper}', scopes=['consume', 'admin']}}]"
     )
 }
 
@@ -89,6 +93,29 @@ async fn a_token_opens_its_own_calls_and_topics(kept: Kept) {
     assert_eq!(code, 1, "{said}");
     let (code, help) = client(&["add", "--help"], Some(WRITER)).await;
     assert!(code == 0 && help.contains("DELAYD_TOKEN"), "{help}");
+}
+
+/// Whoever only consumes could read the passwords that producers had given to their receivers.
+async fn a_headers_value_is_shown_only_to_who_runs_the_service(kept: Kept) {
+    let delayd = kept.start(&[tokens()]).await;
+    let headers = json!({"Authorization": "Bearer secret", "x-tenant": "a"});
+    let task = json!({"topic": "order.a", "delay": 60, "headers": headers, "content": {"n": 1}});
+    let (_, added) = as_holder(&delayd, WRITER, "/delay/task/add", task).await;
+    let named = json!({"topic": "order.a", "task_id": added["task_id"]});
+    for (token, value, tenant) in [
+        (WRITER, Value::Null, Value::Null),
+        (READER, Value::Null, Value::Null),
+        (KEEPER, json!("Bearer secret"), json!("a")),
+    ] {
+        let (status, shown) = as_holder(&delayd, token, "/delay/task/get", named.clone()).await;
+        let shown = &shown["task"]["options"]["headers"];
+        assert_eq!((status, shown), (200, &json!({"authorization": value, "x-tenant": tenant})), "{token}");
+        let (_, pulled) = as_holder(&delayd, KEEPER, "/delay/task/pull", named.clone()).await;
+        assert!(pulled["content"].is_string() && !pulled.to_string().contains("secret"), "{pulled}");
+    }
+    let list = json!({"topic": "order.a", "state": "scheduled"});
+    let (_, listed) = as_holder(&delayd, KEEPER, "/delay/task/list", list).await;
+    assert!(listed["tasks"][0].is_object() && !listed.to_string().contains("secret"), "{listed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

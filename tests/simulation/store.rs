@@ -19,8 +19,8 @@ use std::time::Duration;
 use delayd::clock::UnixMillis;
 use delayd::store::{
     Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Forecast, Hint,
-    ListQuery, Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle,
-    Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
+    ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result,
+    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -275,6 +275,10 @@ impl Store for Access {
     async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
         let topic = topic.clone();
         self.ask("resume", topic.clone(), move |world| world.resume(&topic, becomes)).await
+    }
+
+    async fn forget_misfire(&self, _: &Topic, _: Misfire) -> Result<()> {
+        nobody_asks()
     }
 
     async fn unregister(&self, _: &TopicEntry) -> Result<bool> {

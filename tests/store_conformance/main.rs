@@ -194,6 +194,7 @@ macro_rules! conformance {
             pause a_policy_is_kept_as_it_was_set,
             pause a_pause_lasts_until_it_is_ended,
             pause the_newest_pauses_are_remembered_with_what_their_tasks_become,
+            pause a_pause_that_is_forgotten_leaves_the_others,
             pause only_what_fell_due_in_a_pause_is_not_delivered_after_it,
             pause a_topic_is_unregistered_only_while_it_holds_nothing,
             pause a_topic_that_was_unregistered_begins_anew,

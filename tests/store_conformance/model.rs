@@ -517,6 +517,10 @@ impl Model {
         self.topics.resume(topic, becomes, self.now)
     }
 
+    pub(crate) fn forget_misfire(&mut self, topic: &Topic, misfire: Misfire) {
+        self.topics.forget_misfire(topic, misfire);
+    }
+
     pub(crate) fn unregister(&mut self, entry: &TopicEntry) -> bool {
         let is_empty = self.tasks.values().all(|record| record.lane.topic != entry.topic);
         if is_empty {

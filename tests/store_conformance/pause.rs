@@ -108,6 +108,46 @@ pub(crate) async fn the_newest_pauses_are_remembered_with_what_their_tasks_becom
     assert!(misfires.is_sorted_by_key(|misfire| misfire.to));
 }
 
+pub(crate) async fn a_pause_that_is_forgotten_leaves_the_others(bench: Bench<impl Store>) {
+    let nothing = Misfire { from: at(0), to: at(1), becomes: Misfired::Dead };
+    bench.store.forget_misfire(&nobody(), nothing).await.unwrap();
+    assert!(bench.store.topics().await.unwrap().is_empty());
+    bench.store.register(topic()).await.unwrap();
+    bench.store.register(topic_of("others", 1)).await.unwrap();
+    bench.store.forget_misfire(&orders(), nothing).await.unwrap();
+    for becomes in [Misfired::Expired, Misfired::Dead, Misfired::Expired] {
+        for topic in [orders(), "others".parse().unwrap()] {
+            bench.store.pause(&topic).await.unwrap();
+            bench.advance(5);
+            bench.store.resume(&topic, Some(becomes)).await.unwrap();
+        }
+    }
+    bench.store.unregister(&topic_of("others", 1)).await.unwrap();
+    let misfires = registered(&bench).await.misfires;
+    assert_eq!(misfires.len(), 3);
+    for other in [
+        Misfire { becomes: Misfired::Expired, ..misfires[1] },
+        Misfire { from: misfires[0].from, ..misfires[1] },
+        Misfire { to: misfires[2].to, ..misfires[1] },
+    ] {
+        bench.store.forget_misfire(&orders(), other).await.unwrap();
+    }
+    assert_eq!(registered(&bench).await.misfires, misfires, "none is quite like these");
+    // A pause that holds goes on meanwhile.
+    let since = bench.store.pause(&orders()).await.unwrap();
+    for _ in 0..2 {
+        bench.store.forget_misfire(&orders(), misfires[1]).await.unwrap();
+        assert_eq!(registered(&bench).await.misfires, [misfires[0], misfires[2]]);
+    }
+    assert_eq!(registered(&bench).await.paused, since);
+    bench.store.resume(&orders(), None).await.unwrap();
+    for misfire in misfires {
+        bench.store.forget_misfire(&orders(), misfire).await.unwrap();
+    }
+    assert_eq!(registered(&bench).await, Registered::plain(topic()));
+    bench.store.pause(&orders()).await.unwrap().expect("the topic is there");
+}
+
 pub(crate) async fn only_what_fell_due_in_a_pause_is_not_delivered_after_it(bench: Bench<impl Store>) {
     let backlog = bench.add("message.call", 10).await;
     let missed = [bench.add("message.call", 20).await, bench.add("message.call", 100).await];

@@ -6,8 +6,8 @@ use std::time::Duration;
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
     Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast, Hint, ListQuery,
-    Listed, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered, Rescheduled, Result, Settle, Settled,
-    Spread, Store, Summary, Task, TopicEntry, Waiting,
+    Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered, Rescheduled, Result, Settle,
+    Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -146,6 +146,11 @@ impl Store for Reference {
 
     async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
         Ok(self.model().resume(topic, becomes))
+    }
+
+    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
+        self.model().forget_misfire(topic, misfire);
+        Ok(())
     }
 
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {

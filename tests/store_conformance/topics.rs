@@ -37,6 +37,10 @@ impl Topics {
         Some(true)
     }
 
+    pub(crate) fn forget_misfire(&mut self, topic: &Topic, misfire: Misfire) {
+        self.0.get_mut(topic).into_iter().for_each(|topic| topic.misfires.retain(|known| *known != misfire));
+    }
+
     pub(crate) fn unregister(&mut self, topic: &Topic) {
         self.0.remove(topic);
     }

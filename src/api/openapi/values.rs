@@ -7,6 +7,7 @@ use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::api::dead;
 use crate::api::envelope::Success;
 use crate::api::fields::{Id, Name};
 use crate::api::list::Cursor;
@@ -20,6 +21,7 @@ pub(in crate::api) type TopicName = Name<Topic>;
 pub(in crate::api) type ServiceName = Name<Destination>;
 pub(in crate::api) type ReceiptText = Name<Receipt>;
 pub(in crate::api) type CursorText = Name<Cursor>;
+pub(in crate::api) type DeadCursorText = Name<dead::Cursor>;
 
 /// A task's content in a request.
 pub(in crate::api) enum Content {}
@@ -51,6 +53,7 @@ described! {
     Destination, "Service" => ServiceName::schema();
     ReceiptText, "Receipt" => name("The receipt of a lease, as it was handed out; opaque.", "^[A-Za-z0-9_-]{1,64}$");
     CursorText, "Cursor" => string("The cursor of the page before, as it was answered; opaque.");
+    DeadCursorText, "DeadCursor" => string("The cursor of the call before, as it was answered; opaque.");
     Id, "TaskIdGiven" => AnyOfBuilder::new()
         .item(whole(0).maximum(Some(MAX_ID)))
         .item(ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]+$")))

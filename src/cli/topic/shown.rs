@@ -30,9 +30,21 @@ pub(super) fn one(answer: &Value) -> String {
         ("history since", moment(&answer["history_since_ms"])),
     ];
     pairs.extend(STATES.map(|state| (state, cell(&answer["counts"][state]))));
-    let policy = answer["policy"].as_object().into_iter().flatten();
-    pairs.extend(policy.map(|(name, value)| (name.as_str(), cell(value))));
+    let policy = settings(&answer["policy"]);
+    pairs.extend(policy.iter().map(|(name, value)| (name.as_str(), value.clone())));
     table::pairs(&pairs)
+}
+
+/// What a topic sets itself, by name; what stands together as `retry` and `history` has a line for each part.
+fn settings(policy: &Value) -> Vec<(String, String)> {
+    let all = policy.as_object().into_iter().flatten();
+    let parts = |(name, value): (&String, &Value)| match (name.as_str(), value) {
+        ("retry" | "history", Value::Object(parts)) => {
+            parts.iter().map(|(part, value)| (format!("{name}.{part}"), cell(value))).collect()
+        }
+        _ => vec![(name.clone(), cell(value))],
+    };
+    all.flat_map(parts).collect()
 }
 
 /// A truth as a cell.
@@ -49,25 +61,25 @@ mod tests {
     #[test]
     fn a_topic_is_shown_with_its_counts_and_what_it_sets_itself() {
         let answer = json!({
-            "topic": "report", "shards": 1, "policy": {"max_attempts": 3, "rate": "100/s"}, "paused": true, "paused_since_ms": 0,
+            "topic": "report", "shards": 1, "policy": {"retry": {"max_attempts": 3}, "rate": "100/s"}, "paused": true, "paused_since_ms": 0,
             "counts": {"scheduled": 5, "leased": 0, "delivered": 0, "dead": 1, "cancelled": 0, "expired": 0},
             "next_due_ms": null, "oldest_overdue_ms": 1000, "history_since_ms": null,
         });
         insta::assert_snapshot!(one(&answer), @r#"
-        topic           report
-        shards          1
-        paused          since 1970-01-01T00:00:00.000Z
-        next due        -
-        oldest overdue  1970-01-01T00:00:01.000Z
-        history since   -
-        scheduled       5
-        leased          0
-        delivered       0
-        dead            1
-        cancelled       0
-        expired         0
-        max_attempts    3
-        rate            100/s
+        topic               report
+        shards              1
+        paused              since 1970-01-01T00:00:00.000Z
+        next due            -
+        oldest overdue      1970-01-01T00:00:01.000Z
+        history since       -
+        scheduled           5
+        leased              0
+        delivered           0
+        dead                1
+        cancelled           0
+        expired             0
+        rate                100/s
+        retry.max_attempts  3
         "#);
     }
 

@@ -4,6 +4,7 @@
 //! call fails, and the application is told to stop. A fresh start reads what the disk really holds.
 
 use rusqlite::{ErrorCode, ffi};
+use rustix::io::Errno;
 use tokio::sync::watch;
 
 use crate::store::{Error, Result};
@@ -60,12 +61,13 @@ impl Drop for PanicGuard<'_> {
     }
 }
 
-/// What a failure means to a caller of the store.
+/// What a failure means to a caller of the store. To be asked on the thread that met it, before this calls the system again.
 pub(super) fn translate(failure: &rusqlite::Error) -> Error {
     match failure.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => Error::Full(failure.to_string()),
         // The log's index (`-shm`) could not grow. It holds nothing that has to be on disk.
         Some(_) if is_index_without_room(failure) => Error::Full(failure.to_string()),
+        Some(_) if is_over_quota(failure) => Error::Full(format!("the disk quota is used up: {failure}")),
         // Constraints are broken by rows that no version of this program stores.
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation) => {
             Error::Corrupt(failure.to_string())
@@ -78,6 +80,14 @@ pub(super) fn translate(failure: &rusqlite::Error) -> Error {
 
 fn is_index_without_room(failure: &rusqlite::Error) -> bool {
     failure.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE)
+}
+
+/// A write was refused for the user's quota. SQLite knows a full disk by ENOSPC alone, and calls this an I/O error; what the system said is
+/// still there, for nothing but another failure takes its place. (It is what `sqlite3_system_errno` reads as well.) A write that is refused
+/// leaves nothing unknown, unlike an fsync that says the same.
+fn is_over_quota(failure: &rusqlite::Error) -> bool {
+    failure.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_WRITE)
+        && Errno::from_io_error(&std::io::Error::last_os_error()) == Some(Errno::DQUOT)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::broadcast;
 
-use super::{Embedded, Params, Threads, fault, queue, reader, schema, space, spawn, writes};
+use super::{Embedded, Params, Threads, fault, reader, schema, space, spawn, writes};
 use crate::store::{Error, Result};
 
 impl Embedded {
@@ -38,10 +38,10 @@ impl Embedded {
         // Nobody takes what is written: it is refused.
         let (writes, ..) = writes::Writes::new();
         // Nobody asks for anything but a check.
-        let (reads, _) = queue::Queue::new();
-        let (scans, queries) = queue::Queue::new();
-        let (queries, watched) = (Arc::new(Mutex::new(queries)), Arc::clone(&health));
-        let handles = vec![spawn("store-scan", move || reader::run(db, &queries, &watched))?];
+        let (reads, []) = reader::Reads::new();
+        let (scans, [reader]) = reader::Reads::new();
+        let watched = Arc::clone(&health);
+        let handles = vec![spawn("store-scan", move || reader::run(db, &reader, &watched))?];
         let (hints, _) = broadcast::channel(1);
         Ok(Self { writes, reads, scans, clock, hints, health, threads: Mutex::new(Threads { handles, lock: None }) })
     }

@@ -188,8 +188,8 @@ impl Embedded {
 
         let (hints, _) = broadcast::channel(HINTS);
         let (writes, jobs, pace) = writes::Writes::new();
-        let (reads, queries) = queue::Queue::new();
-        let (scans, long) = queue::Queue::new();
+        let (reads, short) = reader::Reads::new::<READERS>();
+        let (scans, long) = reader::Reads::new::<1>();
         let (checkpoints, wakes) = sync_channel(1);
         let writer = writer::Writer {
             db,
@@ -203,17 +203,12 @@ impl Embedded {
             space,
         };
         let mut handles = vec![spawn("store-writer", move || writer.run())?];
-        let mut read = |name, queries: &Arc<Mutex<_>>| {
+        let readers = short.into_iter().map(|reader| ("store-reader", reader));
+        for (name, reader) in readers.chain(long.into_iter().map(|reader| ("store-scan", reader))) {
             let db = schema::open_reader(&path).map_err(explain)?;
-            let (queries, health) = (Arc::clone(queries), Arc::clone(&health));
-            handles.push(spawn(name, move || reader::run(db, &queries, &health))?);
-            Ok::<_, Error>(())
-        };
-        let queries = Arc::new(Mutex::new(queries));
-        for _ in 0..READERS {
-            read("store-reader", &queries)?;
+            let health = Arc::clone(&health);
+            handles.push(spawn(name, move || reader::run(db, &reader, &health))?);
         }
-        read("store-scan", &Arc::new(Mutex::new(long)))?;
         let watched = Arc::clone(&health);
         handles.push(spawn("store-checkpoint", move || checkpoint::run(&beside, &wakes, &watched))?);
         let threads = Mutex::new(Threads { handles, lock: Some(lock) });

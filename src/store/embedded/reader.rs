@@ -1,37 +1,100 @@
 //! The threads that read: each query sees one committed state, and never waits for the writer.
+//!
+//! # Invariants
+//!
+//! - Nobody waits for a disk that hangs: as soon as a query has got nowhere for a moment ([`Pace::is_silent`]), its caller is told so, and so are
+//!   those who stand behind it where no other thread is left. What takes long but gets on is waited for.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::fault::{Health, PanicGuard};
 use super::queue::{self, Queue};
-use crate::store::Result;
+use super::writes::Pace;
+use crate::store::{Error, Result};
+
+/// How often it is looked whether a query that is waited for gets on.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// After so many of SQLite's steps, each of which reads a few pages at the most, a query has got on. Few enough for a disk that turns, and
+/// enough to cost nothing.
+const STEPS: i32 = 100;
 
 /// Something to be read. It answers its caller itself.
-pub(super) type Query = Box<dyn FnOnce(&mut Connection, &Health) + Send>;
+type Query = Box<dyn FnOnce(&mut Connection, &Health, &Arc<Pace>) + Send>;
 
-/// The queue to the readers.
-pub(super) type Reads = Queue<Query>;
+/// The queue to some readers.
+pub(super) struct Reads {
+    queue: Queue<Query>,
+    threads: Vec<Arc<Pace>>,
+}
+
+/// A reader's end of the queue.
+pub(super) struct Reader {
+    queries: Arc<Mutex<mpsc::Receiver<Query>>>,
+    pace: Arc<Pace>,
+}
 
 impl Reads {
+    /// With the ends of so many readers.
+    pub(super) fn new<const READERS: usize>() -> (Self, [Reader; READERS]) {
+        let (queue, queries) = Queue::new();
+        let queries = Arc::new(Mutex::new(queries));
+        let readers: [Reader; READERS] =
+            std::array::from_fn(|_| Reader { queries: Arc::clone(&queries), pace: Arc::default() });
+        let threads = readers.iter().map(|reader| Arc::clone(&reader.pace)).collect();
+        (Self { queue, threads }, readers)
+    }
+
     /// Runs `read` on one committed state.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
-        let query = move |db: &mut Connection, health: &Health| {
+        let (reply, mut answer) = oneshot::channel();
+        let taken = Arc::new(OnceLock::new());
+        let reader = Arc::clone(&taken);
+        let query = move |db: &mut Connection, health: &Health, pace: &Arc<Pace>| {
             if reply.is_closed() {
                 return;
             }
+            let _ = reader.set(Arc::clone(pace));
             let result = health.check().and_then(|()| snapshot(db, read).map_err(|failure| health.judge(&failure)));
             // A caller who went away needs no answer.
             let _ = reply.send(result);
         };
-        self.send(Box::new(query)).await?;
-        answer.await.unwrap_or_else(|_| Err(queue::closed()))
+        let is_silent = || match taken.get() {
+            Some(pace) => pace.is_silent(),
+            None => !self.threads.is_empty() && self.threads.iter().all(|pace| pace.is_silent()),
+        };
+        let silent = || Error::Unavailable("the disk is silent: a read gets nowhere".into());
+        if is_silent() {
+            return Err(silent());
+        }
+        self.queue.send(Box::new(query)).await?;
+        loop {
+            match timeout(LOOK, &mut answer).await {
+                Ok(answered) => return answered.unwrap_or_else(|_| Err(queue::closed())),
+                Err(_) if is_silent() => return Err(silent()),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Lets the threads end once they have done what is queued.
+    pub(super) fn close(&self) {
+        self.queue.close();
+    }
+}
+
+impl fmt::Debug for Reads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reads").finish_non_exhaustive()
     }
 }
 
@@ -43,12 +106,23 @@ fn snapshot<T>(db: &mut Connection, read: impl FnOnce(&Connection) -> rusqlite::
 }
 
 /// A thread: works until the queue is closed and empty.
-pub(super) fn run(mut db: Connection, queries: &Mutex<mpsc::Receiver<Query>>, health: &Arc<Health>) {
+pub(super) fn run(mut db: Connection, reader: &Reader, health: &Arc<Health>) {
     let _guard = PanicGuard(health);
+    let pace = Arc::clone(&reader.pace);
+    let gets_on = move || {
+        pace.step();
+        false
+    };
+    if let Err(failure) = db.progress_handler(STEPS, Some(gets_on)) {
+        // Long queries would count as silent, and the others are as good.
+        tracing::warn!("Cannot follow how queries get on: {failure}");
+    }
     loop {
         // The lock is held while waiting and let go before working; the next thread then waits in its stead.
-        let query = queries.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+        let query = reader.queries.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
         let Some(query) = query else { return };
-        query(&mut db, health);
+        reader.pace.step();
+        query(&mut db, health, &reader.pace);
+        reader.pace.rest();
     }
 }

@@ -96,3 +96,57 @@ async fn what_waits_for_a_silent_disk_is_bounded_by_its_bytes() {
     assert_eq!(room(), before);
     bench.add_sized(10).await.unwrap();
 }
+
+/// A read that hung held its caller for as long as the edge lets a request take, and everyone behind it.
+#[tokio::test]
+async fn nobody_waits_for_a_read_that_gets_nowhere() {
+    let bench = bench();
+    let id = bench.add("a", 0).await;
+    let hold = || {
+        let (gate, closed) = mpsc::channel::<()>();
+        (gate, bench.store.reads.run(move |_| Ok(closed.recv().is_err())))
+    };
+    let ((one, first), (two, second)) = (hold(), hold());
+    let behind = async { bench.store.get(&lane(), id).await.map(drop) };
+    let (first, second, behind) = timeout(LONG, async { tokio::join!(first, second, behind) }).await.expect("answers");
+    for answer in [first.map(drop), second.map(drop), behind] {
+        assert_unavailable(answer, "silent");
+    }
+    let next = timeout(Duration::ZERO, bench.store.stats(&lane())).await.expect("it is refused at once");
+    assert_unavailable(next.map(drop), "silent");
+    drop((one, two));
+    // As soon as the disk answers, so do the readers.
+    let again = async {
+        while bench.store.get(&lane(), id).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(LONG, again).await.expect("the readers are back");
+}
+
+#[tokio::test]
+async fn a_read_that_takes_long_and_gets_on_is_waited_for() {
+    let bench = bench();
+    let slow = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT count(*) FROM n";
+    let mut most = 1_000_000;
+    loop {
+        let began = std::time::Instant::now();
+        let counted = bench.store.reads.run(move |db| db.query_row(slow, [most], |row| row.get::<_, i64>(0))).await;
+        assert_eq!(counted.unwrap(), most);
+        if began.elapsed() > Duration::from_secs(2) {
+            return;
+        }
+        most *= 2;
+    }
+}
+
+/// A purge waited for as long as it was allowed to.
+#[tokio::test]
+async fn a_silent_disk_does_not_hold_up_a_purge() {
+    let bench = bench();
+    bench.add("a", 0).await;
+    let hang = bench.hang().await;
+    let cleared = timeout(LONG, bench.store.clear(&lane(), 10)).await.expect("it is answered");
+    assert_unavailable(cleared.map(drop), "silent");
+    hang.end().await;
+}

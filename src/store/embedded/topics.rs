@@ -1,4 +1,4 @@
-//! The registry: `register`, `topics`, `set_policy`, `pause`, `resume`, `unregister`, `recover_topics`.
+//! The registry: `register`, `topics`, `set_policy`, `pause`, `resume`, `forget_misfire`, `unregister`, `recover_topics`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Once};
@@ -130,6 +130,14 @@ fn remember(ledger: &Ledger<'_>, topic: &str, misfire: Misfire) -> rusqlite::Res
             "DELETE FROM misfire WHERE topic = ?1 AND number <= (SELECT max(number) FROM misfire WHERE topic = ?1) - ?2",
         )?
         .execute((topic, rows(MAX_MISFIRES)))?;
+    Ok(())
+}
+
+pub(super) fn forget_misfire(ledger: &mut Ledger<'_>, topic: &Topic, misfire: Misfire) -> rusqlite::Result<()> {
+    ledger
+        .db
+        .prepare_cached("DELETE FROM misfire WHERE topic = ? AND first = ? AND last = ? AND state = ?")?
+        .execute((topic.as_str(), misfire.from, misfire.to, number(misfire.becomes)))?;
     Ok(())
 }
 

@@ -14,8 +14,8 @@ use super::{
 use crate::clock::UnixMillis;
 use crate::store::{
     Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast, Hint, ListQuery,
-    Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle, Settled, Spread,
-    Store, Summary, Task, TopicEntry, Waiting,
+    Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle, Settled,
+    Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 
@@ -103,7 +103,7 @@ impl Store for Embedded {
 
     async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
         let lane = lane.clone();
-        self.writes.run(limit, move |ledger| forget::clear(ledger, &lane, limit)).await
+        self.writes.ask(limit, move |ledger| forget::clear(ledger, &lane, limit)).await
     }
 
     async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
@@ -135,6 +135,11 @@ impl Store for Embedded {
     async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
         let topic = topic.clone();
         self.writes.ask(1, move |ledger| topics::resume(ledger, &topic, becomes)).await
+    }
+
+    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
+        let topic = topic.clone();
+        self.writes.run(1, move |ledger| topics::forget_misfire(ledger, &topic, misfire)).await
     }
 
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {

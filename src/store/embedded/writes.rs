@@ -92,22 +92,23 @@ where
     }
 }
 
-/// Since when the writer has been at what it does now; `None`: it rests.
+/// Since when the writer, or a reader, has been at what it does now; `None`: it rests.
 #[derive(Debug, Default)]
 pub(super) struct Pace(Mutex<Option<Instant>>);
 
 impl Pace {
-    /// The writer begins something that may take long: a transaction, or what follows it.
+    /// It begins something that may take long: a transaction, or what follows it, or so many steps of a query.
     pub(super) fn step(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// The writer has nothing to do.
+    /// It has nothing to do.
     pub(super) fn rest(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn is_silent(&self) -> bool {
+    /// Whether it has been at the same for longer than a disk takes.
+    pub(super) fn is_silent(&self) -> bool {
         let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         since.is_some_and(|since| since.elapsed() >= SILENCE)
     }

@@ -27,8 +27,8 @@ use self::servers::{Route, Servers};
 use self::topic::Complaints;
 use super::{
     Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Forecast, Hint,
-    ListQuery, Listed, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle,
-    Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
+    ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result,
+    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use crate::breaker;
 use crate::clock::{Clock, UnixMillis};
@@ -371,6 +371,10 @@ impl Store for Redis {
 
     async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
         topic::resume(&self.inner, topic, becomes).await
+    }
+
+    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
+        topic::forget_misfire(&self.inner, topic, misfire).await
     }
 
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {

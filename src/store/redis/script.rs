@@ -67,6 +67,7 @@ scripts! {
     POLICY: WAY_OUT, [include_str!("lua/policy.lua")];
     PAUSE: WAY_OUT, [include_str!("lua/pause.lua")];
     RESUME: WAY_OUT, [include_str!("lua/resume.lua")];
+    FORGET_MISFIRE: WAY_OUT, [include_str!("lua/forget_misfire.lua")];
     UNREGISTER: WAY_OUT, [include_str!("lua/unregister.lua")];
     FSCK_LOOK: READ, [LANE, include_str!("lua/fsck.lua")];
     FSCK_REPAIR: WAY_OUT, [LANE, include_str!("lua/fsck.lua")];

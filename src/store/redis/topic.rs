@@ -111,6 +111,13 @@ pub(super) async fn resume(inner: &Inner, topic: &Topic, becomes: Option<Misfire
     Ok((answer >= 0).then_some(answer == 1))
 }
 
+pub(super) async fn forget_misfire(inner: &Inner, topic: &Topic, misfire: Misfire) -> Result<()> {
+    let Misfire { from, to, becomes } = misfire;
+    let call =
+        call(inner, &script::FORGET_MISFIRE, topic).arg(format!("{} {} {}", from.0, to.0, name_of(becomes))).take();
+    inner.working.run_one(call).await.map(drop)
+}
+
 /// The lanes may lie on other servers than the registry. An add that finds its lane empty registers the topic before it answers: either the
 /// second look sees its task, or its registration comes after the removal.
 pub(super) async fn unregister(inner: &Inner, entry: &TopicEntry) -> Result<bool> {

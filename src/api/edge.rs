@@ -1,0 +1,213 @@
+//! The one way in: what stands around every route, from the outside in.
+//!
+//! ```text
+//! request id ─▶ trace ─▶ panic ─▶ door ─▶ who calls ─▶ router
+//! ```
+//!
+//! Plain functions that call each other, and no layers of the router: each of those costs every request several allocations, and
+//! what is turned away at the door has to cost next to nothing.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use http::{HeaderValue, Version, header};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tower::ServiceExt;
+
+use super::auth::Tokens;
+use super::door::Line;
+use super::error::Error;
+use super::{body, request_id};
+
+/// The router behind its door.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    router: Router,
+    entrance: Option<Arc<Entrance>>,
+}
+
+/// What a request has to pass.
+#[derive(Debug)]
+pub(super) struct Entrance {
+    /// Where work waits for a slot.
+    pub(super) line: Line,
+    /// Who may call.
+    pub(super) tokens: Arc<Tokens>,
+    /// True from the moment on at which callers are to go elsewhere.
+    pub(super) draining: watch::Receiver<bool>,
+}
+
+/// Routes that anyone may enter at any time.
+impl From<Router> for Edge {
+    fn from(router: Router) -> Self {
+        Self { router, entrance: None }
+    }
+}
+
+impl Edge {
+    pub(super) fn behind(entrance: Entrance, router: Router) -> Self {
+        Self { router, entrance: Some(Arc::new(entrance)) }
+    }
+
+    /// Answers one request.
+    pub(super) async fn answer(self, request: Request) -> Response {
+        let Some(entrance) = &self.entrance else { return route(self.router, request).await };
+        let (id, version) = (request_id::of(request.headers()), request.version());
+        let mut response = request_id::scope(id.clone(), entrance.trace(&self.router, request)).await;
+        request_id::name(&mut response, id);
+        entrance.say_if_last(&mut response, version);
+        response
+    }
+}
+
+impl Entrance {
+    /// One line per request. Never a body, a query or a header: they may hold secrets.
+    async fn trace(&self, router: &Router, request: Request) -> Response {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return self.guard(router, request).await;
+        }
+        let started = Instant::now();
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let response = self.guard(router, request).await;
+        let (status, latency) = (response.status().as_u16(), started.elapsed());
+        let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        let request_id = request_id::current();
+        tracing::debug!(%method, path, status, latency_us, request_id, "{method} {path} answered {status} in {latency:?}");
+        response
+    }
+
+    /// A handler that panics is our fault, and no reason to drop the connection. (The panic hook logs where.)
+    async fn guard(&self, router: &Router, request: Request) -> Response {
+        let answered = AssertUnwindSafe(self.enter(router, request)).catch_unwind().await;
+        answered.unwrap_or_else(|panic| panicked(&*panic))
+    }
+
+    async fn enter(&self, router: &Router, mut request: Request) -> Response {
+        match self.admit(&mut request).await {
+            Ok(()) => route(router.clone(), request).await,
+            Err(error) => {
+                let (head, body) = request.into_parts();
+                tracing::debug!(path = head.uri.path(), %error, "Turned a request to {} away: {error}", head.uri.path());
+                body::refuse(&head.headers, body);
+                error.into_response()
+            }
+        }
+    }
+
+    /// Gives the request its slot, and the name of its caller.
+    async fn admit(&self, request: &mut Request) -> Result<(), Error> {
+        if is_work(request) {
+            let slot = self.line.slot().await?;
+            request.extensions_mut().insert(slot);
+        }
+        if let Some(caller) = self.tokens.admit(request.uri(), request.headers())? {
+            request.extensions_mut().insert(caller);
+        }
+        Ok(())
+    }
+
+    /// While draining, each answer is its connection's last: whoever asks again goes elsewhere, and finds no connection that is
+    /// just being closed. (HTTP/2 has no such word; its connections are told when the listener closes.)
+    fn say_if_last(&self, response: &mut Response, version: Version) {
+        if version != Version::HTTP_2 && *self.draining.borrow() {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+}
+
+async fn route(router: Router, request: Request) -> Response {
+    match router.oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+/// An instance that turns work away is alive, and says so.
+fn is_work(request: &Request) -> bool {
+    request.uri().path().starts_with("/delay/")
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Response {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)");
+    tracing::error!(request_id = request_id::current(), "A request's handler panicked: {text}");
+    Error::Internal.into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::routing::{get, post};
+    use http::StatusCode;
+
+    use super::*;
+    use crate::api::door::PATIENCE;
+    use crate::api::testing::json_of;
+
+    /// An entrance with so many slots, before a handler that never ends, one that panics, and a health check.
+    fn edge(slots: usize) -> (Edge, watch::Sender<bool>) {
+        let router = Router::new()
+            .route("/delay/task/add", post(std::future::pending::<()>))
+            .route("/docs/panic", get(panicking))
+            .route("/healthz", get(async || "alive"));
+        let draining = watch::Sender::new(false);
+        let (line, tokens) = (Line::before(slots), Arc::default());
+        (Edge::behind(Entrance { line, tokens, draining: draining.subscribe() }, router), draining)
+    }
+
+    async fn panicking() -> &'static str {
+        panic!("secret")
+    }
+
+    fn add() -> Request {
+        Request::post("/delay/task/add").header("x-request-id", "mine").body(Body::from("{}")).unwrap()
+    }
+
+    fn get_of(path: &str) -> Request {
+        Request::get(path).header("x-request-id", "mine").body(Body::empty()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_finds_no_slot_in_time_is_turned_away_under_his_name_and_health_is_not() {
+        let (edge, draining) = edge(0);
+        let began = Instant::now();
+        let response = edge.clone().answer(add()).await;
+        assert_eq!(began.elapsed().as_millis() / 10, PATIENCE.as_millis() / 10);
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()["retry-after"], "1");
+        assert_eq!(response.headers()["x-request-id"], "mine");
+        assert!(!response.headers().contains_key("connection"));
+        assert_eq!(json_of(response).await["dm_error"], 2003);
+        assert_eq!(edge.clone().answer(get_of("/healthz")).await.status(), StatusCode::OK);
+        draining.send_replace(true);
+        assert_eq!(edge.answer(add()).await.headers()["connection"], "close", "whoever asks again goes elsewhere");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_stands_in_line_takes_the_slot_that_becomes_free() {
+        let (edge, _draining) = edge(1);
+        let first = tokio::spawn(edge.clone().answer(add()));
+        tokio::task::yield_now().await;
+        let second = tokio::spawn(edge.clone().answer(add()));
+        tokio::time::sleep(PATIENCE / 2).await;
+        first.abort();
+        tokio::time::sleep(2 * PATIENCE).await;
+        assert!(!second.is_finished(), "turned away, though a slot became free in time");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_our_fault_with_a_request_id_and_without_its_text() {
+        let (edge, _draining) = edge(1);
+        let response = edge.answer(get_of("/docs/panic")).await;
+        assert_eq!((response.status().as_u16(), &response.headers()["x-request-id"]), (500, &"mine".parse().unwrap()));
+        let body = json_of(response).await;
+        assert_eq!((&body["dm_error"], &body["request_id"]), (&2000.into(), &"mine".into()));
+        assert!(!body.to_string().contains("secret"), "{body}");
+    }
+}

@@ -1,0 +1,20 @@
+-- Forgets a pause that is over.
+--
+-- KEYS    1 the registry: hash topic -> entry; 2 policies: hash topic -> JSON; 3 pauses: hash topic -> "<since ms, or - > <from ms> <to ms>
+--         <what becomes of what fell due then> ...", the newest last
+-- ARGV    1 now (not used); 2 topic; 3 the pause: "<from ms> <to ms> <what becomes of what fell due then>"
+-- returns nothing. A text that cannot be read is left alone.
+local text = redis.call('HGET', KEYS[3], ARGV[2])
+local since, rest = string.match(text or '', '^([%d-]+)(.*)$')
+if not since then return end
+local kept, length = {}, 0
+for pause in string.gmatch(rest, ' %d+ %d+ %a+') do
+  length = length + #pause
+  if pause ~= ' ' .. ARGV[3] then kept[#kept + 1] = pause end
+end
+if length ~= #rest then return end
+if since == '-' and #kept == 0 then
+  redis.call('HDEL', KEYS[3], ARGV[2])
+else
+  redis.call('HSET', KEYS[3], ARGV[2], since .. table.concat(kept))
+end

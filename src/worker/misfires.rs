@@ -1,0 +1,154 @@
+//! A pause that is over is forgotten when no task can lie in it any more. Until then each claim of its topic looks for such tasks.
+//!
+//! No bound of time would do: a task of a destination that is held, or that nobody pulls, may wait in it for years. So it is looked at, once a
+//! minute and with two short lists a lane and pause, the second only where the first finds nothing:
+//!
+//! 1. No lease of the lane ends within the pause or before. A lease that runs out is the only thing that puts a task back on its schedule at
+//!    a moment of the past, its deadline; whatever is added, moved, retried, given back or replayed falls due from now on.
+//! 2. No task of the lane is scheduled within the pause. Looked at afterwards: a lease that was swept in between is seen here.
+//!
+//! What is so in a lane stays so, hence the lanes need not be looked at in one instant. Claims of other instances may bring the pause along for a
+//! second more; they find nothing.
+
+use std::time::Duration;
+
+use crate::clock::UnixMillis;
+use crate::store::{ListQuery, Misfire, Registered, Result, Store};
+use crate::task::{Lane, State};
+
+/// How long a pause must be over: more than the clocks of a store's servers differ, or one is set back without anybody's noticing.
+const GRACE: Duration = Duration::from_secs(3_600);
+
+/// Forgets the topic's pauses in which nothing can lie any more. `now` is the store's.
+pub(super) async fn forget(store: &impl Store, topic: &Registered, now: UnixMillis) -> Result<()> {
+    for misfire in topic.misfires.iter().filter(|misfire| misfire.to + GRACE < now) {
+        if is_outlived(store, topic, misfire).await? {
+            store.forget_misfire(&topic.entry.topic, *misfire).await?;
+            tracing::debug!(topic = %topic.entry.topic, "A pause of topic {} is forgotten: no task fell due in it that still waits", topic.entry.topic);
+        }
+    }
+    Ok(())
+}
+
+async fn is_outlived(store: &impl Store, topic: &Registered, misfire: &Misfire) -> Result<bool> {
+    for lane in topic.entry.lanes() {
+        let begin = UnixMillis(i64::MIN);
+        if has_any(store, &lane, State::Leased, begin, misfire.to).await?
+            || has_any(store, &lane, State::Scheduled, misfire.from, misfire.to).await?
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn has_any(store: &impl Store, lane: &Lane, state: State, from: UnixMillis, to: UnixMillis) -> Result<bool> {
+    let query = ListQuery { lane: lane.clone(), state, from, to, after: None, limit: 1 };
+    Ok(!store.list(query).await?.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::store::{Claim, Misfired, Moment, NewTask, TopicEntry, Want, embedded};
+    use crate::task::Options;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    struct Bench {
+        store: embedded::Embedded,
+        clock: Clock,
+        topic: TopicEntry,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let clock = Clock::manual(UnixMillis(1_800_000_000_000));
+            let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 0, clock: clock.clone() };
+            let topic = TopicEntry { topic: "orders".parse().unwrap(), shards: 2 };
+            Self { store: embedded::Embedded::open(params).unwrap(), clock, topic, _folder: folder }
+        }
+
+        async fn add(&self, after: Duration) {
+            let task = NewTask {
+                topic: self.topic.clone(),
+                destination: "a".parse().unwrap(),
+                moment: Moment::After(after),
+                options: Options::default(),
+                content: "{}".into(),
+                idempotency: None,
+                quota: None,
+            };
+            self.store.add(vec![task]).await.remove(0).unwrap();
+        }
+
+        /// A pause of ten minutes, which is over.
+        async fn pause(&self) {
+            self.store.register(self.topic.clone()).await.unwrap();
+            self.store.pause(&self.topic.topic).await.unwrap();
+            self.clock.advance(10 * MINUTE);
+            self.store.resume(&self.topic.topic, Some(Misfired::Expired)).await.unwrap();
+        }
+
+        /// Claims whatever is due in all lanes, under the pauses or not. Answers how many tasks were handed out.
+        async fn claim(&self, misfires: &[Misfire], lease: Duration) -> usize {
+            let mut taken = 0;
+            for lane in self.topic.lanes() {
+                let wants = vec![Want { destination: "a".parse().unwrap(), slots: 9 }];
+                let misfires = misfires.to_vec();
+                let claim = Claim { lane, wants, lease, holder: None, more: false, skip: 0, misfires };
+                let crate::store::Claimed::Granted(grant) = self.store.claim(claim).await.unwrap() else {
+                    panic!("refused")
+                };
+                taken += grant.tasks.len();
+            }
+            taken
+        }
+
+        /// The pauses that a round leaves.
+        async fn left(&self) -> Vec<Misfire> {
+            let read = async || self.store.topics().await.unwrap().remove(0);
+            forget(&self.store, &read().await, self.clock.now()).await.unwrap();
+            read().await.misfires
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pause_is_forgotten_when_its_tasks_are_gone_however_long_that_takes() {
+        let bench = Bench::new();
+        bench.add(MINUTE).await;
+        bench.pause().await;
+        // Nobody wants its destination.
+        bench.clock.advance(100 * 24 * 60 * MINUTE);
+        let misfires = bench.left().await;
+        assert_eq!(misfires.len(), 1);
+        assert_eq!(bench.claim(&misfires, MINUTE).await, 0);
+        assert_eq!(bench.left().await, []);
+    }
+
+    #[tokio::test]
+    async fn a_pause_is_kept_while_a_lease_may_put_a_task_back_into_it() {
+        let bench = Bench::new();
+        bench.add(Duration::ZERO).await;
+        assert_eq!(bench.claim(&[], 5 * MINUTE).await, 1);
+        bench.pause().await;
+        bench.clock.advance(120 * MINUTE);
+        let misfires = bench.left().await;
+        assert_eq!(misfires.len(), 1, "the lease ended in the pause, and has not been swept");
+        assert_eq!(bench.claim(&misfires, MINUTE).await, 0);
+        assert_eq!(bench.left().await, []);
+    }
+
+    #[tokio::test]
+    async fn a_pause_that_has_just_ended_is_kept() {
+        let bench = Bench::new();
+        bench.pause().await;
+        bench.clock.advance(59 * MINUTE);
+        assert_eq!(bench.left().await.len(), 1);
+        bench.clock.advance(2 * MINUTE);
+        assert_eq!(bench.left().await, []);
+    }
+}

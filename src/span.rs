@@ -12,6 +12,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
 
+/// The longest, 500 years. A record that holds a longer one, as milliseconds, could be written and not be read again.
+const LONGEST: Duration = Duration::from_secs(500 * 365 * 24 * 3600);
+
 /// What a text that is no duration is told.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be a number of seconds or a string with a unit, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"")]
@@ -27,6 +30,13 @@ impl Span {
         let span = Duration::try_from_secs_f64(seconds).map_err(|_| InvalidSpan)?;
         // Rounded, not cut: 0.007 as a double lies a hair below 7 ms.
         let millis = span.as_micros().div_ceil(500).div_euclid(2);
+        Self::of_millis(millis)
+    }
+
+    fn of_millis(millis: u128) -> Result<Self, InvalidSpan> {
+        if millis > LONGEST.as_millis() {
+            return Err(InvalidSpan);
+        }
         Ok(Self(Duration::from_millis(u64::try_from(millis).map_err(|_| InvalidSpan)?)))
     }
 }
@@ -39,7 +49,7 @@ impl FromStr for Span {
             return Self::from_seconds(seconds);
         }
         let span = humantime::parse_duration(text).map_err(|_| InvalidSpan)?;
-        Ok(Self(Duration::from_millis(u64::try_from(span.as_millis()).map_err(|_| InvalidSpan)?)))
+        Self::of_millis(span.as_millis())
     }
 }
 
@@ -74,11 +84,11 @@ impl<'de> Deserialize<'de> for Span {
             }
 
             fn visit_u64<E: serde::de::Error>(self, seconds: u64) -> Result<Span, E> {
-                Ok(Span::seconds(seconds))
+                Span::of_millis(u128::from(seconds) * 1_000).map_err(E::custom)
             }
 
             fn visit_i64<E: serde::de::Error>(self, seconds: i64) -> Result<Span, E> {
-                u64::try_from(seconds).map(Span::seconds).map_err(|_| E::custom(InvalidSpan))
+                u64::try_from(seconds).map_err(|_| E::custom(InvalidSpan)).and_then(|seconds| self.visit_u64(seconds))
             }
 
             fn visit_f64<E: serde::de::Error>(self, seconds: f64) -> Result<Span, E> {
@@ -119,6 +129,9 @@ mod tests {
         check("\"\"", None);
         check("true", None);
         check("1e300", None);
+        check("18446744073709551615", None);
+        // The units of one text add up, to more than can be read when it is written in one.
+        check("\"3000ms795236367000 00 m\"", None);
     }
 
     #[test]
@@ -137,5 +150,7 @@ mod tests {
         let text = serde_json::to_string(&Span(Duration::from_millis(1_500))).unwrap();
         assert_eq!(text, "\"1500ms\"");
         assert_eq!(serde_json::from_str::<Span>(&text).unwrap().0, Duration::from_millis(1_500));
+        let text = serde_json::to_string(&Span(LONGEST)).unwrap();
+        assert_eq!(serde_json::from_str::<Span>(&text).unwrap().0, LONGEST);
     }
 }

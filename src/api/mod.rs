@@ -341,7 +341,8 @@ fn router(api: Arc<Api>, line: Line) -> Router {
         .route("/openapi.json", get(openapi::serve))
         .route("/docs", get(docs::page))
         .route("/docs/explorer.js", get(docs::script))
-        .route("/docs/explorer.css", get(docs::style));
+        .route("/docs/explorer.css", get(docs::style))
+        .route("/docs/icon.svg", get(docs::icon));
     let routes = delay.merge(health).merge(pages);
     routes.fallback(no_such_route).method_not_allowed_fallback(wrong_method).with_state(api)
 }

@@ -82,10 +82,6 @@ async fn work(shared: &Arc<Shared<impl Store, impl Caller>>, lane: &Lane, nudge:
         if !claimer.is_looking() {
             nudge.busy();
         }
-        if shared.is_paused(&lane.topic) {
-            // The first look after the pause brings the lane back.
-            return;
-        }
         let server = shared.parts.store.server_of(lane);
         if shared.settler.is_away(server) {
             claimer.step_aside();
@@ -94,6 +90,11 @@ async fn work(shared: &Arc<Shared<impl Store, impl Caller>>, lane: &Lane, nudge:
             biased;
             () = shared.stopping.cancelled() => return,
             () = shared.settler.recovered(server) => {}
+        }
+        // Only now: that wait may have been a long one.
+        if shared.is_paused(&lane.topic) {
+            // The first look after the pause brings the lane back.
+            return;
         }
         match claimer.take(shared, &outlook.due).await {
             Ok(Taken::Granted { grant, mut slots, since }) => {

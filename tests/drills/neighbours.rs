@@ -4,6 +4,7 @@
 //! p99 says little about a moment in which the machine was busy. Below [`NOISE_MS`] nothing is compared: one scheduler's slice more or
 //! less, and one fsync, are of that size.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -88,8 +89,13 @@ async fn median_p99(account: &std::sync::Arc<Account>, fleet: &Fleet, healthy: &
         let load = Load::start(account, &fleet.doors(), plan);
         tokio::time::sleep(Duration::from_secs(if is_long() { 3 } else { 1 })).await;
         load.stop().await;
-        // The last of them fall due.
-        tokio::time::sleep(Duration::from_millis(800)).await;
+        // The last of them fall due, and count however late they come.
+        let confirmed: Vec<u64> = account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
+        let all_came = crate::wait_until(|| {
+            let came: HashSet<u64> = healthy.seen().iter().map(|call| call.id).collect();
+            confirmed.iter().all(|id| came.contains(id))
+        });
+        assert!(all_came.await, "the healthy service waits for tasks");
         let mut lateness: Vec<i64> = healthy.seen()[before..].iter().map(Seen::lateness_ms).collect();
         lateness.sort_unstable();
         found.push(percentile(&lateness, 99));

@@ -62,12 +62,7 @@ async fn a_paused_holder_changes_nothing_when_it_wakes(kept: Kept) {
         holder.signal("CONT");
         // The holder's call times out now; its failure must not move the task.
         let finished = taken["finished_ms"].clone();
-        loop {
-            if holder.log().contains("changed nothing") {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
+        holder.wait_for_log("changed nothing").await;
         let still = other.task("t", id).await;
         assert_eq!(
             (&still["state"], &still["attempts"], &still["finished_ms"]),
@@ -80,12 +75,7 @@ async fn a_paused_holder_changes_nothing_when_it_wakes(kept: Kept) {
         holder.signal("CONT");
         // Its call times out as it wakes. If that is settled before the next claim, the task waits for its backoff; if after, the
         // settle is a late one, and the lease that the claim has given out is used. Never are there two calls at a time.
-        for _ in 0..1_500 {
-            if holder.log().contains("timed out after") {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
+        holder.wait_for_log("timed out after").await;
         let (calls, log) = (receiver.seen(), holder.log());
         assert!(calls.len() == 1 || log.contains("A late settle"), "a task still in flight was fired again: {log}");
     }

@@ -104,7 +104,7 @@ async fn an_ack_that_overtakes_the_202_counts(kept: Kept) {
     by(&delayd, &seen, "ack", json!({})).await.ok();
     receiver.answer(|_| later("1s"));
     receiver.open_gate();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    receiver.wait_until_passed(1).await;
     // The next one shows that the answer has been dealt with.
     receiver.answer(|_| Answer::Status(200));
     let next = add(&delayd, json!({})).await;

@@ -127,6 +127,7 @@ async fn the_page_is_open_and_may_load_nothing_from_elsewhere() {
         ("/docs", "text/html; charset=utf-8"),
         ("/docs/explorer.js", "text/javascript; charset=utf-8"),
         ("/docs/explorer.css", "text/css; charset=utf-8"),
+        ("/docs/icon.svg", "image/svg+xml"),
     ] {
         let answer = delayd.get(path).await;
         assert_eq!((answer.status, answer.headers["content-type"].to_str().unwrap()), (200, kind), "{path}");
@@ -136,12 +137,58 @@ async fn the_page_is_open_and_may_load_nothing_from_elsewhere() {
     assert_eq!(delayd.get("/openapi.json").await.body["openapi"], "3.1.0");
 }
 
+/// The checks that hold for whoever calls.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
+                      response_schema_conformance";
+
 /// Schemathesis asks every operation, by the document and against it, with what its seed makes of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn schemathesis_finds_no_call_that_is_not_as_documented() {
     let receiver = Receiver::start().await;
     let delayd = Kept::embedded().start(&[service("message.call", &receiver)]).await;
-    let place = folder();
+    let checks = format!("{CHECKS},negative_data_rejection,unsupported_method");
+    let phases = ["--phases", "examples,coverage,fuzzing", "--max-examples", "50", "--checks", &checks];
+    ask_all(&delayd, &document_for_testers(&delayd).await, &phases).await;
+}
+
+const TOKEN: &str = "dly_tester";
+/// `printf %s … | sha256sum` of it.
+const TOKEN_HASH: &str = "60e3fdff7fa1ec662d2810194b3fb51ef76e2f9cbf092680b316f9baa4277edf";
+
+/// Where tokens are configured, no operation does without: asked with one it answers as documented, asked without or with a wrong one 401.
+#[tokio::test(flavor = "multi_thread")]
+async fn schemathesis_finds_no_call_that_does_without_its_token() {
+    let receiver = Receiver::start().await;
+    let scopes = "scopes=[\"produce\",\"consume\",\"admin\"]";
+    let tokens = format!("http.auth.tokens=[{{name=\"a\",token_sha256=\"{TOKEN_HASH}\",{scopes}}}]");
+    let delayd = Kept::embedded().start(&[service("message.call", &receiver), tokens]).await;
+    let mut document = document_for_testers(&delayd).await;
+    for operation in operations(&mut document) {
+        operation["security"] = json!([{"token": []}]);
+    }
+    let bearer = format!("Authorization: Bearer {TOKEN}");
+    let checks = format!("{CHECKS},ignored_auth");
+    let some = ["--include-path-regex", "^/delay/", "--phases", "fuzzing", "--max-examples", "5"];
+    ask_all(&delayd, &document, &[&some[..], &["--header", &bearer, "--checks", &checks]].concat()).await;
+
+    // Without it, nothing but 401 is right, whatever is asked.
+    for operation in operations(&mut document) {
+        operation.as_object_mut().unwrap().remove("security");
+        let refused = operation["responses"]["401"].take();
+        operation["responses"] = json!({"401": refused});
+    }
+    ask_all(&delayd, &document, &[&some[..], &["--checks", CHECKS]].concat()).await;
+}
+
+/// Those that ask for a token where tokens are configured.
+fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let calls = document["paths"].as_object_mut().unwrap().iter_mut().filter(|(path, _)| path.starts_with("/delay/"));
+    let operations: Vec<&mut Value> = calls.map(|(_, methods)| &mut methods["post"]).collect();
+    assert!(operations.len() >= 24, "{operations:?}");
+    operations.into_iter()
+}
+
+async fn document_for_testers(delayd: &Program) -> Value {
     let mut document = delayd.get("/openapi.json").await.body;
     let schemas = &mut document["components"]["schemas"];
     // Or most of the time would be spent in waiting for tasks.
@@ -149,18 +196,21 @@ async fn schemathesis_finds_no_call_that_is_not_as_documented() {
     // A bad task of a batch is answered in its place: the call as a whole succeeds.
     let task = schemas["BatchRequest"]["properties"]["tasks"]["items"].take();
     schemas["BatchRequest"]["properties"]["tasks"]["items"] = json!({"anyOf": [task, {}]});
+    document
+}
+
+/// One run of schemathesis.
+async fn ask_all(delayd: &Program, document: &Value, how: &[&str]) {
+    let place = folder();
     let file = place.path().join("openapi.json");
     std::fs::write(&file, document.to_string()).unwrap();
     let mut schemathesis = Command::new(schemathesis());
     schemathesis.current_dir(place.path()).stdin(Stdio::null()).arg("--no-color");
     schemathesis.arg("run").arg(&file).args(["--url", &delayd.url("")]);
     schemathesis.args(["--seed", "1", "--generation-database", "none"]);
-    schemathesis.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "50", "--no-shrink"]);
+    schemathesis.arg("--no-shrink").args(how);
     schemathesis.args(["--suppress-health-check", "all", "--warnings", "off", "--request-timeout", "20"]);
-    schemathesis.args(["--continue-on-failure", "--checks"]).arg(
-        "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
-         response_schema_conformance,negative_data_rejection,unsupported_method",
-    );
+    schemathesis.arg("--continue-on-failure");
     let (code, output, error) = tokio::time::timeout(PATIENCE, run(schemathesis)).await.expect("it comes to its end");
     assert_eq!(code, 0, "{output}\n{error}\n{}", delayd.log());
 }

@@ -214,6 +214,17 @@ impl Program {
         panic!("/readyz did not answer {status}:\n{}", self.log());
     }
 
+    /// Reads the log until it says `text`; panics after half a minute.
+    pub async fn wait_for_log(&self, text: &str) {
+        for _ in 0..1_500 {
+            if self.log().contains(text) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("the log does not say {text:?}:\n{}", self.log());
+    }
+
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());

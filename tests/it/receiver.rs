@@ -51,6 +51,8 @@ struct Inner {
     count: watch::Sender<usize>,
     behaviour: Mutex<Arc<Behaviour>>,
     gate: watch::Sender<bool>,
+    /// How many answers were decided on once the gate was open.
+    passed: watch::Sender<usize>,
 }
 
 /// The running receiver. Cheap to clone.
@@ -83,6 +85,7 @@ impl Receiver {
             count: watch::Sender::new(0),
             behaviour: Mutex::new(Arc::new(behaviour)),
             gate: watch::Sender::new(false),
+            passed: watch::Sender::new(0),
         });
         let listener = tokio::net::TcpListener::bind((host, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -97,6 +100,15 @@ impl Receiver {
 
     pub fn answer(&self, behaviour: impl Fn(&Seen) -> Answer + Send + Sync + 'static) {
         *self.inner.behaviour.lock().unwrap() = Arc::new(behaviour);
+    }
+
+    /// Waits until so many have gone through the gate: what is answered from now on is not theirs. Panics after a minute.
+    #[allow(dead_code, reason = "tests/drills share this receiver")]
+    pub async fn wait_until_passed(&self, count: usize) {
+        let mut passed = self.inner.passed.subscribe();
+        let all =
+            tokio::time::timeout(Duration::from_secs(60), passed.wait_for(|&passed| passed >= count)).await.is_ok();
+        assert!(all, "waited for {count} to pass the gate");
     }
 
     pub fn open_gate(&self) {
@@ -138,7 +150,9 @@ async fn take(State(inner): State<Arc<Inner>>, uri: Uri, headers: HeaderMap, bod
     let _ = inner.gate.subscribe().wait_for(|open| *open).await;
     // As it is told by then.
     let behaviour = inner.behaviour.lock().unwrap().clone();
-    respond(behaviour(&seen)).await
+    let answer = behaviour(&seen);
+    inner.passed.send_modify(|passed| *passed += 1);
+    respond(answer).await
 }
 
 async fn respond(answer: Answer) -> Response {

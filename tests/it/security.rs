@@ -329,12 +329,7 @@ async fn no_secret_is_in_the_log_or_in_an_answer() {
         assert_ne!(ask(token, path, task.clone()).await["dm_error"], 0);
     }
     receiver.wait_for(2).await;
-    for _ in 0..600 {
-        if delayd.log().contains(&format!("Task {id} is dead")) {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    delayd.wait_for_log(&format!("Task {id} is dead")).await;
     // Its user is gone: connections end, and new ones are refused.
     redis.command(&["ACL", "DELUSER", &user]);
     delayd.wait_until_ready(503).await;

@@ -143,8 +143,15 @@ async fn a_redis_that_restarts_is_found_again_with_its_scripts() {
     delayd.add(task("0s")).await;
     receiver.wait_for(1).await;
     let pending = delayd.add(task("4s")).await.id();
-    // What everysec has written by now is what this test is about; the last second is not promised.
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    // What everysec has written is what this test is about; what it still holds back is not promised.
+    let is_written = || redis.command(&["INFO", "persistence"]).contains("aof_buffer_length:0\r\n");
+    for _ in 0..600 {
+        if is_written() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(is_written(), "{}", redis.command(&["INFO", "persistence"]));
     redis.kill();
     redis.restart();
     delayd.wait_until_ready(200).await;

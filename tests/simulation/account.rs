@@ -4,11 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use delayd::clock::UnixMillis;
-use delayd::store::{Cancelled, FURTHEST_DEADLINE, MAX_EXPIRIES, Moment, Rescheduled, Settled, Transition};
-use delayd::task::{Lane, Receipt, State};
+use delayd::store::{
+    Cancelled, FURTHEST_DEADLINE, MAX_EXPIRIES, Misfire, Misfired, Moment, Rescheduled, Settled, Transition,
+};
+use delayd::task::{Destination, Lane, Receipt, State, TaskId};
 
 use crate::checker::Violation;
-use crate::history::{Asked, LifeId};
+use crate::history::{Asked, Call, LifeId};
+use crate::pauses::covers;
 
 /// A task. Each verb answers which promise it broke, if it did.
 #[derive(Debug)]
@@ -25,8 +28,16 @@ pub(crate) struct Account {
     pub(crate) is_cancelled: bool,
     pub(crate) lease: Option<Lease>,
     pub(crate) grants: HashMap<Receipt, Grant>,
+    /// It fell due in a pause, and ended by that.
+    pub(crate) has_misfired: bool,
+    /// It has died, and its call has not been made.
+    pub(crate) owes_call: bool,
+    /// Whom its death calls, and by what task.
+    on_dead: Option<(Destination, TaskId)>,
+    /// The calls that were made for it.
+    made: HashSet<TaskId>,
     /// What it waits for.
-    due: Option<UnixMillis>,
+    pub(crate) due: Option<UnixMillis>,
     /// The moment that it was added or moved for, and how long after that it is worth delivering.
     wished: UnixMillis,
     expires_after: Option<Duration>,
@@ -78,7 +89,7 @@ fn kind(transition: &Transition) -> &'static str {
 }
 
 impl Account {
-    pub(crate) fn stored(lane: Lane, asked: &Asked, now: UnixMillis) -> Self {
+    pub(crate) fn stored(lane: Lane, asked: &Asked, call: Option<TaskId>, now: UnixMillis) -> Self {
         let due = moment(asked.moment, now);
         Self {
             lane,
@@ -91,12 +102,35 @@ impl Account {
             is_cancelled: false,
             lease: None,
             grants: HashMap::new(),
+            has_misfired: false,
+            owes_call: false,
+            on_dead: asked.on_dead.clone().zip(call),
+            made: HashSet::new(),
             due: Some(due),
             wished: due,
             expires_after: asked.expires_after,
             current: None,
             taken: HashSet::new(),
         }
+    }
+
+    /// The task that calls for a dead one.
+    pub(crate) fn of_call(lane: Lane, call: &Call, now: UnixMillis) -> Self {
+        let asked = Asked {
+            moment: Moment::After(Duration::ZERO),
+            content: call.content.clone(),
+            key: None,
+            idempotency_key: None,
+            expires_after: None,
+            on_dead: None,
+        };
+        Self::stored(lane, &asked, None, now)
+    }
+
+    /// The service that its content names.
+    pub(crate) fn is_for(&self, destination: &Destination) -> bool {
+        let content: serde_json::Value = serde_json::from_str(&self.content).expect("contents are JSON");
+        content["sn"] == destination.as_str()
     }
 
     fn holds(&self, now: UnixMillis) -> bool {
@@ -110,7 +144,7 @@ impl Account {
         if self.is_cancelled {
             self.state = State::Cancelled;
         } else if self.expiries >= MAX_EXPIRIES {
-            self.state = State::Dead;
+            self.die();
         } else {
             self.due = Some(lease.until.min(now));
         }
@@ -121,6 +155,39 @@ impl Account {
         let is_worthless = self.expires_after.is_some_and(|after| self.wished + after < now);
         if is_worthless && self.lease.is_none() && !self.state.is_final() {
             (self.state, self.due, self.current) = (State::Expired, None, None);
+        }
+    }
+
+    /// A claim that wants its service comes upon it.
+    pub(crate) fn misfire(&mut self, misfires: &[Misfire], now: UnixMillis) {
+        let Some(due) = self.due.filter(|due| *due <= now && !self.state.is_final()) else { return };
+        let Some(misfire) = misfires.iter().find(|misfire| covers(misfire, due)) else { return };
+        self.has_misfired = true;
+        match misfire.becomes {
+            Misfired::Expired => (self.state, self.due, self.current) = (State::Expired, None, None),
+            Misfired::Dead => self.die(),
+        }
+    }
+
+    /// A call is owed once, however often the task dies.
+    fn die(&mut self) {
+        (self.state, self.due) = (State::Dead, None);
+        self.owes_call = self.on_dead.as_ref().is_some_and(|(_, call)| !self.made.contains(call));
+    }
+
+    /// Its call is made.
+    pub(crate) fn called_for(&mut self, id: TaskId, call: &Call) -> Option<Violation> {
+        let is_owed = std::mem::take(&mut self.owes_call);
+        let (sn, made) = self.on_dead.as_ref()?;
+        self.made.insert(call.id);
+        let body: serde_json::Value = serde_json::from_str(&call.content).expect("contents are JSON");
+        let told = (&body["sn"], &body["task_id"], &body["attempts"], &body["content"]);
+        let is_told_right =
+            told == (&sn.as_str().into(), &serde_json::json!(id), &self.attempts.into(), &self.content.as_str().into());
+        if !is_owed || call.id != *made {
+            Some(Violation::CallWithoutDeath)
+        } else {
+            (!is_told_right).then_some(Violation::WrongContent)
         }
     }
 
@@ -136,6 +203,8 @@ impl Account {
             Some(Violation::TwoHolders)
         } else if self.is_cancelled {
             Some(Violation::CancelledFired)
+        } else if self.has_misfired {
+            Some(Violation::MisfireFired)
         } else if self.state == State::Expired {
             Some(Violation::ExpiredFired)
         } else if self.state.is_final() {
@@ -211,7 +280,7 @@ impl Account {
                 self.attempts -= 1;
             }
             Transition::Keep { .. } => unreachable!("the simulated business says at once how it ended"),
-            Transition::Dead { .. } | Transition::Delivered { .. } => (self.state, self.due) = (State::Dead, None),
+            Transition::Dead { .. } | Transition::Delivered { .. } => self.die(),
         }
         None
     }
@@ -244,11 +313,12 @@ impl Account {
     }
 
     /// Another add of its key moved it.
-    pub(crate) fn replaced(&mut self, asked: &Asked, now: UnixMillis) -> Option<Violation> {
+    pub(crate) fn replaced(&mut self, asked: &Asked, call: Option<TaskId>, now: UnixMillis) -> Option<Violation> {
         self.fulfil_pending_cancel(now);
         let waited = !self.holds(now) && !self.state.is_final();
         self.begin_revision(moment(asked.moment, now));
         (self.content, self.expires_after) = (asked.content.clone(), asked.expires_after);
+        self.on_dead = asked.on_dead.clone().zip(call);
         (!waited).then_some(Violation::TwoOfAKey)
     }
 
@@ -271,6 +341,6 @@ impl Account {
         self.revision += 1;
         self.wished = due;
         (self.due, self.lease, self.current) = (Some(due), None, None);
-        (self.state, self.attempts, self.expiries) = (State::Scheduled, 0, 0);
+        (self.state, self.attempts, self.expiries, self.has_misfired) = (State::Scheduled, 0, 0, false);
     }
 }

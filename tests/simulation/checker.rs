@@ -6,11 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use delayd::store::{MAX_EXPIRIES, Transition};
-use delayd::task::{Lane, Receipt, State, TaskId};
+use delayd::clock::UnixMillis;
+use delayd::store::{MAX_EXPIRIES, Misfire, Transition};
+use delayd::task::{Destination, Lane, Receipt, State, TaskId};
 
 use crate::account::Account;
-use crate::history::{Asked, CallId, Event, Heard, History, LifeId, What};
+use crate::history::{Asked, Call, CallId, Event, Heard, History, LifeId, What};
+use crate::pauses::Pauses;
 use crate::plan::Plan;
 
 /// A broken promise.
@@ -32,6 +34,18 @@ pub(crate) enum Violation {
     CancelledFired,
     /// It was handed out when it was not worth delivering any more.
     ExpiredFired,
+    /// It was handed out by an instance that had been told before that its topic is paused.
+    PausedFired,
+    /// It was handed out by one that had been told that what fell due at its moment, in a pause, is not to be.
+    MisfireFired,
+    /// An instance claimed by a pause that never was.
+    PauseMadeUp,
+    /// It died, and nobody was called who should have been.
+    DeathUntold,
+    /// Someone was called for it before it died, or once more.
+    CallWithoutDeath,
+    /// Nobody has added what was handed out.
+    MadeUp,
     /// One add, however often it was asked for, was done twice.
     AddedTwice,
     /// Two tasks of one key waited, or one was moved that did not wait.
@@ -80,6 +94,7 @@ pub(crate) fn check(plan: &Plan, history: &History) -> Vec<Broken> {
         owners: BTreeMap::new(),
         asked: BTreeSet::new(),
         calls: BTreeMap::new(),
+        pauses: Pauses::default(),
         broken: Vec::new(),
     };
     for (at, event) in history.events.iter().enumerate() {
@@ -100,6 +115,19 @@ struct Called {
     is_running: bool,
 }
 
+/// A claim that was done.
+#[derive(Clone, Copy)]
+struct Claimed<'a> {
+    at: usize,
+    now: UnixMillis,
+    by: LifeId,
+    lane: &'a Lane,
+    lease: Duration,
+    receipt: &'a Receipt,
+    misfires: &'a [Misfire],
+    sent: usize,
+}
+
 struct Checker<'a> {
     plan: &'a Plan,
     history: &'a History,
@@ -109,6 +137,7 @@ struct Checker<'a> {
     /// The idempotency keys of the adds that were done.
     asked: BTreeSet<String>,
     calls: BTreeMap<CallId, Called>,
+    pauses: Pauses,
     broken: Vec<Broken>,
 }
 
@@ -121,18 +150,18 @@ impl Checker<'_> {
         let now = event.now;
         let mut about: Option<(TaskId, Violation)> = None;
         match &event.what {
-            What::Stored { id, lane, asked } => {
-                self.tasks.insert(*id, Account::stored(lane.clone(), asked, now));
+            What::Stored { id, lane, asked, call } => {
+                self.tasks.insert(*id, Account::stored(lane.clone(), asked, *call, now));
                 self.asked_for(at, *id, asked);
                 let owner = asked.key.as_ref().and_then(|key| self.owners.insert((lane.clone(), key.clone()), *id));
                 let broken = owner.and_then(|owner| self.tasks.get_mut(&owner)?.overtaken(now));
                 about = broken.map(|broken| (*id, broken));
             }
-            What::Replaced { id, lane, asked } => {
+            What::Replaced { id, lane, asked, call } => {
                 self.asked_for(at, *id, asked);
                 let key = asked.key.clone().expect("it is that of its key");
                 let is_owner = self.owners.get(&(lane.clone(), key)) == Some(id);
-                let broken = self.tasks.get_mut(id).and_then(|task| task.replaced(asked, now));
+                let broken = self.tasks.get_mut(id).and_then(|task| task.replaced(asked, *call, now));
                 let broken = broken.or((!is_owner).then_some(Violation::TwoOfAKey));
                 about = broken.map(|broken| (*id, broken));
             }
@@ -140,23 +169,15 @@ impl Checker<'_> {
                 Some(task) => task.is_accepted = true,
                 None => about = Some((*id, Violation::Lost)),
             },
-            What::Claimed { by, lane, lease, receipt, ids } => {
-                for task in self.tasks.values_mut().filter(|task| task.lane == *lane) {
-                    task.sweep(now);
-                    task.expire(now);
-                }
-                for id in ids {
-                    let Some(task) = self.tasks.get_mut(id) else { continue };
-                    if let Some(violation) = task.hand_out(*by, receipt, *lease, now, at) {
-                        about = Some((*id, violation));
-                    }
-                }
+            What::Claimed { by, lane, lease, receipt, wants, misfires, sent, ids, calls } => {
+                let claimed = Claimed { at, now, by: *by, lane, lease: *lease, receipt, misfires, sent: *sent };
+                self.claimed(&claimed, wants, ids, calls);
             }
             What::Extended { id, receipt, lease, answer, .. } => {
                 let task = self.tasks.get_mut(id);
                 about = task.and_then(|task| task.extended(receipt, *lease, *answer, now)).map(|broken| (*id, broken));
             }
-            What::Settled { by, id, receipt, transition, answer } => {
+            What::Settled { by, id, receipt, transition, answer, calls } => {
                 if !self.was_heard(*by, *id, receipt, transition) {
                     self.report(Violation::SettledOtherwise, at, format!("task {id}"));
                 }
@@ -164,7 +185,9 @@ impl Checker<'_> {
                     matches!(transition, Transition::Delivered { .. }) && *answer == delayd::store::Settled::Done;
                 let Some(task) = self.tasks.get_mut(id) else { return };
                 about = task.settled(receipt, transition, *answer, now).map(|broken| (*id, broken));
-                let revision = task.revision;
+                let (revision, lane) = (task.revision, task.lane.clone());
+                let left = self.called_for(at, &lane, calls);
+                self.check_calls(at, &lane, &left);
                 if ends && about.is_none() && !self.was_taken(*id, revision) && self.was_taken_ever(*id) {
                     about = Some((*id, Violation::OldRevisionEnded));
                 }
@@ -180,14 +203,21 @@ impl Checker<'_> {
             What::Replayed { id } => {
                 self.tasks.get_mut(id).expect("it was dead, so it was there").begin_revision(now);
             }
+            What::TopicPaused { topic } => self.pauses.paused(topic, at, now),
+            What::TopicResumed { topic, becomes } => self.pauses.resumed(topic, *becomes, at, now),
+            What::Looked { by, read } => self.pauses.looked(*by, at, *read),
             What::CallBegan { call, by, id, receipt, timeout, content } => {
                 self.call_began(at, *call, (*by, *id, receipt), *timeout, content);
             }
             What::CallEnded { call, heard } => {
-                let call = self.calls.get_mut(call).expect("it began");
-                (call.heard, call.is_running) = (Some(*heard), false);
+                // One of a task that nobody added has been reported.
+                if let Some(call) = self.calls.get_mut(call) {
+                    (call.heard, call.is_running) = (Some(*heard), false);
+                }
             }
-            What::CallDropped { call } => self.calls.get_mut(call).expect("it began").is_running = false,
+            What::CallDropped { call } => {
+                self.calls.get_mut(call).into_iter().for_each(|call| call.is_running = false);
+            }
             What::Crashed { life } => {
                 self.calls.values_mut().filter(|call| call.by == *life).for_each(|call| call.is_running = false);
             }
@@ -206,6 +236,79 @@ impl Checker<'_> {
         if let Some((id, violation)) = about {
             self.report(violation, at, format!("task {id}"));
         }
+    }
+
+    /// In the order of the store: leases that ran out and what has expired, then service by service what misfires and what is handed out.
+    fn claimed(&mut self, claimed: &Claimed<'_>, wants: &[Destination], ids: &[TaskId], calls: &[Call]) {
+        let Claimed { at, now, lane, misfires, .. } = *claimed;
+        for task in self.tasks.values_mut().filter(|task| task.lane == *lane) {
+            task.sweep(now);
+            task.expire(now);
+        }
+        let mut calls = self.called_for(at, lane, calls);
+        if misfires.iter().any(|misfire| !self.pauses.was(&lane.topic, misfire)) {
+            self.report(Violation::PauseMadeUp, at, format!("{lane}"));
+        }
+        let mut left = ids.to_vec();
+        for want in wants {
+            if !misfires.is_empty() {
+                let wanted = self.tasks.values_mut().filter(|task| task.lane == *lane && task.is_for(want));
+                wanted.for_each(|task| task.misfire(misfires, now));
+                calls = self.called_for(at, lane, &calls);
+            }
+            let its = |id: &mut TaskId| self.tasks.get(id).is_some_and(|task| task.is_for(want));
+            for id in left.extract_if(.., its).collect::<Vec<_>>() {
+                self.hand_out(claimed, id);
+            }
+        }
+        for id in left {
+            self.report(Violation::MadeUp, at, format!("task {id}"));
+        }
+        self.check_calls(at, lane, &calls);
+    }
+
+    fn hand_out(&mut self, claimed: &Claimed<'_>, id: TaskId) {
+        let Claimed { at, now, by, lane, lease, receipt, sent, .. } = *claimed;
+        let task = self.tasks.get_mut(&id).expect("it was looked for");
+        let misfires = |due| self.pauses.is_known_to_misfire(&lane.topic, due, by, sent);
+        let unwanted = if self.pauses.is_known_to_hold(&lane.topic, by, sent) {
+            Some(Violation::PausedFired)
+        } else {
+            task.due.is_some_and(misfires).then_some(Violation::MisfireFired)
+        };
+        let broken = task.hand_out(by, receipt, lease, now, at);
+        if let Some(broken) = broken.or(unwanted) {
+            self.report(broken, at, format!("task {id}"));
+        }
+    }
+
+    /// Takes in those of the calls that are owed; answers the others.
+    fn called_for(&mut self, at: usize, lane: &Lane, calls: &[Call]) -> Vec<Call> {
+        let is_owed = |call: &Call| self.tasks.get(&call.dead).is_some_and(|task| task.owes_call);
+        let (owed, others): (Vec<Call>, Vec<Call>) = calls.iter().cloned().partition(is_owed);
+        owed.iter().for_each(|call| self.call(at, lane, call));
+        others
+    }
+
+    fn call(&mut self, at: usize, lane: &Lane, call: &Call) {
+        self.tasks.insert(call.id, Account::of_call(lane.clone(), call, self.history.events[at].now));
+        let dead = self.tasks.get_mut(&call.dead).expect("only what was added is called for");
+        if let Some(broken) = dead.called_for(call.dead, call) {
+            self.report(broken, at, format!("task {}, for task {}", call.id, call.dead));
+        }
+    }
+
+    /// After a step of the store that may have killed tasks of a lane: nobody is called for who lives, and for each who died.
+    fn check_calls(&mut self, at: usize, lane: &Lane, left: &[Call]) {
+        left.iter().for_each(|call| self.call(at, lane, call));
+        let owing = self.tasks.iter_mut().filter(|(_, task)| task.lane == *lane && task.owes_call);
+        let untold: Vec<TaskId> = owing
+            .map(|(id, task)| {
+                task.owes_call = false;
+                *id
+            })
+            .collect();
+        untold.into_iter().for_each(|id| self.report(Violation::DeathUntold, at, format!("task {id}")));
     }
 
     /// An add was done. Repeated, it must not be.
@@ -304,7 +407,11 @@ impl Checker<'_> {
         let settings = &self.plan.settings;
         let has_slots = settings.concurrency >= 64 && settings.concurrency_per_service >= 32;
         let is_restarted = self.plan.instances.iter().any(|(_, mishaps)| !mishaps.is_empty());
-        self.plan.is_calm() && self.plan.store.latency_ms <= 5 && has_slots && !is_restarted
+        self.plan.is_calm()
+            && self.plan.pauses.is_empty()
+            && self.plan.store.latency_ms <= 5
+            && has_slots
+            && !is_restarted
     }
 
     /// Whether the task may have come to where it was found.
@@ -313,7 +420,7 @@ impl Checker<'_> {
         let (revision, attempts, is_cancelled) = (task.revision, task.attempts, task.is_cancelled);
         let had_expired = task.state == State::Expired;
         task.state = state;
-        let crashed_on = task.expiries >= MAX_EXPIRIES;
+        let died_uncalled = task.expiries >= MAX_EXPIRIES || task.has_misfired;
         let is_found = match state {
             State::Scheduled | State::Leased => return self.report(Violation::Stalled, at, format!("task {id}")),
             State::Delivered => self.was_taken(id, revision),
@@ -321,7 +428,7 @@ impl Checker<'_> {
                 let in_revision = |call: &&Called| call.id == id && call.revision == revision;
                 let was_final = |call: &Called| call.heard == Some(Heard::Final);
                 let is_final = self.calls.values().filter(in_revision).any(was_final);
-                is_final || attempts >= self.plan.settings.max_attempts || crashed_on
+                is_final || attempts >= self.plan.settings.max_attempts || died_uncalled
             }
             State::Cancelled => is_cancelled,
             State::Expired => had_expired,

@@ -7,11 +7,11 @@ use std::time::Duration;
 use delayd::breaker;
 use delayd::store::TopicEntry;
 
-use crate::plan::{Add, Mishap, Plan, Settings, StoreFaults};
+use crate::plan::{Add, Mishap, Plan, Settings, StoreFaults, TopicPause};
 use crate::schedule::play_plan;
 
 fn one_add() -> Add {
-    Add { topic: 0, service: 0, delay: Duration::from_secs(1), key: None, expires_after: None }
+    Add { topic: 0, service: 0, delay: Duration::from_secs(1), key: None, expires_after: None, on_dead: None }
 }
 
 /// One instance, one task due after a second, and one pause at about that time.
@@ -32,6 +32,7 @@ fn one_task(lease: Duration, pause: (Duration, Duration)) -> Plan {
         },
         instances: vec![(0, vec![(at, Mishap::Pause { span })])],
         adds: vec![(Duration::ZERO, one_add())],
+        pauses: Vec::new(),
         jumps: Vec::new(),
         outages: Vec::new(),
         store: StoreFaults { share: 0, latency_ms: 20 },
@@ -54,6 +55,22 @@ fn a_success_of_before_a_reschedule_does_not_end_the_task_in_the_name_of_a_newer
     for seed in 0..600 {
         let pause = (Duration::from_millis(1_000 + seed % 150), Duration::from_secs(8));
         check(seed, Plan { meddling: 1_000, ..one_task(Duration::from_secs(5), pause) });
+    }
+}
+
+/// While the store took no settles, its lane waited to claim; meanwhile the instance learned that the topic was paused, and claimed from it all
+/// the same when the wait was over.
+#[test]
+fn a_lane_that_waits_for_the_settles_claims_nothing_of_a_topic_that_is_paused_meanwhile() {
+    for seed in 0..400 {
+        let adds = (0..6).map(|n| (Duration::from_millis(200 * n), one_add())).collect();
+        let pauses = (0..3).map(|n| {
+            let pause = TopicPause { topic: 0, span: Duration::from_millis(1_500), becomes: None };
+            (Duration::from_millis(1_300 + 2_200 * n + seed), pause)
+        });
+        let store = StoreFaults { share: 300, latency_ms: 2 };
+        let calm = one_task(Duration::from_secs(5), (Duration::from_secs(15), Duration::from_millis(1)));
+        check(seed, Plan { adds, pauses: pauses.collect(), store, bad_calls: 500, ..calm });
     }
 }
 

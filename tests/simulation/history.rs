@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use delayd::clock::UnixMillis;
-use delayd::store::{Cancelled, Moment, NewTask, Rescheduled, Settled, Transition};
-use delayd::task::{Lane, Receipt, State, TaskId};
+use delayd::store::{Cancelled, Misfire, Misfired, Moment, NewTask, Rescheduled, Settled, Transition};
+use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic};
 
 /// One life of one instance, from its start to its crash or its end. Clients have life 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +32,16 @@ pub(crate) struct Asked {
     pub(crate) key: Option<String>,
     pub(crate) idempotency_key: Option<String>,
     pub(crate) expires_after: Option<Duration>,
+    /// The service that is called if it dies.
+    pub(crate) on_dead: Option<Destination>,
+}
+
+/// A task that the store made of a death.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) id: TaskId,
+    pub(crate) dead: TaskId,
+    pub(crate) content: String,
 }
 
 impl Asked {
@@ -42,6 +52,7 @@ impl Asked {
             key: task.options.key.clone(),
             idempotency_key: task.idempotency.as_ref().map(|once| once.key.clone()),
             expires_after: task.options.expires_after.map(|span| span.0),
+            on_dead: task.options.on_dead.as_ref().map(|on_dead| on_dead.sn.clone()),
         }
     }
 }
@@ -55,12 +66,15 @@ pub(crate) enum What {
         id: TaskId,
         lane: Lane,
         asked: Asked,
+        /// The id of the call that its death will make.
+        call: Option<TaskId>,
     },
     /// An add moved a task of its key.
     Replaced {
         id: TaskId,
         lane: Lane,
         asked: Asked,
+        call: Option<TaskId>,
     },
     /// An add was answered with a task that was stored before.
     Repeated {
@@ -71,7 +85,12 @@ pub(crate) enum What {
         lane: Lane,
         lease: Duration,
         receipt: Receipt,
+        wants: Vec<Destination>,
+        misfires: Vec<Misfire>,
+        /// How many events had happened when it was sent.
+        sent: usize,
         ids: Vec<TaskId>,
+        calls: Vec<Call>,
     },
     Extended {
         by: LifeId,
@@ -86,6 +105,7 @@ pub(crate) enum What {
         receipt: Receipt,
         transition: Transition,
         answer: Settled,
+        calls: Vec<Call>,
     },
     Cancelled {
         id: TaskId,
@@ -99,6 +119,18 @@ pub(crate) enum What {
     },
     Replayed {
         id: TaskId,
+    },
+    TopicPaused {
+        topic: Topic,
+    },
+    TopicResumed {
+        topic: Topic,
+        becomes: Option<Misfired>,
+    },
+    /// An instance read the registry, in which something had changed since it did last. It was read when so many events had happened.
+    Looked {
+        by: LifeId,
+        read: usize,
     },
     // The edge.
     Accepted {

@@ -3,12 +3,13 @@
 //! Several real workers, their logic unchanged, share one store and one business. The store is the specification of the
 //! conformance suite, which both real stores are held to; on the way to it requests are slow, refused, lost, done
 //! late or twice. The business fails, hangs and lies. Instances crash, stand still for longer than their leases, and are restarted; clocks
-//! are wrong and jump; tasks are cancelled, rescheduled and replayed as they fall due. Then the faults stop, and everything
-//! must come to its end.
+//! are wrong and jump; tasks are cancelled, rescheduled, pushed back and replayed as they fall due, and topics are paused. Then the faults stop, and
+//! everything must come to its end.
 //!
 //! - [`plan`]: what a seed has in store. [`dice`]: chance.
 //! - [`schedule`]: plays it. [`life`]: how an instance is stopped. [`world`]: the truth. [`store`]: the way to it. [`receiver`]: the business.
-//! - [`history`]: what happened. [`checker`]: which promises that broke, by an [`account`] of each task.
+//! - [`history`]: what happened. [`checker`]: which promises that broke, by an [`account`] of each task and of the topics'
+//!   [`pauses`].
 //! - [`sabotage`]: broken stores and callers, each of which the checker must find out. [`corners`]: what the schedules must have reached.
 //! - [`found`]: what was found this way once, as schedules of their own.
 //!
@@ -24,6 +25,7 @@ mod dice;
 mod found;
 mod history;
 mod life;
+mod pauses;
 mod plan;
 mod receiver;
 mod sabotage;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use delayd::breaker;
-use delayd::store::TopicEntry;
+use delayd::store::{Misfired, TopicEntry};
 
 use crate::dice::{Dice, Throw};
 
@@ -16,6 +16,7 @@ pub(crate) struct Plan {
     /// Per instance, how far its clock is from the store's, in milliseconds, and what befalls it.
     pub(crate) instances: Vec<(i64, Vec<(Duration, Mishap)>)>,
     pub(crate) adds: Vec<(Duration, Add)>,
+    pub(crate) pauses: Vec<(Duration, TopicPause)>,
     /// Jumps of the store's clock, in milliseconds.
     pub(crate) jumps: Vec<(Duration, i64)>,
     pub(crate) outages: Vec<Outage>,
@@ -66,6 +67,17 @@ pub(crate) struct Add {
     pub(crate) key: Option<u64>,
     /// How long after its due moment it is worth delivering.
     pub(crate) expires_after: Option<Duration>,
+    /// The service that is called if it dies.
+    pub(crate) on_dead: Option<usize>,
+}
+
+/// Someone holds a topic back for a while.
+#[derive(Clone, Debug)]
+pub(crate) struct TopicPause {
+    pub(crate) topic: usize,
+    pub(crate) span: Duration,
+    /// What becomes of the tasks that fell due meanwhile; `None`: they are delivered late.
+    pub(crate) becomes: Option<Misfired>,
 }
 
 /// The store is away, for everyone.
@@ -148,12 +160,14 @@ impl Plan {
             })
             .collect();
         adds.sort_by_key(|(at, _)| *at);
+        let pauses = Self::pauses(&mut dice.throw("pauses"), &adds, topics.len(), length);
         Self {
             topics,
             services,
             settings,
             instances,
             adds,
+            pauses,
             jumps: Vec::new(),
             outages: Vec::new(),
             store: StoreFaults { share: 0, latency_ms: throw.one_of(&[0, 1, 4]) },
@@ -177,7 +191,31 @@ impl Plan {
             delay,
             key: wishes.per_mille(400).then(|| wishes.between(0, 1)),
             expires_after: wishes.per_mille(200).then(|| wishes.millis(0, 6_000)),
+            on_dead: wishes.per_mille(300).then(|| wishes.number() as usize % services),
         }
+    }
+
+    /// Most are about the due moment of some task, and no fault: who is paused in order loses nothing.
+    fn pauses(
+        throw: &mut Throw,
+        adds: &[(Duration, Add)],
+        topics: usize,
+        length: Duration,
+    ) -> Vec<(Duration, TopicPause)> {
+        let count = throw.one_of(&[0, 0, 1, 3]);
+        let mut pauses: Vec<_> = (0..count)
+            .map(|_| {
+                let (at, add) = &adds[throw.number() as usize % adds.len()];
+                let (from, topic) = match throw.per_mille(700) {
+                    true => ((*at + add.delay).saturating_sub(throw.millis(0, 2_500)), add.topic),
+                    false => (Self::moment(throw, length), throw.number() as usize % topics),
+                };
+                let becomes = throw.one_of(&[None, Some(Misfired::Expired), Some(Misfired::Dead)]);
+                (from, TopicPause { topic, span: throw.millis(50, 6_000), becomes })
+            })
+            .collect();
+        pauses.sort_by_key(|(from, _)| *from);
+        pauses
     }
 
     fn restart(throw: &mut Throw, length: Duration) -> (Duration, Mishap) {

@@ -35,8 +35,22 @@ pub(crate) enum Sabotage {
     NamesakeGoesOn,
     /// A task that is pushed back by its key keeps its content.
     PushBackKeepsContent,
+    /// A task that is pushed back by its key falls due when it would have.
+    PushBackKeepsMoment,
     /// Tasks are handed out however late.
     ExpiryIgnored,
+    /// Nobody is told that a topic is paused.
+    PauseUntold,
+    /// What fell due in a pause is handed out, whatever its end says.
+    MisfireIgnored,
+    /// The end of a pause is taken for that of all time before and after it.
+    MisfireTooWide,
+    /// Nobody is called for the dead.
+    CallForgotten,
+    /// A task is called for when it is handed out, as if it were dead.
+    CallBeforeDeath,
+    /// A task is called for twice.
+    CallTwice,
     /// Each claim says that there will be something for the next one at once.
     BusyLoop,
 }
@@ -59,7 +73,14 @@ impl Sabotage {
         (Self::KeyIgnored, &[Violation::TwoOfAKey]),
         (Self::NamesakeGoesOn, &[Violation::CancelledFired]),
         (Self::PushBackKeepsContent, &[Violation::WrongContent]),
+        (Self::PushBackKeepsMoment, &[Violation::Early]),
         (Self::ExpiryIgnored, &[Violation::ExpiredFired]),
+        (Self::PauseUntold, &[Violation::PausedFired]),
+        (Self::MisfireIgnored, &[Violation::MisfireFired]),
+        (Self::MisfireTooWide, &[Violation::EndedWithoutReason]),
+        (Self::CallForgotten, &[Violation::DeathUntold]),
+        (Self::CallBeforeDeath, &[Violation::CallWithoutDeath]),
+        (Self::CallTwice, &[Violation::CallWithoutDeath]),
         (Self::BusyLoop, &[Violation::Spinning]),
     ];
 }

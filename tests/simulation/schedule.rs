@@ -13,7 +13,7 @@ use delayd::outcome::Policy;
 use delayd::retry::Backoff;
 use delayd::span::Span;
 use delayd::store::{Added, Hint, Idempotency, Moment, NewContent, NewTask, Spread, Store};
-use delayd::task::{Lane, Options, State, TaskId};
+use delayd::task::{Lane, OnDead, Options, State, TaskId};
 use delayd::topic::{self, Registry};
 use delayd::worker::{self, Worker};
 use futures_util::future::join_all;
@@ -104,15 +104,17 @@ async fn run(world: &Arc<World>) {
     let instances = (0..world.plan.instances.len()).map(|index| deployment.clone().instance(index));
     let instances: Vec<_> = instances.map(tokio::spawn).collect();
     let clients = tokio::spawn(clients(deployment.clone()));
+    let pauses = tokio::spawn(pauses(world.clone()));
     let jumps = tokio::spawn(jumps(world.clone()));
     world.until(world.plan.length).await;
-    for task in instances.into_iter().chain([clients, jumps]) {
+    for task in instances.into_iter().chain([clients, pauses, jumps]) {
         task.await.expect("no part of the simulation panics");
     }
     set_clock_right(world);
     world.heal();
     let healed = world.elapsed();
     while !has_settled(world) && world.elapsed() < healed + SETTLED_WITHIN {
+        end_pauses(world);
         sleep(Duration::from_millis(500)).await;
     }
     // For whatever comes late and does harm.
@@ -132,6 +134,32 @@ fn has_settled(world: &World) -> bool {
         let counts = world.look(|model| model.stats(lane));
         counts.scheduled == 0 && counts.leased == 0
     })
+}
+
+/// Those who hold topics back for a while. An end that is not confirmed is asked for again.
+async fn pauses(world: Arc<World>) {
+    let pauses = world.plan.pauses.clone().into_iter().enumerate().map(|(n, (from, pause))| {
+        let world = world.clone();
+        async move {
+            let client = Access::new(world.clone(), Arc::new(Life::new(LifeId(0))));
+            let topic = &world.plan.topics[pause.topic].topic;
+            world.until(from).await;
+            drop(client.pause(topic).await);
+            sleep(pause.span).await;
+            let mut throw = world.dice.throw(("resume", n));
+            while client.resume(topic, pause.becomes).await.is_err() && world.elapsed() < world.plan.length {
+                sleep(throw.millis(0, 2_000)).await;
+            }
+        }
+    });
+    join_all(pauses).await;
+}
+
+/// What is still held back, or is again by a pause that was done late, goes on.
+fn end_pauses(world: &World) {
+    for topic in &world.plan.topics {
+        world.resume(&topic.topic, None);
+    }
 }
 
 /// Writes down where each task has come to.
@@ -333,6 +361,11 @@ async fn add_one(deployment: &Deployment, client: &Access, n: usize, add: &Add) 
         options: Options {
             key: add.key.map(|key| format!("key-{key}")),
             expires_after: add.expires_after.map(Span),
+            on_dead: add.on_dead.map(|which| OnDead {
+                sn: service(which).parse().expect("a service's name"),
+                url: "/dead".into(),
+                task_id: None,
+            }),
             ..Options::default()
         },
         content: content(add.service, n, 0),

@@ -13,7 +13,7 @@
 
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use delayd::clock::UnixMillis;
@@ -56,11 +56,13 @@ enum Fate {
 pub(crate) struct Access {
     world: Arc<World>,
     life: Arc<Life>,
+    /// The last edition of the registry that came home.
+    edition: AtomicU32,
 }
 
 impl Access {
     pub(crate) fn new(world: Arc<World>, life: Arc<Life>) -> Self {
-        Self { world, life }
+        Self { world, life, edition: AtomicU32::new(0) }
     }
 
     /// Has the store do something, or not. `about` names the request among those of its verb.
@@ -186,8 +188,8 @@ impl Store for Access {
         // One token for the request, however often it is made.
         let number = self.world.dice.throw(("receipt", self.life.id, &claim.lane)).number();
         let receipt: Receipt = format!("{number:016x}").parse().expect("digits make a receipt");
-        let by = self.life.id;
-        self.ask("claim", claim.lane.clone(), move |world| world.claim(by, &claim, &receipt)).await
+        let (by, sent) = (self.life.id, self.world.events());
+        self.ask("claim", claim.lane.clone(), move |world| world.claim((by, sent), &claim, &receipt)).await
     }
 
     async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
@@ -265,12 +267,14 @@ impl Store for Access {
         nobody_asks()
     }
 
-    async fn pause(&self, _: &Topic) -> Result<Option<UnixMillis>> {
-        nobody_asks()
+    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        let topic = topic.clone();
+        self.ask("pause", topic.clone(), move |world| world.pause(&topic)).await
     }
 
-    async fn resume(&self, _: &Topic, _: Option<Misfired>) -> Result<Option<bool>> {
-        nobody_asks()
+    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+        let topic = topic.clone();
+        self.ask("resume", topic.clone(), move |world| world.resume(&topic, becomes)).await
     }
 
     async fn forget_misfire(&self, _: &Topic, _: Misfire) -> Result<()> {
@@ -306,7 +310,11 @@ impl Store for Access {
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {
-        self.ask("topics", (), |world| world.look(|model| model.topics())).await
+        let (topics, edition, read) = self.ask("topics", (), World::topics).await?;
+        if self.edition.swap(edition, Ordering::Relaxed) != edition {
+            self.world.write(What::Looked { by: self.life.id, read });
+        }
+        Ok(topics)
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

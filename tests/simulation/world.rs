@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
-    Added, Cancelled, Claim, Claimed, Holder, ListQuery, MAX_LEASE, Moment, NewContent, NewTask, Novelty, Rescheduled,
-    Result, Settle, Settled, Spread, Task, Transition,
+    Added, Cancelled, Claim, Claimed, Holder, ListQuery, MAX_LEASE, Misfired, Moment, NewContent, NewTask, Novelty,
+    Registered, Rescheduled, Result, Settle, Settled, Spread, Task, Transition,
 };
-use delayd::task::{Lane, Receipt, State, TaskId};
+use delayd::task::{Lane, Options, Receipt, State, TaskId, Topic};
 use tokio::time::Instant;
 
 use crate::dice::Dice;
-use crate::history::{Asked, Event, History, LifeId, What};
+use crate::history::{Asked, Call, Event, History, LifeId, What};
 use crate::model::Model;
 use crate::plan::Plan;
 use crate::sabotage::Sabotage;
@@ -40,6 +40,8 @@ pub(crate) struct World {
     numbers: AtomicU32,
     /// Requests that nobody waits for any more and that are still to be done.
     pub(crate) late: AtomicU32,
+    /// How often a pause began or ended.
+    edition: AtomicU32,
     kept: Mutex<Kept>,
     history: Mutex<History>,
 }
@@ -52,6 +54,8 @@ struct Kept {
     /// Tasks that a sabotage has ended; the model holds them for cancelled.
     falsely_delivered: BTreeSet<TaskId>,
     leased_before: BTreeSet<TaskId>,
+    /// The calls that deaths will make, by the ids that were drawn for them, each with its task.
+    owed: BTreeMap<TaskId, TaskId>,
 }
 
 impl World {
@@ -69,11 +73,13 @@ impl World {
             is_healed: AtomicBool::new(false),
             numbers: AtomicU32::new(1),
             late: AtomicU32::new(0),
+            edition: AtomicU32::new(0),
             kept: Mutex::new(Kept {
                 model,
                 locks: BTreeMap::new(),
                 falsely_delivered: BTreeSet::new(),
                 leased_before: BTreeSet::new(),
+                owed: BTreeMap::new(),
             }),
             history: Mutex::default(),
         }
@@ -112,6 +118,11 @@ impl World {
         self.history.lock().unwrap().events.push(event);
     }
 
+    /// How many events have happened.
+    pub(crate) fn events(&self) -> usize {
+        self.history.lock().unwrap().events.len()
+    }
+
     /// Counts a request, and answers how many its maker has made in this second.
     pub(crate) fn count_request(&self, by: LifeId) -> u32 {
         let second = self.elapsed().as_secs();
@@ -147,9 +158,14 @@ impl World {
         let task = self.sabotaged(&kept.model, task);
         let added = kept.model.add(task)?;
         let (id, lane) = (added.id, topic.lane_of(added.id));
+        let stored = kept.model.get(&lane, id);
+        let call = stored.and_then(|task| task.options.on_dead?.task_id);
+        let is_made = |call: &TaskId| kept.model.get(&lane, *call).is_some();
+        let owed = call.filter(|call| !is_made(call)).map(|call| (call, id));
+        kept.owed.extend(owed);
         self.write(match added.novelty {
-            Novelty::New => What::Stored { id, lane, asked },
-            Novelty::Replaced => What::Replaced { id, lane, asked },
+            Novelty::New => What::Stored { id, lane, asked, call },
+            Novelty::Replaced => What::Replaced { id, lane, asked, call },
             Novelty::Duplicate => What::Repeated { id },
         });
         Ok(added)
@@ -169,13 +185,19 @@ impl World {
             task.options.key = None;
         }
         let waits = namesakes.into_iter().find(|namesake| namesake.state == State::Scheduled);
-        if let Some(waits) = waits.filter(|_| self.is_sabotaged(Sabotage::PushBackKeepsContent)) {
-            task.content = waits.content;
+        if let Some(waits) = waits {
+            if self.is_sabotaged(Sabotage::PushBackKeepsMoment) {
+                task.moment = Moment::At(waits.due);
+            }
+            if self.is_sabotaged(Sabotage::PushBackKeepsContent) {
+                task.content = waits.content;
+            }
         }
         task
     }
 
-    pub(crate) fn claim(&self, by: LifeId, claim: &Claim, receipt: &Receipt) -> Claimed {
+    /// A claim of an instance, which was sent when so many events had happened.
+    pub(crate) fn claim(&self, (by, sent): (LifeId, usize), claim: &Claim, receipt: &Receipt) -> Claimed {
         let mut kept = self.kept();
         if let Some(refused) = kept.lock(claim) {
             return refused;
@@ -184,6 +206,16 @@ impl World {
         let lease = claim.lease;
         if self.is_sabotaged(Sabotage::LeaseCutShort) {
             claim.lease /= 10;
+        }
+        let misfires = claim.misfires.clone();
+        if self.is_sabotaged(Sabotage::MisfireIgnored) {
+            claim.misfires.clear();
+        }
+        if self.is_sabotaged(Sabotage::MisfireTooWide) {
+            claim
+                .misfires
+                .iter_mut()
+                .for_each(|misfire| (misfire.from, misfire.to) = (UnixMillis(0), UnixMillis(i64::MAX)));
         }
         if self.is_sabotaged(Sabotage::EarlyFire) {
             kept.model.now = kept.model.now + Duration::from_secs(3);
@@ -201,7 +233,12 @@ impl World {
                 kept.model.extend(&claim.lane, *id, receipt, MAX_LEASE);
             }
         }
-        self.write(What::Claimed { by, lane: claim.lane, lease, receipt: receipt.clone(), ids });
+        if self.is_sabotaged(Sabotage::CallBeforeDeath) {
+            ids.iter().for_each(|id| kept.model.call_for(*id));
+        }
+        let wants = claim.wants.iter().map(|want| want.destination.clone()).collect();
+        let (calls, receipt) = (self.calls(&mut kept, &claim.lane), receipt.clone());
+        self.write(What::Claimed { by, lane: claim.lane, lease, receipt, wants, misfires, sent, ids, calls });
         if self.is_sabotaged(Sabotage::BusyLoop) {
             grant.outlook.next = Some(grant.now);
         }
@@ -233,8 +270,9 @@ impl World {
         } else {
             answer
         };
+        let calls = self.calls(&mut kept, &settle.lane);
         let Settle { id, receipt, transition, .. } = settle.clone();
-        self.write(What::Settled { by, id, receipt, transition, answer });
+        self.write(What::Settled { by, id, receipt, transition, answer, calls });
         answer
     }
 
@@ -277,6 +315,56 @@ impl World {
         replayed.len()
     }
 
+    /// The calls that were made since the last request, by deaths.
+    fn calls(&self, kept: &mut Kept, lane: &Lane) -> Vec<Call> {
+        let made = |(id, dead): (&TaskId, &TaskId)| {
+            let content = kept.model.get(lane, *id)?.content;
+            Some(Call { id: *id, dead: *dead, content })
+        };
+        let mut calls: Vec<Call> = kept.owed.iter().filter_map(made).collect();
+        for call in calls.clone() {
+            kept.owed.remove(&call.id);
+            if self.is_sabotaged(Sabotage::CallTwice) {
+                calls.push(kept.call_again(lane, &call));
+            }
+            if self.is_sabotaged(Sabotage::CallForgotten) {
+                kept.model.cancel(lane, call.id);
+                kept.model.discard(lane, State::Cancelled, &[call.id]);
+                calls.retain(|kept| kept.id != call.id);
+            }
+        }
+        calls
+    }
+
+    pub(crate) fn pause(&self, topic: &Topic) -> Option<UnixMillis> {
+        let mut kept = self.kept();
+        let was_paused = kept.model.topics().iter().any(|known| known.entry.topic == *topic && known.paused.is_some());
+        let since = kept.model.pause(topic);
+        if !was_paused {
+            self.edition.fetch_add(1, Ordering::Relaxed);
+            self.write(What::TopicPaused { topic: topic.clone() });
+        }
+        since
+    }
+
+    pub(crate) fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Option<bool> {
+        let answer = self.kept().model.resume(topic, becomes);
+        if answer == Some(true) {
+            self.edition.fetch_add(1, Ordering::Relaxed);
+            self.write(What::TopicResumed { topic: topic.clone(), becomes });
+        }
+        answer
+    }
+
+    /// The registry, its edition, and how many events have happened.
+    pub(crate) fn topics(&self) -> (Vec<Registered>, u32, usize) {
+        let mut topics = self.look(|model| model.topics());
+        if self.is_sabotaged(Sabotage::PauseUntold) {
+            topics.iter_mut().for_each(|topic| topic.paused = None);
+        }
+        (topics, self.edition.load(Ordering::Relaxed), self.events())
+    }
+
     pub(crate) fn get(&self, lane: &Lane, id: TaskId) -> Option<Task> {
         let kept = self.kept();
         let mut task = kept.model.get(lane, id)?;
@@ -300,6 +388,23 @@ fn namesakes(model: &Model, task: &NewTask) -> Vec<Task> {
 }
 
 impl Kept {
+    /// Another task like a call that was made.
+    fn call_again(&mut self, lane: &Lane, call: &Call) -> Call {
+        let made = self.model.get(lane, call.id).expect("it was made");
+        let topics = self.model.topics();
+        let registered = topics.into_iter().find(|known| known.entry.topic == lane.topic).expect("it has a lane");
+        let again = NewTask {
+            topic: registered.entry,
+            destination: made.destination,
+            moment: Moment::After(Duration::ZERO),
+            options: Options::default(),
+            content: made.content,
+            idempotency: None,
+            quota: None,
+        };
+        Call { id: self.model.add(again).expect("nothing forbids it").id, ..call.clone() }
+    }
+
     /// Refuses if another holds the lane's lock.
     fn lock(&self, claim: &Claim) -> Option<Claimed> {
         let (holder, until) = self.locks.get(&claim.lane)?;

@@ -233,7 +233,8 @@ impl Model {
         answer
     }
 
-    fn call_for(&mut self, dead: TaskId) {
+    /// Makes the call that a task asks for, as a death does.
+    pub(crate) fn call_for(&mut self, dead: TaskId) {
         let (record, now) = (&self.tasks[&dead], self.now);
         let Some(on_dead) = &record.body.options.on_dead else { return };
         let task = record.as_task(dead, now);

@@ -9,6 +9,9 @@ const element = (name, properties = {}, ...children) => {
   return made;
 };
 
+/** A sentence, in which backticks mark names. */
+const prose = (text) => element("p", {}, ...text.split("`").map((part, n) => (n % 2 ? element("code", { textContent: part }) : part)));
+
 /** What a reference leads to; what stands beside the reference goes before. */
 const resolved = (schema) => {
   if (!schema || !schema.$ref) return schema || {};
@@ -16,55 +19,89 @@ const resolved = (schema) => {
   return { ...resolved(target), ...schema, $ref: undefined };
 };
 
-const alternatives = (schema) => (schema.anyOf || schema.oneOf || []).map(resolved).filter((one) => one.type !== "null");
-
+const isNull = (schema) => resolved(schema).type === "null";
+const alternatives = (schema) => (schema.anyOf || schema.oneOf || []).filter((one) => !isNull(one));
 const isRequired = (schema, name) => (schema.required || []).includes(name);
+
+/** Types whose name says more than what they look like in JSON. */
+const WORDS = { Span: "duration", UnixMillis: "Unix ms", TaskId: "task id", TaskIdGiven: "task id", Rate: "rate", Content: "object | text", Cursor: "cursor" };
 
 /** A schema's type in a word or two. */
 const kind = (given) => {
+  const word = WORDS[given?.$ref?.split("/").pop()];
+  if (word) return word;
   const schema = resolved(given);
   const several = alternatives(schema);
   if (several.length) return [...new Set(several.map(kind))].join(" | ");
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" | ");
   const types = [schema.type].flat().filter((type) => type && type !== "null");
   if (types.includes("array")) return `list of ${kind(schema.items)}`;
-  const from = schema.minimum, to = schema.maximum;
-  const range = from === undefined && to === undefined ? "" : ` ${from ?? ""}–${to ?? ""}`;
-  return (types.join(" | ") || "any") + range;
+  return (types.join(" | ") || "any") + range(schema.minimum, schema.maximum);
+};
+
+const range = (from, to) => {
+  if (from !== undefined && from === to) return ` ${from}`;
+  if (from !== undefined && to !== undefined) return ` ${from}–${to}`;
+  return from !== undefined ? ` ≥ ${from}` : to !== undefined ? ` ≤ ${to}` : "";
 };
 
 /** What a field means: what is said at the field, else of its type. */
 const meaning = (given) => {
   const schema = resolved(given);
-  if (schema.description) return schema.description;
-  return alternatives(schema).map((one) => one.description).find(Boolean) || "";
+  return schema.description || alternatives(schema).map((one) => resolved(one).description).find(Boolean) || "";
 };
 
-/** Rows for the fields of a schema, those of its inner objects below them. */
-const rows = (given, depth = 0) => {
+/** The properties of an object: what it names itself by, what is required, the rest; an answer's envelope last. */
+const ordered = (schema) => {
+  const first = ["topic", "task_id", "sn", "kind"], last = ["error_msg", "dm_error"];
+  const rank = ([name]) => (last.includes(name) ? 3 : isRequired(schema, name) ? (first.includes(name) ? 0 : 1) : 2);
+  return Object.entries(schema.properties || {}).sort((a, b) => rank(a) - rank(b) || first.indexOf(a[0]) - first.indexOf(b[0]));
+};
+
+/** The objects that a value may be, or that a list may hold. */
+const objects = (given) => {
   const schema = resolved(given);
-  if (depth > 4) return [];
   const several = alternatives(schema);
-  if (several.length) return several.flatMap((one) => rows(one, depth));
-  if (schema.items) return rows(schema.items, depth);
-  return Object.entries(schema.properties || {}).flatMap(([name, field]) => {
-    const must = isRequired(schema, name);
-    const cell = element("td", {}, element("code", { textContent: "· ".repeat(depth) + name }), element("span", { className: "must", textContent: must ? " *" : "" }));
-    const row = element("tr", {}, cell, element("td", { className: "kind", textContent: kind(field) }), element("td", { textContent: meaning(field) }));
-    return [row, ...rows(field, depth + 1)];
-  });
+  if (several.length) return several.flatMap(objects);
+  if (schema.items) return objects(schema.items);
+  return schema.properties ? [schema] : [];
 };
 
-const fields = (title, schema) => {
-  const all = rows(schema);
-  if (!all.length) return null;
-  return element("div", {}, element("h4", { textContent: title }), element("table", {}, element("tbody", {}, ...all)));
+const field = (schema, [name, given], depth) => {
+  const inner = depth < 4 ? objects(given).map((one) => element("div", { className: "inner" }, ...fields(one, depth + 1))) : [];
+  const text = meaning(given);
+  return element("div", { className: "field" },
+    element("div", {}, element("code", { textContent: name }), element("span", { className: "kind", textContent: kind(given) }),
+      isRequired(schema, name) ? element("span", { className: "must", textContent: "required" }) : null),
+    text ? prose(text) : null, ...inner);
 };
+
+const fields = (schema, depth = 0) => ordered(schema).map((entry) => field(schema, entry, depth));
+
+/** What an operation takes. */
+const takes = (given) => {
+  const all = objects(given).flatMap((one) => fields(one));
+  return all.length ? [element("h4", { textContent: "Body" }), ...all] : [];
+};
+
+const folded = (title, children) => element("details", { className: "more" }, element("summary", { textContent: title }), ...children);
+
+/** What it answers when all is well. */
+const answers = (given) => {
+  const several = objects(given);
+  const part = (one, n) => [...(n ? [element("h4", { textContent: "Or" })] : []), ...fields(one)];
+  return several.length ? folded("Answer", several.flatMap(part)) : null;
+};
+
+const statuses = (operation) => folded("Statuses", Object.entries(operation.responses).map(([status, given]) => {
+  const text = (resolved(given).description || "").replace(`${status}, `, "");
+  return element("div", { className: "status" }, element("b", { className: status < 300 ? "fine" : "", textContent: status }), element("span", { textContent: text }));
+}));
 
 /** Something to begin with: the required fields. */
 const sample = (given, name = "") => {
   const schema = resolved(given);
-  const known = { topic: "order.cancel", confirm: "order.cancel", content: { sn: "message.call", url: "/orders/cancel" }, sn: "message.call", step: "1h" };
+  const known = { topic: "order.cancel", confirm: "order.cancel", content: { sn: "message.call", url: "/orders/cancel" }, sn: "message.call", step: "1h", lease: "30s" };
   if (name in known) return known[name];
   if (schema.enum) return schema.enum[0];
   const [first] = alternatives(schema);
@@ -74,79 +111,158 @@ const sample = (given, name = "") => {
   if (type === "integer" || type === "number") return schema.minimum ?? 0;
   if (type === "string") return "";
   if (type === "boolean") return false;
-  const inner = Object.entries(schema.properties || {}).filter(([field]) => isRequired(schema, field));
-  const made = Object.fromEntries(inner.map(([field, value]) => [field, sample(value, field)]));
+  const made = Object.fromEntries(ordered(schema).filter(([field]) => isRequired(schema, field)).map(([field, value]) => [field, sample(value, field)]));
   if (schema.properties && schema.properties.delay && schema.properties.timing_moment) made.delay = "10s";
   if (schema.properties && schema.properties.all && schema.properties.dry_run) Object.assign(made, { all: true, dry_run: true });
   return made;
 };
 
-const answers = (operation) => {
-  const list = Object.entries(operation.responses).map(([status, given]) =>
-    element("tr", {}, element("td", { textContent: status }), element("td", { textContent: resolved(given).description })));
-  return element("details", {}, element("summary", { textContent: "Statuses" }), element("table", {}, element("tbody", {}, ...list)));
+/** JSON with line breaks and colours, digit by digit as it came: task ids and contents are not to pass through a reader of numbers. */
+const printed = (text) => {
+  const pieces = text.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s"{}[\],:]+/g) || [];
+  const shown = document.createDocumentFragment();
+  let depth = 0;
+  const line = () => shown.append(`\n${"  ".repeat(depth)}`);
+  pieces.forEach((piece, n) => {
+    const opens = "{[".includes(piece), closes = "}]".includes(piece), isEmpty = closes && "{[".includes(pieces[n - 1]);
+    if (closes) depth -= 1;
+    if (closes && !isEmpty) line();
+    if ("{}[],:".includes(piece)) shown.append(piece === ":" ? ": " : piece);
+    else shown.append(element("span", { className: piece[0] !== '"' ? "number" : pieces[n + 1] === ":" ? "key" : "string", textContent: piece }));
+    if (opens) depth += 1;
+    if ((opens && !"}]".includes(pieces[n + 1])) || piece === ",") line();
+  });
+  return shown;
 };
+
+const token = () => document.getElementById("token").value.trim();
 
 const send = async (method, path, body, shown) => {
   const headers = {};
-  const token = document.getElementById("token").value.trim();
-  if (token) headers.authorization = `Bearer ${token}`;
+  if (token()) headers.authorization = `Bearer ${token()}`;
   if (body !== undefined) headers["content-type"] = "application/json";
-  shown.className = "";
-  shown.textContent = "…";
+  const began = performance.now();
   try {
-    const began = performance.now();
     const answer = await fetch(path, { method: method.toUpperCase(), headers, body });
     const text = await answer.text();
-    const took = Math.round(performance.now() - began);
-    shown.className = answer.ok ? "good" : "bad";
-    // As it came: task ids and contents are not to be reformatted by a reader of numbers.
-    shown.textContent = `${answer.status} in ${took} ms, x-request-id ${answer.headers.get("x-request-id")}\n\n${text}`;
+    const took = `${Math.round(performance.now() - began)} ms`;
+    const id = element("span", { className: "id", title: "x-request-id", textContent: answer.headers.get("x-request-id") });
+    const isJson = (answer.headers.get("content-type") || "").startsWith("application/json");
+    shown.className = answer.ok ? "answer good" : "answer";
+    shown.replaceChildren(
+      element("div", { className: "bar" }, element("span", {}, element("b", { textContent: answer.status }), ` ${took}`), id),
+      element("pre", {}, isJson ? printed(text) : text));
   } catch (error) {
-    shown.className = "bad";
-    shown.textContent = `No answer: ${error.message}`;
+    shown.className = "answer";
+    shown.replaceChildren(element("pre", { textContent: `No answer: ${error.message}` }));
   }
 };
 
-const trial = (method, path, schema) => {
-  const shown = element("pre", { hidden: true });
-  const text = schema && element("textarea", { value: JSON.stringify(sample(schema), null, 2), spellcheck: false, ariaLabel: `Body for ${path}` });
-  const button = element("button", { type: "button", textContent: "Send" });
-  button.addEventListener("click", () => {
-    shown.hidden = false;
-    send(method, path, text ? text.value : undefined, shown);
+/** The call as a command. Single quotes keep the shell's hands off the body. */
+const curl = (method, path, body) => {
+  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const access = token() ? ` -H ${quoted(`authorization: Bearer ${token()}`)}` : "";
+  const data = body === undefined ? "" : ` -H 'content-type: application/json' -d ${quoted(body)}`;
+  return `curl -X ${method.toUpperCase()}${access}${data} ${quoted(location.origin + path)}`;
+};
+
+const trial = (method, path, schema, isPage) => {
+  const shown = element("div", { className: "answer", hidden: true });
+  const body = schema && JSON.stringify(sample(schema), null, 2);
+  const text = schema && element("textarea", { value: body, rows: body.split("\n").length, spellcheck: false, ariaLabel: `Body for ${path}` });
+  const asked = () => (text ? text.value : undefined);
+  const go = element("button", { type: "button", className: "send", textContent: "Send" });
+  go.addEventListener("click", async () => {
+    go.disabled = true;
+    await send(method, path, asked(), shown);
+    [go.disabled, shown.hidden] = [false, false];
   });
-  return element("details", {}, element("summary", { textContent: "Try it" }), text || null, element("div", {}, button), shown);
+  text?.addEventListener("keydown", (key) => {
+    if (key.key === "Enter" && (key.ctrlKey || key.metaKey)) go.click();
+  });
+  const copy = element("button", { type: "button", textContent: "Copy curl" });
+  copy.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(curl(method, path, asked()));
+    copy.textContent = "Copied";
+    setTimeout(() => { copy.textContent = "Copy curl"; }, 1500);
+  });
+  // Browsers lend the clipboard to pages over https and on this machine only.
+  const buttons = isPage ? [element("a", { className: "button", href: path, textContent: "Open" })] : [navigator.clipboard ? copy : null, go];
+  return element("div", { className: "trial" },
+    element("div", { className: "bar" }, element("span", { textContent: text ? "Try it" : "No body" }),
+      element("span", { className: "buttons" }, ...buttons.filter(Boolean))),
+    text || null, shown);
 };
 
 const section = (method, path, operation) => {
   const request = operation.requestBody && operation.requestBody.content["application/json"].schema;
-  const content = (operation.responses["200"].content || {})["application/json"];
+  const kinds = operation.responses["200"].content || {};
   return element("section", { id: operation.operationId },
-    element("h3", {}, element("span", { className: "method", textContent: `${method.toUpperCase()} ` }), path),
-    element("p", { textContent: operation.summary }),
-    request ? fields("Takes (* is required)", request) : null,
-    content && content.schema ? fields("Answers", content.schema) : null,
-    answers(operation), trial(method, path, request));
+    element("div", {},
+      element("h3", { textContent: operation.summary }),
+      element("div", { className: "path" }, element("span", { className: `method ${method}`, textContent: method.toUpperCase() }), path),
+      ...(request ? takes(request) : []), answers(kinds["application/json"]?.schema), statuses(operation)),
+    trial(method, path, request, "text/html" in kinds));
+};
+
+/** Marks in the contents what is being read. */
+const follow = (links) => {
+  const watch = new IntersectionObserver((seen) => {
+    for (const one of seen.filter((one) => one.isIntersecting)) {
+      links.forEach((link, id) => link.classList.toggle("here", id === one.target.id));
+    }
+  }, { rootMargin: "-10% 0px -80% 0px" });
+  document.querySelectorAll("section").forEach((one) => watch.observe(one));
 };
 
 const render = () => {
   document.getElementById("version").textContent = api.info.version;
   document.getElementById("about").textContent = api.info.description;
+  document.getElementById("base").textContent = location.origin;
   const calls = Object.entries(api.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ path, method, operation })));
-  const contents = document.getElementById("contents");
-  const main = document.getElementById("calls");
+  calls.sort((a, b) => a.operation["x-order"] - b.operation["x-order"]);
+  const contents = document.getElementById("contents"), main = document.getElementById("calls"), links = new Map();
   main.replaceChildren();
   for (const { name, description } of api.tags) {
-    contents.append(element("h2", { textContent: description }));
+    const [title] = description.split(":");
+    const head = element("h2", { textContent: title });
+    contents.append(head);
+    main.append(element("h2", { className: "group", textContent: title }));
     for (const { path, method, operation } of calls.filter((call) => call.operation.tags.includes(name))) {
-      contents.append(element("a", { href: `#${operation.operationId}`, textContent: path }));
+      const link = element("a", { href: `#${operation.operationId}`, textContent: path.replace(`/delay/${name}/`, ""), title: `${path}: ${operation.summary}` });
+      links.set(operation.operationId, link);
+      contents.append(link);
       main.append(section(method, path, operation));
     }
   }
+  follow(links);
 };
 
+/** On a small screen the contents fold away once something was chosen. */
+const fold = () => {
+  const menu = document.getElementById("menu"), wide = matchMedia("(min-width: 50.01rem)");
+  const set = () => { menu.open = wide.matches; };
+  wide.addEventListener("change", set);
+  menu.addEventListener("click", (click) => { if (click.target.tagName === "A") set(); });
+  set();
+};
+
+const find = () => {
+  const filter = document.getElementById("filter"), contents = document.getElementById("contents");
+  filter.addEventListener("input", () => {
+    const words = filter.value.toLowerCase();
+    let head = null;
+    for (const one of contents.children) {
+      if (one.tagName === "H2") [head, one.hidden] = [one, Boolean(words)];
+      else if ((one.hidden = !one.title.toLowerCase().includes(words)) === false) head.hidden = false;
+    }
+  });
+};
+
+document.getElementById("access").addEventListener("submit", (submit) => submit.preventDefault());
+fold();
+find();
 fetch("/openapi.json").then((answer) => answer.json()).then((document_) => {
   api = document_;
   render();

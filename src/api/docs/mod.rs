@@ -1,6 +1,6 @@
 //! `GET /docs`: a page that reads `/openapi.json` and lets its reader try calls. It holds no data, and asks for it with the reader's own token.
 //!
-//! Three files of our own and nothing from elsewhere: no framework, no font, no inline script or style, which the policy it is sent with would not run either.
+//! Four files of our own and nothing from elsewhere: no framework, no font, no inline script or style, which the policy it is sent with would not run either.
 
 use axum::response::{IntoResponse, Response};
 use http::header;
@@ -20,6 +20,11 @@ pub(super) async fn script() -> Response {
 /// `GET /docs/explorer.css`
 pub(super) async fn style() -> Response {
     asset("text/css; charset=utf-8", include_str!("explorer.css"))
+}
+
+/// `GET /docs/icon.svg`
+pub(super) async fn icon() -> Response {
+    asset("image/svg+xml", include_str!("icon.svg"))
 }
 
 fn asset(kind: &'static str, text: &'static str) -> Response {
@@ -44,6 +49,8 @@ mod tests {
                 assert!(!text.contains(banned), "{banned}");
             }
         }
+        // The one address in the drawing is the name of what it is written in.
+        assert_eq!(include_str!("icon.svg").matches("http").count(), 1);
         assert!(page.contains("src=\"/docs/explorer.js\"") && page.contains("href=\"/docs/explorer.css\""));
         assert!(!page.contains("<style") && !page.contains(" style=") && !page.contains(" on"));
     }

@@ -1,7 +1,7 @@
 //! Load for a service, and what it did under it: `delayd bench`.
 //!
-//! A scenario plays on a [`stage`]: a service that is a process of its own, and a [`receiver`] for its callbacks. [`load`] makes the
-//! requests, over [`wire`], on the thread that the bench runs on and no other: it shares the machine with what it measures. [`account`] holds
+//! A scenario plays on a `stage`: a service that is a process of its own, and a `receiver` for its callbacks. `load` makes the
+//! requests, over `wire`, on the thread that the bench runs on and no other: it shares the machine with what it measures. `account` holds
 //! what was accepted against what arrived.
 //!
 //! # Invariants

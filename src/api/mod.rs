@@ -11,6 +11,7 @@
 //! - `body` and `json` read a request, `fields` its values, `new_task` checks one task.
 //! - `error` is the only answer of a failure, `envelope` that of a success.
 //! - `openapi` describes all of it, from the very types; `docs` is a page to read that by.
+//! - `transfer` hands whole tasks to another store, and takes them from one.
 //! - `written` knows whether an answer has been written, on which a pull without `lease` rests.
 //!
 //! # Invariants
@@ -58,6 +59,7 @@ mod taken;
 mod testing;
 mod topic;
 mod topic_policy;
+mod transfer;
 mod waiters;
 mod written;
 
@@ -311,6 +313,8 @@ fn router(api: Arc<Api>, line: Line) -> Router {
         .route("/delay/task/update", post(manage::update))
         .route("/delay/task/get", post(get::get))
         .route("/delay/task/list", post(list::list))
+        .route("/delay/task/records", post(transfer::records))
+        .route("/delay/task/moved", post(transfer::moved))
         .route("/delay/dead/causes", post(dead::causes))
         .route("/delay/dead/replay", post(dead::replay))
         .route("/delay/dead/purge", post(dead::purge))
@@ -325,7 +329,9 @@ fn router(api: Arc<Api>, line: Line) -> Router {
         .route("/delay/destination/list", post(destination::list))
         .route("/delay/destination/hold", post(destination::hold))
         .route("/delay/destination/release", post(destination::release));
-    let batches = Router::new().route("/delay/task/add_batch", post(add::add_batch));
+    let batches = Router::new()
+        .route("/delay/task/add_batch", post(add::add_batch))
+        .route("/delay/task/adopt", post(transfer::adopt));
     // What a batch has stored cannot be taken back: its answer is given whatever room there is.
     let delay = working(tasks, &api.body_limit, budget.clone())
         .layer(from_fn_with_state(budget.clone(), layers::room_for_answers))

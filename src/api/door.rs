@@ -5,7 +5,7 @@
 //! a head has come ─▶ a free slot? ─ yes ─▶ router
 //!                        │ no                ▲
 //!                        └─▶ in line ────────┘ a slot in time
-//!                               └─▶ 503 after 200 ms, unread
+//!                               └─▶ 503 after 150 ms, unread
 //! ```
 //!
 //! There are as many slots as requests may be worked on at a time. There is a line before them because a refusal is not free: turned away

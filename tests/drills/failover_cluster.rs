@@ -11,7 +11,7 @@ use crate::fleet::Fleet;
 use crate::load::{Load, Plan};
 use crate::program::StoreAt;
 use crate::receiver::{Answer, Receiver, now_ms};
-use crate::redis_many::{Cluster, until};
+use crate::redis_many::{Cluster, until, until_followed};
 use crate::row::Row;
 use crate::verdict::Verdict;
 use crate::{SERVICE, quick_settings, rounds, service};
@@ -97,13 +97,7 @@ async fn one_primary_is_killed() {
         faulty.push(killed_ms - 100..=elected_ms);
         block_in_place(|| {
             cluster.nodes[primary].restart();
-            let about = |node: usize| cluster.nodes[node].command(&["INFO", "replication"]);
-            // Both must say so: a replica that has been sent all may still be at loading it, and would be elected without.
-            until("the old primary follows", || {
-                let follower = about(primary);
-                let has_all = follower.contains("role:slave") && follower.contains("master_link_status:up");
-                has_all && about(next).contains("state=online")
-            });
+            until_followed(&cluster.nodes[next], 1);
         });
         drop(fault);
         primary = next;

@@ -60,7 +60,7 @@ async fn the_primary_is_cut_off() {
     let joined = now_ms();
     block_in_place(|| island.rejoin());
     let neighbour = island.inside().host;
-    block_in_place(|| until("nobody uses the old primary", || users(&mut watched, primary, &neighbour) == 0));
+    block_in_place(|| until("nobody uses the old primary", || users(&mut watched, primary, &neighbour) == Some(0)));
     let times = Times { cut, elected, joined, left: now_ms() };
     for side in &sides {
         side.is_ready().await;
@@ -69,7 +69,7 @@ async fn the_primary_is_cut_off() {
     let wrong = sides[1].resumed(times.left, &[WRONG_SIDE]).await + times.left - joined;
     drop(faults);
     if is_long() {
-        let is_replica = || watched.on(primary).command(&["INFO", "replication"]).contains("role:slave");
+        let is_replica = || watched.on(primary).replication().contains("role:slave");
         block_in_place(|| until("the old primary is a replica", is_replica));
         let waits = (now_ms() - joined) / 1_000;
         sides.iter_mut().for_each(|side| side.row.note(format!("the old primary was demoted {waits} s after the end")));
@@ -116,10 +116,8 @@ async fn judge_losses(mut side: Side, times: &Times, meanwhile: usize) {
 }
 
 /// How many connections the server has from the instances beside it. Those of the others are ghosts: it has not heard of their end yet.
-fn users(watched: &mut Watched, server: u16, neighbour: &str) -> usize {
-    let clients = watched.on(server).command(&["CLIENT", "LIST", "TYPE", "normal"]);
-    clients
-        .lines()
-        .filter(|line| line.contains(&format!(" addr={neighbour}:")) && !line.contains("name=sentinel"))
-        .count()
+fn users(watched: &mut Watched, server: u16, neighbour: &str) -> Option<usize> {
+    let clients = watched.on(server).command_unless_cut_off(&["CLIENT", "LIST", "TYPE", "normal"])?;
+    let from_there = format!(" addr={neighbour}:");
+    Some(clients.lines().filter(|line| line.contains(&from_there) && !line.contains("name=sentinel")).count())
 }

@@ -46,7 +46,7 @@ async fn a_killed_primary_is_followed_to_its_successor() {
     assert!(resumed - elected < RESUME, "resumed {:?} after the election", resumed - elected);
     // The old one comes back, and is made a replica.
     watched.on(old).restart();
-    until("the old primary is a replica", || watched.on(old).command(&["INFO", "replication"]).contains("role:slave"));
+    until("the old primary is a replica", || watched.on(old).replication().contains("role:slave"));
     let tail = Instant::now();
     load.accepted_after(tail, 200).await;
     let (topic, answers) = load.stop().await;

@@ -269,10 +269,19 @@ impl Server {
 
     /// One command, its answer as `redis-cli` prints it to a pipe.
     pub(crate) fn command(&self, words: &[&str]) -> String {
+        self.command_unless_cut_off(words).unwrap_or_else(|| panic!("redis-cli {words:?}"))
+    }
+
+    /// One command to a server that a sentinel may be about to make a replica: that cuts its clients off.
+    pub(crate) fn command_unless_cut_off(&self, words: &[&str]) -> Option<String> {
         let (host, port) = (&self.host, self.port.to_string());
         let output = Command::new("redis-cli").args(["-h", host, "-p", &port]).args(words).output().unwrap();
-        assert!(output.status.success(), "redis-cli {words:?}");
-        String::from_utf8(output.stdout).unwrap()
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// What it says of its replication, if it does not cut us off just now.
+    pub(crate) fn replication(&self) -> String {
+        self.command_unless_cut_off(&["INFO", "replication"]).unwrap_or_default()
     }
 }
 

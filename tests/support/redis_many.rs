@@ -21,6 +21,28 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until so many replicas are sent all that their primary writes.
+///
+/// One that has just loaded everything is called online, and yet is sent nothing more until it has said that it is done, which it
+/// does once a second. If its primary dies before, it knows nothing of what was written meanwhile.
+#[track_caller]
+pub(crate) fn until_followed(primary: &Server, replicas: usize) {
+    let number = |text: &str, name: &str| {
+        let (_, rest) = text.split_once(name)?;
+        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()
+    };
+    let mut written = None;
+    until("the replicas follow", || {
+        let about = primary.replication();
+        let online: Vec<&str> = about.lines().filter(|line| line.contains("state=online")).collect();
+        if online.len() != replicas {
+            return false;
+        }
+        let written = *written.get_or_insert_with(|| number(&about, "master_repl_offset:").unwrap());
+        online.iter().all(|replica| number(replica, ",offset=").is_some_and(|has| has >= written))
+    });
+}
+
 /// A primary, two replicas, and three sentinels that take a second to find it down.
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -55,8 +77,7 @@ impl Watched {
             let quick = ["--replicaof", &host, &port, "--repl-diskless-sync-delay", "0"];
             servers.push(Server::at(others, &[&quick, options].concat()));
         }
-        let replicas = || servers[0].command(&["INFO", "replication"]).matches("state=online").count();
-        until("both replicas follow", || replicas() == 2);
+        until_followed(&servers[0], 2);
         let sentinels: Vec<Server> = (0..3).map(|_| Server::sentinel_at(others)).collect();
         let watched = Self { servers, sentinels, insider: insider.then(|| Server::sentinel_at(place)) };
         for sentinel in watched.all_sentinels() {
@@ -133,10 +154,7 @@ impl Watched {
 
     /// Waits until all others follow the primary on a port.
     pub(crate) fn all_follow(&mut self, port: u16) {
-        let primary = self.on(port);
-        until("both replicas follow", || {
-            primary.command(&["INFO", "replication"]).matches("state=online").count() == 2
-        });
+        until_followed(self.on(port), 2);
     }
 
     /// The server on a port.
@@ -187,9 +205,11 @@ impl Cluster {
                 let info = node.command(&["CLUSTER", "INFO"]);
                 info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
             };
-            let followed = |node: &Server| node.command(&["INFO", "replication"]).contains("state=online");
-            cluster.nodes.iter().all(well) && cluster.nodes[..3].iter().all(followed)
+            cluster.nodes.iter().all(well)
         });
+        for primary in &cluster.nodes[..3] {
+            until_followed(primary, 1);
+        }
         cluster
     }
 

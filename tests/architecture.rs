@@ -33,7 +33,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("telemetry", &[]),
     ("settings", &["breaker", "callback", "glob", "rate", "retry", "span", "store", "task", "telemetry", "token"]),
     ("app", &["api", "breaker", "callback", "clock", "outcome", "settings", "store", "telemetry", "topic", "worker"]),
-    ("cli", &["api", "app", "callback", "clock", "settings", "span", "store", "task", "telemetry", "token"]),
+    ("cli", &["api", "app", "callback", "clock", "rate", "settings", "span", "store", "task", "telemetry", "token"]),
 ];
 
 /// Crates that stay out of a module, and why.

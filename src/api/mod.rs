@@ -11,7 +11,7 @@
 //! - `body` and `json` read a request, `fields` its values, `new_task` checks one task.
 //! - `error` is the only answer of a failure, `envelope` that of a success.
 //! - `openapi` describes all of it, from the very types; `docs` is a page to read that by.
-//! - `transfer` hands whole tasks to another store, and takes them from one.
+//! - `transfer` hands whole tasks to another store, `adopt` takes them from one.
 //! - `written` knows whether an answer has been written, on which a pull without `lease` rests.
 //!
 //! # Invariants
@@ -24,6 +24,7 @@
 //! pulls with `wait` stands in a line of `waiters`, which `line` serves.
 
 mod add;
+mod adopt;
 mod auth;
 mod body;
 mod budget;
@@ -331,7 +332,7 @@ fn router(api: Arc<Api>, line: Line) -> Router {
         .route("/delay/destination/release", post(destination::release));
     let batches = Router::new()
         .route("/delay/task/add_batch", post(add::add_batch))
-        .route("/delay/task/adopt", post(transfer::adopt));
+        .route("/delay/task/adopt", post(adopt::adopt));
     // What a batch has stored cannot be taken back: its answer is given whatever room there is.
     let delay = working(tasks, &api.body_limit, budget.clone())
         .layer(from_fn_with_state(budget.clone(), layers::room_for_answers))

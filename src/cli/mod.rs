@@ -19,6 +19,7 @@ use crate::settings::{self, LogFormat, Settings};
 use crate::{store, telemetry};
 
 mod add;
+mod adopting;
 mod check;
 mod client;
 mod completions;
@@ -35,8 +36,10 @@ mod hidden;
 mod import;
 mod list;
 mod manage;
+mod mover;
 mod openapi;
 mod out;
+mod patient;
 mod progress;
 mod pull;
 mod receive;
@@ -49,6 +52,7 @@ mod table;
 mod time;
 mod token;
 mod topic;
+mod topic_settings;
 mod wishes;
 
 const EXAMPLES: &str = "\
@@ -109,6 +113,7 @@ enum Command {
     Stats(stats::Args),
     Export(export::Args),
     Import(import::Args),
+    Move(mover::Args),
     Openapi(openapi::Args),
 }
 
@@ -197,6 +202,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Stats(args) => stats::run(args).await,
             Command::Export(args) => export::run(args).await,
             Command::Import(args) => import::run(args).await,
+            Command::Move(args) => mover::run(args).await,
             Command::Openapi(_) => openapi::run(),
         }
     });
@@ -319,6 +325,9 @@ mod tests {
         check("delayd destination hold");
         check("delayd completions tcl");
         check("delayd import --batch 0");
+        check("delayd move --batch 0 --to http://a");
+        check("delayd move --to ftp://a");
+        check("delayd move");
     }
 
     #[test]

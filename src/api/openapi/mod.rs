@@ -25,7 +25,9 @@ use utoipa::openapi::schema::Schema;
 use super::envelope::{Nothing, Success};
 use super::error;
 use super::taken::Pulled;
-use super::{add, dead, destination, get, health, list, manage, new_task, pull, settle, topic, topic_policy, transfer};
+use super::{
+    add, adopt, dead, destination, get, health, list, manage, new_task, pull, settle, topic, topic_policy, transfer,
+};
 use values::reference;
 
 /// The errors that every call can meet.
@@ -112,11 +114,7 @@ fn calls() -> Vec<Call> {
             UNKNOWN,
         ),
         call::<transfer::MovedRequest, transfer::Ended>("/delay/task/moved", "What was lent is elsewhere now", UNKNOWN),
-        call::<transfer::AdoptRequest<'_>, transfer::Adoptions>(
-            "/delay/task/adopt",
-            "Keep tasks of another store",
-            NONE,
-        ),
+        call::<adopt::AdoptRequest<'_>, adopt::Adoptions>("/delay/task/adopt", "Keep tasks of another store", NONE),
         call::<dead::CausesRequest, dead::Causes>("/delay/dead/causes", "What the dead of a topic died of", UNKNOWN),
         call::<dead::ReplayRequest, dead::Done>("/delay/dead/replay", "Schedule dead tasks again", UNKNOWN),
         call::<dead::PurgeRequest, dead::Done>("/delay/dead/purge", "Throw dead tasks away", UNKNOWN),

@@ -55,6 +55,27 @@ fn lend_one(
     Ok(true)
 }
 
+impl Pending {
+    /// Lent until `deadline`, whether it waits or is lent already; `None`: it is not to be had.
+    pub(super) fn lent_by(&self, receipt: &Receipt, deadline: UnixMillis) -> Option<Self> {
+        let outcome = match Lent::read(&self.outcome) {
+            Some(_) if self.leased && !self.cancelling => self.outcome.clone(),
+            _ if self.leased => return None,
+            _ => Lent { due: self.due, outcome: &self.outcome }.write(),
+        };
+        let receipts =
+            if self.receipts.is_current(receipt) { self.receipts.clone() } else { self.receipts.claimed(receipt) };
+        Some(Self { leased: true, due: deadline, receipts, outcome, ..self.clone() })
+    }
+
+    /// As it waited before it was lent, if it is.
+    pub(super) fn given_back(&self) -> Option<Self> {
+        let lent = Lent::read(&self.outcome).filter(|_| self.leased && !self.cancelling)?;
+        let outcome = lent.outcome.to_owned();
+        Some(Self { leased: false, due: lent.due, receipts: self.receipts.retried(), outcome, ..self.clone() })
+    }
+}
+
 pub(super) fn adopt(ledger: &mut Ledger<'_>, tasks: &[Adoptee]) -> rusqlite::Result<Vec<Result<Adopted>>> {
     tasks.iter().map(|task| adopt_one(ledger, task).map(Ok)).collect()
 }

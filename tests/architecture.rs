@@ -44,6 +44,7 @@ const RULES: &[(&str, &[&str])] = &[
             "bench",
             "callback",
             "clock",
+            "rate",
             "settings",
             "span",
             "store",

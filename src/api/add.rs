@@ -69,7 +69,11 @@ type StoredInPlace = Success<Stored>;
 #[schema(as = BatchItem)]
 pub(super) enum Item {
     Stored(StoredInPlace),
-    Failed { dm_error: u16, error_msg: String },
+    Failed {
+        #[schema(minimum = 1000)]
+        dm_error: u16,
+        error_msg: String,
+    },
 }
 
 #[derive(Deserialize, ToSchema)]

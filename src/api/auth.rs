@@ -62,6 +62,7 @@ fn rule_of(path: &str) -> Rule {
     match path {
         "/delay/task/add" | "/delay/task/cancel" | "/delay/task/update" => Rule::Token(&[Produce], About::Topic),
         "/delay/task/add_batch" => Rule::Token(&[Produce], About::EachOfThem),
+        "/delay/task/adopt" => Rule::Token(&[Admin], About::EachOfThem),
         "/delay/task/pull" | "/delay/task/ack" | "/delay/task/nack" | "/delay/task/extend" => {
             Rule::Token(&[Consume], About::Topic)
         }

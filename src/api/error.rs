@@ -58,6 +58,12 @@ pub(super) enum Error {
     /// It is leased, and will be cancelled unless it succeeds.
     #[error("task_id: the task is leased just now; it will be cancelled unless this attempt succeeds")]
     CancelPending,
+    /// A record to be adopted has another task's id.
+    #[error("task_id: another task has this id here, and stays as it is")]
+    TakenId,
+    /// A record to be adopted is of this very store.
+    #[error("task_id: it is this very store that the task is being moved out of")]
+    OwnTask,
     /// A topic that is to be deleted holds tasks.
     #[error("topic: it still holds tasks, history included; purge it first")]
     TopicNotEmpty,
@@ -152,6 +158,7 @@ impl Error {
             Self::NotFound(_) => 1004,
             Self::MethodNotAllowed(_) => 1005,
             Self::Stale(_) | Self::Conflict(_) | Self::CancelPending | Self::TopicNotEmpty => 1009,
+            Self::TakenId | Self::OwnTask => 1009,
             Self::TooLarge(_) => 1013,
             Self::MediaType => 1015,
             Self::TooManyTopics(_) | Self::TooFast { .. } => 1029,
@@ -278,6 +285,8 @@ mod tests {
         check(Error::Stale(State::Dead), 409, 1009, None).await;
         check(Error::Conflict(State::Delivered), 409, 1009, None).await;
         check(Error::CancelPending, 409, 1009, None).await;
+        check(Error::TakenId, 409, 1009, None).await;
+        check(Error::OwnTask, 409, 1009, None).await;
         check(Error::TooLarge("x".into()), 413, 1013, None).await;
         check(Error::MediaType, 415, 1015, None).await;
         check(topic::Error::TooMany(7).into(), 429, 1029, Some("60")).await;

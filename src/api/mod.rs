@@ -12,6 +12,7 @@
 //! - `body` and `json` read a request, `fields` its values, `new_task` checks one task.
 //! - `error` is the only answer of a failure, `envelope` that of a success.
 //! - `openapi` describes all of it, from the very types; `docs` is a page to read that by.
+//! - `transfer` hands whole tasks to another store, `adopt` takes them from one.
 //! - `written` knows whether an answer has been written, on which a pull without `lease` rests.
 //!
 //! # Invariants
@@ -24,6 +25,7 @@
 //! pulls with `wait` stands in a line of `waiters`, which `line` serves.
 
 mod add;
+mod adopt;
 mod auth;
 mod body;
 mod budget;
@@ -64,6 +66,7 @@ mod testing;
 mod topic;
 mod topic_policy;
 mod topic_shown;
+mod transfer;
 mod waiters;
 mod work;
 mod written;
@@ -315,6 +318,8 @@ fn router(api: Arc<Api>, line: Line) -> Router {
         .route("/delay/task/update", post(manage::update))
         .route("/delay/task/get", post(get::get))
         .route("/delay/task/list", post(list::list))
+        .route("/delay/task/records", post(transfer::records))
+        .route("/delay/task/moved", post(transfer::moved))
         .route("/delay/dead/causes", post(dead::causes))
         .route("/delay/dead/replay", post(dead::replay))
         .route("/delay/dead/purge", post(dead::purge))
@@ -329,7 +334,9 @@ fn router(api: Arc<Api>, line: Line) -> Router {
         .route("/delay/destination/list", post(destination::list))
         .route("/delay/destination/hold", post(destination::hold))
         .route("/delay/destination/release", post(destination::release));
-    let batches = Router::new().route("/delay/task/add_batch", post(add::add_batch));
+    let batches = Router::new()
+        .route("/delay/task/add_batch", post(add::add_batch))
+        .route("/delay/task/adopt", post(adopt::adopt));
     let delay = working(tasks, &api.body_limit, budget.clone(), true).merge(working(
         batches,
         &api.batch_body_limit,

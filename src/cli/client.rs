@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use reqwest::Url;
-use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER};
 use serde_json::{Map, Value};
 
 use super::hidden::Hidden;
@@ -64,6 +64,16 @@ impl ServerArgs {
 }
 
 impl Server {
+    /// Another service.
+    pub(super) fn at(server: ServerUrl, token: Option<Hidden>) -> Self {
+        Self { server, token }
+    }
+
+    /// Where it is.
+    pub(super) fn url(&self) -> &ServerUrl {
+        &self.server
+    }
+
     /// For a command that prints something else than answers.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         Ok(Client { http: http(TIMEOUT)?, server: self.server.clone(), token: self.token.clone(), json: false })
@@ -138,13 +148,15 @@ impl fmt::Display for ServerUrl {
 pub(super) struct Answer {
     text: String,
     value: Value,
+    /// After how long a refused call may be repeated, if the service said so.
+    pub(super) retry_after: Option<Duration>,
 }
 
 impl Answer {
     /// What a service might say.
     #[cfg(test)]
     pub(super) fn of(value: Value) -> Self {
-        Self { text: value.to_string(), value }
+        Self { text: value.to_string(), value, retry_after: None }
     }
 
     /// The case, as the wire numbers it; 0 is success.
@@ -184,9 +196,12 @@ pub(super) async fn post(
     let answer =
         sent.map_err(|e| anyhow::anyhow!("{server} does not answer: {}; is `delayd serve` running?", cause(&e)))?;
     let status = answer.status();
+    let retry_after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let text = answer.text().await.with_context(|| format!("the answer of {server} broke off"))?;
     match serde_json::from_str::<Value>(&text) {
-        Ok(value) if value["dm_error"].is_i64() => Ok(Answer { text, value }),
+        Ok(value) if value["dm_error"].is_i64() => {
+            Ok(Answer { text, value, retry_after: retry_after.map(Duration::from_secs) })
+        }
         _ => bail!("{server} answered {status}, but not as delayd does; is the address right?"),
     }
 }

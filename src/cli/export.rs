@@ -1,4 +1,4 @@
-//! `delayd export`: what waits, one task a line.
+//! `delayd export`: topics and tasks, one a line.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -6,26 +6,27 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use futures_util::{StreamExt, stream};
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, Server, fields};
 use super::exported::Exported;
+use super::topic_settings::TopicSettings;
 use super::{Code, out, progress};
 use crate::task::Topic;
 
 /// Tasks of a page of the list.
 const PAGE: u16 = 1000;
 /// Tasks that are asked for at a time.
-const AT_A_TIME: usize = 16;
+const BATCH: usize = 200;
 /// The states in which a task waits. The scheduled ones first: what is leased meanwhile then stands in the second list.
 const WAITING: [&str; 2] = ["scheduled", "leased"];
+const ENDED: [&str; 3] = ["delivered", "cancelled", "expired"];
 
-/// Write the waiting tasks of a running service, one JSON object a line, for `delayd import`.
+/// Write what a running service keeps, one JSON object a line, for `delayd import`.
 ///
-/// Scheduled tasks, those that wait for a retry, and those in someone's hands; not the dead, nor the history, nor the settings of
-/// topics. What is delivered while this runs may be among them, so for a picture that holds pause the topics first. Contents and
+/// Topics with their settings, scheduled tasks, those that wait for a retry, those in someone's hands, and the dead. What is delivered
+/// while this runs may be among them, so for a picture that holds pause the topics first; to another running service `delayd move` is the better way. Contents and
 /// headers are in it: keep the file as safe as the store.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -40,6 +41,9 @@ pub(super) struct Args {
     /// Write to this file instead of standard output; it is there only once it is complete
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Write what has ended, too: delivered, cancelled and expired tasks
+    #[arg(long)]
+    history: bool,
     #[command(flatten)]
     server: Server,
 }
@@ -50,19 +54,21 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         [] => all_topics(&client).await?,
         given => given.iter().map(ToString::to_string).collect(),
     };
+    let ended = if args.history { &ENDED[..] } else { &[] };
+    let states: Vec<&str> = WAITING.iter().chain(["dead"].iter()).chain(ended).copied().collect();
     let count = match &args.out {
-        None => write(&client, &topics, &mut BufWriter::new(io::stdout())).await?,
+        None => write(&client, &topics, &states, &mut BufWriter::new(io::stdout())).await?,
         Some(path) => {
             let part = beside(path);
             let cannot = || format!("cannot write {}", part.display());
             let mut file = BufWriter::new(private(&part).with_context(cannot)?);
-            let count = write(&client, &topics, &mut file).await?;
+            let count = write(&client, &topics, &states, &mut file).await?;
             file.get_ref().sync_all().with_context(cannot)?;
             fs::rename(&part, path).with_context(|| format!("cannot write {}", path.display()))?;
             count
         }
     };
-    let (tasks, topics) = (out::many(count, "waiting task"), out::many(topics.len() as u64, "topic"));
+    let (tasks, topics) = (out::many(count, "task"), out::many(topics.len() as u64, "topic"));
     eprintln!("delayd: {tasks} of {topics} exported");
     Ok(Code::Done)
 }
@@ -85,13 +91,21 @@ async fn all_topics(client: &Client) -> anyhow::Result<Vec<String>> {
     Ok(topics.filter_map(|topic| topic["topic"].as_str().map(str::to_owned)).collect())
 }
 
-/// Writes what waits in these topics; answers how much that is.
-async fn write(client: &Client, topics: &[String], to: &mut impl Write) -> anyhow::Result<u64> {
-    let bar = progress::towards(waiting(client, topics).await?, "tasks");
-    let mut count = 0;
+/// Writes what these topics have in these states; answers how many tasks that is.
+async fn write(client: &Client, topics: &[String], states: &[&str], to: &mut impl Write) -> anyhow::Result<u64> {
+    let mut settings = Vec::new();
+    let mut total = 0;
     for topic in topics {
+        let answer = client.call("/delay/topic/get", &fields([("topic", Some(json!(topic)))])).await?;
+        total += states.iter().filter_map(|state| answer["counts"][state].as_u64()).sum::<u64>();
+        settings.push(TopicSettings::of(&answer).with_context(|| not_understood(&format!("topic {topic}")))?);
+    }
+    let bar = progress::towards(total, "tasks");
+    let mut count = 0;
+    for (topic, settings) in topics.iter().zip(settings) {
+        writeln!(to, "{}", serde_json::to_string(&settings)?)?;
         let mut seen = Seen::default();
-        for state in WAITING {
+        for state in states {
             count += write_state(client, topic, state, &mut seen, to, &bar).await?;
         }
     }
@@ -100,14 +114,8 @@ async fn write(client: &Client, topics: &[String], to: &mut impl Write) -> anyho
     Ok(count)
 }
 
-/// How many tasks wait in all.
-async fn waiting(client: &Client, topics: &[String]) -> anyhow::Result<u64> {
-    let mut total = 0;
-    for topic in topics {
-        let answer = client.call("/delay/topic/get", &fields([("topic", Some(json!(topic)))])).await?;
-        total += WAITING.iter().filter_map(|state| answer["counts"][state].as_u64()).sum::<u64>();
-    }
-    Ok(total)
+fn not_understood(what: &str) -> String {
+    format!("the service says of {what} what this version does not understand")
 }
 
 /// What of a topic stands in the export already.
@@ -121,7 +129,7 @@ struct Seen {
 
 impl Seen {
     fn is_new(&mut self, task: &Exported) -> bool {
-        task.key.as_ref().is_none_or(|key| self.keys.insert(key.clone()))
+        !task.waits() || task.key.as_ref().is_none_or(|key| self.keys.insert(key.clone()))
     }
 }
 
@@ -145,13 +153,16 @@ async fn write_state(
         let page = client.call("/delay/task/list", &body).await?;
         let ids = page["tasks"].as_array().into_iter().flatten().filter_map(|task| task["task_id"].as_u64());
         let fresh: Vec<u64> = ids.filter(|id| seen.ids.insert(*id)).collect();
-        let mut tasks = stream::iter(fresh.into_iter().map(|id| one(client, topic, id))).buffered(AT_A_TIME);
-        while let Some(task) = tasks.next().await {
-            if let Some(task) = task?.filter(|task| seen.is_new(task)) {
-                writeln!(to, "{}", serde_json::to_string(&task)?)?;
-                count += 1;
+        for batch in fresh.chunks(BATCH) {
+            for record in records(client, topic, batch).await? {
+                let id = record["task_id"].clone();
+                let task = Exported::of(record, state).with_context(|| not_understood(&format!("task {id}")))?;
+                if let Some(task) = task.filter(|task| seen.is_new(task)) {
+                    writeln!(to, "{}", serde_json::to_string(&task)?)?;
+                    count += 1;
+                }
             }
-            bar.inc(1);
+            bar.inc(batch.len() as u64);
         }
         cursor = page["cursor"].clone();
         if cursor.is_null() {
@@ -160,14 +171,16 @@ async fn write_state(
     }
 }
 
-/// A task, unless it has ended or is forgotten by now.
-async fn one(client: &Client, topic: &str, id: u64) -> anyhow::Result<Option<Exported>> {
-    let body = fields([("topic", Some(json!(topic))), ("task_id", Some(json!(id)))]);
-    let answer = client.post("/delay/task/get", &body).await?;
-    if answer.dm_error() == 1004 {
-        return Ok(None);
+/// These tasks, but for those that are forgotten by now.
+async fn records(client: &Client, topic: &str, ids: &[u64]) -> anyhow::Result<Vec<Value>> {
+    let (mut records, mut rest) = (Vec::new(), json!(ids));
+    while rest.as_array().is_some_and(|ids| !ids.is_empty()) {
+        let body = fields([("topic", Some(json!(topic))), ("task_ids", Some(rest))]);
+        let mut answer = client.call("/delay/task/records", &body).await?;
+        rest = answer["rest"].take();
+        if let Value::Array(some) = answer["records"].take() {
+            records.extend(some);
+        }
     }
-    let task = answer.checked()?["task"].take();
-    Exported::of(topic, task)
-        .with_context(|| format!("the service says of task {id} what this version does not understand"))
+    Ok(records)
 }

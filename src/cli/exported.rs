@@ -1,16 +1,26 @@
-//! One line of an export: a waiting task, and how it is added again.
+//! One line of an export: a topic's settings, or a task, and how it comes to a service again.
 //!
 //! # Invariants
 //!
 //! - The key that makes the second add of a line harmless depends on the task alone, so that another export of it, or another import, stores
 //!   nothing twice. Its moment of creation is in it because two stores may give the same id.
+//! - A line of an older version, which knew waiting tasks alone, is read as one.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::client::fields;
+use super::topic_settings::TopicSettings;
 
-/// A task as it waits.
+/// A line.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Line {
+    Task(Exported),
+    Topic(TopicSettings),
+}
+
+/// A task as it stood. What is not named here is for those who adopt it.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Exported {
     topic: String,
@@ -18,31 +28,57 @@ pub(super) struct Exported {
     created_ms: i64,
     due_ms: i64,
     mode: String,
+    #[serde(default = "scheduled")]
+    state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    waits_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) key: Option<String>,
     #[serde(default)]
     options: Map<String, Value>,
     content: String,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+fn scheduled() -> String {
+    "scheduled".into()
 }
 
 impl Exported {
-    /// What `/delay/task/get` says of a task, if it still waits.
+    /// A record, if the task still stands there, or waits as it did. Who has it when it is exported has lost it when it is imported.
     ///
     /// # Errors
     /// The answer is another one than delayd's.
-    pub(super) fn of(topic: &str, mut task: Value) -> serde_json::Result<Option<Self>> {
-        if !matches!(task["state"].as_str(), Some("scheduled" | "leased")) {
-            return Ok(None);
+    pub(super) fn of(mut record: Value, state: &str) -> serde_json::Result<Option<Self>> {
+        let waits = |state: &str| matches!(state, "scheduled" | "leased");
+        match record["state"].as_str() {
+            Some(now) if waits(now) && waits(state) => record["state"] = json!("scheduled"),
+            Some(now) if now == state => {}
+            _ => return Ok(None),
         }
-        task["topic"] = json!(topic);
-        serde_json::from_value(task).map(Some)
+        serde_json::from_value(record).map(Some)
+    }
+
+    /// Whether it is to be delivered yet.
+    pub(super) fn waits(&self) -> bool {
+        self.state == "scheduled"
+    }
+
+    /// The record of an adoption.
+    pub(super) fn into_record(self) -> Value {
+        serde_json::to_value(self).expect("a line is plain data")
     }
 
     /// The task of an add.
     pub(super) fn into_task(self) -> Map<String, Value> {
-        let Self { topic, task_id, created_ms, due_ms, mode, key, options, content } = self;
+        let Self { topic, task_id, created_ms, due_ms, waits_ms, mode, key, mut options, content, .. } = self;
+        // The id that its call for the dead would have had is the other store's.
+        if let Some(Value::Object(call)) = options.get_mut("on_dead") {
+            call.remove("task_id");
+        }
         // Exact: a double holds milliseconds as seconds far beyond the latest moment that an add takes.
-        let moment = due_ms as f64 / 1000.0;
+        let moment = waits_ms.unwrap_or(due_ms) as f64 / 1000.0;
         let mut task = fields([
             ("topic", Some(json!(topic))),
             ("timing_moment", Some(json!(moment))),
@@ -64,29 +100,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_added_as_it_waited() {
-        let task = json!({
-            "task_id": 7, "state": "scheduled", "mode": "pull", "sn": null, "key": "k", "due_ms": 1_795_234_567_042_i64,
-            "attempts": 1, "created_ms": 1_795_234_000_000_i64, "finished_ms": null, "last_outcome": "nacked",
-            "options": {"max_attempts": 3, "timeout": "5000ms"}, "content": "any \"text\"", "log": [],
+    fn a_task_is_added_or_adopted_as_it_waited() {
+        let record = json!({
+            "topic": "orders", "task_id": 7, "state": "leased", "mode": "pull", "key": "k", "due_ms": 1_795_234_567_000_i64,
+            "waits_ms": 1_795_234_567_042_i64, "attempts": 1, "created_ms": 1_795_234_000_000_i64, "last_outcome": "nacked",
+            "options": {"max_attempts": 3, "on_dead": {"sn": "s", "url": "/", "task_id": 8}}, "content": "any \"text\"",
         });
-        let exported = Exported::of("orders", task).unwrap().unwrap();
+        let exported = Exported::of(record.clone(), "scheduled").unwrap().unwrap();
         let line = serde_json::to_string(&exported).unwrap();
-        let read: Exported = serde_json::from_str(&line).unwrap();
+        let Line::Task(read) = serde_json::from_str(&line).unwrap() else { panic!("{line}") };
         assert_eq!(read, exported);
+        let mut expected = record;
+        expected["state"] = json!("scheduled");
+        assert_eq!(read.into_record(), expected);
         assert_eq!(
-            Value::Object(read.into_task()),
+            Value::Object(exported.into_task()),
             json!({
                 "topic": "orders", "timing_moment": 1_795_234_567.042, "mode": "pull", "key": "k", "max_attempts": 3,
-                "timeout": "5000ms", "idempotency_key": "import-7-1795234000000", "content": "any \"text\"",
+                "on_dead": {"sn": "s", "url": "/"}, "idempotency_key": "import-7-1795234000000",
+                "content": "any \"text\"",
             })
         );
     }
 
     #[test]
-    fn what_has_ended_is_not_exported() {
-        let of = |state: &str| Exported::of("t", json!({"state": state})).map(|found| found.is_some());
-        assert!(!of("delivered").unwrap() && !of("dead").unwrap());
-        assert!(of("scheduled").is_err());
+    fn what_stands_elsewhere_by_now_is_not_exported() {
+        let of = |now: &str, state: &str| Exported::of(json!({"state": now}), state).map(|found| found.is_some());
+        assert!(!of("delivered", "scheduled").unwrap() && !of("dead", "leased").unwrap());
+        assert!(!of("scheduled", "dead").unwrap());
+        assert!(of("scheduled", "leased").is_err() && of("dead", "dead").is_err());
+    }
+
+    #[test]
+    fn a_line_says_what_it_is() {
+        let old = r#"{"topic":"t","task_id":1,"created_ms":1,"due_ms":2,"mode":"auto","content":"{}"}"#;
+        assert!(matches!(serde_json::from_str(old), Ok(Line::Task(task)) if task.waits()));
+        let topic = r#"{"topic":"t","shards":1,"policy":{},"paused":false}"#;
+        assert!(matches!(serde_json::from_str(topic), Ok(Line::Topic(_))));
+        assert!(serde_json::from_str::<Line>("{}").is_err());
     }
 }

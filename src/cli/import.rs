@@ -14,8 +14,11 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 
+use super::adopting::adopt;
 use super::client::{Answer, Client, Server, fields};
-use super::exported::Exported;
+use super::exported::{Exported, Line};
+use super::patient::Patient;
+use super::topic_settings::TopicSettings;
 use super::{Code, out, progress, table};
 
 /// The longest body of a batch, in bytes, but for a single task: a quarter of what a service takes that is not set otherwise.
@@ -23,14 +26,16 @@ const BATCH_BYTES: usize = 4 << 20;
 /// How often a batch that is not confirmed is sent in all, and the first wait between two; each next is twice as long.
 const TRIES: u32 = 7;
 const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// For how long a topic, or a record, that is not confirmed is sent again.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Failures that are told one by one.
 const TOLD: u64 = 20;
 
 /// Add the tasks of an export to a running service.
 ///
-/// Due moments, keys, options and contents are kept; ids are new, and attempts start anew. What fell due meanwhile is due at once. It
-/// can be repeated: what is there already is not stored again for `limits.idempotency_window` (24 hours). The topics are
-/// created with the service's own settings; those that need others are to be set before.
+/// Due moments, keys, options and contents are kept; ids are new, and attempts start anew, unless --keep-ids is given. What fell due
+/// meanwhile is due at once. It can be repeated: what is there already is not stored again for `limits.idempotency_window` (24 hours). Topics
+/// that are not there are set as they were. Dead tasks, and the history, keep their ids. All but adding wants a token of scope admin.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -43,6 +48,9 @@ pub(super) struct Args {
     /// Tasks that are added at a time
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     batch: u16,
+    /// Keep ids and attempts of waiting tasks, too
+    #[arg(long)]
+    keep_ids: bool,
     /// Print the counts as JSON
     #[arg(long)]
     json: bool,
@@ -52,7 +60,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let (mut input, bar) = open(&args.file)?;
-    let mut import = Import::into(args.server.client()?, args.batch.into());
+    let mut import = Import::into(&args)?;
     let mut line = Vec::new();
     let mut result = Ok(());
     while result.is_ok() {
@@ -116,16 +124,32 @@ type Waiting = (u64, Map<String, Value>);
 
 struct Import {
     client: Client,
+    patient: Patient,
+    keeps_ids: bool,
     most: usize,
     lines: u64,
     batch: Vec<Waiting>,
+    /// What is adopted rather than added, and the lines that it stood on.
+    records: Vec<Value>,
+    lines_of_records: Vec<u64>,
     bytes: usize,
     counts: Counts,
 }
 
 impl Import {
-    fn into(client: Client, most: usize) -> Self {
-        Self { client, most, lines: 0, batch: Vec::new(), bytes: 0, counts: Counts::default() }
+    fn into(args: &Args) -> anyhow::Result<Self> {
+        Ok(Self {
+            client: args.server.client()?,
+            patient: Patient::new(args.server.client()?, PATIENCE),
+            keeps_ids: args.keep_ids,
+            most: args.batch.into(),
+            lines: 0,
+            batch: Vec::new(),
+            records: Vec::new(),
+            lines_of_records: Vec::new(),
+            bytes: 0,
+            counts: Counts::default(),
+        })
     }
 
     /// Takes a line, and sends the batch before it would be too large.
@@ -134,21 +158,58 @@ impl Import {
         if line.trim_ascii().is_empty() {
             return Ok(());
         }
-        match serde_json::from_slice::<Exported>(line) {
-            Ok(exported) => {
-                if self.batch.len() == self.most || self.bytes + line.len() > BATCH_BYTES {
+        match serde_json::from_slice::<Line>(line) {
+            Ok(Line::Task(exported)) => {
+                if self.batch.len() + self.records.len() == self.most || self.bytes + line.len() > BATCH_BYTES {
                     self.send().await?;
                 }
                 self.bytes += line.len();
-                self.batch.push((self.lines, exported.into_task()));
+                self.gather(exported);
             }
-            Err(error) => self.fail(self.lines, &format!("is no line of an export: {error}")),
+            Ok(Line::Topic(settings)) => self.set(&settings).await?,
+            Err(_) => self.fail(self.lines, "is no line of an export"),
         }
         Ok(())
     }
 
-    /// Sends what was gathered, again where it is not confirmed.
+    /// What waits is added, unless ids are to be kept; what has ended can only be adopted.
+    fn gather(&mut self, exported: Exported) {
+        if exported.waits() && !self.keeps_ids {
+            self.batch.push((self.lines, exported.into_task()));
+        } else {
+            self.records.push(exported.into_record());
+            self.lines_of_records.push(self.lines);
+        }
+    }
+
+    async fn set(&mut self, settings: &TopicSettings) -> anyhow::Result<()> {
+        match settings.create_at(&self.patient).await {
+            Err(error) if error.to_string().contains("(dm_error ") => self.fail(self.lines, &error.to_string()),
+            set => drop(set?),
+        }
+        Ok(())
+    }
+
+    /// Sends what was gathered.
     async fn send(&mut self) -> anyhow::Result<()> {
+        self.add().await?;
+        let (lines, records) = (std::mem::take(&mut self.lines_of_records), std::mem::take(&mut self.records));
+        if records.is_empty() {
+            return Ok(());
+        }
+        for (line, adopted) in lines.into_iter().zip(adopt(&self.patient, &records, async || ()).await?) {
+            match adopted {
+                Ok(true) => self.counts.known += 1,
+                Ok(false) => self.counts.stored += 1,
+                Err(why) => self.fail(line, &why),
+            }
+            self.counts.sent += 1;
+        }
+        Ok(())
+    }
+
+    /// Adds what was gathered, again where it is not confirmed.
+    async fn add(&mut self) -> anyhow::Result<()> {
         let mut batch = std::mem::take(&mut self.batch);
         self.bytes = 0;
         let mut wait = FIRST_WAIT;
@@ -223,8 +284,7 @@ mod tests {
     #[test]
     fn only_what_is_not_confirmed_is_sent_again_and_in_the_end_fails() {
         crate::install_crypto();
-        let client = Alone::parse_from(["import"]).args.server.client().unwrap();
-        let mut import = Import::into(client, 10);
+        let mut import = Import::into(&Alone::parse_from(["import"]).args).unwrap();
         let batch = || (1..=4).map(|line| (line, Map::new())).collect::<Vec<Waiting>>();
         let answer = || {
             Answer::of(json!({"dm_error": 0, "failed": 2, "results": [

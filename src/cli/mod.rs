@@ -19,6 +19,7 @@ use crate::settings::{self, LogFormat, Settings};
 use crate::{store, telemetry};
 
 mod add;
+mod adopting;
 mod bench;
 mod check;
 mod client;
@@ -36,8 +37,10 @@ mod hidden;
 mod import;
 mod list;
 mod manage;
+mod mover;
 mod openapi;
 mod out;
+mod patient;
 mod progress;
 mod pull;
 mod receive;
@@ -50,6 +53,7 @@ mod table;
 mod time;
 mod token;
 mod topic;
+mod topic_settings;
 mod wishes;
 
 const EXAMPLES: &str = "\
@@ -110,6 +114,7 @@ enum Command {
     Stats(stats::Args),
     Export(export::Args),
     Import(import::Args),
+    Move(mover::Args),
     Openapi(openapi::Args),
     Bench(bench::Args),
 }
@@ -207,6 +212,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Stats(args) => stats::run(args).await,
             Command::Export(args) => export::run(args).await,
             Command::Import(args) => import::run(args).await,
+            Command::Move(args) => mover::run(args).await,
             Command::Openapi(_) => openapi::run(),
             Command::Bench(args) => bench::run(args, &configuration).await,
         }
@@ -337,6 +343,9 @@ mod tests {
         check("delayd bench burst --store disk");
         check("delayd bench add --server https://127.0.0.1 --service a");
         check("delayd bench add --redis 127.0.0.1:6379");
+        check("delayd move --batch 0 --to http://a");
+        check("delayd move --to ftp://a");
+        check("delayd move");
     }
 
     #[test]

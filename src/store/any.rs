@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::{
-    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast, Hint, ListQuery,
-    Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle, Settled,
-    Spread, Store, Summary, Task, TopicEntry, Waiting, embedded, redis,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
+    Hint, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result,
+    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting, embedded, redis,
 };
 use crate::breaker;
 use crate::clock::UnixMillis;
@@ -126,6 +126,14 @@ impl Store for AnyStore {
 
     async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
         either!(self, notes(lane, id))
+    }
+
+    async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
+        either!(self, lend(lane, ids, receipt, lease))
+    }
+
+    async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
+        either!(self, adopt(tasks))
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {

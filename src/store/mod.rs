@@ -72,6 +72,17 @@
 //!   `{"sn", "url", "task_id", "topic", "attempts", "outcome", "content"}` (`task_id` that of the dead, exact; `content` its body as a string). If a task of that id is
 //!   there already, nothing happens.
 //!
+//! # From one store to another
+//!
+//! Whoever moves tasks to another store is a consumer, who takes them before they are due: [`Store::lend`] here, [`Store::adopt`] there, and `Delivered` here.
+//!
+//! - A lent task is leased, but has not been fired: its attempts stay, and its last outcome says what it waited for ([`Lent`]). If it comes back (a
+//!   `Release`, or its lease runs out) it waits for that again, with the attempts, the outcome and the row of expiries as they were (a `Release` ends the row); its current receipt goes to
+//!   the front of the past ones, so that nothing but a success counts by it. A `Keep` leaves its outcome. Where a cancel is pending it becomes cancelled, as any other.
+//! - An adopted task has the id, the moments, the attempts and the content that it had. It takes its key if no task that waits or is leased has it, or both wait. No quota
+//!   is looked at, nobody is called for one that is dead, and no id is drawn below its own afterwards.
+//! - It is the same task if its moment of creation, its stored due moment and its content are the same: one that was changed by hand on either side is not.
+//!
 //! # Invariants
 //!
 //! - Time is the store's own: due moments, leases and `delay` count by its clock, never by a caller's.
@@ -108,9 +119,10 @@ pub use any::AnyStore;
 pub use check::{Checked, Cursor, Finding, Flaw};
 pub use error::{Error, Result};
 pub use terms::{
-    Added, AttemptNote, Cancelled, Claim, Claimed, Counts, Durability, Forecast, Grant, Hint, Holder, Idempotency,
-    LeasedTask, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook,
-    Registered, Rescheduled, Settle, Settled, Spread, Summary, Task, TopicEntry, Transition, Waiting, Want,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Claimed, Counts, Durability, Forecast, Grant, Hint, Holder,
+    Idempotency, LENT, LeasedTask, Lent, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
+    Novelty, Outlook, Registered, Rescheduled, Settle, Settled, Spread, Standing, Summary, Task, TopicEntry,
+    Transition, Waiting, Want,
 };
 
 /// The longest lease; a longer one is cut to it.
@@ -257,6 +269,19 @@ pub trait Store: Send + Sync + 'static {
 
     /// The notes kept of a task, the newest last, at most [`MAX_NOTES`].
     fn notes(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Vec<AttemptNote>>> + Send;
+
+    /// Leases waiting tasks to whoever takes them to another store, due or not, and without an attempt; those that are lent already, to him. Sweeps what it
+    /// comes upon whose lease has run out. Answers for each whether it is lent by this receipt now.
+    fn lend(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> impl Future<Output = Result<Vec<bool>>> + Send;
+
+    /// Keeps tasks of another store. One answer per task, in order. A task whose answer is an error may or may not be kept.
+    fn adopt(&self, tasks: Vec<Adoptee>) -> impl Future<Output = Vec<Result<Adopted>>> + Send;
 
     /// The store's now, and per lane the next moment at which a claim would have something to do: a due moment
     /// of a called destination, or the earliest lease deadline. An error only if nothing can be said of any lane.

@@ -108,6 +108,14 @@ impl Store for Silent {
         never().await
     }
 
+    async fn lend(&self, _: &Lane, _: Vec<TaskId>, _: &Receipt, _: Duration) -> Result<Vec<bool>> {
+        never().await
+    }
+
+    async fn adopt(&self, _: Vec<Adoptee>) -> Vec<Result<Adopted>> {
+        never().await
+    }
+
     async fn next_due(&self, _: Vec<Lane>) -> Result<NextDue> {
         never().await
     }

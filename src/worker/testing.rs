@@ -10,7 +10,7 @@ use super::*;
 use crate::callback::{Allowance, Answer, Call, Fault, LimitParams, ServiceParams, SuccessRule};
 use crate::clock::UnixMillis;
 use crate::store::*;
-use crate::task::{Destination, Lane, Options, State, TaskId, Topic, TopicPolicy};
+use crate::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 use crate::topic;
 
 /// What a test waits for at most.
@@ -164,6 +164,14 @@ impl Store for Watched {
 
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         self.store.next_pull(lanes).await
+    }
+
+    async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
+        self.store.lend(lane, ids, receipt, lease).await
+    }
+
+    async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
+        self.store.adopt(tasks).await
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {

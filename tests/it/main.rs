@@ -22,6 +22,7 @@ mod load;
 mod long_poll;
 mod manage;
 mod manners;
+mod moving;
 mod openapi;
 mod overload;
 mod proxy;

@@ -15,6 +15,7 @@ on_both_stores!(
     what_is_exported_waits_the_same_after_the_import_and_only_once,
     a_task_that_lost_its_key_is_not_exported,
     an_import_goes_past_the_lines_that_cannot_be_added,
+    topics_the_dead_and_the_history_are_exported_too,
 );
 
 /// Runs a client command; answers its exit code, and what it printed on both channels.
@@ -177,8 +178,8 @@ async fn what_is_exported_waits_the_same_after_the_import_and_only_once(kept: Ke
     let file = file.to_str().unwrap();
     assert_eq!(done(&from, &["export", "--out", file]).await, "");
     let lines = std::fs::read_to_string(file).unwrap();
-    assert_eq!(lines.lines().count(), 1_102);
-    assert_eq!(done(&from, &["export", "--topic", "a"]).await, lines.split_inclusive('\n').take(2).collect::<String>());
+    assert_eq!(lines.lines().count(), 1_102 + 2, "tasks, and topics");
+    assert_eq!(done(&from, &["export", "--topic", "a"]).await, lines.split_inclusive('\n').take(3).collect::<String>());
 
     let into_kept = Kept::embedded();
     let into = into_kept.start(&sets).await;
@@ -207,7 +208,9 @@ async fn a_task_that_lost_its_key_is_not_exported(kept: Kept) {
     let second = delayd.add(beat("1h", 2)).await.id();
     assert_ne!(first, second);
     let exported = done(&delayd, &["export"]).await;
-    let exported: Value = serde_json::from_str(&exported).unwrap();
+    let (topic, exported) = exported.split_once('\n').unwrap();
+    assert_eq!(topic, r#"{"topic":"t","shards":1,"policy":{},"paused":false}"#);
+    let exported: Value = serde_json::from_str(exported).unwrap();
     assert_eq!(exported["task_id"], second);
 }
 
@@ -225,6 +228,42 @@ async fn an_import_goes_past_the_lines_that_cannot_be_added(kept: Kept) {
     let (code, output, error) = client(&delayd, &["import", "--batch", "2", file.to_str().unwrap(), "--json"]).await;
     assert_eq!((code, output.as_str()), (1, "{\"failed\":2,\"known\":0,\"stored\":2}\n"), "{error}");
     assert!(error.contains("line 3: is no line of an export") && error.contains("line 4: content.sn"), "{error}");
+}
+
+async fn topics_the_dead_and_the_history_are_exported_too(kept: Kept) {
+    let receiver = Receiver::answering(|_| Answer::Status(410)).await;
+    let sets = [service("message.call", &receiver)];
+    let from = kept.start(&sets).await;
+    let set = json!({"topic": "t", "shards": 2, "rate": "50/s", "history": {"max": 9}, "retry": {"max_attempts": 4}});
+    from.post("/delay/topic/set", set.to_string()).await.ok();
+    let call = json!({"sn": "message.call", "url": "/x"});
+    let doomed = from.add(json!({"topic": "t", "delay": 0, "content": call})).await.id();
+    let dead = from.wait_for_state("t", doomed, "dead").await;
+    let gone = from.add(json!({"topic": "t", "delay": "1h", "content": call})).await.id();
+    done(&from, &["cancel", "t", &gone.to_string()]).await;
+    let waiting = from.add(json!({"topic": "t", "delay": "1h", "content": call, "key": "k"})).await.id();
+    from.post("/delay/topic/pause", json!({"topic": "t"}).to_string()).await.ok();
+    let folder = crate::program::folder();
+    let file = folder.path().join("all.ndjson");
+    let file = file.to_str().unwrap();
+    done(&from, &["export", "--history", "--out", file]).await;
+
+    let into_kept = Kept::embedded();
+    let into = into_kept.start(&sets).await;
+    for (stored, known) in [(3, 0), (0, 3)] {
+        let counts = json_of(&into, &["import", file, "--keep-ids"]).await;
+        assert_eq!(counts, json!({"stored": stored, "known": known, "failed": 0}));
+    }
+    let names = ["shards", "policy", "paused"];
+    let (before, after) = (json_of(&from, &["topic", "get", "t"]).await, json_of(&into, &["topic", "get", "t"]).await);
+    assert_eq!(names.map(|name| &before[name]), names.map(|name| &after[name]));
+    for id in [gone, waiting] {
+        assert_eq!(into.task("t", id).await, from.task("t", id).await);
+    }
+    let there = into.task("t", doomed).await;
+    for name in ["state", "last_outcome", "attempts", "finished_ms", "content"] {
+        assert_eq!(there[name], dead[name], "{name}");
+    }
 }
 
 #[tokio::test]

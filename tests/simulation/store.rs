@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Forecast, Hint,
-    ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result,
-    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error,
+    Forecast, Hint, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
+    Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -253,6 +253,14 @@ impl Store for Access {
 
     async fn forecast(&self, _: &Lane, _: Duration, _: usize) -> Result<Forecast> {
         nobody_asks()
+    }
+
+    async fn lend(&self, _: &Lane, _: Vec<TaskId>, _: &Receipt, _: Duration) -> Result<Vec<bool>> {
+        nobody_asks()
+    }
+
+    async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
+        tasks.iter().map(|_| nobody_asks()).collect()
     }
 
     async fn note(&self, _: Vec<AttemptNote>) -> Result<()> {

@@ -111,6 +111,13 @@ impl Twin {
                 assert_eq!(store.clear(lane, ALL).await.unwrap(), *expected);
             }
             (Call::Note(notes), _) => store.note(notes.iter().map(|note| self.note(note)).collect()).await.unwrap(),
+            (Call::Lend(lane, ids, by, lease), Answer::Lent(expected)) => {
+                assert_eq!(store.lend(lane, self.all(ids), by, *lease).await.unwrap(), *expected);
+            }
+            (Call::Adopt(tasks), Answer::Adopted(expected)) => {
+                let adopted = store.adopt(tasks.clone()).await.into_iter().collect::<Result<Vec<_>>>();
+                assert_eq!(adopted.unwrap(), *expected);
+            }
             (Call::Police(entry, how), Answer::Policed(expected)) => {
                 let topic = &entry.topic;
                 let policed = match how {

@@ -40,6 +40,7 @@ mod registry;
 mod settle;
 mod steps;
 mod topics;
+mod transfer;
 
 #[path = "../support/redis_many.rs"]
 mod redis_many;
@@ -206,6 +207,26 @@ macro_rules! conformance {
             people a_clear_of_many_is_exact,
             people a_forecast_counts_what_falls_due_in_each_step,
             people the_earliest_due_moment_of_a_lane_is_known,
+
+            transfer a_lent_task_is_handed_to_nobody_and_never_early_again,
+            transfer a_lent_task_does_not_fire_while_it_is_due,
+            transfer what_was_moved_has_ended,
+            transfer a_retrying_task_comes_back_as_it_was,
+            transfer a_success_of_the_mover_counts_after_its_lease,
+            transfer only_what_waits_or_is_lent_is_lent,
+            transfer a_lent_task_may_be_cancelled_unless_it_was_moved,
+            transfer a_lent_task_counts_no_expiry,
+            transfer a_lent_task_expires_once_it_is_back,
+            transfer an_adopted_task_is_as_it_was,
+            transfer an_adopted_task_fires_at_its_moment_and_not_before,
+            transfer an_adoption_may_be_repeated_whatever_became_of_the_task,
+            transfer another_task_of_the_same_id_is_left_alone,
+            transfer a_store_does_not_adopt_what_it_lends,
+            transfer an_adopted_id_is_never_drawn,
+            transfer what_has_ended_elsewhere_has_ended_here,
+            transfer an_adopted_task_takes_its_key_if_it_is_free,
+            transfer an_adoption_registers_its_topic_and_asks_for_no_quota,
+            transfer nothing_is_forgotten_on_the_way,
 
             read pages_follow_one_another_in_time_order,
             read a_list_is_bounded_by_from_and_to,

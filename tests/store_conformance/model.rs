@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Added, AttemptNote, Cancelled, Claim, Counts, EXPIRED, Error, Forecast, Grant, Idempotency, LeasedTask, ListQuery,
-    Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK, MAX_SWEEP,
-    MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled,
-    Result, Settle, Settled, Spread, Summary, Task, TopicEntry, Waiting,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Counts, EXPIRED, Error, Forecast, Grant, Idempotency,
+    LeasedTask, ListQuery, Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME,
+    MAX_OUTLOOK, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook,
+    Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Summary, Task, TopicEntry, Waiting,
 };
 use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 
@@ -340,6 +340,35 @@ impl Model {
             }
         }
         count
+    }
+
+    pub(crate) fn lend(&mut self, lane: &Lane, ids: &[TaskId], receipt: &Receipt, lease: Duration) -> Vec<bool> {
+        let (now, until) = (self.now, self.now + lease);
+        let mut lend = |id: &TaskId| {
+            let is_there = self.of_lane(lane, *id).is_some();
+            is_there && self.bearing_death(*id, |record| record.lend(receipt, until, now))
+        };
+        ids.iter().map(&mut lend).collect()
+    }
+
+    pub(crate) fn adopt(&mut self, task: Adoptee) -> Adopted {
+        let (id, now) = (task.id, self.now);
+        match self.tasks.get(&id) {
+            Some(record) if !record.is_same(&task) || record.lane != task.topic.lane_of(id) => return Adopted::Taken,
+            Some(record) if record.is_lent(now) => return Adopted::Own,
+            Some(_) => return Adopted::Known,
+            None => {}
+        }
+        self.last_id = self.last_id.max(id.0);
+        let entry = self.register(task.topic.clone());
+        let lane = entry.lane_of(id);
+        let key = task.options.key.clone().filter(|key| Lane::shard_of_key(key, entry.shards) == lane.shard);
+        let is_free = !matches!(self.namesake(&lane, key.as_deref()), Some((_, State::Scheduled | State::Leased)));
+        if is_free && matches!(task.standing, Standing::Waiting { .. }) {
+            self.owners.extend(key.map(|key| ((lane, key), id)));
+        }
+        self.tasks.insert(id, Record::adopted(task));
+        Adopted::New
     }
 
     /// A task is known only in its own lane.

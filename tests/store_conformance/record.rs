@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeasedTask, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS,
-    NewContent, Rescheduled, Settled, Summary, Task, Transition,
+    Adoptee, Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeasedTask, Lent, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME,
+    MAX_RECEIPTS, NewContent, Rescheduled, Settled, Standing, Summary, Task, Transition,
 };
 use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId};
 
@@ -109,6 +109,22 @@ impl Record {
         }
     }
 
+    /// A task of another store, as it was there.
+    pub(crate) fn adopted(task: Adoptee) -> Self {
+        let lane = task.topic.lane_of(task.id);
+        let body = Body { destination: task.destination, options: task.options, content: task.content };
+        let place = match task.standing {
+            Standing::Waiting { due } => Place::Waiting { due },
+            Standing::Ended { state, finished } => Place::Ended { state, at: finished },
+        };
+        let (attempts, outcome) = (task.attempts, cut(&task.outcome));
+        Self { place, attempts, outcome, ..Self::new(lane, body, task.due, task.created) }
+    }
+
+    pub(crate) fn is_same(&self, task: &Adoptee) -> bool {
+        self.created == task.created && self.due == task.due && self.body.content == task.content
+    }
+
     /// The state that callers see: a lease that holds no more counts as scheduled.
     pub(crate) fn state(&self, now: UnixMillis) -> State {
         match self.place {
@@ -164,9 +180,42 @@ impl Record {
         self.receipts.current = Some(receipt.clone());
     }
 
+    pub(crate) fn is_lent(&self, now: UnixMillis) -> bool {
+        self.state(now) == State::Leased && Lent::read(&self.outcome).is_some()
+    }
+
+    /// Leased to whoever takes it to another store. Answers whether it is.
+    pub(crate) fn lend(&mut self, receipt: &Receipt, until: UnixMillis, now: UnixMillis) -> bool {
+        if self.ran_out(now) {
+            self.sweep(now);
+        }
+        match self.place {
+            Place::Waiting { due } => self.outcome = Lent { due, outcome: &self.outcome }.write(),
+            Place::Leased { .. } if self.is_lent(now) && !self.cancelling => {}
+            _ => return false,
+        }
+        if !self.receipts.is_current(receipt) {
+            self.receipts.retire(MAX_RECEIPTS - 1);
+            self.receipts.current = Some(receipt.clone());
+        }
+        self.place = Place::Leased { until };
+        true
+    }
+
+    /// Back to what it waited for, if it is lent and no cancel is pending. Answers whether so.
+    fn give_back(&mut self) -> bool {
+        let Some(Lent { due, outcome }) = Lent::read(&self.outcome).filter(|_| !self.cancelling) else { return false };
+        (self.place, self.outcome) = (Place::Waiting { due }, outcome.to_owned());
+        self.receipts.retire(MAX_RECEIPTS);
+        true
+    }
+
     /// The end of a lease that holds no more. Its receipt stays current: nobody has superseded it.
     pub(crate) fn sweep(&mut self, now: UnixMillis) {
         let Place::Leased { until } = self.place else { return };
+        if self.give_back() {
+            return;
+        }
         self.expiries += 1;
         self.outcome = LEASE_RAN_OUT.into();
         if self.cancelling {
@@ -220,7 +269,9 @@ impl Record {
             }
             (Transition::Keep { lease }, State::Scheduled | State::Leased) if is_current => {
                 self.place = Place::Leased { until: now + (*lease).min(MAX_LEASE) };
-                self.outcome = KEPT.into();
+                if Lent::read(&self.outcome).is_none() {
+                    self.outcome = KEPT.into();
+                }
                 Settled::Done
             }
             // Repeats, whose first answer was lost.
@@ -242,6 +293,9 @@ impl Record {
     /// The holder's lease ends without success.
     fn fail(&mut self, to: &Transition, now: UnixMillis) {
         self.expiries = 0;
+        if matches!(to, Transition::Release) && self.give_back() {
+            return;
+        }
         if let Transition::Retry { outcome, .. } | Transition::Dead { outcome } = to {
             self.outcome = cut(outcome);
         }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
-    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast, Hint, ListQuery,
-    Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered, Rescheduled, Result, Settle,
-    Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
+    Hint, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered, Rescheduled,
+    Result, Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -155,6 +155,26 @@ impl Store for Reference {
 
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
         Ok(self.model().unregister(entry))
+    }
+
+    async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
+        Ok(self.model().lend(lane, &ids, receipt, lease))
+    }
+
+    async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
+        let mut hints = Vec::new();
+        let mut answers = Vec::new();
+        for task in tasks {
+            let whose = (task.topic.lane_of(task.id), task.destination.is_pull());
+            let standing = task.standing;
+            let adopted = self.model().adopt(task);
+            if let (Adopted::New, Standing::Waiting { due }) = (adopted, standing) {
+                hints.push((whose.0, whose.1, due));
+            }
+            answers.push(Ok(adopted));
+        }
+        self.hint(&hints);
+        answers
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {

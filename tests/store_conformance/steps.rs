@@ -6,8 +6,8 @@ use std::time::Duration;
 use delayd::clock::UnixMillis;
 use delayd::span::Span;
 use delayd::store::{
-    Added, AttemptNote, Cancelled, Claim, Grant, Holder, Idempotency, MAX_LEASE, Misfire, Misfired, Moment, NewContent,
-    NewTask, Rescheduled, Result, Settle, Settled, Spread, TopicEntry, Transition, Want,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Grant, Holder, Idempotency, MAX_LEASE, Misfire, Misfired,
+    Moment, NewContent, NewTask, Rescheduled, Result, Settle, Settled, Spread, Standing, TopicEntry, Transition, Want,
 };
 use delayd::task::{Destination, Lane, OnDead, Options, Receipt, State, TaskId, TopicPolicy};
 use proptest::prelude::*;
@@ -61,6 +61,20 @@ pub(crate) struct Addition {
     quota: Option<u64>,
 }
 
+/// A task of another store; there are so few ids that they come again.
+#[derive(Clone, Debug)]
+pub(crate) struct Stranger {
+    id: u64,
+    destination: usize,
+    due: UnixMillis,
+    /// Its state; while it waits, how much later than it was due.
+    standing: (State, Duration),
+    attempts: u32,
+    key: Option<u8>,
+    expires_after: Option<Duration>,
+    content: u8,
+}
+
 /// What is done to a topic.
 #[derive(Clone, Debug)]
 pub(crate) enum Policing {
@@ -103,6 +117,8 @@ pub(crate) enum Step {
         lane: usize,
     },
     Note(Vec<(TaskPick, u32)>),
+    Lend(Vec<TaskPick>, Duration),
+    Adopt(Vec<Stranger>),
     Police {
         topic: usize,
         how: Policing,
@@ -165,6 +181,25 @@ fn addition() -> impl Strategy<Value = Addition> {
     })
 }
 
+fn stranger() -> impl Strategy<Value = Stranger> {
+    let due = (-5_i64..50).prop_map(|seconds| UnixMillis(START.0 + seconds * 1_000));
+    let states = [State::Scheduled, State::Scheduled, State::Delivered, State::Dead, State::Cancelled, State::Expired];
+    let standing = (prop::sample::select(states.to_vec()), span());
+    let expires_after = prop::option::weighted(0.3, prop::sample::select(vec![0, 1_000, 30_000]).prop_map(ms));
+    let key = prop::option::weighted(0.5, 0..2_u8);
+    let parts = (0..4_u64, 0..3_usize, due, standing, 0..3_u32, key, expires_after, (0..20_u8).prop_map(|n| n / 19));
+    parts.prop_map(|(id, destination, due, standing, attempts, key, expires_after, content)| Stranger {
+        id,
+        destination,
+        due,
+        standing,
+        attempts,
+        key,
+        expires_after,
+        content,
+    })
+}
+
 fn misfired() -> impl Strategy<Value = Misfired> {
     prop_oneof![Just(Misfired::Expired), Just(Misfired::Dead)]
 }
@@ -212,6 +247,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => (ended, picks()).prop_map(|(state, tasks)| Step::Discard(state, tasks)),
         1 => (0..8_usize).prop_map(|lane| Step::Clear { lane: lane % 2 }),
         1 => notes.prop_map(Step::Note),
+        3 => (picks(), lease()).prop_map(|(tasks, lease)| Step::Lend(tasks, lease)),
+        2 => prop::collection::vec(stranger(), 1..3).prop_map(Step::Adopt),
         1 => (lane(), policing()).prop_map(|(topic, how)| Step::Police { topic, how }),
         7 => span().prop_map(Step::Advance),
         1 => back.prop_map(Step::SetBack),
@@ -233,6 +270,8 @@ pub(crate) enum Call {
     Discard(Lane, State, Vec<TaskId>),
     Clear(Lane),
     Note(Vec<AttemptNote>),
+    Lend(Lane, Vec<TaskId>, Receipt, Duration),
+    Adopt(Vec<Adoptee>),
     Police(TopicEntry, Policing),
     SetClock(UnixMillis),
 }
@@ -246,8 +285,33 @@ pub(crate) enum Answer {
     Cancelled(Cancelled),
     Rescheduled(Rescheduled),
     Count(usize),
+    Lent(Vec<bool>),
+    Adopted(Vec<Adopted>),
     /// What came of it, if there is such a topic.
     Policed(Option<String>),
+}
+
+fn adoptee(task: &Stranger) -> Adoptee {
+    let (state, later) = task.standing;
+    Adoptee {
+        topic: topic_of(TOPICS[0], 1),
+        id: TaskId(1_700_000_000_000_000 + task.id),
+        destination: destination(task.destination),
+        created: UnixMillis(START.0 - 3_600_000),
+        due: task.due,
+        standing: match state {
+            State::Scheduled => Standing::Waiting { due: task.due + later },
+            state => Standing::Ended { state, finished: UnixMillis(START.0) },
+        },
+        attempts: task.attempts,
+        outcome: if task.attempts > 0 { "503".into() } else { String::new() },
+        options: Options {
+            key: task.key.map(|key| format!("key {key}")),
+            expires_after: task.expires_after.map(Span),
+            ..Options::default()
+        },
+        content: format!("content of another store {}", task.content),
+    }
 }
 
 /// More than there are tasks: a clear of fewer may take any.
@@ -364,6 +428,11 @@ impl World {
             Step::Discard(state, tasks) => Call::Discard(lanes().remove(0), *state, self.ids(tasks)),
             Step::Clear { lane } => Call::Clear(lanes().remove(*lane)),
             Step::Note(notes) => Call::Note(notes.iter().map(|(task, attempt)| self.note(task, *attempt)).collect()),
+            Step::Lend(tasks, lease) => {
+                let by = receipt(&format!("mover-{}", self.receipts.len()));
+                Call::Lend(lanes().remove(0), self.ids(tasks), by, *lease)
+            }
+            Step::Adopt(strangers) => Call::Adopt(strangers.iter().map(adoptee).collect()),
             Step::Police { topic, how } => Call::Police(topic_of(TOPICS[*topic], 1), how.clone()),
             Step::Advance(by) => Call::SetClock(self.model.now + *by),
             Step::SetBack(by) => Call::SetClock(self.model.now - *by),
@@ -442,6 +511,19 @@ impl World {
                 self.noted.extend(notes.iter().map(|note| (note.lane.clone(), note.id)));
                 model.note(notes);
                 Answer::Nothing
+            }
+            Call::Lend(lane, ids, by, lease) => {
+                self.receipts.push(by.clone());
+                Answer::Lent(model.lend(&lane, &ids, &by, lease))
+            }
+            Call::Adopt(tasks) => {
+                for task in &tasks {
+                    let name = (task.topic.lane_of(task.id), task.id);
+                    if !self.tasks.contains(&name) {
+                        self.tasks.push(name);
+                    }
+                }
+                Answer::Adopted(tasks.into_iter().map(|task| model.adopt(task)).collect())
             }
             Call::Police(entry, how) => Answer::Policed(match how {
                 Policing::SetPolicy(attempts) => model.set_policy(&entry.topic, &policy(attempts)).then(String::new),

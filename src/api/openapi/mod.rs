@@ -25,7 +25,9 @@ use utoipa::openapi::schema::Schema;
 use super::envelope::{Nothing, Success};
 use super::error;
 use super::taken::Pulled;
-use super::{add, dead, destination, get, health, list, manage, new_task, pull, settle, topic, topic_policy};
+use super::{
+    add, adopt, dead, destination, get, health, list, manage, new_task, pull, settle, topic, topic_policy, transfer,
+};
 use values::reference;
 
 /// The errors that every call can meet.
@@ -106,6 +108,13 @@ fn calls() -> Vec<Call> {
         call::<manage::UpdateRequest<'_>, manage::Moved>("/delay/task/update", "Move a task", STANDS_ELSEWHERE),
         call::<get::Request, get::Found>("/delay/task/get", "Show a task", UNKNOWN),
         call::<list::Request, list::Page>("/delay/task/list", "Show the tasks of a topic in one state", UNKNOWN),
+        call::<transfer::RecordsRequest, transfer::Records>(
+            "/delay/task/records",
+            "Show whole tasks, or lend them to whoever moves them to another store",
+            UNKNOWN,
+        ),
+        call::<transfer::MovedRequest, transfer::Ended>("/delay/task/moved", "What was lent is elsewhere now", UNKNOWN),
+        call::<adopt::AdoptRequest<'_>, adopt::Adoptions>("/delay/task/adopt", "Keep tasks of another store", NONE),
         call::<dead::CausesRequest, dead::Causes>("/delay/dead/causes", "What the dead of a topic died of", UNKNOWN),
         call::<dead::ReplayRequest, dead::Done>("/delay/dead/replay", "Schedule dead tasks again", UNKNOWN),
         call::<dead::PurgeRequest, dead::Done>("/delay/dead/purge", "Throw dead tasks away", UNKNOWN),

@@ -23,15 +23,19 @@ fn add_one(ledger: &mut Ledger<'_>, task: &NewTask) -> rusqlite::Result<Result<A
     {
         return Ok(answer);
     }
-    match find_owner(ledger, number, task)? {
+    match find_owner(ledger, number, task.options.key.as_deref())? {
         Some((id, before)) if !before.leased => push_back(ledger, &lane, id, &before, task).map(Ok),
         leased => add_new(ledger, task, Some(shard), leased),
     }
 }
 
-/// The task that owns the new one's key, if it is on its way. It counts as leased only while its lease lasts.
-fn find_owner(ledger: &mut Ledger<'_>, lane: i64, task: &NewTask) -> rusqlite::Result<Option<(TaskId, Owner)>> {
-    let Some(key) = &task.options.key else { return Ok(None) };
+/// The task that owns a key, if it is on its way. It counts as leased only while its lease lasts.
+pub(super) fn find_owner(
+    ledger: &mut Ledger<'_>,
+    lane: i64,
+    key: Option<&str>,
+) -> rusqlite::Result<Option<(TaskId, Owner)>> {
+    let Some(key) = key else { return Ok(None) };
     let Some(id) = ledger.owner(lane, key)? else { return Ok(None) };
     let record = match ledger.load(lane, id) {
         Ok(Some(record)) => record,
@@ -54,7 +58,7 @@ fn find_owner(ledger: &mut Ledger<'_>, lane: i64, task: &NewTask) -> rusqlite::R
 }
 
 /// A task on its way that owns a key.
-struct Owner {
+pub(super) struct Owner {
     record: Pending,
     leased: bool,
 }
@@ -178,7 +182,7 @@ pub(super) fn due(moment: Moment, now: UnixMillis) -> UnixMillis {
     }
 }
 
-fn options_text(options: &Options) -> Option<String> {
+pub(super) fn options_text(options: &Options) -> Option<String> {
     if options.is_default() {
         return None;
     }

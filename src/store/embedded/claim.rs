@@ -10,7 +10,8 @@ use super::rows::{pending_columns, read_name, read_options, read_pending, read_w
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Claim, Claimed, FURTHEST_DEADLINE, Grant, KEPT, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK, MAX_SWEEP, Outlook, Want,
+    Claim, Claimed, FURTHEST_DEADLINE, Grant, KEPT, LENT, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK, MAX_SWEEP, Outlook,
+    Want,
 };
 use crate::task::{Destination, Receipt, TaskId};
 
@@ -32,17 +33,18 @@ pub(super) fn claim(ledger: &mut Ledger<'_>, claim: &Claim) -> rusqlite::Result<
     Ok(Claimed::Granted(grant))
 }
 
-/// Ends what the process before held for its callbacks: its workers are gone, and their answers with them. What receivers keep is
-/// theirs still.
+/// Ends what the process before held for its callbacks: its workers are gone, and their answers with them. What receivers keep, and
+/// what is on its way to another store, is theirs still.
 pub(super) fn void_push_leases(ledger: &mut Ledger<'_>) -> rusqlite::Result<usize> {
     let held = read_leases(
         ledger,
         concat!(
             "SELECT p.id, ",
             pending_columns!(),
-            " FROM progress p JOIN destination d ON d.id = p.destination WHERE p.leased = 1 AND d.called = 1 AND p.outcome IS NOT ?"
+            " FROM progress p JOIN destination d ON d.id = p.destination WHERE p.leased = 1 AND d.called = 1 AND p.outcome IS NOT ?1
+             AND coalesce(p.outcome, '') NOT LIKE ?2 || '%'"
         ),
-        [KEPT],
+        [KEPT, LENT],
     )?;
     for (id, pending) in &held {
         let after = pending.swept(ledger.now, ledger.now);

@@ -96,10 +96,7 @@ impl<'a> Ledger<'a> {
 
     /// Draws the next id, or the next one of a shard: monotonic, and never behind the clock's second.
     pub(super) fn draw_id(&mut self, topic: &TopicEntry, shard: Option<u16>) -> rusqlite::Result<TaskId> {
-        let last: TaskId = match self.names.last_id {
-            Some(last) => last,
-            None => self.db.query_row("SELECT value FROM meta WHERE name = 'last_id'", [], |row| row.get(0))?,
-        };
+        let last = self.last_id()?;
         let seconds = u64::try_from(self.now.0 / 1_000).unwrap_or(0);
         let next = last.0.max(seconds * TaskId::PER_SECOND) + 1;
         let shards = u64::from(topic.shards.max(1));
@@ -109,6 +106,20 @@ impl<'a> Ledger<'a> {
         self.names.last_id = Some(id);
         self.drawn = true;
         Ok(id)
+    }
+
+    /// Draws no id up to this one any more.
+    pub(super) fn skip_ids_to(&mut self, id: TaskId) -> rusqlite::Result<()> {
+        self.names.last_id = Some(self.last_id()?.max(id));
+        self.drawn = true;
+        Ok(())
+    }
+
+    fn last_id(&self) -> rusqlite::Result<TaskId> {
+        match self.names.last_id {
+            Some(last) => Ok(last),
+            None => self.db.query_row("SELECT value FROM meta WHERE name = 'last_id'", [], |row| row.get(0)),
+        }
     }
 
     /// Tells the lane's worker, or its consumers, of a due moment, after the commit.

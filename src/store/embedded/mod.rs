@@ -16,6 +16,7 @@
 //! | the verbs, each sent to the thread that does it | `verbs` |
 //! | tasks come and go | `add` (with `sameness`: keys), `claim` (with `ending`: what is not handed out), `settle`, `dying` (the call for the dead) |
 //! | what people do and see | `manage`, `forget`, `query`, `list`, `forecast`, `note`, `destination`, `topics` |
+//! | a task's way to another store, and from one | `transfer` |
 //! | how many there are | `counts` |
 //! | the file and its schema (`migrations/`) | `schema` |
 //! | room on the disk | `space`, `ballast` |
@@ -87,6 +88,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod topics;
+mod transfer;
 mod values;
 mod verbs;
 mod writer;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::receipts::Receipts;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Cancelled, EXPIRED, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MISFIRED,
+    Cancelled, EXPIRED, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, Lent, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MISFIRED,
     Misfired, Settled, Transition, UNREADABLE,
 };
 use crate::task::{Options, Receipt, State};
@@ -195,6 +195,9 @@ impl Pending {
 
     /// Its lease ran out (or was voided): waits again, due at `due`, unless that ends it.
     pub(super) fn swept(&self, due: UnixMillis, now: UnixMillis) -> Record {
+        if let Some(back) = self.given_back() {
+            return Record::Pending(back);
+        }
         let expiries = self.expiries.saturating_add(1);
         let outcome = LEASE_RAN_OUT.to_owned();
         if self.cancelling {
@@ -234,6 +237,9 @@ impl Pending {
             Transition::Retry { after, outcome } if holds => {
                 self.failed(by, now + *after, self.attempts, self.receipts.retried(), cut(outcome), now)
             }
+            Transition::Release if holds && let Some(back) = self.given_back() => {
+                Record::Pending(Self { expiries: 0, ..back })
+            }
             Transition::Release if holds => {
                 let unspent = self.attempts.saturating_sub(1);
                 self.failed(by, now, unspent, self.receipts.released(), self.outcome.clone(), now)
@@ -241,7 +247,7 @@ impl Pending {
             Transition::Keep { lease } if holds => Record::Pending(Self {
                 leased: true,
                 due: deadline(*lease, now),
-                outcome: KEPT.to_owned(),
+                outcome: if Lent::read(&self.outcome).is_some() { self.outcome.clone() } else { KEPT.to_owned() },
                 ..self.clone()
             }),
             Transition::Dead { outcome } if holds && self.cancelling => {

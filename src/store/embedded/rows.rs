@@ -347,7 +347,7 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    fn write_history(&mut self, id: TaskId, after: &Ended) -> rusqlite::Result<()> {
+    pub(super) fn write_history(&mut self, id: TaskId, after: &Ended) -> rusqlite::Result<()> {
         self.tally.count(after.lane, after.state, 1);
         self.db
             .prepare_cached(

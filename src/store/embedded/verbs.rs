@@ -9,13 +9,13 @@ use tokio::sync::broadcast;
 
 use super::{
     Embedded, PER_TASK, add, claim, counts, destination, forecast, forget, fsck, ledger, list, manage, note, query,
-    settle, topics,
+    settle, topics, transfer,
 };
 use crate::clock::UnixMillis;
 use crate::store::{
-    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast, Hint, ListQuery,
-    Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle, Settled,
-    Spread, Store, Summary, Task, TopicEntry, Waiting,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
+    Hint, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result,
+    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 
@@ -145,6 +145,20 @@ impl Store for Embedded {
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
         let entry = entry.clone();
         self.writes.ask(1, move |ledger| topics::unregister(ledger, &entry)).await
+    }
+
+    async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
+        let (lane, receipt) = (lane.clone(), receipt.clone());
+        self.writes.ask(ids.len(), move |ledger| transfer::lend(ledger, &lane, &ids, &receipt, lease)).await
+    }
+
+    async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
+        let count = tasks.len();
+        let bytes = tasks.iter().map(|task| task.content.len() + PER_TASK).sum();
+        match self.writes.add(count, bytes, move |ledger| transfer::adopt(ledger, &tasks)).await {
+            Ok(adopted) => adopted,
+            Err(error) => vec![Err(error); count],
+        }
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {

@@ -116,6 +116,14 @@ impl Ids {
     }
 }
 
+impl Ids {
+    /// Uses no id any more that is in hand: the counter has been raised past others.
+    pub(super) async fn drop_block(&self) {
+        let mut block = self.0.lock().await;
+        *block = Block { run: block.run.take(), ..Block::default() };
+    }
+}
+
 impl Block {
     fn new(ids: Range<u64>, run: Run) -> Self {
         Self { ids, spare: BTreeSet::new(), drawn: Some(Instant::now()), run: Some(run) }

@@ -26,9 +26,9 @@ use self::server::Mode;
 use self::servers::{Route, Servers};
 use self::topic::Complaints;
 use super::{
-    Added, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error, Forecast, Hint,
-    ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result,
-    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error,
+    Forecast, Hint, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
+    Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use crate::breaker;
 use crate::clock::{Clock, UnixMillis};
@@ -69,6 +69,7 @@ mod settle;
 mod slot;
 mod survey;
 mod topic;
+mod transfer;
 
 pub(super) use fsck::CheckPlace;
 
@@ -326,6 +327,14 @@ impl Store for Redis {
 
     async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
         note::notes(&self.inner, lane, id).await
+    }
+
+    async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
+        transfer::lend(&self.inner, lane, &ids, receipt, lease).await
+    }
+
+    async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
+        transfer::adopt(&self.inner, &tasks).await
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {

@@ -57,6 +57,8 @@ scripts! {
     PURGE: WAY_OUT, [LANE, FORGET, include_str!("lua/purge.lua")];
     DISCARD: WAY_OUT, [LANE, FORGET, include_str!("lua/discard.lua")];
     CLEAR: WAY_OUT, [LANE, FORGET, include_str!("lua/clear.lua")];
+    LEND: WAY_OUT, [LANE, include_str!("lua/lend.lua")];
+    ADOPT: NORMAL, [LANE, SAMENESS, include_str!("lua/adopt.lua")];
     LEAVE: WAY_OUT, [LANE, include_str!("lua/leave.lua")];
     NOTE: NORMAL, [LANE, include_str!("lua/note.lua")];
     GET: READ, [LANE, WHERE, include_str!("lua/get.lua")];
@@ -78,7 +80,9 @@ scripts! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_RECEIPTS, MISFIRED, UNREADABLE};
+    use crate::store::{
+        EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, LENT, MAX_EXPIRIES, MAX_RECEIPTS, MISFIRED, UNREADABLE,
+    };
 
     #[test]
     fn the_scripts_share_the_contracts_numbers() {
@@ -87,6 +91,7 @@ mod tests {
             format!("local MAX_EXPIRIES = {MAX_EXPIRIES}"),
             format!("local MAX_RECEIPTS = {MAX_RECEIPTS}"),
             format!("local LEASE_RAN_OUT = '{LEASE_RAN_OUT}'"),
+            format!("local LENT = '{LENT}'"),
             format!("local UNREADABLE = '{UNREADABLE}'"),
         ] {
             assert!(LANE.contains(&line), "lane.lua should hold: {line}");

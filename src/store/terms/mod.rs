@@ -8,10 +8,12 @@ use crate::task::{Destination, Lane, Options, Receipt, State, TaskId};
 mod identity;
 mod manage;
 mod topic;
+mod transfer;
 
 pub use identity::{Idempotency, Novelty};
 pub use manage::{AttemptNote, Forecast, Spread, Summary};
 pub use topic::{Misfire, Misfired, Registered, TopicEntry};
+pub use transfer::{Adopted, Adoptee, LENT, Lent, Standing};
 
 /// What an accepted add survives; the names are the wire's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

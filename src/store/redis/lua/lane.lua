@@ -28,6 +28,7 @@ local FURTHEST_DEADLINE_MS = 46800000
 local MAX_EXPIRIES = 16
 local MAX_RECEIPTS = 4
 local LEASE_RAN_OUT = 'lease ran out'
+local LENT = 'being moved, due '
 local UNREADABLE = 'record cannot be read'
 local FARTHEST = 9007199254740991
 
@@ -214,6 +215,26 @@ local function bury(id, entry)
   finish(id, entry, 'dead')
 end
 
+-- What a lent task waited for, and its outcome before; nil if it is not lent.
+local function read_lent(entry)
+  local due, outcome = string.match(entry.outcome, '^' .. LENT .. '(%d+): (.*)$')
+  return tonumber(due), outcome
+end
+
+-- Puts a task that was lent to another store back as it waited before; the lease has been taken off. Answers whether it was lent: a pending
+-- cancel ends it as it ends any other.
+local function give_back(id, entry)
+  local due, outcome = read_lent(entry)
+  if not due or entry.mark == '!' then return false end
+  entry.outcome = outcome
+  if entry.current ~= '*' then entry.past = newest(entry.current .. ',' .. entry.past, MAX_RECEIPTS) end
+  entry.current = '*'
+  keep(id, entry)
+  schedule(id, entry.destination, due)
+  turn_expiry(id, 1)
+  return true
+end
+
 -- Ends one lease that has run out: back on the schedule, unless a cancel waits or it is a crash loop. A task whose entry cannot
 -- be read begins anew, as far as its body says where.
 local function sweep_one(id, deadline)
@@ -226,6 +247,7 @@ local function sweep_one(id, deadline)
     entry = fresh_entry(destination or '-')
     if not destination then return bury(id, entry) end
   end
+  if give_back(id, entry) then return end
   entry.expiries = entry.expiries + 1
   entry.outcome = LEASE_RAN_OUT
   if entry.mark == '!' then

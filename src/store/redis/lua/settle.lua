@@ -23,6 +23,7 @@ end
 local function settle_held(id, entry, receipt, verb, wait_ms, outcome)
   lift(id, entry.destination)
   entry.expiries = 0
+  if verb == 'release' and give_back(id, entry) then return 'done' end
   if verb ~= 'release' then entry.outcome = outcome end
   if verb == 'delivered' then
     entry.current = receipt
@@ -52,7 +53,7 @@ local function keep_lease(id, entry, lease_ms, outcome)
     unschedule(id, entry.destination)
     turn_expiry(id, -1)
   end
-  entry.outcome = outcome
+  if not read_lent(entry) then entry.outcome = outcome end
   keep(id, entry)
   redis.call('ZADD', LEASED, now + lease_ms, id)
   return 'done'

@@ -1,0 +1,43 @@
+//! Having records adopted, for `move` and `import`: what is not confirmed is asked for again, what is refused is told.
+
+use anyhow::{anyhow, bail};
+use serde_json::{Value, json};
+
+use super::client::fields;
+use super::patient::{Patient, passes};
+
+/// What became of a record: whether it had been adopted before, or why it is not.
+pub(super) type Adoption = Result<bool, String>;
+
+/// Has records adopted; answers for each what became of it. Does something else before each further try.
+///
+/// # Errors
+/// No answer for longer than the patience, or a refusal of the whole.
+pub(super) async fn adopt(to: &Patient, records: &[Value], between: impl AsyncFn()) -> anyhow::Result<Vec<Adoption>> {
+    let mut results: Vec<Adoption> = vec![Err("was not answered".into()); records.len()];
+    let mut open: Vec<usize> = (0..records.len()).collect();
+    let mut waits = to.waits();
+    loop {
+        let some: Vec<&Value> = open.iter().map(|i| &records[*i]).collect();
+        let body = fields([("records", Some(json!(some)))]);
+        let answer = to.call_and("/delay/task/adopt", &body, &between).await?;
+        let answers = answer["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if answers.len() != open.len() {
+            bail!("the service answered {} results to {} records", answers.len(), open.len());
+        }
+        let mut again = Vec::new();
+        for (i, answer) in open.into_iter().zip(answers) {
+            match answer["dm_error"].as_i64().unwrap_or(2000) {
+                0 => results[i] = Ok(answer["known"] == true),
+                case if passes(case) => again.push(i),
+                _ => results[i] = Err(answer["error_msg"].as_str().unwrap_or("was refused").to_owned()),
+            }
+        }
+        if again.is_empty() {
+            return Ok(results);
+        }
+        open = again;
+        waits.wait(anyhow!("the service does not confirm some records"), None).await?;
+        between().await;
+    }
+}

@@ -1,0 +1,488 @@
+//! `delayd move`: everything that a running service keeps, to another one, while both go on.
+//!
+//! ```text
+//! old: records, lend ─▶ new: adopt ─▶ old: moved
+//!      (held back)          (kept)         (forgotten)
+//! ```
+//!
+//! The command is a consumer of the old service: it leases tasks that are not due yet, delivers them to the new one, and acknowledges them.
+//! `docs/adr/0011-move.md` goes through every moment at which it may die.
+//!
+//! # Invariants
+//!
+//! - A task is forgotten by the old service only after the new one has said that it is kept.
+//! - Each call may be repeated. A run that died is gone on with by the next: it takes over what the other had in hand.
+//! - What the new service will not have is given back to the old one, and said.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use indicatif::ProgressBar;
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::adopting::{Adoption, adopt};
+use super::client::{Server, ServerUrl, fields};
+use super::hidden::Hidden;
+use super::patient::Patient;
+use super::topic_settings::TopicSettings;
+use super::{Code, out, progress, table};
+use crate::clock::Clock;
+use crate::rate::Rate;
+use crate::span::Span;
+use crate::store::LENT;
+use crate::task::{Receipt, Topic};
+
+/// How long the old service holds what is on its way. Whoever has died is to be noticed and started again within it.
+const HOLD: &str = "10m";
+/// What is held is held for longer if its adoption takes this long.
+const RENEW: Duration = Duration::from_secs(150);
+/// Between two passes.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Tasks of a page of the list.
+const PAGE: u16 = 1000;
+/// Refusals that are told one by one.
+const TOLD: u64 = 20;
+const ENDED: [&str; 3] = ["delivered", "cancelled", "expired"];
+
+/// Move everything that a running service keeps to another one, while both go on serving.
+///
+/// Topics come first, with their settings, then waiting tasks, which keep their ids, moments, attempts and contents; dead tasks are copied. It goes on, pass after pass, until nothing waits at the
+/// old service. What is about to fire, or in someone's hands, is left to that; if it comes back for a retry, it is moved then. No task fires early, none is lost, and it fires at one of the two. Should this
+/// command be killed, start it again: it goes on where the other was.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd move --server http://10.0.0.5:7799 --to http://10.0.0.6:7799
+  delayd move --to http://10.0.0.6:7799 --topic orders --rate 500/s --history
+  DELAYD_TOKEN=... DELAYD_TO_TOKEN=... delayd move --to http://10.0.0.6:7799 --json")]
+pub(super) struct Args {
+    /// The service that gets them
+    #[arg(long, value_name = "URL", env = "DELAYD_TO")]
+    to: ServerUrl,
+    /// The new service's access token, if it asks for one (scope admin); as --token, others can see it here
+    #[arg(long, value_name = "TOKEN", env = "DELAYD_TO_TOKEN", hide_env_values = true)]
+    to_token: Option<Hidden>,
+    /// Only this topic; may be given several times
+    #[arg(long = "topic", value_name = "TOPIC")]
+    topics: Vec<Topic>,
+    /// Copy what has ended, too: delivered, cancelled and expired tasks
+    #[arg(long)]
+    history: bool,
+    /// Leave what falls due within this time, or has just fallen due, to the old service
+    #[arg(long, value_name = "DURATION", default_value = "5s")]
+    margin: Span,
+    /// Move no more than this, such as 500/s
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// Tasks that are moved at a time
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    batch: u16,
+    /// Give up once a service has been away, or nothing could be moved, for this long
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    patience: Span,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: Server,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+    ensure!(args.server.url() != &args.to, "--to must be another service than --server");
+    let old = Patient::new(args.server.client()?, args.patience.0);
+    let new = Patient::new(Server::at(args.to.clone(), args.to_token.clone()).client()?, args.patience.0);
+    let mut mover = Mover {
+        bar: progress::counting("tasks moved"),
+        began: Instant::now(),
+        receipt: Receipt::random().to_string(),
+        old,
+        new,
+        sent: 0,
+        refused: HashSet::new(),
+        told: 0,
+        tally: BTreeMap::new(),
+        args,
+    };
+    let done = mover.all().await;
+    mover.bar.finish_and_clear();
+    let (moved, left) = mover.totals();
+    if let Err(error) = done {
+        let after = format!("after {}; start it again to go on", out::many(moved, "moved task"));
+        return Err(error.context(after));
+    }
+    out::line(&if mover.args.json { mover.json().to_string() } else { mover.text() })?;
+    if left > 0 {
+        eprintln!(
+            "delayd: {} left at the old service: in someone's hands, about to fire, or refused; run it again later",
+            out::many(left, "task")
+        );
+    }
+    Ok(if left == 0 { Code::Done } else { Code::Failed })
+}
+
+/// What became of a topic's tasks.
+#[derive(Debug, Default)]
+struct Tally {
+    moved: u64,
+    /// Had been adopted by a run before.
+    known: u64,
+    dead: u64,
+    ended: u64,
+    refused: u64,
+    left: u64,
+}
+
+struct Mover {
+    args: Args,
+    old: Patient,
+    new: Patient,
+    /// What the old service lends by.
+    receipt: String,
+    bar: ProgressBar,
+    began: Instant,
+    /// For the rate.
+    sent: u64,
+    /// What the new service will not have. It is not asked again.
+    refused: HashSet<u64>,
+    told: u64,
+    tally: BTreeMap<String, Tally>,
+}
+
+impl Mover {
+    async fn all(&mut self) -> anyhow::Result<()> {
+        let mut last_progress = Instant::now();
+        let mut left_before = u64::MAX;
+        loop {
+            let topics = self.topics().await?;
+            let moved_before = self.totals().0;
+            for topic in &topics {
+                self.settings(topic).await?;
+                self.waiting(topic).await?;
+            }
+            let mut left = 0;
+            for topic in &topics {
+                left += self.count_left(topic).await?;
+            }
+            if self.totals().0 > moved_before || left < left_before {
+                last_progress = Instant::now();
+            }
+            left_before = left;
+            let is_over = left <= self.refused.len() as u64 || last_progress.elapsed() >= self.args.patience.0;
+            if is_over {
+                for topic in &topics {
+                    self.ended(topic).await?;
+                }
+                return Ok(());
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Those that were named, or all that there are now.
+    async fn topics(&self) -> anyhow::Result<Vec<String>> {
+        if !self.args.topics.is_empty() {
+            return Ok(self.args.topics.iter().map(ToString::to_string).collect());
+        }
+        let answer = self.old.call("/delay/topic/list", &Map::new()).await?;
+        let topics = answer["topics"].as_array().into_iter().flatten();
+        Ok(topics.filter_map(|topic| topic["topic"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// Sets the topic at the new service, before any of its tasks comes.
+    async fn settings(&mut self, topic: &str) -> anyhow::Result<()> {
+        if self.tally.contains_key(topic) {
+            return Ok(());
+        }
+        let answer = self.old.call("/delay/topic/get", &of_topic(topic)).await?;
+        let settings = TopicSettings::of(&answer)?;
+        let there = settings.create_at(&self.new).await.with_context(|| format!("topic {topic} at the new service"))?;
+        for (is_other, what) in [
+            (
+                there.shards != settings.shards,
+                "another number of shards: tasks with a key or an on_dead will be refused",
+            ),
+            (
+                there.paused != settings.paused,
+                "another pause: what is held back here may be delivered there, or the other way round",
+            ),
+        ] {
+            if is_other {
+                eprintln!("delayd: topic {topic} was at the new service before, and has {what}");
+            }
+        }
+        self.tally.entry(topic.to_owned()).or_default();
+        Ok(())
+    }
+
+    /// One pass over what waits, and what a run before held.
+    async fn waiting(&mut self, topic: &str) -> anyhow::Result<()> {
+        for state in ["leased", "scheduled"] {
+            let mut cursor = Value::Null;
+            loop {
+                let page = self.page(&self.old, topic, state, cursor).await?;
+                let ids: Vec<u64> = tasks(&page).filter(|task| self.is_to_move(task)).filter_map(id_of).collect();
+                for batch in ids.chunks(self.args.batch.into()) {
+                    self.batch(topic, batch).await?;
+                }
+                cursor = page["cursor"].clone();
+                if cursor.is_null() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn page(&self, at: &Patient, topic: &str, state: &str, cursor: Value) -> anyhow::Result<Value> {
+        let body = fields([
+            ("topic", Some(json!(topic))),
+            ("state", Some(json!(state))),
+            ("limit", Some(json!(PAGE))),
+            ("cursor", Some(cursor)),
+        ]);
+        at.call("/delay/task/list", &body).await
+    }
+
+    /// What is about to fire is left alone; what should have fired and did not waits for something that may never come.
+    fn is_to_move(&self, task: &Value) -> bool {
+        let is_known = id_of(task).is_none_or(|id| self.refused.contains(&id));
+        let is_near = || {
+            let due = task["due_ms"].as_i64().unwrap_or(0);
+            u128::from(due.abs_diff(Clock::system().now().0)) < self.args.margin.0.as_millis()
+        };
+        match task["state"].as_str() {
+            _ if is_known => false,
+            Some("scheduled") => !is_near(),
+            Some("leased") => task["last_outcome"].as_str().is_some_and(|outcome| outcome.starts_with(LENT)),
+            _ => false,
+        }
+    }
+
+    /// Moves these tasks. Those that were claimed, cancelled or forgotten meanwhile are not lent, and left.
+    async fn batch(&mut self, topic: &str, ids: &[u64]) -> anyhow::Result<()> {
+        let mut rest = json!(ids);
+        while rest.as_array().is_some_and(|ids| !ids.is_empty()) {
+            let answer = self.old.call("/delay/task/records", &self.lending(topic, &rest)).await?;
+            let records: Vec<Value> =
+                array(&answer["records"]).filter(|record| record["state"] == "scheduled").cloned().collect();
+            rest = answer["rest"].clone();
+            if !records.is_empty() {
+                self.hand_over(topic, records).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lending(&self, topic: &str, ids: &Value) -> Map<String, Value> {
+        fields([
+            ("topic", Some(json!(topic))),
+            ("task_ids", Some(ids.clone())),
+            ("lend", Some(json!(HOLD))),
+            ("receipt", Some(json!(self.receipt))),
+        ])
+    }
+
+    /// Has lent tasks adopted, and ends them here.
+    async fn hand_over(&mut self, topic: &str, records: Vec<Value>) -> anyhow::Result<()> {
+        let ids: Vec<u64> = records.iter().filter_map(id_of).collect();
+        let adopted = self.adopt(records, Some(topic)).await?;
+        let (mut kept, mut back, mut is_own) = (Vec::new(), Vec::new(), false);
+        let mut known = 0;
+        for (id, adopted) in ids.into_iter().zip(adopted) {
+            match adopted {
+                Ok(was_known) => {
+                    known += u64::from(was_known);
+                    kept.push(id);
+                }
+                Err(why) => {
+                    is_own |= why.contains("this very store");
+                    self.tell(topic, id, &why);
+                    self.refused.insert(id);
+                    back.push(id);
+                }
+            }
+        }
+        self.end(topic, &back, true).await?;
+        ensure!(!is_own, "the two services have the same store: there is nothing to be moved");
+        let stale = self.end(topic, &kept, false).await?;
+        self.take_back(topic, stale).await?;
+        let tally = self.tally.entry(topic.to_owned()).or_default();
+        tally.moved += kept.len() as u64;
+        tally.known += known;
+        tally.refused += back.len() as u64;
+        self.bar.inc(kept.len() as u64);
+        self.pace((kept.len() + back.len()) as u64).await;
+        Ok(())
+    }
+
+    /// Says that lent tasks are moved, or gives them `back`; answers those that are not held any more.
+    async fn end(&self, topic: &str, ids: &[u64], back: bool) -> anyhow::Result<Vec<u64>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let body = fields([
+            ("topic", Some(json!(topic))),
+            ("task_ids", Some(json!(ids))),
+            ("receipt", Some(json!(self.receipt))),
+            ("back", back.then_some(Value::Bool(true))),
+        ]);
+        let answer = self.old.call("/delay/task/moved", &body).await?;
+        Ok(array(&answer["stale"]).filter_map(Value::as_u64).collect())
+    }
+
+    /// What was cancelled while nobody held it must not fire at the new service. That is only met where a run stood still for longer than
+    /// it held the task.
+    async fn take_back(&self, topic: &str, stale: Vec<u64>) -> anyhow::Result<()> {
+        for id in stale {
+            let body = fields([("topic", Some(json!(topic))), ("task_id", Some(json!(id)))]);
+            let found = self.old.find("/delay/task/get", &body).await?;
+            let is_over =
+                found.is_some_and(|found| matches!(found["task"]["state"].as_str(), Some("cancelled" | "expired")));
+            if is_over {
+                let ids = json!([id]);
+                self.new.call("/delay/task/records", &self.lending(topic, &ids)).await?;
+                let body = fields([
+                    ("topic", Some(json!(topic))),
+                    ("task_ids", Some(ids)),
+                    ("receipt", Some(json!(self.receipt))),
+                ]);
+                self.new.call("/delay/task/moved", &body).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has records adopted; answers for each whether it was there already, or why not. Those of `lent_in` are held for longer if that takes long.
+    async fn adopt(&self, records: Vec<Value>, lent_in: Option<&str>) -> anyhow::Result<Vec<Adoption>> {
+        let held_since = Cell::new(Instant::now());
+        let ids = json!(records.iter().filter_map(id_of).collect::<Vec<_>>());
+        let renew = async || {
+            let Some(topic) = lent_in.filter(|_| held_since.get().elapsed() >= RENEW) else { return };
+            if self.old.try_once("/delay/task/records", &self.lending(topic, &ids)).await.is_some() {
+                held_since.set(Instant::now());
+            }
+        };
+        adopt(&self.new, &records, renew).await
+    }
+
+    /// Copies what has ended: the dead, and the history if that was asked for. They stay at the old service, too.
+    async fn ended(&mut self, topic: &str) -> anyhow::Result<()> {
+        let states = if self.args.history { &ENDED[..] } else { &[] };
+        for state in ["dead"].iter().chain(states) {
+            let mut cursor = Value::Null;
+            loop {
+                let page = self.page(&self.old, topic, state, cursor).await?;
+                let ids: Vec<u64> = tasks(&page).filter_map(id_of).collect();
+                for batch in ids.chunks(self.args.batch.into()) {
+                    self.copy(topic, state, batch).await?;
+                }
+                cursor = page["cursor"].clone();
+                if cursor.is_null() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn copy(&mut self, topic: &str, state: &str, ids: &[u64]) -> anyhow::Result<()> {
+        let mut rest = json!(ids);
+        while rest.as_array().is_some_and(|ids| !ids.is_empty()) {
+            let body = fields([("topic", Some(json!(topic))), ("task_ids", Some(rest))]);
+            let answer = self.old.call("/delay/task/records", &body).await?;
+            rest = answer["rest"].clone();
+            let records: Vec<Value> =
+                array(&answer["records"]).filter(|record| record["state"] == state).cloned().collect();
+            if records.is_empty() {
+                continue;
+            }
+            let ids: Vec<u64> = records.iter().filter_map(id_of).collect();
+            let adopted = self.adopt(records, None).await?;
+            for (id, adopted) in ids.iter().zip(adopted) {
+                match adopted {
+                    Ok(_) => {
+                        let tally = self.tally.entry(topic.to_owned()).or_default();
+                        *(if state == "dead" { &mut tally.dead } else { &mut tally.ended }) += 1;
+                    }
+                    Err(why) => {
+                        self.tell(topic, *id, &why);
+                        self.tally.entry(topic.to_owned()).or_default().refused += 1;
+                    }
+                }
+            }
+            self.pace(ids.len() as u64).await;
+        }
+        Ok(())
+    }
+
+    async fn count_left(&mut self, topic: &str) -> anyhow::Result<u64> {
+        let counts = self.old.find("/delay/topic/get", &of_topic(topic)).await?.unwrap_or_default();
+        let left = ["scheduled", "leased"].iter().filter_map(|state| counts["counts"][state].as_u64()).sum();
+        self.tally.entry(topic.to_owned()).or_default().left = left;
+        Ok(left)
+    }
+
+    /// Waits until so many more are not too many.
+    async fn pace(&mut self, more: u64) {
+        self.sent += more;
+        if let Some(rate) = self.args.rate {
+            sleep_until(self.began + Duration::from_secs_f64(self.sent as f64 / rate.per_second())).await;
+        }
+    }
+
+    fn tell(&mut self, topic: &str, id: u64, why: &str) {
+        self.told += 1;
+        if self.told <= TOLD {
+            self.bar.suspend(|| eprintln!("delayd: task {id} of {topic} stays: {}", out::plain(why, 300)));
+        }
+        if self.told == TOLD {
+            eprintln!("delayd: further refusals are only counted");
+        }
+    }
+
+    /// How many were moved, and how many are left.
+    fn totals(&self) -> (u64, u64) {
+        self.tally.values().fold((0, 0), |(moved, left), tally| (moved + tally.moved, left + tally.left))
+    }
+
+    fn text(&self) -> String {
+        if self.tally.is_empty() {
+            return "no topics".into();
+        }
+        let row = |(topic, tally): (&String, &Tally)| {
+            let Tally { moved, known, dead, ended, refused, left } = tally;
+            let numbers = [moved, known, dead, ended, refused, left].map(ToString::to_string);
+            [vec![topic.clone()], numbers.to_vec()].concat()
+        };
+        let rows: Vec<_> = self.tally.iter().map(row).collect();
+        table::columns(&["topic", "moved", "there already", "dead copied", "history copied", "refused", "left"], &rows)
+    }
+
+    fn json(&self) -> Value {
+        let (moved, left) = self.totals();
+        let topic = |(topic, tally): (&String, &Tally)| {
+            let Tally { moved, known, dead, ended, refused, left } = tally;
+            json!({"topic": topic, "moved": moved, "known": known, "dead": dead, "history": ended, "refused": refused, "left": left})
+        };
+        json!({"moved": moved, "left": left, "topics": self.tally.iter().map(topic).collect::<Vec<_>>()})
+    }
+}
+
+fn of_topic(topic: &str) -> Map<String, Value> {
+    fields([("topic", Some(json!(topic)))])
+}
+
+fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn tasks(page: &Value) -> impl Iterator<Item = &Value> {
+    array(&page["tasks"])
+}
+
+fn id_of(task: &Value) -> Option<u64> {
+    task["task_id"].as_u64()
+}

@@ -1,0 +1,108 @@
+//! A client that waits: for a service that restarts, and where it is asked to.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep};
+
+use super::client::Client;
+
+/// The first wait, and the longest, if the service names none; each next is twice as long.
+const FIRST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Repeats what is not confirmed: no answer, 503, 429.
+pub(super) struct Patient {
+    client: Client,
+    patience: Duration,
+    /// Nobody there at the very beginning is a wrong address rather than a restart.
+    was_reached: AtomicBool,
+}
+
+/// The waits between the tries of one call.
+pub(super) struct Waits {
+    until: Instant,
+    next: Duration,
+}
+
+/// Whether a case is one that passes.
+pub(super) fn passes(dm_error: i64) -> bool {
+    matches!(dm_error, 2003 | 1029)
+}
+
+impl Patient {
+    pub(super) fn new(client: Client, patience: Duration) -> Self {
+        Self { client, patience, was_reached: AtomicBool::new(false) }
+    }
+
+    pub(super) fn waits(&self) -> Waits {
+        Waits { until: Instant::now() + self.patience, next: FIRST }
+    }
+
+    /// Posts `body` until the service has said yes or no.
+    ///
+    /// # Errors
+    /// No, or nothing for longer than the patience.
+    pub(super) async fn call(&self, path: &str, body: &Map<String, Value>) -> anyhow::Result<Value> {
+        self.call_and(path, body, async || ()).await
+    }
+
+    /// As [`Patient::call`]; does something else before each further try.
+    pub(super) async fn call_and(
+        &self,
+        path: &str,
+        body: &Map<String, Value>,
+        between: impl AsyncFn(),
+    ) -> anyhow::Result<Value> {
+        let mut waits = self.waits();
+        loop {
+            let (refused, asked) = match self.client.post(path, body).await {
+                Ok(answer) => {
+                    self.was_reached.store(true, Ordering::Relaxed);
+                    let asked = answer.retry_after;
+                    if !passes(answer.dm_error()) {
+                        return answer.checked();
+                    }
+                    match answer.checked() {
+                        Err(refused) => (refused, asked),
+                        Ok(answer) => return Ok(answer),
+                    }
+                }
+                Err(error) if !self.was_reached.load(Ordering::Relaxed) => return Err(error),
+                Err(error) => (error, None),
+            };
+            waits.wait(refused, asked).await?;
+            between().await;
+        }
+    }
+
+    /// Posts `body` once, whatever comes of it.
+    pub(super) async fn try_once(&self, path: &str, body: &Map<String, Value>) -> Option<Value> {
+        self.client.post(path, body).await.ok()?.checked().ok()
+    }
+
+    /// The answer, unless there is no such thing (1004).
+    pub(super) async fn find(&self, path: &str, body: &Map<String, Value>) -> anyhow::Result<Option<Value>> {
+        match self.call(path, body).await {
+            Err(error) if error.to_string().ends_with("(dm_error 1004)") => Ok(None),
+            found => found.map(Some),
+        }
+    }
+}
+
+impl Waits {
+    /// Waits before the next try.
+    ///
+    /// # Errors
+    /// `why`, once the patience is at its end.
+    pub(super) async fn wait(&mut self, why: anyhow::Error, asked: Option<Duration>) -> anyhow::Result<()> {
+        let now = Instant::now();
+        if now >= self.until {
+            return Err(why);
+        }
+        sleep(asked.unwrap_or(self.next).min(self.until - now)).await;
+        self.next = (self.next * 2).min(LONGEST);
+        Ok(())
+    }
+}

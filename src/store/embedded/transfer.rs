@@ -1,0 +1,146 @@
+//! `lend` and `adopt`: a task's way to another store, and from one.
+
+use std::time::Duration;
+
+use rusqlite::OptionalExtension;
+
+use super::add::{find_owner, options_text};
+use super::ledger::Ledger;
+use super::receipts::Receipts;
+use super::record::{self, Ended, Pending, Record, expiry};
+use super::rows::is_unreadable;
+use crate::clock::UnixMillis;
+use crate::store::{Adopted, Adoptee, Lent, MAX_OUTCOME, Result, Standing};
+use crate::task::{Lane, Receipt, State, TaskId};
+
+pub(super) fn lend(
+    ledger: &mut Ledger<'_>,
+    lane: &Lane,
+    ids: &[TaskId],
+    receipt: &Receipt,
+    lease: Duration,
+) -> rusqlite::Result<Vec<bool>> {
+    let Some(lane) = ledger.find_lane(lane)? else { return Ok(vec![false; ids.len()]) };
+    let deadline = record::deadline(lease, ledger.now);
+    ids.iter()
+        .map(|id| match lend_one(ledger, lane, *id, receipt, deadline) {
+            Err(failure) if is_unreadable(&failure) => {
+                tracing::error!(task.id = %id, "Task {id} cannot be read; it stays: {failure}");
+                Ok(false)
+            }
+            lent => lent,
+        })
+        .collect()
+}
+
+fn lend_one(
+    ledger: &mut Ledger<'_>,
+    lane: i64,
+    id: TaskId,
+    receipt: &Receipt,
+    deadline: UnixMillis,
+) -> rusqlite::Result<bool> {
+    let Some(mut record) = ledger.load(lane, id)? else { return Ok(false) };
+    if let Record::Pending(held) = &record
+        && held.leased
+        && record::ran_out(held.due, ledger.now)
+    {
+        let swept = held.swept(record::due_after_lease(held.due, ledger.now), ledger.now);
+        ledger.replace(id, &record, &swept)?;
+        record = swept;
+    }
+    let Record::Pending(before) = &record else { return Ok(false) };
+    let Some(lent) = before.lent_by(receipt, deadline) else { return Ok(false) };
+    ledger.replace(id, &record, &Record::Pending(lent))?;
+    Ok(true)
+}
+
+impl Pending {
+    /// Lent until `deadline`, whether it waits or is lent already; `None`: it is not to be had.
+    pub(super) fn lent_by(&self, receipt: &Receipt, deadline: UnixMillis) -> Option<Self> {
+        let outcome = match Lent::read(&self.outcome) {
+            Some(_) if self.leased && !self.cancelling => self.outcome.clone(),
+            _ if self.leased => return None,
+            _ => Lent { due: self.due, outcome: &self.outcome }.write(),
+        };
+        let receipts =
+            if self.receipts.is_current(receipt) { self.receipts.clone() } else { self.receipts.claimed(receipt) };
+        Some(Self { leased: true, due: deadline, receipts, outcome, ..self.clone() })
+    }
+
+    /// As it waited before it was lent, if it is.
+    pub(super) fn given_back(&self) -> Option<Self> {
+        let lent = Lent::read(&self.outcome).filter(|_| self.leased && !self.cancelling)?;
+        let outcome = lent.outcome.to_owned();
+        Some(Self { leased: false, due: lent.due, receipts: self.receipts.retried(), outcome, ..self.clone() })
+    }
+}
+
+pub(super) fn adopt(ledger: &mut Ledger<'_>, tasks: &[Adoptee]) -> rusqlite::Result<Vec<Result<Adopted>>> {
+    tasks.iter().map(|task| adopt_one(ledger, task).map(Ok)).collect()
+}
+
+fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> {
+    let lane = task.topic.lane_of(task.id);
+    if let Some(known) = find(ledger, &lane, task)? {
+        return Ok(known);
+    }
+    ledger.skip_ids_to(task.id)?;
+    let number = ledger.lane(&lane, &task.topic)?;
+    let destination = ledger.destination(number, &task.destination)?;
+    ledger
+        .db
+        .prepare_cached(
+            "INSERT INTO task (id, lane, destination, due, created, options, content) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        )?
+        .execute((task.id, number, destination, task.due, task.created, options_text(&task.options), &task.content))?;
+    let (attempts, outcome) = (task.attempts, record::beginning(&task.outcome, MAX_OUTCOME).to_owned());
+    match task.standing {
+        Standing::Waiting { due } => {
+            let expires = expiry(task.due, &task.options);
+            let waiting = Pending { attempts, outcome, expires, ..Pending::fresh(number, destination, due) };
+            // Without a row of `progress`, it would be one that was never claimed and waits for its body's moment.
+            if due != task.due || attempts > 0 || !waiting.outcome.is_empty() {
+                ledger.write_progress(task.id, &waiting)?;
+            }
+            ledger.join_schedule(task.id, &waiting)?;
+            take_key(ledger, &lane, number, task)?;
+            ledger.hint(&lane, destination, due)?;
+        }
+        Standing::Ended { state, finished } => {
+            let receipts = Receipts::default();
+            ledger.write_history(task.id, &Ended { lane: number, state, finished, attempts, receipts, outcome })?;
+        }
+    }
+    Ok(Adopted::New)
+}
+
+/// What has the task's id already. Ids are those of the whole file.
+fn find(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<Option<Adopted>> {
+    let found: Option<(i64, bool)> = ledger
+        .db
+        .prepare_cached("SELECT lane, created = ? AND due = ? AND content = ? FROM task WHERE id = ?")?
+        .query_row((task.created, task.due, &task.content, task.id), |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((number, is_same)) = found else { return Ok(None) };
+    if !is_same || ledger.find_lane(lane)? != Some(number) {
+        return Ok(Some(Adopted::Taken));
+    }
+    let is_lent = match ledger.load(number, task.id)? {
+        Some(record @ Record::Pending(_)) if record.state(ledger.now) == State::Leased => {
+            matches!(&record, Record::Pending(held) if Lent::read(&held.outcome).is_some())
+        }
+        _ => false,
+    };
+    Ok(Some(if is_lent { Adopted::Own } else { Adopted::Known }))
+}
+
+fn take_key(ledger: &mut Ledger<'_>, lane: &Lane, number: i64, task: &Adoptee) -> rusqlite::Result<()> {
+    let Some(key) = &task.options.key else { return Ok(()) };
+    // Of another lane, nobody would look for it here.
+    let leads_here = Lane::shard_of_key(key, task.topic.shards) == lane.shard;
+    if leads_here && find_owner(ledger, number, Some(key))?.is_none() {
+        ledger.give_key(number, key, task.id)?;
+    }
+    Ok(())
+}

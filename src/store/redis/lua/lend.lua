@@ -1,0 +1,40 @@
+-- Leases waiting tasks, due or not, to whoever takes them to another store; those that are lent already, to him.    scheduled | leased -> leased
+--
+-- ARGV    2 receipt; 3 lease ms; 4.. ids
+-- returns for each: 1 if it is lent by the receipt now, else 0
+--
+-- What it waited for is kept in its outcome ("being moved, due <ms>: <outcome before>"), so that its lease alone can put it back.
+local receipt, deadline = ARGV[2], now + tonumber(ARGV[3])
+
+local function lend(id)
+  local record = redis.call('HGET', BODIES, id)
+  local held_until = deadline_of(id)
+  if not record then return 0 end
+  if held_until and not lease_lasts(held_until) then
+    sweep_one(id, held_until)
+    held_until = nil
+  end
+  local raw = redis.call('HGET', ENTRIES, id)
+  local entry = raw and read_entry(raw) or not raw and fresh_entry(destination_of(record))
+  if not entry or not entry.destination or ENDED[entry.mark] then return 0 end
+  if held_until then
+    if not read_lent(entry) or entry.mark == '!' then return 0 end
+  else
+    local due = redis.call('ZSCORE', SCHEDULES .. entry.destination, id)
+    if not due then return 0 end
+    unschedule(id, entry.destination)
+    turn_expiry(id, -1)
+    entry.outcome = LENT .. string.format('%.0f', due) .. ': ' .. entry.outcome
+  end
+  if entry.current ~= receipt and (entry.current ~= '*' or entry.past ~= '*') then
+    entry.past = newest(entry.current .. ',' .. entry.past, MAX_RECEIPTS - 1)
+  end
+  entry.current = receipt
+  keep(id, entry)
+  redis.call('ZADD', LEASED, deadline, id)
+  return 1
+end
+
+local answer = {}
+for i = 4, #ARGV do answer[#answer + 1] = lend(ARGV[i]) end
+return answer

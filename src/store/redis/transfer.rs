@@ -1,0 +1,168 @@
+//! A task's way to another store, and from one: lend, adopt.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
+
+use super::Inner;
+use super::answer::{corrupt, text};
+use super::ids::script_call;
+use super::record::write_options;
+use super::settle::shorten;
+use super::{registry, script, survey};
+use crate::clock::UnixMillis;
+use crate::store::{Adopted, Adoptee, Hint, MAX_LEASE, Result, Standing, TopicEntry};
+use crate::task::{Lane, Receipt, State, TaskId};
+
+/// The most ids, or tasks, of one script call.
+const MOST: usize = 256;
+/// The most body bytes of one script call, but for a single task.
+const MOST_BYTES: usize = 4 << 20;
+
+pub(super) async fn lend(
+    inner: &Inner,
+    lane: &Lane,
+    ids: &[TaskId],
+    receipt: &Receipt,
+    lease: Duration,
+) -> Result<Vec<bool>> {
+    let mut lent = Vec::with_capacity(ids.len());
+    for chunk in ids.chunks(MOST) {
+        let mut call = script_call(&script::LEND, &inner.keys.of_script(lane), &inner.clock);
+        call.arg(receipt.as_str()).arg(lease.min(MAX_LEASE).as_millis() as u64);
+        for id in chunk {
+            call.arg(id.0);
+        }
+        let answer = Vec::<bool>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+        if answer.len() != chunk.len() {
+            return Err(corrupt("too few tasks"));
+        }
+        lent.extend(answer);
+    }
+    Ok(lent)
+}
+
+/// The counter is raised before anything is kept: an id that was adopted is never drawn.
+pub(super) async fn adopt(inner: &Inner, tasks: &[Adoptee]) -> Vec<Result<Adopted>> {
+    let highest = tasks.iter().map(|task| task.id.0).max().unwrap_or(0);
+    if let Err(error) = survey::raise_counter(inner, highest).await {
+        return vec![Err(error); tasks.len()];
+    }
+    inner.ids.drop_block().await;
+    let mut calls: Vec<Cmd> = Vec::new();
+    let mut called = Vec::new();
+    for (lane, places) in by_lane(tasks) {
+        for chunk in chunks(&places, tasks) {
+            calls.push(call(inner, &lane, &chunk, tasks));
+            called.push((lane.clone(), chunk));
+        }
+    }
+    let mut answers: Vec<Result<Adopted>> = vec![Ok(Adopted::Taken); tasks.len()];
+    for ((lane, places), reply) in called.into_iter().zip(inner.adding.run_repeatable(&calls).await) {
+        let adopted = match reply.and_then(|reply| read(reply, places.len())) {
+            Ok((was_empty, adopted)) => match registered(inner, was_empty, &tasks[places[0]].topic).await {
+                Ok(()) => adopted.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error); places.len()],
+            },
+            Err(error) => vec![Err(error); places.len()],
+        };
+        hint(inner, &lane, tasks, &places, &adopted);
+        places.into_iter().zip(adopted).for_each(|(place, adopted)| answers[place] = adopted);
+    }
+    answers
+}
+
+/// Where the tasks of each lane stand among the others.
+fn by_lane(tasks: &[Adoptee]) -> HashMap<Lane, Vec<usize>> {
+    let mut lanes: HashMap<Lane, Vec<usize>> = HashMap::new();
+    for (i, task) in tasks.iter().enumerate() {
+        lanes.entry(task.topic.lane_of(task.id)).or_default().push(i);
+    }
+    lanes
+}
+
+/// Script calls of bounded length.
+fn chunks(places: &[usize], tasks: &[Adoptee]) -> Vec<Vec<usize>> {
+    let mut chunks: Vec<Vec<usize>> = Vec::new();
+    let mut bytes = 0;
+    for &place in places {
+        let length = tasks[place].content.len();
+        match chunks.last_mut() {
+            Some(chunk) if chunk.len() < MOST && bytes + length <= MOST_BYTES => {
+                chunk.push(place);
+                bytes += length;
+            }
+            _ => {
+                chunks.push(vec![place]);
+                bytes = length;
+            }
+        }
+    }
+    chunks
+}
+
+fn call(inner: &Inner, lane: &Lane, places: &[usize], tasks: &[Adoptee]) -> Cmd {
+    let mut call = script_call(&script::ADOPT, &inner.keys.of_script(lane), &inner.clock);
+    call.arg(tasks[places[0]].topic.shards);
+    for &place in places {
+        let task = &tasks[place];
+        let (state, moment) = match task.standing {
+            Standing::Waiting { due } => (State::Scheduled, due),
+            Standing::Ended { state, finished } => (state, finished),
+        };
+        // Of another lane, nobody would look for it here.
+        let key = task.options.key.as_deref().filter(|key| Lane::shard_of_key(key, task.topic.shards) == lane.shard);
+        let expires = task.options.expires_after.map(|after| after.0.as_millis().to_string());
+        call.arg(task.id.0)
+            .arg(task.created.0)
+            .arg(task.due.0)
+            .arg(task.destination.as_str())
+            .arg(write_options(&task.options))
+            .arg(&task.content)
+            .arg(state.as_str())
+            .arg(moment.0)
+            .arg(task.attempts)
+            .arg(shorten(&task.outcome))
+            .arg(key.unwrap_or_default())
+            .arg(expires.unwrap_or_default());
+    }
+    call
+}
+
+fn read(reply: Value, count: usize) -> Result<(bool, Vec<Adopted>)> {
+    let mut fields = Vec::<Value>::from_redis_value(reply).map_err(corrupt)?.into_iter();
+    let was_empty = fields.next() == Some(Value::Int(1));
+    let adopted = fields
+        .map(|word| match text(word)?.as_str() {
+            "new" => Ok(Adopted::New),
+            "known" => Ok(Adopted::Known),
+            "own" => Ok(Adopted::Own),
+            "taken" => Ok(Adopted::Taken),
+            _ => Err(corrupt("an adoption that is none")),
+        })
+        .collect::<Result<Vec<_>>>()?;
+    if adopted.len() == count { Ok((was_empty, adopted)) } else { Err(corrupt("too few tasks")) }
+}
+
+/// Whoever finds a lane empty writes its topic's entry again, before anybody hears that a task is kept.
+async fn registered(inner: &Inner, was_empty: bool, entry: &TopicEntry) -> Result<()> {
+    if was_empty {
+        registry::assert(inner, entry).await?;
+    }
+    Ok(())
+}
+
+fn hint(inner: &Inner, lane: &Lane, tasks: &[Adoptee], places: &[usize], adopted: &[Result<Adopted>]) {
+    let mut earliest: HashMap<bool, UnixMillis> = HashMap::new();
+    for (&place, adopted) in places.iter().zip(adopted) {
+        let task = &tasks[place];
+        if let (Ok(Adopted::New), Standing::Waiting { due }) = (adopted, task.standing) {
+            let first = earliest.entry(task.destination.is_pull()).or_insert(due);
+            *first = due.min(*first);
+        }
+    }
+    for (is_pull, due) in earliest {
+        inner.hints.tell(Hint { lane: lane.clone(), due, is_pull });
+    }
+}

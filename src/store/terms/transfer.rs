@@ -1,0 +1,104 @@
+//! The nouns of a task's way to another store: lent by the old one, adopted by the new.
+
+use crate::clock::UnixMillis;
+use crate::task::{Destination, Options, State, TaskId};
+
+use super::TopicEntry;
+
+/// What the last outcome of a lent task begins with.
+pub const LENT: &str = "being moved, due ";
+
+/// What the last outcome of a lent task says, beside [`LENT`]: it is all that its lease needs to know to put it back as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lent<'a> {
+    /// What it waited for.
+    pub due: UnixMillis,
+    /// The last outcome before.
+    pub outcome: &'a str,
+}
+
+impl<'a> Lent<'a> {
+    /// Reads a last outcome; `None`: the task is not lent.
+    pub fn read(outcome: &'a str) -> Option<Self> {
+        let (due, outcome) = outcome.strip_prefix(LENT)?.split_once(": ")?;
+        Some(Self { due: UnixMillis(due.parse().ok()?), outcome })
+    }
+
+    /// The last outcome of the task while it is lent.
+    pub fn write(&self) -> String {
+        format!("{LENT}{}: {}", self.due.0, self.outcome)
+    }
+}
+
+/// A task of another store, to be kept here from now on as it was there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adoptee {
+    /// Its topic, as registered here.
+    pub topic: TopicEntry,
+    /// Its id, which leads to its lane.
+    pub id: TaskId,
+    /// Who gets it.
+    pub destination: Destination,
+    /// When it was stored.
+    pub created: UnixMillis,
+    /// The due moment it was stored with, or was moved to by hand.
+    pub due: UnixMillis,
+    /// Where it stood.
+    pub standing: Standing,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// The last attempt's outcome.
+    pub outcome: String,
+    /// Its own settings. A call for the dead has its id.
+    pub options: Options,
+    /// The body, kept byte for byte.
+    pub content: String,
+}
+
+/// Where an adopted task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It waits for this moment: its due moment, or a retry's.
+    Waiting {
+        /// The moment.
+        due: UnixMillis,
+    },
+    /// It has ended.
+    Ended {
+        /// A final state.
+        state: State,
+        /// When.
+        finished: UnixMillis,
+    },
+}
+
+/// What became of an adoption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adopted {
+    /// It is kept now.
+    New,
+    /// It was adopted before, however it has fared since. Nothing changed.
+    Known,
+    /// It is this very store that lends it. Nothing changed.
+    Own,
+    /// Another task has its id, or the same one was changed by hand since. Nothing changed.
+    Taken,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lent_task_remembers_what_it_waited_for_and_what_was_said_of_it() {
+        let check = |outcome: &str| {
+            let lent = Lent { due: UnixMillis(1_795_236_367_000), outcome };
+            assert_eq!(Lent::read(&lent.write()), Some(lent));
+        };
+        check("");
+        check("503: being moved, due 7: twice\n");
+        for other in ["", "200 OK", "being moved, due soon: ", "being moved, due 7"] {
+            assert_eq!(Lent::read(other), None, "{other}");
+        }
+    }
+}

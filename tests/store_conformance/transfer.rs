@@ -1,0 +1,374 @@
+//! A task's way from one store to another.
+
+use delayd::span::Span;
+use delayd::store::{
+    Adopted, Adoptee, Cancelled, LENT, MAX_EXPIRIES, Novelty, Rescheduled, Settled, Standing, Store, Task, Transition,
+};
+use delayd::store::{Moment, NewTask, TopicEntry};
+use delayd::task::{OnDead, Options, Receipt, State, TaskId};
+
+use crate::bench::{
+    Bench, Held, START, at, dead, delivered, expiring, hear, ids, keyed, lamented, lane, ms, new_task, receipt, retry,
+    stale, topic, topic_of,
+};
+
+const HOLD_MS: u64 = 60_000;
+
+async fn lend(bench: &Bench<impl Store>, id: TaskId, by: &Receipt) -> bool {
+    bench.store.lend(&lane(), vec![id], by, ms(HOLD_MS)).await.unwrap()[0]
+}
+
+async fn adopt(bench: &Bench<impl Store>, task: Adoptee) -> Adopted {
+    bench.store.adopt(vec![task]).await.remove(0).unwrap()
+}
+
+/// A task of another store: due in a minute, an hour old, tried twice.
+fn stranger(id: u64) -> Adoptee {
+    Adoptee {
+        topic: topic(),
+        id: TaskId(id),
+        destination: "message.call".parse().unwrap(),
+        created: at(-3_600_000),
+        due: at(60_000),
+        standing: Standing::Waiting { due: at(60_000) },
+        attempts: 0,
+        outcome: String::new(),
+        options: Options::default(),
+        content: "{ \"订\" : \"a\\nb\" }".into(),
+    }
+}
+
+fn ended(state: State) -> Standing {
+    Standing::Ended { state, finished: at(-60_000) }
+}
+
+pub(crate) async fn a_lent_task_is_handed_to_nobody_and_never_early_again(bench: Bench<impl Store>) {
+    let id = bench.add("message.call", 90_000).await;
+    let mover = receipt("mover");
+    assert!(lend(&bench, id, &mover).await);
+    let task = bench.get(id).await;
+    assert_eq!((task.state, task.attempts, task.due), (State::Leased, 0, at(90_000)));
+    assert_eq!(task.last_outcome, format!("{LENT}{}: ", at(90_000).0));
+    assert_eq!((bench.counts().await.scheduled, bench.counts().await.leased), (0, 1));
+    bench.advance(HOLD_MS);
+    // It is back, and still not due.
+    assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), []);
+    let task = bench.get(id).await;
+    assert_eq!((task.state, task.due, task.last_outcome.as_str()), (State::Scheduled, at(90_000), ""));
+    assert_eq!(bench.next_due().await, Some(at(90_000)));
+    bench.advance(29_999);
+    assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), []);
+    bench.advance(1);
+    let grant = bench.claim(&[("message.call", 5)]).await;
+    assert_eq!((grant.tasks.len(), grant.tasks[0].attempt), (1, 1));
+}
+
+pub(crate) async fn a_lent_task_does_not_fire_while_it_is_due(bench: Bench<impl Store>) {
+    let id = bench.add("message.call", 1_000).await;
+    assert!(lend(&bench, id, &receipt("mover")).await);
+    bench.advance(HOLD_MS - 1);
+    assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), []);
+    bench.advance(1);
+    assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), [id]);
+}
+
+pub(crate) async fn what_was_moved_has_ended(bench: Bench<impl Store>) {
+    let id = bench.add("message.call", 1_000).await;
+    let held = Held { id, receipt: receipt("mover") };
+    assert!(lend(&bench, id, &held.receipt).await);
+    assert_eq!(bench.settle(&held, delivered()).await, Settled::Done);
+    assert_eq!(bench.settle(&held, delivered()).await, Settled::Done, "a repeat");
+    bench.advance(HOLD_MS);
+    assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), []);
+    assert_eq!(bench.store.discard(&lane(), State::Delivered, vec![id]).await.unwrap(), 1);
+    assert_eq!(bench.counts().await, delayd::store::Counts::default());
+}
+
+pub(crate) async fn a_retrying_task_comes_back_as_it_was(bench: Bench<impl Store>) {
+    let held = bench.add_held().await;
+    bench.settle(&held, retry(40_000)).await;
+    let before = bench.get(held.id).await;
+    let mover = Held { id: held.id, receipt: receipt("mover") };
+    assert!(lend(&bench, held.id, &mover.receipt).await);
+    assert_eq!(bench.settle(&mover, Transition::Release).await, Settled::Done);
+    assert_eq!(bench.get(held.id).await, before);
+    // Nothing but a success counts by the mover's receipt now.
+    let extended = bench.store.extend(&lane(), held.id, &mover.receipt, ms(1)).await.unwrap();
+    assert_eq!(extended, stale(State::Scheduled));
+    assert_eq!(bench.settle(&mover, Transition::Release).await, stale(State::Scheduled));
+    assert!(lend(&bench, held.id, &mover.receipt).await);
+    bench.advance(HOLD_MS);
+    bench.sweep().await;
+    assert_eq!(bench.get(held.id).await, before);
+    // The holder before, too, may still succeed.
+    assert_eq!(bench.settle(&held, delivered()).await, Settled::Done);
+}
+
+pub(crate) async fn a_success_of_the_mover_counts_after_its_lease(bench: Bench<impl Store>) {
+    let id = bench.add("message.call", 600_000).await;
+    let mover = Held { id, receipt: receipt("mover") };
+    assert!(lend(&bench, id, &mover.receipt).await);
+    bench.advance(HOLD_MS);
+    bench.sweep().await;
+    assert_eq!(bench.settle(&mover, delivered()).await, Settled::Done);
+    assert_eq!(bench.state(id).await, State::Delivered);
+}
+
+pub(crate) async fn only_what_waits_or_is_lent_is_lent(bench: Bench<impl Store>) {
+    let held = bench.add_held().await;
+    assert!(!lend(&bench, held.id, &receipt("mover")).await, "it is called");
+    bench.settle(&held, dead()).await;
+    assert!(!lend(&bench, held.id, &receipt("mover")).await, "it is dead");
+    assert!(!lend(&bench, TaskId(7), &receipt("mover")).await, "there is none");
+    let id = bench.add("message.call", 1_000).await;
+    let (first, second) = (receipt("first"), receipt("second"));
+    assert!(lend(&bench, id, &first).await && lend(&bench, id, &first).await, "a repeat");
+    bench.advance(HOLD_MS - 1);
+    assert!(lend(&bench, id, &second).await, "another mover goes on");
+    bench.advance(HOLD_MS - 1);
+    assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), [], "its lease is new");
+    let moved = |receipt: &Receipt| Held { id, receipt: receipt.clone() };
+    assert_eq!(bench.settle(&moved(&first), Transition::Release).await, stale(State::Leased));
+    assert_eq!(bench.settle(&moved(&first), delivered()).await, Settled::Done, "what it has adopted is adopted");
+}
+
+pub(crate) async fn a_lent_task_may_be_cancelled_unless_it_was_moved(bench: Bench<impl Store>) {
+    let mover = receipt("mover");
+    let [moved, back, left] = [1, 2, 3].map(|_| bench.add("message.call", 600_000));
+    let (moved, back, left) = (moved.await, back.await, left.await);
+    for id in [moved, back, left] {
+        assert!(lend(&bench, id, &mover).await);
+        assert_eq!(bench.store.cancel(&lane(), id).await.unwrap(), Cancelled::Pending);
+        let rescheduled = bench.store.reschedule(&lane(), id, Moment::At(at(1)), None).await.unwrap();
+        assert_eq!(rescheduled, Rescheduled::Refused { state: State::Leased });
+        assert!(!lend(&bench, id, &receipt("other")).await, "it is about to be cancelled");
+    }
+    bench.settle(&Held { id: moved, receipt: mover.clone() }, delivered()).await;
+    bench.settle(&Held { id: back, receipt: mover.clone() }, Transition::Release).await;
+    bench.advance(HOLD_MS);
+    bench.sweep().await;
+    assert_eq!(bench.state(moved).await, State::Delivered);
+    assert_eq!(bench.state(back).await, State::Cancelled);
+    assert_eq!(bench.state(left).await, State::Cancelled);
+}
+
+pub(crate) async fn a_lent_task_counts_no_expiry(bench: Bench<impl Store>) {
+    let id = bench.add("message.call", 1_000_000_000).await;
+    for _ in 0..=MAX_EXPIRIES {
+        assert!(lend(&bench, id, &receipt("mover")).await);
+        bench.advance(HOLD_MS);
+        bench.sweep().await;
+    }
+    let task = bench.get(id).await;
+    assert_eq!((task.state, task.attempts, task.due), (State::Scheduled, 0, at(1_000_000_000)));
+}
+
+pub(crate) async fn a_lent_task_expires_once_it_is_back(bench: Bench<impl Store>) {
+    let id = bench.add_task(expiring("message.call", 1_000, 1_000)).await;
+    assert!(lend(&bench, id, &receipt("mover")).await);
+    bench.advance(30_000);
+    bench.sweep().await;
+    assert_eq!(bench.state(id).await, State::Leased);
+    bench.advance(HOLD_MS);
+    bench.sweep().await;
+    assert_eq!(bench.state(id).await, State::Expired);
+}
+
+pub(crate) async fn an_adopted_task_is_as_it_was(bench: Bench<impl Store>) {
+    let options = Options { expires_after: Some(Span(ms(5_000))), max_attempts: Some(7), ..Options::default() };
+    let waiting = Adoptee {
+        standing: Standing::Waiting { due: at(90_000) },
+        attempts: 2,
+        outcome: "503 Service Unavailable".into(),
+        options: options.clone(),
+        ..stranger(1_700_000_000_000_005)
+    };
+    assert_eq!(adopt(&bench, waiting.clone()).await, Adopted::New);
+    let expected = Task {
+        id: waiting.id,
+        state: State::Scheduled,
+        destination: waiting.destination.clone(),
+        due: at(90_000),
+        created: at(-3_600_000),
+        finished: None,
+        attempts: 2,
+        last_outcome: "503 Service Unavailable".into(),
+        options: options.clone(),
+        content: waiting.content.clone(),
+    };
+    assert_eq!(bench.get(waiting.id).await, expected);
+    // It expires by the moment it was stored with, not by its retry's.
+    assert_eq!(bench.next_due().await, Some(at(65_001)));
+    bench.advance(65_001);
+    bench.sweep().await;
+    assert_eq!(bench.state(waiting.id).await, State::Expired);
+}
+
+pub(crate) async fn an_adopted_task_fires_at_its_moment_and_not_before(bench: Bench<impl Store>) {
+    let mut hints = bench.store.hints();
+    let (soon, late) = (stranger(1_700_000_000_000_005), stranger(1_700_000_000_000_006));
+    let late = Adoptee { due: at(-5_000), standing: Standing::Waiting { due: at(70_000) }, attempts: 3, ..late };
+    let past =
+        Adoptee { due: at(-5_000), standing: Standing::Waiting { due: at(-5_000) }, ..stranger(1_700_000_000_000_007) };
+    for task in [&soon, &late, &past] {
+        assert_eq!(adopt(&bench, task.clone()).await, Adopted::New);
+        assert_eq!(hear(&mut hints).await.lane, lane());
+    }
+    let grant = bench.claim(&[("message.call", 5)]).await;
+    assert_eq!((ids(&grant), grant.tasks[0].due), (vec![past.id], at(-5_000)));
+    bench.advance(59_999);
+    assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), [past.id], "its lease has run out");
+    bench.advance(1);
+    let grant = bench.claim(&[("message.call", 5)]).await;
+    assert_eq!(ids(&grant), [soon.id]);
+    assert_eq!((grant.tasks[0].attempt, grant.tasks[0].due, &grant.tasks[0].content), (1, at(60_000), &soon.content));
+    bench.advance(10_000);
+    let grant = bench.claim(&[("message.call", 5)]).await;
+    assert_eq!((ids(&grant), grant.tasks[0].attempt, grant.tasks[0].due), (vec![late.id], 4, at(-5_000)));
+}
+
+pub(crate) async fn an_adoption_may_be_repeated_whatever_became_of_the_task(bench: Bench<impl Store>) {
+    let task = stranger(1_700_000_000_000_005);
+    assert_eq!(adopt(&bench, task.clone()).await, Adopted::New);
+    assert_eq!(adopt(&bench, task.clone()).await, Adopted::Known);
+    assert_eq!(bench.counts().await.scheduled, 1);
+    bench.advance(60_000);
+    let held = bench.hold().await;
+    assert_eq!(adopt(&bench, task.clone()).await, Adopted::Known);
+    bench.settle(&held, delivered()).await;
+    assert_eq!(adopt(&bench, task.clone()).await, Adopted::Known);
+    assert_eq!(bench.state(task.id).await, State::Delivered);
+    assert_eq!(bench.claim(&[("message.call", 5)]).await.tasks, []);
+}
+
+pub(crate) async fn another_task_of_the_same_id_is_left_alone(bench: Bench<impl Store>) {
+    let task = stranger(1_700_000_000_000_005);
+    adopt(&bench, task.clone()).await;
+    let before = bench.get(task.id).await;
+    let other = Adoptee { content: "{}".into(), ..task.clone() };
+    assert_eq!(adopt(&bench, other).await, Adopted::Taken);
+    let older = Adoptee { created: at(-3_600_001), ..task.clone() };
+    assert_eq!(adopt(&bench, older).await, Adopted::Taken);
+    let moved = Adoptee { due: at(60_001), ..task.clone() };
+    assert_eq!(adopt(&bench, moved).await, Adopted::Taken, "it was moved by hand on one side");
+    assert_eq!(bench.get(task.id).await, before);
+    assert_eq!(bench.counts().await.scheduled, 1);
+}
+
+pub(crate) async fn a_store_does_not_adopt_what_it_lends(bench: Bench<impl Store>) {
+    let id = bench.add("message.call", 1_000).await;
+    let own = Adoptee {
+        id,
+        created: START,
+        due: at(1_000),
+        standing: Standing::Waiting { due: at(1_000) },
+        content: new_task("message.call", 0).content,
+        ..stranger(1)
+    };
+    assert!(lend(&bench, id, &receipt("mover")).await);
+    assert_eq!(adopt(&bench, own.clone()).await, Adopted::Own);
+    bench.settle(&Held { id, receipt: receipt("mover") }, Transition::Release).await;
+    assert_eq!(adopt(&bench, own).await, Adopted::Known);
+}
+
+pub(crate) async fn an_adopted_id_is_never_drawn(bench: Bench<impl Store>) {
+    let first = bench.add("message.call", 0).await;
+    // As many as a block, and one further.
+    let ahead = Adoptee { id: TaskId(first.0 + 1_500), ..stranger(1) };
+    adopt(&bench, ahead.clone()).await;
+    let behind = Adoptee { id: TaskId(first.0 - 1_500), ..stranger(1) };
+    adopt(&bench, behind).await;
+    let next = bench.add("message.call", 0).await;
+    assert!(next > ahead.id, "{next} after {}", ahead.id);
+}
+
+pub(crate) async fn what_has_ended_elsewhere_has_ended_here(bench: Bench<impl Store>) {
+    let on_dead = OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: Some(TaskId(99)) };
+    let options = Options { on_dead: Some(on_dead), ..Options::default() };
+    let states = [State::Delivered, State::Dead, State::Cancelled, State::Expired];
+    for (i, state) in states.into_iter().enumerate() {
+        let task = Adoptee {
+            standing: ended(state),
+            attempts: 3,
+            outcome: "410 Gone".into(),
+            options: options.clone(),
+            ..stranger(1_700_000_000_000_000 + i as u64)
+        };
+        assert_eq!(adopt(&bench, task.clone()).await, Adopted::New);
+        assert_eq!(adopt(&bench, task.clone()).await, Adopted::Known);
+        let kept = bench.get(task.id).await;
+        assert_eq!((kept.state, kept.finished, kept.due), (state, Some(at(-60_000)), at(60_000)));
+        assert_eq!((kept.attempts, kept.last_outcome.as_str()), (3, "410 Gone"));
+        assert_eq!(bench.list(state).await.len(), 1);
+    }
+    let counts = bench.counts().await;
+    assert_eq!((counts.delivered, counts.dead, counts.cancelled, counts.expired), (1, 1, 1, 1));
+    assert_eq!((counts.scheduled, counts.leased), (0, 0), "nobody is called for who died elsewhere");
+    let dead = TaskId(1_700_000_000_000_001);
+    assert_eq!(bench.store.replay(&lane(), vec![dead], delayd::store::Spread::default()).await.unwrap(), 1);
+    bench.settle(&bench.hold().await, crate::bench::dead()).await;
+    assert_eq!(bench.get(TaskId(99)).await.destination.as_str(), "dead.letters", "but if it dies here");
+}
+
+pub(crate) async fn an_adopted_task_takes_its_key_if_it_is_free(bench: Bench<impl Store>) {
+    let options = Options { key: Some("k".into()), ..Options::default() };
+    let adopted = Adoptee { options: options.clone(), ..stranger(1_700_000_000_000_005) };
+    adopt(&bench, adopted.clone()).await;
+    let pushed = bench.try_add(keyed("k", 5_000)).await.unwrap();
+    assert_eq!((pushed.id, pushed.novelty), (adopted.id, Novelty::Replaced));
+    // Another with the same key waits beside it, and does not take it over.
+    let second = Adoptee { options: options.clone(), ..stranger(1_700_000_000_000_006) };
+    assert_eq!(adopt(&bench, second.clone()).await, Adopted::New);
+    assert_eq!(bench.try_add(keyed("k", 6_000)).await.unwrap().id, adopted.id);
+    bench.store.cancel(&lane(), adopted.id).await.unwrap();
+    let third = Adoptee { options: options.clone(), ..stranger(1_700_000_000_000_007) };
+    adopt(&bench, third.clone()).await;
+    assert_eq!(bench.try_add(keyed("k", 7_000)).await.unwrap().id, third.id);
+    let ended = Adoptee { options, standing: ended(State::Dead), ..stranger(1_700_000_000_000_008) };
+    bench.store.cancel(&lane(), third.id).await.unwrap();
+    adopt(&bench, ended.clone()).await;
+    let fresh = bench.try_add(keyed("k", 8_000)).await.unwrap();
+    assert_eq!(fresh.novelty, Novelty::New);
+}
+
+pub(crate) async fn an_adoption_registers_its_topic_and_asks_for_no_quota(bench: Bench<impl Store>) {
+    let entry: TopicEntry = topic_of("elsewhere", 4);
+    let tasks: Vec<Adoptee> = (0..600_u64)
+        .map(|i| Adoptee { topic: entry.clone(), id: TaskId(1_700_000_000_000_000 + i), ..stranger(1) })
+        .collect();
+    let adopted = bench.store.adopt(tasks).await;
+    assert!(adopted.iter().all(|adopted| matches!(adopted, Ok(Adopted::New))));
+    let topics = bench.store.topics().await.unwrap();
+    assert!(topics.iter().any(|known| known.entry == entry));
+    for lane in entry.lanes() {
+        assert_eq!(bench.store.stats(&lane).await.unwrap().scheduled, 150);
+    }
+    let quota = NewTask { topic: entry, quota: Some(1), ..new_task("message.call", 0) };
+    assert!(bench.try_add(quota).await.is_err());
+}
+
+/// What one store lends, another adopts.
+pub(crate) async fn nothing_is_forgotten_on_the_way(bench: Bench<impl Store>) {
+    let new = crate::bench::model().await;
+    for task in [lamented(90_000), keyed("k", 90_000), expiring("message.call", 90_000, 5_000)] {
+        let id = bench.add_task(task).await;
+        let before = bench.get(id).await;
+        assert!(lend(&bench, id, &receipt("mover")).await);
+        let lent = bench.get(id).await;
+        let read = delayd::store::Lent::read(&lent.last_outcome).unwrap();
+        let task = Adoptee {
+            topic: topic(),
+            id,
+            destination: lent.destination.clone(),
+            created: lent.created,
+            due: lent.due,
+            standing: Standing::Waiting { due: read.due },
+            attempts: lent.attempts,
+            outcome: read.outcome.to_owned(),
+            options: lent.options.clone(),
+            content: lent.content.clone(),
+        };
+        assert_eq!(adopt(&new, task).await, Adopted::New);
+        assert_eq!(new.get(id).await, before);
+    }
+}

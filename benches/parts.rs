@@ -1,7 +1,7 @@
 //! Micro-benchmarks of what every task passes through: its request, its record, what an answer means, the breaker, the slots.
 //!
 //! ```sh
-//! cargo bench --features benching
+//! cargo bench --bench parts --features benching
 //! ```
 //!
 //! They show what a change of one of these costs or pays. What delayd does as a whole is measured by `delayd bench`.

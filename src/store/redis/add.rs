@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::Inner;
 use super::batch::{self, MOST_BYTES, Place};
 use super::ids::{Drawn, Run, Wish};
+use super::keys::Keys;
 use crate::clock::UnixMillis;
 use crate::store::{Added, Error, Hint, NewTask, Novelty, Result, TopicEntry};
 use crate::task::Lane;
@@ -94,7 +95,7 @@ impl Adders {
         };
         let mut servers: HashMap<u64, Vec<(usize, Drawn)>> = HashMap::new();
         for (i, drawn) in open.into_iter().zip(drawn) {
-            let slot = self.inner.keys.slot_of(&tasks[i].topic.lane_of(drawn.own));
+            let slot = Keys::slot_of(&tasks[i].topic.lane_of(drawn.own));
             servers.entry(self.inner.servers.number_of(slot)).or_default().push((i, drawn));
         }
         let adding = servers.into_iter().map(|(server, members)| {

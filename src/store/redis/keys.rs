@@ -14,7 +14,7 @@
 //! cluster holds them all. So do those of policies and pauses: in the registry's name, by which it has the slot of that.
 
 use super::slot;
-use crate::task::{Destination, Lane, State};
+use crate::task::{Destination, Lane};
 
 /// The keys of one deployment.
 #[derive(Clone, Debug)]
@@ -27,6 +27,14 @@ pub(super) const LANE_KEYS: usize = 16;
 
 const BODIES: &str = "DELAY_REALL_TOPIC_TASK";
 const SCHEDULE: &str = "DELAY_SIMPLE_TOPIC_TASK";
+const ENTRIES: &str = "DELAY_ATTEMPTS_TOPIC_TASK";
+const LEASED: &str = "DELAY_LEASED_TOPIC_TASK";
+const DESTINATIONS: &str = "DELAY_TOPIC_DESTINATIONS";
+const OFFSETS: &str = "DELAY_TOPIC_OFFSET";
+const DELIVERED: &str = "DELAY_DELIVERED_TOPIC_TASK";
+const DEAD: &str = "DELAY_DEAD_TOPIC_TASK";
+const CANCELLED: &str = "DELAY_CANCELLED_TOPIC_TASK";
+const EXPIRED: &str = "DELAY_EXPIRED_TOPIC_TASK";
 const EXPIRIES: &str = "DELAY_EXPIRIES_TOPIC_TASK";
 const KEYS: &str = "DELAY_KEYS_TOPIC_TASK";
 const IDEMPOTENCY: &str = "DELAY_IDEMPOTENCY_TOPIC_TASK";
@@ -37,14 +45,14 @@ const NOTES: &str = "DELAY_NOTES_TOPIC_TASK";
 const ROLES: [&str; 15] = [
     BODIES,
     SCHEDULE,
-    "DELAY_ATTEMPTS_TOPIC_TASK",
-    "DELAY_LEASED_TOPIC_TASK",
-    "DELAY_TOPIC_DESTINATIONS",
-    "DELAY_TOPIC_OFFSET",
-    "DELAY_DELIVERED_TOPIC_TASK",
-    "DELAY_DEAD_TOPIC_TASK",
-    "DELAY_CANCELLED_TOPIC_TASK",
-    "DELAY_EXPIRED_TOPIC_TASK",
+    ENTRIES,
+    LEASED,
+    DESTINATIONS,
+    OFFSETS,
+    DELIVERED,
+    DEAD,
+    CANCELLED,
+    EXPIRED,
     EXPIRIES,
     KEYS,
     IDEMPOTENCY,
@@ -110,11 +118,11 @@ impl Keys {
     }
 
     pub(super) fn destinations(&self, lane: &Lane) -> String {
-        self.of_lane("DELAY_TOPIC_DESTINATIONS", lane)
+        self.of_lane(DESTINATIONS, lane)
     }
 
     pub(super) fn leased(&self, lane: &Lane) -> String {
-        self.of_lane("DELAY_LEASED_TOPIC_TASK", lane)
+        self.of_lane(LEASED, lane)
     }
 
     pub(super) fn expiries(&self, lane: &Lane) -> String {
@@ -126,7 +134,7 @@ impl Keys {
     }
 
     pub(super) fn offsets(&self, lane: &Lane) -> String {
-        self.of_lane("DELAY_TOPIC_OFFSET", lane)
+        self.of_lane(OFFSETS, lane)
     }
 
     /// What a repair has set aside: it could not be read, and is not lost.
@@ -142,35 +150,33 @@ impl Keys {
         format!("{}:{role}-{{{lane}}}", self.prefix)
     }
 
-    fn ended(&self, state: State, lane: &Lane) -> String {
-        let role = format!("DELAY_{}_TOPIC_TASK", state.as_str().to_uppercase());
-        self.of_lane(&role, lane)
-    }
-
     /// The slot of all of a lane's keys in a cluster.
-    pub(super) fn slot_of(&self, lane: &Lane) -> u16 {
-        slot::of_key(self.bodies(lane).as_bytes())
+    pub(super) fn slot_of(lane: &Lane) -> u16 {
+        slot::of_key(lane.to_string().as_bytes())
     }
 
     /// The keys of a lane script, in the order of `lua/lane.lua`.
     pub(super) fn of_script(&self, lane: &Lane) -> [String; LANE_KEYS] {
+        // Put together piece by piece: every script call needs them all.
+        let tag = format!("-{{{lane}}}");
+        let of_lane = |role: &str| [self.prefix.as_str(), ":", role, &tag].concat();
         [
-            self.bodies(lane),
-            self.of_lane("DELAY_ATTEMPTS_TOPIC_TASK", lane),
-            self.leased(lane),
-            self.destinations(lane),
-            self.offsets(lane),
-            self.of_lane("DELAY_TOPIC_RELOAD_LOCK", lane),
-            self.ended(State::Delivered, lane),
-            self.ended(State::Dead, lane),
-            self.ended(State::Cancelled, lane),
-            self.ended(State::Expired, lane),
+            of_lane(BODIES),
+            of_lane(ENTRIES),
+            of_lane(LEASED),
+            of_lane(DESTINATIONS),
+            of_lane(OFFSETS),
+            of_lane("DELAY_TOPIC_RELOAD_LOCK"),
+            of_lane(DELIVERED),
+            of_lane(DEAD),
+            of_lane(CANCELLED),
+            of_lane(EXPIRED),
             self.schedules(lane),
-            self.expiries(lane),
-            self.of_lane(KEYS, lane),
-            self.of_lane(IDEMPOTENCY, lane),
-            self.of_lane(WINDOWS, lane),
-            self.notes(lane),
+            of_lane(EXPIRIES),
+            of_lane(KEYS),
+            of_lane(IDEMPOTENCY),
+            of_lane(WINDOWS),
+            of_lane(NOTES),
         ]
     }
 

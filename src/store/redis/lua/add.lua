@@ -12,17 +12,26 @@ if was_empty then
   redis.call('HSET', OFFSETS, '#shards', ARGV[2])
 end
 local answer = { was_empty and 1 or 0 }
+-- Tasks that are only to be delivered, most of all, are stored together.
+local plain = none()
 for i = 3, #ARGV, 6 do
   local id, moment, destination, options, content = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local ms = tonumber(string.sub(moment, 2))
   local due = string.sub(moment, 1, 1) == '+' and now + ms or math.max(ms, now)
   local tail = destination .. ' ' .. options .. '\n' .. content
   if ARGV[i + 5] == '' then
-    answer[#answer + 1] = store(id, due, destination, tail)
+    local n = #plain.ids + 1
+    plain.ids[n], plain.dues[n], plain.destinations[n], plain.tails[n] = id, due, destination, tail
+    plain.places[n] = #answer + 1
+    answer[#answer + 1] = false
   else
+    -- A quota counts those before.
+    store_all(plain, answer)
+    plain = none()
     answer[#answer + 1] = add_unlike(id, due, destination, options, content, tail, cjson.decode(ARGV[i + 5]))
   end
 end
+store_all(plain, answer)
 for destination, due in pairs(earliest) do
   if destination == '@pull' then
     -- It is not listed.

@@ -21,6 +21,40 @@ local function store(id, due, destination, tail)
   return stored_tail == tail and tonumber(stored_due) or TAKEN
 end
 
+-- Tasks to be stored together.
+local function none()
+  return { ids = {}, dues = {}, destinations = {}, tails = {}, places = {} }
+end
+
+-- Stores them, each as `store` does, and puts what it answers into their places.
+local function store_all(tasks, answer)
+  if #tasks.ids == 0 then return end
+  local there = redis.call('HMGET', BODIES, unpack(tasks.ids))
+  local bodies, schedules = {}, {}
+  for n, id in ipairs(tasks.ids) do
+    local due, destination = tasks.dues[n], tasks.destinations[n]
+    if there[n] then
+      answer[tasks.places[n]] = store(id, due, destination, tasks.tails[n])
+    else
+      bodies[#bodies + 1] = id
+      bodies[#bodies + 1] = '1 ' .. due .. ' ' .. now .. ' ' .. tasks.tails[n]
+      local schedule = schedules[destination]
+      if not schedule then
+        schedule = {}
+        schedules[destination] = schedule
+      end
+      schedule[#schedule + 1] = due
+      schedule[#schedule + 1] = id
+      if due < (earliest[destination] or math.huge) then earliest[destination] = due end
+      answer[tasks.places[n]] = due
+    end
+  end
+  if #bodies > 0 then redis.call('HSET', BODIES, unpack(bodies)) end
+  for destination, schedule in pairs(schedules) do
+    redis.call('ZADD', SCHEDULES .. destination, unpack(schedule))
+  end
+end
+
 local function due_of(record)
   return tonumber((string.match(record, '^1 (%d+) ')))
 end

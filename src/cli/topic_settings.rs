@@ -30,27 +30,15 @@ impl TopicSettings {
         )
     }
 
-    /// What `/delay/topic/set` takes. A setting that is not known here goes along by its name: the service says whether it knows it.
+    /// What `/delay/topic/set` takes: the policy is shown as it is set. A setting that is not known here goes along by its name: the
+    /// service says whether it knows it.
     fn request(&self) -> Map<String, Value> {
-        let mut request = fields([
+        let mut request = self.policy.clone();
+        request.extend(fields([
             ("topic", Some(json!(self.topic))),
             ("shards", Some(json!(self.shards))),
             ("paused", Some(json!(self.paused))),
-        ]);
-        let mut put = |group: Option<&str>, name: &str, value: &Value| match group {
-            Some(group) => request.entry(group).or_insert_with(|| json!({}))[name] = value.clone(),
-            None => {
-                request.insert(name.to_owned(), value.clone());
-            }
-        };
-        for (name, value) in &self.policy {
-            match name.as_str() {
-                "max_attempts" | "backoff" | "final_statuses" => put(Some("retry"), name, value),
-                "history_keep" => put(Some("history"), "keep", value),
-                "history_max" => put(Some("history"), "max", value),
-                name => put(None, name, value),
-            }
-        }
+        ]));
         request
     }
 
@@ -73,14 +61,14 @@ mod tests {
     fn settings_go_as_they_came() {
         let answer = json!({
             "topic": "t", "shards": 4, "paused": true, "counts": {},
-            "policy": {"max_attempts": 3, "history_keep": "1h", "history_max": 7, "rate": "5/s", "final_statuses": [410]},
+            "policy": {"retry": {"max_attempts": 3}, "history": {"keep": "1h", "max": 7}, "rate": "5/s"},
         });
         let settings = TopicSettings::of(&answer).unwrap();
         assert_eq!(
             Value::Object(settings.request()),
             json!({
                 "topic": "t", "shards": 4, "paused": true, "rate": "5/s", "history": {"keep": "1h", "max": 7},
-                "retry": {"max_attempts": 3, "final_statuses": [410]},
+                "retry": {"max_attempts": 3},
             })
         );
         let line = serde_json::to_string(&settings).unwrap();

@@ -98,7 +98,7 @@ async fn everything_moves_while_both_serve(from: Kept, into: Kept) {
 
     let shown = new.post("/delay/topic/get", json!({"topic": "t"}).to_string()).await.ok().body;
     assert_eq!(
-        (&shown["shards"], &shown["policy"]["quota"], &shown["policy"]["max_attempts"]),
+        (&shown["shards"], &shown["policy"]["quota"], &shown["policy"]["retry"]["max_attempts"]),
         (&json!(4), &json!(100_000), &json!(3))
     );
     let shown = new.post("/delay/topic/get", json!({"topic": "held"}).to_string()).await.ok().body;

@@ -93,7 +93,8 @@ impl Entrance {
             Ok(()) => route(router.clone(), request).await,
             Err(error) => {
                 let (head, body) = request.into_parts();
-                tracing::debug!(path = head.uri.path(), %error, "Turned a request to {} away: {error}", head.uri.path());
+                let path = head.uri.path();
+                tracing::debug!(path, %error, "Not admitted to {path}: {error}");
                 body::refuse(&head.headers, body);
                 error.into_response()
             }

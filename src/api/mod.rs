@@ -50,6 +50,7 @@ mod manage;
 #[cfg(feature = "benching")]
 #[doc(hidden)]
 pub mod measured;
+mod metrics;
 mod new_task;
 mod openapi;
 mod paced;
@@ -148,6 +149,11 @@ impl Params {
         }
     }
 
+    /// The configuration was read again, and taken or refused: for `/metrics`.
+    pub fn count_reload(&self, is_taken: bool) {
+        self.reloads.count(is_taken);
+    }
+
     fn bounds(&self) -> Bounds {
         Bounds {
             content_limit: self.content_limit,
@@ -206,6 +212,7 @@ pub struct Api {
     waiters: Arc<Waiters>,
     /// Claims and settles that outlive their request.
     pending: TaskTracker,
+    reloads: metrics::Reloads,
 }
 
 impl Api {
@@ -232,6 +239,7 @@ impl Api {
             turn,
             waiters,
             pending,
+            reloads: metrics::Reloads::default(),
         }
     }
 
@@ -345,6 +353,7 @@ fn router(api: Arc<Api>, line: Line) -> Router {
     ));
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
     let pages = Router::new()
+        .route("/metrics", get(metrics::serve))
         .route("/openapi.json", get(openapi::serve))
         .route("/docs", get(docs::page))
         .route("/docs/explorer.js", get(docs::script))

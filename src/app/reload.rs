@@ -96,7 +96,9 @@ pub(super) async fn run(parts: Parts, mut source: Source) {
                 tracing::info!("The configuration's files have changed, reading them again");
             }
         }
-        match reload(&parts, &source, &current) {
+        let reloaded = reload(&parts, &source, &current);
+        parts.api.count_reload(reloaded.is_ok());
+        match reloaded {
             Ok(settings) => current = settings,
             Err(why) => tracing::error!("The new configuration is not taken, the old one stays: {why}"),
         }

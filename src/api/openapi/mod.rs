@@ -139,6 +139,10 @@ fn calls() -> Vec<Call> {
         call::<destination::HoldRequest, destination::Held>("/delay/destination/release", "End a hold", UNKNOWN),
         page("/healthz", "Is it alive?", Answer::Health(described::<health::Health>(), &[200])),
         page("/readyz", "Should it be given work?", Answer::Health(described::<health::Health>(), &[200, 503])),
+        Call {
+            errors: &[1001, 1003, 1029],
+            ..page("/metrics", "What is counted, for Prometheus", Answer::Text("text/plain"))
+        },
         page("/openapi.json", "This document", Answer::Text("application/json")),
         page("/docs", "A page to read this document by, and to try calls", Answer::Text("text/html")),
     ]
@@ -201,14 +205,17 @@ fn operation(place: usize, call: Call, schemas: &mut BTreeMap<String, Value>) ->
     }
     let mut operation = json!({"operationId": path.trim_start_matches("/delay/").trim_start_matches('/').replace(['/', '.'], "_"),
         "tags": [group], "summary": summary, "x-order": place});
+    let always = if request.is_some() { ALWAYS } else { NONE };
+    for case in always.iter().chain(errors) {
+        let status = error::status_of(*case).as_u16().to_string();
+        responses.insert(status, json!({"$ref": format!("#/components/responses/{case}")}));
+    }
+    if responses.contains_key("401") {
+        operation["security"] = json!([{"token": []}, {}]);
+    }
     if let Some(request) = request {
-        for case in ALWAYS.iter().chain(errors) {
-            let status = error::status_of(*case).as_u16().to_string();
-            responses.insert(status, json!({"$ref": format!("#/components/responses/{case}")}));
-        }
         operation["requestBody"] =
             json!({"required": true, "content": {"application/json": {"schema": request.place}}});
-        operation["security"] = json!([{"token": []}, {}]);
         take_in(request, schemas);
     }
     if path == "/delay/task/add" {

@@ -149,11 +149,6 @@ impl Params {
         }
     }
 
-    /// The configuration was read again, and taken or refused: for `/metrics`.
-    pub fn count_reload(&self, is_taken: bool) {
-        self.reloads.count(is_taken);
-    }
-
     fn bounds(&self) -> Bounds {
         Bounds {
             content_limit: self.content_limit,
@@ -259,6 +254,11 @@ impl Api {
         self.body_limit.set(params.body_limit);
         self.batch_body_limit.set(params.batch_body_limit);
         *self.bounds.write().unwrap_or_else(PoisonError::into_inner) = params.bounds();
+    }
+
+    /// The configuration was read again, and taken or refused: for `/metrics`.
+    pub fn count_reload(&self, is_taken: bool) {
+        self.reloads.count(is_taken);
     }
 
     fn bounds(&self) -> Bounds {

@@ -269,7 +269,7 @@ Written by `{told['command']}`, which took {told['took_s']} s; [`delayd bench`](
 {short}
 Every figure counts verified work alone: each task was accepted, arrived exactly once, and none before its due millisecond. Throughput is measured by a closed loop, lateness by
 an open one: moments are planned in advance, and what is late is counted from them. ✓ and ✗ say whether the target was met in this run. Where a measure was taken in several rounds,
-the median is shown, and a ratio is that of the same round.
+the median is shown, and a ratio is that of the same round; – is what this run did not measure.
 
 {table(told)}
 

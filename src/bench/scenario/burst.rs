@@ -80,10 +80,11 @@ pub(super) async fn fill(
     let foreseen_ms = (tasks as f64 / trial.tasks_per_s() * MARGIN * 1_000.0) as i64;
     let due_ms = (Clock::system().now().0 + foreseen_ms + REST_MS + 999) / 1_000 * 1_000;
     let load = stage.fill(tasks, write(When::At(due_ms))).await?;
-    if load.unconfirmed > 0 {
-        return Err(Error::Odd(
-            "the store paused while the tasks were added, so that some may be stored twice; try it again".into(),
-        ));
+    if let Some(refusal) = load.refusal {
+        return Err(Error::Odd(format!(
+            "{} batches were not confirmed while the tasks were added, so that some may be stored twice; try it again ({refusal})",
+            load.unconfirmed
+        )));
     }
     if Clock::system().now().0 + REST_MS / 4 > due_ms {
         return Err(Error::Odd("the tasks fell due before all of them were added; try it again, or with fewer".into()));

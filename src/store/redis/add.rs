@@ -188,16 +188,11 @@ async fn answer_registered(
     mut waiting: HashMap<usize, (Request, Vec<Result<Kept>>)>,
     emptied: Emptied,
 ) {
-    let asserting = emptied.into_iter().map(async |(entry, places)| {
-        let asserted = super::registry::assert(&inner, &entry).await;
-        let failure = asserted.err().inspect(|error| {
-            tracing::warn!(topic = %entry.topic, %error, "Could not write the topic registry again");
-        });
-        (places, failure)
-    });
-    for (places, failure) in join_all(asserting).await {
-        let Some(error) = failure else { continue };
-        for (request, member) in places {
+    let asserted = super::registry::assert_all(&inner, &emptied.keys().collect::<Vec<_>>()).await;
+    for ((entry, places), asserted) in emptied.iter().zip(asserted) {
+        let Err(error) = asserted else { continue };
+        tracing::warn!(topic = %entry.topic, %error, "Could not write the topic registry again");
+        for &(request, member) in places {
             if let Some((_, answers)) = waiting.get_mut(&request) {
                 answers[member] = Err(error.clone());
             }

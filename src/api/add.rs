@@ -3,10 +3,11 @@
 //! A 2xx means that the task is kept. Whatever else happens to a stored task happens without the caller, so a failed
 //! topic or store is the only thing that can still go wrong after the checks of [`super::new_task`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::extract::State;
+use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -176,27 +177,13 @@ fn task_of(checked: Checked, topic: Registered) -> (NewTask, &'static str) {
     (NewTask { topic, destination, moment, options, content, idempotency, quota }, mode)
 }
 
-/// The entries of the checked tasks' topics, each asked for once. A store that does not answer is not asked again:
-/// a batch of many topics would wait for each.
+/// The entries of the checked tasks' topics, each asked for once, and all at the same time: the new ones of a batch cost little more than
+/// one, and a store that does not answer is not waited for more than once.
 async fn topics(api: &Api, checked: &[Result<Checked, Error>]) -> HashMap<Topic, Result<Registered, Error>> {
-    let mut topics = HashMap::new();
-    let mut out_of_reach: Option<Error> = None;
-    for Checked { topic, .. } in checked.iter().flatten() {
-        if topics.contains_key(topic) {
-            continue;
-        }
-        let entry = match &out_of_reach {
-            Some(error) => Err(error.clone()),
-            None => api.topics.ensure(topic).await.map_err(Error::from),
-        };
-        if let Err(error) = &entry
-            && error.is_unavailable()
-        {
-            out_of_reach = Some(error.clone());
-        }
-        topics.insert(topic.clone(), entry);
-    }
-    topics
+    let mut seen = HashSet::new();
+    let topics = checked.iter().flatten().map(|checked| &checked.topic).filter(|topic| seen.insert(*topic));
+    let ensure = async |topic: &Topic| (topic.clone(), api.topics.ensure(topic).await.map_err(Error::from));
+    join_all(topics.map(ensure)).await.into_iter().collect()
 }
 
 /// Puts the results side by side. If the store took none of those that got as far as the store, the whole batch is

@@ -51,6 +51,8 @@ pub(super) struct Load {
     pub(super) accepted: Vec<Accepted>,
     /// Requests that were sent again.
     pub(super) unconfirmed: u64,
+    /// What the last of those was answered.
+    pub(super) refusal: Option<Error>,
 }
 
 impl Load {
@@ -64,6 +66,7 @@ struct Tally {
     latency: Histogram<u64>,
     accepted: Vec<Accepted>,
     unconfirmed: u64,
+    refusal: Option<Error>,
 }
 
 struct Plan {
@@ -112,7 +115,13 @@ pub(super) async fn adds(
     for _ in 0..connections {
         open.push(to.connect().await.map_err(Error::Broken)?);
     }
-    let tally = Arc::new(Mutex::new(Tally { requests: 0, latency: histogram(), accepted: Vec::new(), unconfirmed: 0 }));
+    let tally = Arc::new(Mutex::new(Tally {
+        requests: 0,
+        latency: histogram(),
+        accepted: Vec::new(),
+        unconfirmed: 0,
+        refusal: None,
+    }));
     let plan = Arc::new(Plan { pace, begun: Instant::now(), next: AtomicU64::new(0) });
     let mut callers = JoinSet::new();
     for connection in open {
@@ -123,8 +132,9 @@ pub(super) async fn adds(
     }
     let took = plan.begun.elapsed();
     let tally = Arc::into_inner(tally).expect("the callers have ended");
-    let Tally { requests, latency, accepted, unconfirmed } = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Load { requests, took, latency, accepted, unconfirmed })
+    let Tally { requests, latency, accepted, unconfirmed, refusal } =
+        tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Load { requests, took, latency, accepted, unconfirmed, refusal })
 }
 
 async fn call(
@@ -141,7 +151,11 @@ async fn call(
             if answer.status != 503 {
                 break;
             }
-            tally.lock().unwrap_or_else(PoisonError::into_inner).unconfirmed += 1;
+            {
+                let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+                tally.unconfirmed += 1;
+                tally.refusal = Some(Error::refused(&answer));
+            }
             tokio::time::sleep(REST).await;
             answer = connection.exchange(&request).await.map_err(Error::Broken)?;
         }

@@ -7,8 +7,8 @@ use tokio::sync::broadcast;
 
 use super::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
-    Hint, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result,
-    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting, embedded, redis,
+    Hint, Histories, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
+    Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting, embedded, redis,
 };
 use crate::breaker;
 use crate::clock::UnixMillis;
@@ -144,6 +144,10 @@ impl Store for AnyStore {
         either!(self, next_pull(lanes))
     }
 
+    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        either!(self, histories(lanes))
+    }
+
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
         either!(self, stats(lane))
     }
@@ -166,6 +170,10 @@ impl Store for AnyStore {
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
         either!(self, register(entry))
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        either!(self, topic(topic))
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {

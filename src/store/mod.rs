@@ -119,10 +119,10 @@ pub use any::AnyStore;
 pub use check::{Checked, Cursor, Finding, Flaw};
 pub use error::{Error, Result};
 pub use terms::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Claimed, Counts, Durability, Forecast, Grant, Hint, Holder,
-    Idempotency, LENT, LeasedTask, Lent, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
-    Novelty, Outlook, Registered, Rescheduled, Settle, Settled, Spread, Standing, Summary, Task, TopicEntry,
-    Transition, Waiting, Want,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Claimed, Counts, Durability, Forecast, Grant, Hint,
+    Histories, History, Holder, Idempotency, LENT, LeasedTask, Lent, ListQuery, Listed, Misfire, Misfired, Moment,
+    NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Settle, Settled, Spread, Standing,
+    Summary, Task, TopicEntry, Transition, Waiting, Want,
 };
 
 /// The longest lease; a longer one is cut to it.
@@ -290,6 +290,9 @@ pub trait Store: Send + Sync + 'static {
     /// As [`Store::next_due`], for consumers: a due moment of the tasks that are pulled, or the earliest lease deadline.
     fn next_pull(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<NextDue>> + Send;
 
+    /// The store's now, and what each lane has to be forgotten. An error only if nothing can be said of any lane.
+    fn histories(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<Histories>> + Send;
+
     /// Exact counts of one lane.
     fn stats(&self, lane: &Lane) -> impl Future<Output = Result<Counts>> + Send;
 
@@ -315,6 +318,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Registers a topic unless it is there, and answers the entry that won.
     fn register(&self, entry: TopicEntry) -> impl Future<Output = Result<TopicEntry>> + Send;
+
+    /// One topic, if it is registered: costs the same however many others there are.
+    fn topic(&self, topic: &Topic) -> impl Future<Output = Result<Option<Registered>>> + Send;
 
     /// All registered topics.
     fn topics(&self) -> impl Future<Output = Result<Vec<Registered>>> + Send;

@@ -4,9 +4,9 @@
 //! again with each look (once a second): it can be behind, so what it says of pauses and policies holds everywhere within a second. A topic's
 //! number of lanes never changes while it holds a task.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::store::{self, AnyStore, Misfire, Registered, Store, TopicEntry};
 use crate::task::{Topic, TopicPolicy};
@@ -45,12 +45,19 @@ pub struct Registry<S = AnyStore> {
     store: Arc<S>,
     max_topics: AtomicUsize,
     known: RwLock<BTreeMap<Topic, Registered>>,
+    /// New ones that are being registered, and by how many callers. They count towards the limit.
+    coming: Mutex<HashMap<Topic, usize>>,
 }
 
 impl<S: Store> Registry<S> {
     /// An empty cache before `store`.
     pub fn new(store: Arc<S>, params: Params) -> Self {
-        Self { store, max_topics: AtomicUsize::new(params.max_topics), known: RwLock::default() }
+        Self {
+            store,
+            max_topics: AtomicUsize::new(params.max_topics),
+            known: RwLock::default(),
+            coming: Mutex::default(),
+        }
     }
 
     /// Goes by other settings from now on. Topics that are there stay.
@@ -74,10 +81,7 @@ impl<S: Store> Registry<S> {
         if let Some(entry) = self.find(topic).await? {
             return Ok(entry);
         }
-        let count = self.known().len();
-        if count >= self.max_topics.load(Ordering::Relaxed) {
-            return Err(Error::TooMany(count));
-        }
+        let _coming = self.make_room(topic)?;
         let entry = self.store.register(TopicEntry { topic: topic.clone(), shards }).await?;
         // Somebody else may have created it with a policy, which the next refresh brings.
         let entry = Registered::plain(entry);
@@ -85,7 +89,21 @@ impl<S: Store> Registry<S> {
         Ok(entry)
     }
 
-    /// The topic's entry, if there is one anywhere.
+    /// Room for a new topic while it is being registered: those who come together do not exceed the limit together.
+    fn make_room(&self, topic: &Topic) -> Result<Coming<'_>, Error> {
+        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains_key(topic) && !coming.contains_key(topic) {
+            let count = known.len() + coming.keys().filter(|topic| !known.contains_key(topic)).count();
+            if count >= self.max_topics.load(Ordering::Relaxed) {
+                return Err(Error::TooMany(count));
+            }
+        }
+        *coming.entry(topic.clone()).or_default() += 1;
+        Ok(Coming { all: &self.coming, topic: topic.clone() })
+    }
+
+    /// The topic's entry, if there is one anywhere. Only that one is asked for: whoever asks for one that is new does not pay for all the others.
     ///
     /// # Errors
     /// The store's failure.
@@ -93,8 +111,9 @@ impl<S: Store> Registry<S> {
         if let Some(entry) = self.known_entry(topic) {
             return Ok(Some(entry));
         }
-        self.refresh().await?;
-        Ok(self.known_entry(topic))
+        let found = self.store.topic(topic).await?;
+        self.learn(found.as_slice());
+        Ok(found)
     }
 
     /// What the topic asks for, as far as this instance knows; nothing special of a topic that it does not know.
@@ -135,10 +154,16 @@ impl<S: Store> Registry<S> {
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(topic);
     }
 
-    /// Adds entries to the cache.
+    /// Adds entries to the cache. Most are as they were, and readers need not wait while those are looked through.
     pub fn learn(&self, entries: &[Registered]) {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let news: Vec<_> = entries.iter().filter(|entry| known.get(&entry.entry.topic) != Some(*entry)).collect();
+        drop(known);
+        if news.is_empty() {
+            return;
+        }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        for entry in entries {
+        for entry in news {
             known.insert(entry.entry.topic.clone(), entry.clone());
         }
     }
@@ -146,5 +171,62 @@ impl<S: Store> Registry<S> {
     /// The topic's entry, if this instance knows it without asking.
     pub fn known_entry(&self, topic: &Topic) -> Option<Registered> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()
+    }
+}
+
+/// A new topic that is being registered, as long as this lives.
+struct Coming<'a> {
+    all: &'a Mutex<HashMap<Topic, usize>>,
+    topic: Topic,
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(callers) = all.get_mut(&self.topic) {
+            *callers -= 1;
+            if *callers == 0 {
+                all.remove(&self.topic);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::store::embedded;
+
+    fn registry(folder: &tempfile::TempDir, max_topics: usize) -> Registry<embedded::Embedded> {
+        let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 0, clock: Clock::system() };
+        Registry::new(Arc::new(embedded::Embedded::open(params).unwrap()), Params { max_topics })
+    }
+
+    fn topic(n: usize) -> Topic {
+        format!("t{n}").parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn those_who_come_together_do_not_exceed_the_limit_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(&folder, 3);
+        let names: Vec<Topic> = (0..10).map(|n| topic(n % 5)).collect();
+        let made = futures_util::future::join_all(names.iter().map(|topic| registry.ensure(topic))).await;
+        let refused = made.iter().filter(|made| matches!(made, Err(Error::TooMany(3)))).count();
+        assert_eq!((refused, registry.store.topics().await.unwrap().len()), (4, 3), "{made:?}");
+        assert!(registry.coming.lock().unwrap().is_empty());
+    }
+
+    /// It was registered by another instance, and this one has not looked since.
+    #[tokio::test]
+    async fn a_topic_that_is_there_is_found_at_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(&folder, 1);
+        registry.ensure(&topic(0)).await.unwrap();
+        registry.forget(&topic(0));
+        registry.ensure(&topic(1)).await.unwrap();
+        assert_eq!(registry.ensure(&topic(0)).await.unwrap().entry.topic, topic(0));
+        assert_eq!(registry.known().len(), 2);
     }
 }

@@ -124,6 +124,10 @@ impl Store for Silent {
         never().await
     }
 
+    async fn histories(&self, _: Vec<Lane>) -> Result<Histories> {
+        never().await
+    }
+
     async fn stats(&self, _: &Lane) -> Result<Counts> {
         never().await
     }
@@ -147,6 +151,10 @@ impl Store for Silent {
 
     async fn register(&self, _: TopicEntry) -> Result<TopicEntry> {
         never().await
+    }
+
+    async fn topic(&self, _: &Topic) -> Result<Option<Registered>> {
+        Ok(None)
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {

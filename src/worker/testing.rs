@@ -180,6 +180,10 @@ impl Store for Watched {
         self.store.next_due(lanes).await
     }
 
+    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        self.store.histories(lanes).await
+    }
+
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
         self.store.stats(lane).await
     }
@@ -205,6 +209,10 @@ impl Store for Watched {
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
         self.store.register(entry).await
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        self.store.topic(topic).await
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {

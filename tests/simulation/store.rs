@@ -19,7 +19,7 @@ use std::time::Duration;
 use delayd::clock::UnixMillis;
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error,
-    Forecast, Hint, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
+    Forecast, Hint, Histories, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
     Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
@@ -301,6 +301,10 @@ impl Store for Access {
         self.ask("next_pull", (), move |world| world.look(|model| model.next_pull(&lanes))).await
     }
 
+    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        self.ask("histories", (), move |world| world.look(|model| model.histories(&lanes))).await
+    }
+
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
         let lane = lane.clone();
         self.ask("stats", lane.clone(), move |world| world.look(|model| model.stats(&lane))).await
@@ -315,6 +319,10 @@ impl Store for Access {
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
         let about = entry.topic.clone();
         self.ask("register", about, move |world| world.look(|model| model.register(entry.clone()))).await
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        Ok(self.topics().await?.into_iter().find(|known| known.entry.topic == *topic))
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {

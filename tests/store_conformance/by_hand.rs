@@ -1,6 +1,6 @@
 //! `reschedule`, `replay`, `purge`: what people do to tasks.
 
-use delayd::store::{Moment, NewContent, NewTask, Rescheduled, Settled, Spread, Store, Transition};
+use delayd::store::{History, Moment, NewContent, NewTask, Rescheduled, Settled, Spread, Store, Transition};
 use delayd::task::{Options, State, TaskId};
 
 use crate::bench::{Bench, at, dead, delivered, ids, lane, ms, new_task, retry, stale};
@@ -119,11 +119,14 @@ pub(crate) async fn a_purge_forgets_the_oldest_ends_before_a_moment(bench: Bench
     bench.settle(&dead_one, dead()).await;
     let waiting = bench.add("message.call", 0).await;
     let purge = async |state, before, limit| bench.store.purge(&lane(), state, before, limit).await.unwrap();
+    let history = async || bench.store.histories(vec![lane()]).await.unwrap().lanes[0].unwrap();
 
+    assert_eq!(history().await, History { ended: 5, oldest: Some(at(0)), has_leftovers: false });
     assert_eq!(purge(State::Delivered, at(0), 10).await, 0, "nothing ended before that");
     assert_eq!(purge(State::Delivered, at(10_000), 0).await, 0);
     assert_eq!(purge(State::Delivered, at(10_000), 2).await, 2);
     let left: Vec<TaskId> = bench.list(State::Delivered).await.iter().map(|listed| listed.id).collect();
+    assert_eq!(history().await, History { ended: 3, oldest: Some(at(2_000)), has_leftovers: false });
     assert_eq!(left, [ended[2].id, ended[3].id, ended[4].id], "the oldest went first");
     assert!(bench.store.get(&lane(), ended[0].id).await.unwrap().is_none());
     assert_eq!(bench.settle(&ended[0], delivered()).await, Settled::Unknown);
@@ -132,7 +135,7 @@ pub(crate) async fn a_purge_forgets_the_oldest_ends_before_a_moment(bench: Bench
     for state in [State::Scheduled, State::Leased, State::Cancelled, State::Expired] {
         assert_eq!(purge(state, at(100_000), 10).await, 0, "{state:?}");
     }
-    assert_eq!(bench.counts().await.dead, 1);
+    assert_eq!((history().await, bench.counts().await.dead), (History::default(), 1), "the dead stay");
     assert_eq!(purge(State::Dead, at(100_000), 10).await, 1);
     assert_eq!(bench.state(waiting).await, State::Scheduled);
 }

@@ -57,8 +57,14 @@ pub(crate) async fn an_idempotency_key_is_remembered_for_its_window_from_the_fir
     bench.advance(WINDOW_MS - 1);
     assert_eq!(bench.try_add(once("k", 8)).await.unwrap(), duplicate_of(second), "a window of its own");
     // A purge forgets windows that are over, and those alone.
+    let leftovers = async || bench.store.histories(vec![lane()]).await.unwrap().lanes[0].unwrap().has_leftovers;
+    assert!(!leftovers().await, "a window that is not over is nothing to be forgotten");
     bench.store.purge(&lane(), State::Delivered, bench.now(), 1_000).await.unwrap();
     assert_eq!(bench.try_add(once("k", 8)).await.unwrap(), duplicate_of(second));
+    bench.advance(1);
+    assert!(leftovers().await);
+    bench.store.purge(&lane(), State::Delivered, bench.now(), 1_000).await.unwrap();
+    assert!(!leftovers().await);
 }
 
 pub(crate) async fn another_fingerprint_is_refused_and_stores_nothing(bench: Bench<impl Store>) {

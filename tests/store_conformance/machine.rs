@@ -13,8 +13,8 @@ use std::marker::PhantomData;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Added, AnyStore, AttemptNote, Claim, Grant, LeasedTask, ListQuery, Listed, NewTask, Novelty, Registered, Result,
-    Settle, Store, Summary, Task,
+    Added, AnyStore, AttemptNote, Claim, Grant, Histories, LeasedTask, ListQuery, Listed, NewTask, Novelty, Registered,
+    Result, Settle, Store, Summary, Task,
 };
 use delayd::task::{Destination, Options, Receipt, State, TaskId};
 use futures_util::future::join_all;
@@ -252,6 +252,11 @@ impl Twin {
     /// Compares what is read off the road.
     async fn check_reports(&self, world: &World) {
         let (store, model) = (&self.bench.store, &world.model);
+        // How many keys a purge forgets whose windows are over, nobody can see.
+        let seen =
+            |histories: Histories| histories.lanes.into_iter().map(|history| history.map(|h| (h.ended, h.oldest)));
+        let expected = seen(model.histories(&lanes())).collect::<Vec<_>>();
+        assert_eq!(seen(store.histories(lanes()).await.unwrap()).collect::<Vec<_>>(), expected);
         for lane in lanes() {
             let ids: Vec<TaskId> = world.tasks.iter().map(|(_, id)| *id).collect();
             let named = |summary: Summary| Summary { id: self.id(summary.id), ..summary };

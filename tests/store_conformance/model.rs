@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Counts, EXPIRED, Error, Forecast, Grant, Idempotency,
-    LeasedTask, ListQuery, Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME,
-    MAX_OUTLOOK, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook,
-    Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Summary, Task, TopicEntry, Waiting,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Counts, EXPIRED, Error, Forecast, Grant, Histories,
+    History, Idempotency, LeasedTask, ListQuery, Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST,
+    MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
+    Novelty, Outlook, Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Summary, Task, TopicEntry,
+    Waiting,
 };
 use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 
@@ -413,6 +414,18 @@ impl Model {
             waiting.map(|record| record.listed().1).chain(self.lease_ends(lane)).min()
         };
         NextDue { now: self.now, lanes: lanes.iter().map(due).collect() }
+    }
+
+    pub(crate) fn histories(&self, lanes: &[Lane]) -> Histories {
+        let forgotten = [State::Delivered, State::Cancelled, State::Expired];
+        let history = |lane: &Lane| {
+            let of_lane = self.tasks.values().filter(|record| record.lane == *lane).map(Record::listed);
+            let ends: Vec<_> =
+                of_lane.filter(|(state, _)| forgotten.contains(state)).map(|(_, moment)| moment).collect();
+            let has_leftovers = self.used.iter().any(|((of, _), used)| of == lane && used.until <= self.now);
+            Some(History { ended: ends.len() as u64, oldest: ends.into_iter().min(), has_leftovers })
+        };
+        Histories { now: self.now, lanes: lanes.iter().map(history).collect() }
     }
 
     pub(crate) fn stats(&self, lane: &Lane) -> Counts {

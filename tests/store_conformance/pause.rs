@@ -22,7 +22,9 @@ fn nobody() -> Topic {
 async fn registered(bench: &Bench<impl Store>) -> Registered {
     let mut topics = bench.store.topics().await.unwrap();
     assert_eq!(topics.len(), 1, "{topics:?}");
-    topics.remove(0)
+    let topic = topics.remove(0);
+    assert_eq!(bench.store.topic(&topic.entry.topic).await.unwrap().as_ref(), Some(&topic), "alone as among all");
+    topic
 }
 
 fn policy() -> TopicPolicy {

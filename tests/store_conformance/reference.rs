@@ -6,8 +6,8 @@ use std::time::Duration;
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
-    Hint, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered, Rescheduled,
-    Result, Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Waiting,
+    Hint, Histories, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered,
+    Rescheduled, Result, Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -185,6 +185,10 @@ impl Store for Reference {
         Ok(self.model().next_pull(&lanes))
     }
 
+    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        Ok(self.model().histories(&lanes))
+    }
+
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
         Ok(self.model().stats(lane))
     }
@@ -208,6 +212,10 @@ impl Store for Reference {
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
         Ok(self.model().register(entry))
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        Ok(self.model().topics().into_iter().find(|known| known.entry.topic == *topic))
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {

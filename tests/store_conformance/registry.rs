@@ -1,6 +1,6 @@
 //! The topic registry.
 
-use delayd::store::{NewTask, Store, TopicEntry};
+use delayd::store::{NewTask, Registered, Store, TopicEntry};
 
 use crate::bench::{Bench, new_task, topic, topic_of};
 
@@ -18,7 +18,9 @@ pub(crate) async fn the_first_registration_wins(bench: Bench<impl Store>) {
     assert_eq!(bench.store.register(second).await.unwrap(), first);
     let other = topic_of("another", TopicEntry::MAX_SHARDS);
     assert_eq!(bench.store.register(other.clone()).await.unwrap(), other);
-    assert_eq!(topics(&bench).await, [other, first]);
+    assert_eq!(topics(&bench).await, [other, first.clone()]);
+    assert_eq!(bench.store.topic(&first.topic).await.unwrap(), Some(Registered::plain(first)));
+    assert_eq!(bench.store.topic(&topic().topic).await.unwrap(), None, "looking makes no topic");
 }
 
 /// An add that finds its lane empty writes the entry again: whoever kept it may have lost it.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{add, lateness, options};
 use crate::bench::Error;
+use crate::bench::account::percentile_ms;
 use crate::bench::figures::Figures;
 use crate::bench::stage::{FILL_BATCH, Stage};
 use crate::bench::task::{Template, When};
@@ -19,7 +20,8 @@ const REST: Duration = Duration::from_secs(2);
 /// Fill a topic with tasks that wait, due over the second day from now; then measure what each takes, adds to that topic (closed loop), and
 /// how late others of it come (open loop).
 ///
-/// What a task takes is what Redis' `used_memory`, or the embedded store's files, have grown by.
+/// What a task takes is what Redis' `used_memory`, or the embedded store's files, have grown by. A batch that is answered 503 while the topic is filled is sent again;
+/// `fill_unconfirmed` says how many were.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
     /// How many tasks wait
@@ -60,6 +62,8 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let mut figures = Figures::default();
     figures.put("pending", counted as f64);
     figures.put("fill_per_s", filled.tasks_per_s());
+    figures.put("fill_unconfirmed", filled.unconfirmed as f64);
+    figures.put("fill_slowest_ms", percentile_ms(&filled.latency, 100.0));
     if let (Some(before), Some(after)) = (before, after) {
         figures.put("bytes_per_task", (after - before) / counted as f64);
     }

@@ -83,7 +83,8 @@ impl House {
         let free = self.free();
         let (is_held, door) = self.door(destination, params, now);
         door.allow(allowance, now);
-        if !is_held && door.grantable(free, now) > door.line.called_beside(Some(number)) {
+        let slots = door.grantable(free, now);
+        if !is_held && door.line.share(slots, Some(number)) > 0 {
             return Chance::Now;
         }
         door.line.stand(number, sleeper);

@@ -8,9 +8,9 @@
 //!
 //! # Invariants
 //!
-//! - As many are called as there are slots to be had, in the order in which they came: a slot that comes free costs one wake-up, however
-//!   many wait.
-//! - A slot for which one was called is his: nobody who comes by takes it.
+//! - One is called for every few slots that are to be had ([`SHARE`]), in the order in which they came: slots that come free cost a wake-up at most, however
+//!   many wait. What else comes free until he is awake is his as well, so that where a thousand wait he claims some tasks at a time and not one.
+//! - A slot for which one was called is his, or theirs who were called with him, to equal shares: nobody who comes by takes it.
 //! - Who was called leaves, or stands again, before he waits for anything else; whoever keeps the line then calls the next. So no slot is
 //!   forgotten because the one who was called had no use for it, and none waits for him.
 //! - Where time alone will free something (a token, the end of a hold), one of those who wait keeps watch for all: he sets a timer.
@@ -19,6 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::sync::Notify;
+
+/// How many slots one is called for.
+const SHARE: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Line {
@@ -39,10 +42,14 @@ impl Line {
         !self.waiting.is_empty()
     }
 
-    /// How many are called, but for the one of that number.
-    pub(super) fn called_beside(&self, number: Option<u64>) -> usize {
-        let is_called = number.is_some_and(|number| self.called.contains(&number));
-        self.called.len() - usize::from(is_called)
+    /// How many of the slots that are to be had are for the one of that number; or for one who comes by.
+    pub(super) fn share(&self, slots: usize, number: Option<u64>) -> usize {
+        match number {
+            Some(number) if self.called.contains(&number) => slots.div_ceil(self.called.len()),
+            // Nobody else would be called for the rest.
+            _ if self.waiting.is_empty() => slots.saturating_sub(self.called.len()),
+            _ => slots.saturating_sub(self.called.len() * SHARE),
+        }
     }
 
     /// Waits, in the place of that number.
@@ -57,10 +64,10 @@ impl Line {
         self.watch.take_if(|watch| *watch == number);
     }
 
-    /// Calls the first ones, until so many are called that have not left. Answers how many that were.
+    /// Calls the first ones, until so many are called and have not left as it takes for the slots. Answers how many that were.
     pub(super) fn call(&mut self, slots: usize) -> usize {
         let before = self.called.len();
-        while self.called.len() < slots
+        while self.called.len() * SHARE < slots
             && let Some((number, sleeper)) = self.waiting.pop_first()
         {
             self.watch.take_if(|watch| *watch == number);

@@ -130,8 +130,8 @@ impl Limits {
         let free = house.free();
         let (is_held, door) = house.door(destination, &self.params(), now);
         door.allow(self.resolved(allowance), now);
-        let others = door.line.called_beside(number);
-        let granted = if is_held { 0 } else { door.grantable(free, now).saturating_sub(others).min(most) };
+        let slots = door.grantable(free, now);
+        let granted = if is_held { 0 } else { door.line.share(slots, number).min(most) };
         if let Some(number) = number.filter(|_| granted > 0) {
             door.line.leave(number);
         }

@@ -193,21 +193,38 @@ fn a_slot_wakes_one_of_those_who_wait_for_it_in_turn() {
     drop(permits.split_one());
     assert_eq!(called(&line), [0]);
     drop(permits.split_one());
-    assert_eq!(called(&line), [1]);
-
-    // The first has no use for his slot.
-    drop(line.remove(0));
-    assert_eq!(called(&line), [1], "the next one behind");
+    assert_eq!(called(&line), [0; 0], "what comes free until he is awake is his as well");
     assert!(limits.reserve(&a, most(0), 2).is_empty(), "who comes by takes nothing");
-    let taken = line[0].1.reserve(most(0), 2);
+
+    // The first has no use for them.
+    drop(line.remove(0));
+    assert_eq!(called(&line), [0], "the next one behind");
+    let taken = line[0].1.reserve(most(0), 1);
     assert_eq!(taken.len(), 1);
+    assert_eq!(called(&line), [1], "the next one behind, for what is left");
     assert_eq!(line[1].1.look(most(0)), Chance::Now);
     line[1].1.rest();
     assert_eq!(called(&line), [2], "the next one behind");
     assert_eq!(line[1].1.look(most(0)), Chance::Later(None));
     drop(taken);
     drop(line.remove(0));
-    assert_eq!(called(&line), [0], "he has kept his place");
+    let taken = line[1].1.reserve(most(0), 1);
+    assert_eq!((taken.len(), called(&line)), (1, vec![0]), "he has kept his place");
+}
+
+/// Each of a thousand lanes claimed one task at a time: twenty thousand claims for as many tasks.
+#[test]
+fn those_who_are_called_together_share_what_came_free() {
+    let (limits, a) = (limits(1_000, 100), name("a"));
+    succeed(&limits, &a, 16);
+    let permits = limits.reserve(&a, most(0), 100);
+    assert_eq!(permits.len(), 32);
+    let sleepers: Vec<Arc<Notify>> = (0..3).map(|_| Arc::default()).collect();
+    let line: Vec<Place> = sleepers.iter().map(|sleeper| stand(&limits, &a, sleeper)).collect();
+    drop(permits);
+    assert_eq!(sleepers.iter().map(is_awake).collect::<Vec<_>>(), [true, true, false]);
+    let taken: Vec<_> = line.iter().map(|place| place.reserve(most(0), 100)).collect();
+    assert_eq!(taken.iter().map(Permits::len).collect::<Vec<_>>(), [16, 16, 0]);
 }
 
 /// Each token woke all of them.

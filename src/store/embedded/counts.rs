@@ -9,7 +9,8 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::ledger::{Ledger, lane_number};
 use super::rows::state_number;
-use crate::store::Counts;
+use crate::clock::UnixMillis;
+use crate::store::{Counts, Histories, History};
 use crate::task::{Lane, State};
 
 /// What a transaction has changed so far, per lane, by the numbers of the states.
@@ -75,4 +76,30 @@ pub(super) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
         })
         .optional()?;
     Ok(counts.unwrap_or_default())
+}
+
+/// One look a lane.
+pub(super) fn histories(db: &Connection, lanes: &[Lane], now: UnixMillis) -> rusqlite::Result<Histories> {
+    // Those of each state stand in the order in which they ended.
+    let mut look = db.prepare_cached(
+        "SELECT delivered + cancelled + expired,
+                (SELECT min(finished) FROM history WHERE lane = l.id AND state = 2),
+                (SELECT min(finished) FROM history WHERE lane = l.id AND state = 4),
+                (SELECT min(finished) FROM history WHERE lane = l.id AND state = 5),
+                EXISTS (SELECT 1 FROM idempotency WHERE lane = l.id AND until <= ?3)
+                    OR EXISTS (SELECT 1 FROM owed_call WHERE lane = l.id)
+         FROM lane l WHERE topic = ?1 AND shard = ?2",
+    )?;
+    let mut histories = Vec::with_capacity(lanes.len());
+    for lane in lanes {
+        let history = look
+            .query_row((lane.topic.as_str(), lane.shard, now), |row| {
+                let ends: [Option<UnixMillis>; 3] = [row.get(1)?, row.get(2)?, row.get(3)?];
+                let ended = u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0);
+                Ok(History { ended, oldest: ends.into_iter().flatten().min(), has_leftovers: row.get(4)? })
+            })
+            .optional()?;
+        histories.push(Some(history.unwrap_or_default()));
+    }
+    Ok(Histories { now, lanes: histories })
 }

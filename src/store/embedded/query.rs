@@ -2,7 +2,6 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::ending::earliest_expiry;
 use super::ledger::lane_number;
 use super::record::{due_after_lease, ran_out};
 use super::rows::{is_unreadable, read_name, read_options, read_state_or};
@@ -94,31 +93,36 @@ pub(super) fn summaries(
     Ok(summaries)
 }
 
-/// Of the called destinations, or of those who pull.
+/// Of the called destinations, or of those who pull. One look a lane: there may be thousands of them, each second.
 pub(super) fn next_due(db: &Connection, lanes: &[Lane], called: bool, now: UnixMillis) -> rusqlite::Result<NextDue> {
+    let mut look = db.prepare_cached(if called {
+        "SELECT (SELECT min(due) FROM progress WHERE lane = l.id AND leased = 1),
+                (SELECT max(due) FROM progress WHERE lane = l.id AND leased = 1),
+                (SELECT min(earliest) FROM destination WHERE lane = l.id AND called = 1),
+                (SELECT min(moment) FROM expiry WHERE lane = l.id)
+         FROM lane l WHERE topic = ? AND shard = ?"
+    } else {
+        "SELECT (SELECT min(due) FROM progress WHERE lane = l.id AND leased = 1),
+                (SELECT max(due) FROM progress WHERE lane = l.id AND leased = 1),
+                (SELECT min(earliest) FROM destination WHERE lane = l.id AND called = 0),
+                NULL
+         FROM lane l WHERE topic = ? AND shard = ?"
+    })?;
     let mut next = NextDue { now, lanes: Vec::with_capacity(lanes.len()) };
     for lane in lanes {
-        next.lanes.push(match lane_number(db, lane)? {
-            Some(number) => {
-                let due = earliest_due(db, number, called, UnixMillis(i64::MIN))?;
-                let expiry = if called { earliest_expiry(db, number)? } else { None };
-                due.into_iter().chain(earliest_deadline(db, number, now)?).chain(expiry).min()
-            }
-            None => None,
+        let moment = look.query_row((lane.topic.as_str(), lane.shard), |row| {
+            let (due, expiry): (Option<UnixMillis>, Option<UnixMillis>) = (row.get(2)?, row.get(3)?);
+            Ok(due.into_iter().chain(read_deadline(row, now)?).chain(expiry).min())
         });
+        next.lanes.push(moment.optional()?.flatten());
     }
     Ok(next)
 }
 
-/// The earliest due moment after `after` at which one of the lane's called destinations, or its consumers, come to have work.
-pub(super) fn earliest_due(
-    db: &Connection,
-    lane: i64,
-    called: bool,
-    after: UnixMillis,
-) -> rusqlite::Result<Option<UnixMillis>> {
-    db.prepare_cached("SELECT min(earliest) FROM destination WHERE lane = ? AND called = ? AND earliest > ?")?
-        .query_row((lane, called, after), |row| row.get(0))
+/// The earliest due moment after `after` at which one of the lane's called destinations comes to have work.
+pub(super) fn earliest_due(db: &Connection, lane: i64, after: UnixMillis) -> rusqlite::Result<Option<UnixMillis>> {
+    db.prepare_cached("SELECT min(earliest) FROM destination WHERE lane = ? AND called = 1 AND earliest > ?")?
+        .query_row((lane, after), |row| row.get(0))
 }
 
 /// The earliest deadline of the lane's leases; now, if one is so far away that it counts as run out.
@@ -127,9 +131,12 @@ pub(super) fn earliest_deadline(db: &Connection, lane: i64, now: UnixMillis) -> 
         "SELECT (SELECT min(due) FROM progress WHERE lane = ?1 AND leased = 1),
                 (SELECT max(due) FROM progress WHERE lane = ?1 AND leased = 1)",
     )?
-    .query_row([lane], |row| {
-        let (first, last): (Option<UnixMillis>, Option<UnixMillis>) = (row.get(0)?, row.get(1)?);
-        let is_out_of_reach = last.is_some_and(|deadline| deadline > now + FURTHEST_DEADLINE);
-        Ok(first.map(|deadline| if is_out_of_reach { deadline.min(now) } else { deadline }))
-    })
+    .query_row([lane], |row| read_deadline(row, now))
+}
+
+/// From the first and the last deadline, which are the row's first columns.
+fn read_deadline(row: &Row<'_>, now: UnixMillis) -> rusqlite::Result<Option<UnixMillis>> {
+    let (first, last): (Option<UnixMillis>, Option<UnixMillis>) = (row.get(0)?, row.get(1)?);
+    let is_out_of_reach = last.is_some_and(|deadline| deadline > now + FURTHEST_DEADLINE);
+    Ok(first.map(|deadline| if is_out_of_reach { deadline.min(now) } else { deadline }))
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Once};
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
 use super::ledger::Ledger;
 use super::rows::{read_topic, state_number};
@@ -27,20 +27,30 @@ pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<T
 /// What cannot be read of one topic hides none of the others: without an entry it is passed over, without a policy it follows the
 /// configuration.
 pub(super) fn topics(db: &Connection) -> rusqlite::Result<Vec<Registered>> {
-    let mut misfires = misfires(db)?;
+    let mut misfires = misfires(db, None)?;
     let mut topics = Vec::new();
     let mut select = db.prepare_cached("SELECT name, shards, policy, paused FROM topic ORDER BY name")?;
     let mut found = select.query([])?;
     while let Some(row) = found.next()? {
         let Some(entry) = read_topic(row)? else { continue };
-        topics.push(Registered {
-            policy: Arc::new(read_policy(row, 2, &entry.topic)?),
-            paused: row.get(3)?,
-            misfires: misfires.remove(entry.topic.as_str()).unwrap_or_default(),
-            entry,
-        });
+        let over = misfires.remove(entry.topic.as_str()).unwrap_or_default();
+        topics.push(read_registered(row, entry, over)?);
     }
     Ok(topics)
+}
+
+/// One topic, if it is registered.
+pub(super) fn registered(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<Registered>> {
+    let mut select = db.prepare_cached("SELECT name, shards, policy, paused FROM topic WHERE name = ?")?;
+    let mut found = select.query([topic.as_str()])?;
+    let Some(row) = found.next()? else { return Ok(None) };
+    let Some(entry) = read_topic(row)? else { return Ok(None) };
+    let over = misfires(db, Some(topic))?.remove(topic.as_str()).unwrap_or_default();
+    read_registered(row, entry, over).map(Some)
+}
+
+fn read_registered(row: &Row<'_>, entry: TopicEntry, misfires: Vec<Misfire>) -> rusqlite::Result<Registered> {
+    Ok(Registered { policy: Arc::new(read_policy(row, 2, &entry.topic)?), paused: row.get(3)?, misfires, entry })
 }
 
 fn read_policy(row: &Row<'_>, column: usize, topic: &Topic) -> rusqlite::Result<TopicPolicy> {
@@ -57,11 +67,14 @@ fn read_policy(row: &Row<'_>, column: usize, topic: &Topic) -> rusqlite::Result<
     }))
 }
 
-/// Those of all topics, the newest last. One that becomes nothing known is delivered late.
-fn misfires(db: &Connection) -> rusqlite::Result<HashMap<String, Vec<Misfire>>> {
+/// Those of a topic, or of all, the newest last. One that becomes nothing known is delivered late.
+fn misfires(db: &Connection, of: Option<&Topic>) -> rusqlite::Result<HashMap<String, Vec<Misfire>>> {
     let mut all: HashMap<String, Vec<Misfire>> = HashMap::new();
-    let mut select = db.prepare_cached("SELECT topic, first, last, state FROM misfire ORDER BY topic, number")?;
-    let mut found = select.query([])?;
+    let mut select = db.prepare_cached(match of {
+        Some(_) => "SELECT topic, first, last, state FROM misfire WHERE topic = ? ORDER BY number",
+        None => "SELECT topic, first, last, state FROM misfire ORDER BY topic, number",
+    })?;
+    let mut found = select.query(params_from_iter(of.map(Topic::as_str)))?;
     while let Some(row) = found.next()? {
         let state: i64 = row.get(3)?;
         let becomes = [Misfired::Expired, Misfired::Dead].into_iter().find(|becomes| number(*becomes) == state);

@@ -14,8 +14,8 @@ use super::{
 use crate::clock::UnixMillis;
 use crate::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
-    Hint, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result,
-    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
+    Hint, Histories, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
+    Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 
@@ -174,6 +174,11 @@ impl Store for Embedded {
         self.reads.run(move |db| query::next_due(db, &lanes, false, clock.now())).await
     }
 
+    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        let clock = self.clock.clone();
+        self.scans.run(move |db| counts::histories(db, &lanes, clock.now())).await
+    }
+
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
         let lane = lane.clone();
         self.reads.run(move |db| counts::stats(db, &lane)).await
@@ -204,6 +209,11 @@ impl Store for Embedded {
             return Ok(known);
         }
         self.writes.add(1, PER_TASK, move |ledger| topics::register(ledger, &entry)).await
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        let topic = topic.clone();
+        self.reads.run(move |db| topics::registered(db, &topic)).await
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {

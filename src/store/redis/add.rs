@@ -217,15 +217,10 @@ async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
 async fn answer_registered(inner: Arc<Inner>, mut batch: Batch) {
     let emptied = std::mem::take(&mut batch.emptied);
     let mut waiting = batch.answer_but(emptied.values().flatten());
-    let asserting = emptied.into_iter().map(async |(entry, places)| {
-        let asserted = super::registry::assert(&inner, &entry).await;
-        let failure = asserted.err().inspect(|error| {
-            tracing::warn!(topic = %entry.topic, %error, "Could not write the topic registry again");
-        });
-        (places, failure)
-    });
-    for (places, failure) in join_all(asserting).await {
-        let Some(error) = failure else { continue };
+    let asserted = super::registry::assert_all(&inner, &emptied.keys().collect::<Vec<_>>()).await;
+    for ((entry, places), asserted) in emptied.iter().zip(asserted) {
+        let Err(error) = asserted else { continue };
+        tracing::warn!(topic = %entry.topic, %error, "Could not write the topic registry again");
         places.iter().for_each(|&place| waiting.note(place, Err(error.clone())));
     }
     waiting.answer();

@@ -121,14 +121,6 @@ impl Keys {
         self.of_lane(DESTINATIONS, lane)
     }
 
-    pub(super) fn leased(&self, lane: &Lane) -> String {
-        self.of_lane(LEASED, lane)
-    }
-
-    pub(super) fn expiries(&self, lane: &Lane) -> String {
-        self.of_lane(EXPIRIES, lane)
-    }
-
     pub(super) fn notes(&self, lane: &Lane) -> String {
         self.of_lane(NOTES, lane)
     }

@@ -27,7 +27,7 @@ use self::servers::{Route, Servers};
 use self::topic::Complaints;
 use super::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error,
-    Forecast, Hint, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
+    Forecast, Hint, Histories, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
     Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use crate::breaker;
@@ -52,6 +52,7 @@ mod hints;
 mod ids;
 mod keys;
 mod link;
+mod look;
 mod map;
 #[cfg(feature = "benching")]
 #[doc(hidden)]
@@ -338,11 +339,15 @@ impl Store for Redis {
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        query::next(&self.inner, &lanes, query::For::Workers).await
+        look::next(&self.inner, &lanes, look::For::Workers).await
     }
 
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        query::next(&self.inner, &lanes, query::For::Consumers).await
+        look::next(&self.inner, &lanes, look::For::Consumers).await
+    }
+
+    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        look::histories(&self.inner, &lanes).await
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
@@ -367,6 +372,10 @@ impl Store for Redis {
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
         registry::assert(&self.inner, &entry).await
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        topic::topic(&self.inner, topic).await
     }
 
     async fn topics(&self) -> Result<Vec<Registered>> {

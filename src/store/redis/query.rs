@@ -1,24 +1,21 @@
-//! Reading: tasks, pages of ids, counts, forecasts, and what is next in many lanes.
+//! Reading: tasks, pages of ids, counts, forecasts.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{FromRedisValue, Value, cmd};
-use futures_util::future::join_all;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Inner;
 use super::answer::{corrupt, text};
-use super::fault::Refusal;
 use super::ids::script_call;
-use super::link::Repeat;
-use super::node::Purpose;
+use super::look::read_time;
 use super::record::{Entry, Record, read_millis};
 use super::script;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Counts, Error, FURTHEST_DEADLINE, Forecast, ListQuery, Listed, MAX_FORECAST, NextDue, Result, Summary, Task,
+    Counts, Error, FURTHEST_DEADLINE, Forecast, ListQuery, Listed, MAX_FORECAST, Result, Summary, Task,
 };
 use crate::task::{Destination, Lane, State, TaskId};
 
@@ -180,73 +177,6 @@ pub(super) async fn forecast(inner: &Inner, lane: &Lane, step: Duration, steps: 
     Ok(Forecast { now: UnixMillis(now), overdue, steps: counts })
 }
 
-/// What a look into many lanes is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum For {
-    /// Called destinations, and whatever expires.
-    Workers,
-    /// The pulled ones.
-    Consumers,
-}
-
-/// One pipeline a server, however many lanes: the head of what each lane waits for, its first deadline and its last, and for workers what
-/// expires first; and the time, of each server, for any may be away. Of a lane whose server is away nothing is known; only if that is so
-/// of all is it an error.
-pub(super) async fn next(inner: &Inner, lanes: &[Lane], whom: For) -> Result<NextDue> {
-    let at = |key: String, rank: i64| cmd("ZRANGE").arg(key).arg(rank).arg(rank).arg("WITHSCORES").take();
-    let mut commands = Vec::with_capacity(4 * lanes.len());
-    for lane in lanes {
-        commands.push(match whom {
-            For::Workers => at(inner.keys.destinations(lane), 0),
-            For::Consumers => at(inner.keys.schedule(lane, &Destination::pull()), 0),
-        });
-        commands.push(at(inner.keys.leased(lane), 0));
-        commands.push(at(inner.keys.leased(lane), -1));
-        if whom == For::Workers {
-            // Below zero are those that are leased.
-            let key = inner.keys.expiries(lane);
-            let first = ["(0", "+inf", "WITHSCORES", "LIMIT", "0", "1"];
-            commands.push(cmd("ZRANGEBYSCORE").arg(key).arg(&first).take());
-        }
-    }
-    let (now, answers) = tokio::join!(time(inner), inner.working.run_repeatable(&commands));
-    let now = now?;
-    let mut answers = answers.into_iter();
-    let mut next = || answers.next().unwrap_or_else(|| Err(corrupt("too few answers")));
-    let mut moments = Vec::with_capacity(lanes.len());
-    let (mut failed, mut is_any_known) = (None, false);
-    for lane in lanes {
-        let told = [next(), next(), next()];
-        let expires = if whom == For::Workers { next() } else { Ok(Value::Array(Vec::new())) };
-        match read_next(now, told, expires) {
-            Ok(moment) => {
-                is_any_known = true;
-                moments.push(moment);
-            }
-            Err(error) => {
-                tracing::debug!(%lane, %error, "Could not look into a lane");
-                moments.push(None);
-                failed = Some(error);
-            }
-        }
-    }
-    match failed {
-        Some(error) if !is_any_known => Err(error),
-        _ => Ok(NextDue { now, lanes: moments }),
-    }
-}
-
-fn read_next(
-    now: UnixMillis,
-    [due, first, last]: [Result<Value>; 3],
-    expires: Result<Value>,
-) -> Result<Option<UnixMillis>> {
-    let (due, first, last, expires) = (read_head(due?)?, read_head(first?)?, read_head(last?)?, read_head(expires?)?);
-    // A deadline that is too far away counts as run out: the clock was set back.
-    let beyond_reach = last.filter(|deadline| *deadline > now + FURTHEST_DEADLINE).map(|_| now);
-    Ok(due.into_iter().chain(first).chain(beyond_reach).chain(expires).min())
-}
-
 /// The last ping, and when it ended.
 pub(super) type Pinged = Mutex<Option<(Instant, Result<UnixMillis>)>>;
 
@@ -275,29 +205,4 @@ async fn ping_alone(inner: &Inner) -> Result<UnixMillis> {
     inner.adding.run_one(counter()).await?;
     inner.working.run_one(counter()).await?;
     read_time(inner, inner.working.run_one(cmd("TIME")).await?)
-}
-
-/// The time of the first of the servers that tells it. All are asked at once.
-async fn time(inner: &Inner) -> Result<UnixMillis> {
-    let map = inner.servers.map();
-    let asking = map.nodes().iter().map(async |node| {
-        let answers = node.link(Purpose::Working).run(&[cmd("TIME")], Repeat::Once).await?;
-        let time = answers.into_iter().next().unwrap_or_else(|| Err(Refusal::Failed(corrupt("no time"))));
-        read_time(inner, time.map_err(Refusal::into_error)?)
-    });
-    let mut told = Err(Error::Unavailable("no server is known".into()));
-    for time in join_all(asking).await {
-        told = told.or(time);
-    }
-    told
-}
-
-fn read_time(inner: &Inner, time: Value) -> Result<UnixMillis> {
-    let (seconds, micros): (i64, i64) = FromRedisValue::from_redis_value(time).map_err(corrupt)?;
-    Ok(inner.clock.manual_now().unwrap_or(UnixMillis(seconds * 1_000 + micros / 1_000)))
-}
-
-fn read_head(head: Value) -> Result<Option<UnixMillis>> {
-    let pair = Vec::<String>::from_redis_value(head).map_err(corrupt)?;
-    pair.get(1).map(|score| read_millis(score)).transpose()
 }

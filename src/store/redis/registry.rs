@@ -26,15 +26,26 @@ struct Stored {
 
 /// Registers a topic unless it is there, and reads the winner back.
 pub(super) async fn assert(inner: &Inner, entry: &TopicEntry) -> Result<TopicEntry> {
-    let value = serde_json::to_string(&Stored { shards: entry.shards }).expect("a number is plain data");
+    assert_all(inner, &[entry]).await.pop().unwrap_or_else(|| Err(Error::Corrupt("no answer".into())))
+}
+
+/// The same of many, in one pipeline. One answer each.
+pub(super) async fn assert_all(inner: &Inner, entries: &[&TopicEntry]) -> Vec<Result<TopicEntry>> {
     let key = inner.keys.topics();
-    let write = cmd("HSETNX").arg(&key).arg(entry.topic.as_str()).arg(value).take();
-    let read = cmd("HGET").arg(&key).arg(entry.topic.as_str()).take();
-    let mut answers = inner.working.run_repeatable(&[write, read]).await.into_iter();
-    answers.next().transpose()?;
-    let winner = answers.next().transpose()?.unwrap_or_default();
-    let text = String::from_redis_value(winner).map_err(|error| Error::Corrupt(error.to_string()))?;
-    read_entry(entry.topic.as_str(), &text)
+    let commands = entries.iter().flat_map(|entry| {
+        let value = serde_json::to_string(&Stored { shards: entry.shards }).expect("a number is plain data");
+        let write = cmd("HSETNX").arg(&key).arg(entry.topic.as_str()).arg(value).take();
+        [write, cmd("HGET").arg(&key).arg(entry.topic.as_str()).take()]
+    });
+    let mut answers = inner.working.run_repeatable(&commands.collect::<Vec<_>>()).await.into_iter();
+    let mut read = |entry: &TopicEntry| {
+        let [written, winner] = [answers.next(), answers.next()];
+        written.transpose()?;
+        let winner = winner.transpose()?.unwrap_or_default();
+        let text = String::from_redis_value(winner).map_err(|error| Error::Corrupt(error.to_string()))?;
+        read_entry(entry.topic.as_str(), &text)
+    };
+    entries.iter().map(|entry| read(entry)).collect()
 }
 
 /// All entries, without policies and pauses.
@@ -47,11 +58,13 @@ pub(super) async fn entries(inner: &Inner) -> Result<Vec<TopicEntry>> {
 
 /// One unreadable entry must not hide the others.
 pub(super) fn read_all(inner: &Inner, entries: &HashMap<String, String>) -> Vec<TopicEntry> {
-    let read = entries.iter().filter_map(|(topic, value)| {
-        let read = read_entry(topic, value);
-        read.inspect_err(|error| inner.complaints.once(&format!("A topic is passed over: {error}"))).ok()
-    });
-    read.collect()
+    entries.iter().filter_map(|(topic, value)| read_known(inner, topic, value)).collect()
+}
+
+/// An entry; nothing if it cannot be read, which is said once.
+pub(super) fn read_known(inner: &Inner, topic: &str, value: &str) -> Option<TopicEntry> {
+    let read = read_entry(topic, value);
+    read.inspect_err(|error| inner.complaints.once(&format!("A topic is passed over: {error}"))).ok()
 }
 
 pub(super) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {

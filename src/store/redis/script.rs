@@ -1,5 +1,5 @@
 //! The Lua scripts: one file per verb in `lua/`, those of a lane with `lua/lane.lua` before them (`lua/add.lua` alone goes without) and, between the two, what some of
-//! them share.
+//! them share. Those that look into many lanes have `lua/lanes.lua` before them.
 //!
 //! They are called by their SHA-1 (`EVALSHA`). A Redis that restarted or failed over has forgotten them all and
 //! answers NOSCRIPT without having done anything; [`super::link`] then loads them and repeats.
@@ -30,6 +30,8 @@ const LANE: &str = concat!(include_str!("lua/now.lua"), include_str!("lua/lane.l
 const SAMENESS: &str = include_str!("lua/sameness.lua");
 const FORGET: &str = include_str!("lua/forget.lua");
 const WHERE: &str = include_str!("lua/where.lua");
+const LANES: &str = include_str!("lua/lanes.lua");
+const NEXT_ALONE: &str = include_str!("lua/next.lua");
 const CLAIM_ALONE: &str = include_str!("lua/claim.lua");
 const NORMAL: &str = "";
 const WAY_OUT: &str = " flags=allow-oom";
@@ -68,6 +70,8 @@ scripts! {
     FORECAST: READ, [LANE, include_str!("lua/forecast.lua")];
     LIST: READ, [LANE, include_str!("lua/list.lua")];
     STATS: READ, [LANE, include_str!("lua/stats.lua")];
+    NEXT: READ, [NOW, LANES, NEXT_ALONE];
+    HISTORIES: READ, [NOW, LANES, include_str!("lua/histories.lua")];
     POLICY: WAY_OUT, [include_str!("lua/policy.lua")];
     PAUSE: WAY_OUT, [NOW, include_str!("lua/pause.lua")];
     RESUME: WAY_OUT, [NOW, include_str!("lua/resume.lua")];
@@ -98,6 +102,8 @@ mod tests {
         ] {
             assert!(LANE.contains(&line), "lane.lua should hold: {line}");
         }
+        let line = format!("local FURTHEST_DEADLINE_MS = {}", FURTHEST_DEADLINE.as_millis());
+        assert!(NEXT_ALONE.contains(&line), "next.lua should hold: {line}");
         let line = format!("local EXPIRED, MISFIRED = '{EXPIRED}', '{MISFIRED}'");
         assert!(CLAIM_ALONE.contains(&line), "claim.lua should hold: {line}");
     }

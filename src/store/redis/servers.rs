@@ -94,7 +94,7 @@ impl Servers {
         errors.into_iter().next().map_or(Ok(()), Err)
     }
 
-    fn is_cluster(&self) -> bool {
+    pub(super) fn is_cluster(&self) -> bool {
         !self.seeds.is_empty()
     }
 

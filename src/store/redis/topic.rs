@@ -43,16 +43,36 @@ pub(super) async fn topics(inner: &Inner) -> Result<Vec<Registered>> {
     let [entries, policies, pauses] = <[_; 3]>::try_from(tables).map_err(|_| corrupt("too few answers"))?;
     let registered = registry::read_all(inner, &entries).into_iter().map(|entry| {
         let name = entry.topic.as_str();
-        let policy = policies.get(name).map_or_else(Arc::default, |text| read_policy(inner, name, text));
-        let Pauses { since, over } = pauses.get(name).map_or_else(Pauses::default, |text| {
-            Pauses::read(text).unwrap_or_else(|| {
-                inner.complaints.once(&format!("The pauses of topic {name} cannot be read: it counts as paused"));
-                Pauses { since: Some(UnixMillis(0)), over: Vec::new() }
-            })
-        });
-        Registered { policy, paused: since, misfires: over, entry }
+        let asked = (policies.get(name).map(String::as_str), pauses.get(name).map(String::as_str));
+        registered(inner, entry, asked)
     });
     Ok(registered.collect())
+}
+
+/// One topic, if it is registered.
+pub(super) async fn topic(inner: &Inner, topic: &Topic) -> Result<Option<Registered>> {
+    let commands = inner.keys.of_registry().map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
+    let mut fields = Vec::with_capacity(commands.len());
+    for answer in inner.working.run_repeatable(&commands).await {
+        let field = Option::<Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
+        fields.push(field.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
+    }
+    let [entry, policy, pauses] = <[_; 3]>::try_from(fields).map_err(|_| corrupt("too few answers"))?;
+    let entry = entry.and_then(|text| registry::read_known(inner, topic.as_str(), &text));
+    Ok(entry.map(|entry| registered(inner, entry, (policy.as_deref(), pauses.as_deref()))))
+}
+
+/// An entry, with what the policies and the pauses say of it.
+fn registered(inner: &Inner, entry: TopicEntry, (policy, pauses): (Option<&str>, Option<&str>)) -> Registered {
+    let name = entry.topic.as_str();
+    let policy = policy.map_or_else(Arc::default, |text| read_policy(inner, name, text));
+    let Pauses { since, over } = pauses.map_or_else(Pauses::default, |text| {
+        Pauses::read(text).unwrap_or_else(|| {
+            inner.complaints.once(&format!("The pauses of topic {name} cannot be read: it counts as paused"));
+            Pauses { since: Some(UnixMillis(0)), over: Vec::new() }
+        })
+    });
+    Registered { policy, paused: since, misfires: over, entry }
 }
 
 fn read_policy(inner: &Inner, topic: &str, text: &str) -> Arc<TopicPolicy> {

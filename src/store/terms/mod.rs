@@ -352,6 +352,26 @@ pub struct NextDue {
     pub lanes: Vec<Option<UnixMillis>>,
 }
 
+/// The answer of `histories`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histories {
+    /// The store's now.
+    pub now: UnixMillis,
+    /// Per asked lane, in order; `None` where that cannot be said because the lane's server is away.
+    pub lanes: Vec<Option<History>>,
+}
+
+/// What a lane has to be forgotten, in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// How many of its tasks were delivered, cancelled or expired.
+    pub ended: u64,
+    /// When the first of them ended.
+    pub oldest: Option<UnixMillis>,
+    /// Whether a purge has something to do besides: idempotency keys whose window is over, or calls that a full disk left owed.
+    pub has_leftovers: bool,
+}
+
 /// How many tasks wait for one destination, over all lanes that were asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {

@@ -1,0 +1,23 @@
+-- Looks for what each lane has to be forgotten; changes nothing.
+--
+-- returns {now, then for each lane {how many were delivered, cancelled or expired; when the first of them ended, or ''; how many idempotency
+--         keys have outlived their window}, or '' where there is nothing of all that}
+local answer = { now }
+for i = 1, #KEYS do
+  local tag = string.sub(KEYS[i], tag_at)
+  local ended = {
+    prefix .. 'DELAY_DELIVERED_TOPIC_TASK' .. tag, prefix .. 'DELAY_CANCELLED_TOPIC_TASK' .. tag, prefix .. 'DELAY_EXPIRED_TOPIC_TASK' .. tag,
+  }
+  local windows = prefix .. 'DELAY_WINDOWS_TOPIC_TASK' .. tag
+  if redis.call('EXISTS', windows, unpack(ended)) == 0 then
+    answer[i + 1] = ''
+  else
+    local count, oldest = 0, nil
+    for _, key in ipairs(ended) do
+      count = count + redis.call('ZCARD', key)
+      oldest = earlier(oldest, score(key, 0))
+    end
+    answer[i + 1] = { count, oldest or '', redis.call('ZCOUNT', windows, '-inf', now) }
+  end
+end
+return answer

@@ -323,7 +323,7 @@ pub(crate) async fn each_settle_of_a_batch_sees_those_before_it(bench: Bench<imp
         settle(&second, receipt("stranger"), delivered()),
     ]);
     let (done, ended) = (Settled::Done, stale(State::Delivered));
-    let expected = [done.clone(), stale(State::Leased), done.clone(), done.clone(), done.clone(), done, ended];
+    let expected = [done, stale(State::Leased), done, done, done, done, ended];
     assert_eq!(answers.await.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected);
     let counts = bench.counts().await;
     assert_eq!((counts.scheduled, counts.leased, counts.delivered), (0, 0, 3));

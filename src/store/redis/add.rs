@@ -126,10 +126,12 @@ impl Adders {
         let mut shares: Vec<Share> = Vec::with_capacity(1);
         for ((place, task), drawn) in open.into_iter().zip(drawn) {
             let server = self.inner.servers.number_of(&task.topic.lane_of(drawn.own));
-            let share = match shares.iter_mut().find(|share| share.server == server) {
-                Some(share) => share,
-                None => shares.push_mut(Share { server, places: Vec::new(), members: Vec::new() }),
-            };
+            let known = shares.iter().position(|share| share.server == server);
+            let at = known.unwrap_or_else(|| {
+                shares.push(Share { server, places: Vec::new(), members: Vec::new() });
+                shares.len() - 1
+            });
+            let share = &mut shares[at];
             share.places.push(place);
             share.members.push(Member { task, drawn });
         }

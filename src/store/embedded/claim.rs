@@ -202,7 +202,7 @@ fn look(ledger: &mut Ledger<'_>, lane: i64, skip: usize) -> rusqlite::Result<Out
         .query_map((lane, ledger.now, rows(MAX_OUTLOOK), rows(skip)), |row| Ok((row.get(0)?, read_name(row, 1))))?
         .collect::<rusqlite::Result<_>>()?;
     let due = due.into_iter().filter_map(|(number, name)| ledger.readable(number, name)).collect();
-    let later = earliest_due(ledger.db, lane, true, ledger.now)?;
+    let later = earliest_due(ledger.db, lane, ledger.now)?;
     let deadline = earliest_deadline(ledger.db, lane, ledger.now)?;
     let expiry = ending::earliest_expiry(ledger.db, lane)?.map(|moment| moment.max(ledger.now));
     Ok(Outlook { due, next: later.into_iter().chain(deadline).chain(expiry).min() })

@@ -119,15 +119,10 @@ pub(super) fn next_due(db: &Connection, lanes: &[Lane], called: bool, now: UnixM
     Ok(next)
 }
 
-/// The earliest due moment after `after` at which one of the lane's called destinations, or its consumers, come to have work.
-pub(super) fn earliest_due(
-    db: &Connection,
-    lane: i64,
-    called: bool,
-    after: UnixMillis,
-) -> rusqlite::Result<Option<UnixMillis>> {
-    db.prepare_cached("SELECT min(earliest) FROM destination WHERE lane = ? AND called = ? AND earliest > ?")?
-        .query_row((lane, called, after), |row| row.get(0))
+/// The earliest due moment after `after` at which one of the lane's called destinations comes to have work.
+pub(super) fn earliest_due(db: &Connection, lane: i64, after: UnixMillis) -> rusqlite::Result<Option<UnixMillis>> {
+    db.prepare_cached("SELECT min(earliest) FROM destination WHERE lane = ? AND called = 1 AND earliest > ?")?
+        .query_row((lane, after), |row| row.get(0))
 }
 
 /// The earliest deadline of the lane's leases; now, if one is so far away that it counts as run out.

@@ -83,6 +83,8 @@ fn look_into(path: &Path) -> rusqlite::Result<Connection> {
 fn set_up(db: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // Else a statement that compares a parameter with what an index is for is prepared anew each time the parameter is bound.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.pragma_update(None, "busy_timeout", 5_000)?;
     db.pragma_update(None, "synchronous", "full")?;
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
@@ -171,6 +173,20 @@ mod tests {
         open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
         let refusal = open(&path).unwrap_err().to_string();
         assert!(refusal.contains("newer version") && refusal.contains("delayd.db"), "{refusal}");
+    }
+
+    /// A claim's look for what comes next was, for it compared a parameter with what the index of called destinations is for: that was
+    /// most of what the writer did.
+    #[test]
+    fn no_statement_is_prepared_anew_for_another_value() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = open(&folder.path().join("delayd.db")).unwrap();
+        let mut statement =
+            db.prepare("SELECT min(earliest) FROM destination WHERE lane = ? AND called = ? AND earliest > ?").unwrap();
+        for called in [0, 1, 0, 1] {
+            statement.query_row((1, called, 0), |row| row.get::<_, Option<i64>>(0)).unwrap();
+        }
+        assert_eq!(statement.get_status(rusqlite::StatementStatus::RePrepare), 0);
     }
 
     #[test]

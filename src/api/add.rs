@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use futures_util::future::join_all;
-use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -21,9 +20,9 @@ use super::error::Error;
 use super::json::{self, required};
 use super::new_task::{self, Checked};
 use super::openapi::values::{Durability, Way};
-use super::sameness;
+use super::sameness::HeaderKey;
 use crate::clock::UnixMillis;
-use crate::store::{NewTask, Novelty, Registered, Store};
+use crate::store::{self, Added, NewTask, Novelty, Registered, Store};
 use crate::task::{Destination, TaskId, Topic};
 
 /// The answer to a stored task.
@@ -45,6 +44,13 @@ pub(super) struct Stored {
     /// The pending task of the same `key` was moved.
     #[serde(skip_serializing_if = "is_false")]
     replaced: bool,
+}
+
+impl Stored {
+    fn of(added: Added, mode: &'static str, durability: store::Durability) -> Self {
+        let (duplicate, replaced) = (added.novelty == Novelty::Duplicate, added.novelty == Novelty::Replaced);
+        Self { task_id: added.id, due_ms: added.due, mode, durability: durability.as_str(), duplicate, replaced }
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -95,25 +101,26 @@ pub(super) fn mode_of(destination: &Destination) -> &'static str {
 /// `POST /delay/task/add`
 pub(super) async fn add(
     State(api): State<Arc<Api>>,
-    headers: HeaderMap,
+    HeaderKey(header_key): HeaderKey,
     JsonBody(body): JsonBody,
 ) -> Result<Success<Stored>, Error> {
     api.check_accepting()?;
-    let header_key = sameness::of_header(&headers)?;
-    let checked = api.checked(header_key.as_deref(), |rules| new_task::read(&body, rules));
-    let result = store(&api, vec![checked]).await.pop();
-    result.expect("one task has one answer").map(Success::of)
+    let checked = api.checked(header_key.as_deref(), |rules| new_task::read(&body, rules))?;
+    let topic = api.topics.ensure(&checked.topic).await?;
+    let (task, mode) = task_of(checked, topic);
+    let added = api.store.add(vec![task]).await.pop().expect("a store answers every task")?;
+    Ok(Success::of(Stored::of(added, mode, api.store.durability())))
 }
 
 /// `POST /delay/task/add_batch`
 pub(super) async fn add_batch(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    headers: HeaderMap,
+    HeaderKey(header_key): HeaderKey,
     JsonBody(body): JsonBody,
 ) -> Result<Success<Batch>, Error> {
     api.check_accepting()?;
-    if sameness::of_header(&headers)?.is_some() {
+    if header_key.is_some() {
         return Err(Error::invalid(
             "Idempotency-Key: is for a single add; give each task of a batch its own idempotency_key",
         ));
@@ -134,7 +141,7 @@ pub(super) async fn add_batch(
     batch(store(&api, checked).await).map(Success::of)
 }
 
-/// Stores what passed the checks, in one call. One answer per task, in order.
+/// Stores what passed the checks of a batch, in one call. One answer per task, in order.
 async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<Stored, Error>> {
     let topics = topics(api, &checked).await;
     let mut tasks = Vec::with_capacity(checked.len());
@@ -143,11 +150,8 @@ async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<St
     for checked in checked {
         modes.push(checked.and_then(|checked| {
             let topic = topics.get(&checked.topic).expect("every checked topic was asked for").clone()?;
-            let mode = mode_of(&checked.destination);
-            let Checked { destination, moment, options, content, idempotency, .. } = checked;
-            let Registered { entry: topic, policy, .. } = topic;
-            let quota = policy.quota_of_lane(topic.shards);
-            tasks.push(NewTask { topic, destination, moment, options, content, idempotency, quota });
+            let (task, mode) = task_of(checked, topic);
+            tasks.push(task);
             Ok(mode)
         }));
     }
@@ -156,14 +160,21 @@ async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<St
     }
     let mut added = api.store.add(tasks).await.into_iter();
     // Asked only now: a store that was out of reach has just learnt it.
-    let durability = api.store.durability().as_str();
+    let durability = api.store.durability();
     let answer = |mode: Result<&'static str, Error>| {
         let mode = mode?;
         let added = added.next().expect("a store answers every task")?;
-        let (duplicate, replaced) = (added.novelty == Novelty::Duplicate, added.novelty == Novelty::Replaced);
-        Ok(Stored { task_id: added.id, due_ms: added.due, mode, durability, duplicate, replaced })
+        Ok(Stored::of(added, mode, durability))
     };
     modes.into_iter().map(answer).collect()
+}
+
+/// What the store is asked to keep, and how it will leave.
+fn task_of(checked: Checked, topic: Registered) -> (NewTask, &'static str) {
+    let Checked { destination, moment, options, content, idempotency, .. } = checked;
+    let Registered { entry: topic, policy, .. } = topic;
+    let (quota, mode) = (policy.quota_of_lane(topic.shards), mode_of(&destination));
+    (NewTask { topic, destination, moment, options, content, idempotency, quota }, mode)
 }
 
 /// The entries of the checked tasks' topics, each asked for once, and all at the same time: the new ones of a batch cost little more than

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use super::error::Error;
 use super::fields::Name;
 use super::json::{self, required};
+use super::work::Visit;
 use crate::glob::Glob;
 use crate::rate::{Bucket, Rate};
 use crate::task::Topic;
@@ -237,7 +238,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
         // A route that nobody guards is our fault, and stays closed.
-        parts.extensions.get().cloned().ok_or(Error::Internal)
+        parts.extensions.get().map(|visit: &Visit| visit.caller.clone()).ok_or(Error::Internal)
     }
 }
 

@@ -13,7 +13,6 @@ use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::request::Parts;
 use http::{HeaderMap, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -21,6 +20,7 @@ use http_body_util::BodyExt;
 use super::budget::{Budget, Exhausted};
 use super::door::Slot;
 use super::error::Error;
+use super::work::Visit;
 
 /// The most bytes of a refused body that are read and thrown away.
 const MAX_DISCARDED: usize = 64 << 20;
@@ -42,27 +42,34 @@ impl Limit {
 }
 
 /// A request's body, read whole by [`read`].
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct JsonBody(pub(super) Bytes);
 
 impl<S: Sync> FromRequest<S> for JsonBody {
     type Rejection = Error;
 
     async fn from_request(mut request: Request, _state: &S) -> Result<Self, Error> {
-        Ok(request.extensions_mut().remove().expect("every route that takes a body has it read before"))
+        let visit = request.extensions_mut().get_mut::<Visit>();
+        Ok(Self(std::mem::take(&mut visit.expect("every route that takes a body has it read before").body)))
     }
 }
 
 /// Reads the body, within the route's limit and the house's budget. Where it does not come with its head, the request gives its slot back.
-pub(super) async fn read(head: &mut Parts, mut body: Body, limit: &Limit, budget: &Budget) -> Result<Bytes, Error> {
+pub(super) async fn read(
+    headers: &HeaderMap,
+    mut body: Body,
+    slot: &mut Option<Slot>,
+    limit: &Limit,
+    budget: &Budget,
+) -> Result<Bytes, Error> {
     let limit = limit.0.load(Ordering::Relaxed);
-    let whole = match check_type(&head.headers) {
+    let whole = match check_type(headers) {
         Ok(()) => {
             let mut reading = pin!(whole(&mut body, limit, budget));
             match reading.as_mut().now_or_never() {
                 Some(whole) => whole,
                 None => {
-                    drop(head.extensions.remove::<Slot>());
+                    drop(slot.take());
                     reading.await
                 }
             }
@@ -70,7 +77,7 @@ pub(super) async fn read(head: &mut Parts, mut body: Body, limit: &Limit, budget
         Err(error) => Err(error),
     };
     if whole.is_err() {
-        refuse(&head.headers, body);
+        refuse(headers, body);
     }
     whole
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -69,17 +71,30 @@ impl Serving {
             // Shut down now, hyper would throw away what it has read of a request. Slow heads are overdue all the same.
             pulse.no_part_of_a_head().await;
         };
+        let end = async {
+            tokio::select! {
+                biased;
+                why = pulse.overdue(&slots) => End::Overdue(why),
+                () = drained => End::Drained,
+                () = cut_off.cancelled() => End::Cut,
+            }
+        };
+        // In a set of its own it is looked at when it has been woken, and not whenever the connection is: several times a request.
+        let mut end: FuturesUnordered<_> = [end].into_iter().collect();
         let service = {
             let pulse = pulse.clone();
             hyper::service::service_fn(move |request| answer(edge.clone(), pulse.clone(), request))
         };
         let io = TokioIo::new(Paced { stream, pulse: pulse.clone() });
         let mut connection = pin!(builder(streams.clone()).serve_connection(io, service).into_owned());
-        let grace = tokio::select! {
+        let end = tokio::select! {
             // The connection first: a request that came together with the end of the linger is read, and then is to be answered.
             biased;
             ended = connection.as_mut() => return note(ended),
-            why = pulse.overdue(&slots) => {
+            Some(end) = end.next() => end,
+        };
+        let grace = match end {
+            End::Overdue(why) => {
                 tracing::debug!("A connection took too long ({why:?}) and is closed");
                 if matches!(why, Overdue::Head | Overdue::Answer) {
                     return;
@@ -87,8 +102,8 @@ impl Serving {
                 patience.answer
             }
             // Its end is the cut.
-            () = drained => Duration::MAX,
-            () = cut_off.cancelled() => return,
+            End::Drained => Duration::MAX,
+            End::Cut => return,
         };
         connection.as_mut().graceful_shutdown();
         tokio::select! {
@@ -97,6 +112,13 @@ impl Serving {
             () = cut_off.cancelled() => {}
         }
     }
+}
+
+/// What ends a connection that goes on.
+enum End {
+    Overdue(Overdue),
+    Drained,
+    Cut,
 }
 
 fn note(ended: Result<(), Box<dyn Error + Send + Sync>>) {

@@ -1,28 +1,30 @@
 //! The one way in: what stands around every route, from the outside in.
 //!
 //! ```text
-//! request id ─▶ trace ─▶ panic ─▶ door ─▶ who calls ─▶ router
+//! request id ─▶ trace ─▶ panic ─▶ door ─▶ who calls ─▶ work ─▶ router
 //! ```
 //!
 //! Plain functions that call each other, and no layers of the router: each of those costs every request several allocations, and
-//! what is turned away at the door has to cost next to nothing.
+//! what is turned away at the door has to cost next to nothing. ([`super::work`] is for the routes that work on tasks.)
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use http::{HeaderValue, Version, header};
+use http::{HeaderMap, HeaderValue, Uri, Version, header};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
-use super::auth::Tokens;
-use super::door::Line;
+use super::auth::{Caller, Tokens};
+use super::door::{Line, Slot};
 use super::error::Error;
+use super::work::{Work, Works};
 use super::{body, request_id};
 
 /// The router behind its door.
@@ -39,6 +41,8 @@ pub(super) struct Entrance {
     pub(super) line: Line,
     /// Who may call.
     pub(super) tokens: Arc<Tokens>,
+    /// How the routes that work on tasks do so.
+    pub(super) works: Works,
     /// True from the moment on at which callers are to go elsewhere.
     pub(super) draining: watch::Receiver<bool>,
 }
@@ -56,10 +60,13 @@ impl Edge {
     }
 
     /// Answers one request.
+    ///
+    /// A future that is handed to another function by value is copied, whole; here each is pinned where it is made.
     pub(super) async fn answer(self, request: Request) -> Response {
         let Some(entrance) = &self.entrance else { return route(self.router, request).await };
         let (id, version) = (request_id::of(request.headers()), request.version());
-        let mut response = request_id::scope(id.clone(), entrance.trace(&self.router, request)).await;
+        let answering = pin!(entrance.trace(&self.router, request));
+        let mut response = request_id::scope(id.clone(), answering).await;
         request_id::name(&mut response, id);
         entrance.say_if_last(&mut response, version);
         response
@@ -69,28 +76,25 @@ impl Edge {
 impl Entrance {
     /// One line per request. Never a body, a query or a header: they may hold secrets.
     async fn trace(&self, router: &Router, request: Request) -> Response {
-        if !tracing::enabled!(tracing::Level::DEBUG) {
-            return self.guard(router, request).await;
+        let is_told = tracing::enabled!(tracing::Level::DEBUG);
+        let told = is_told.then(|| (Instant::now(), request.method().clone(), request.uri().path().to_owned()));
+        let entering = pin!(self.enter(router, request));
+        // A handler that panics is our fault, and no reason to drop the connection. (The panic hook logs where.)
+        let answered = AssertUnwindSafe(entering).catch_unwind().await;
+        let response = answered.unwrap_or_else(|panic| panicked(&*panic));
+        if let Some((started, method, path)) = told {
+            let (status, latency) = (response.status().as_u16(), started.elapsed());
+            let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+            let request_id = request_id::current();
+            tracing::debug!(%method, path, status, latency_us, request_id, "{method} {path} answered {status} in {latency:?}");
         }
-        let started = Instant::now();
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let response = self.guard(router, request).await;
-        let (status, latency) = (response.status().as_u16(), started.elapsed());
-        let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-        let request_id = request_id::current();
-        tracing::debug!(%method, path, status, latency_us, request_id, "{method} {path} answered {status} in {latency:?}");
         response
     }
 
-    /// A handler that panics is our fault, and no reason to drop the connection. (The panic hook logs where.)
-    async fn guard(&self, router: &Router, request: Request) -> Response {
-        let answered = AssertUnwindSafe(self.enter(router, request)).catch_unwind().await;
-        answered.unwrap_or_else(|panic| panicked(&*panic))
-    }
-
-    async fn enter(&self, router: &Router, mut request: Request) -> Response {
-        match self.admit(&mut request).await {
-            Ok(()) => route(router.clone(), request).await,
+    async fn enter(&self, router: &Router, request: Request) -> Response {
+        match self.admit(request.uri(), request.headers()).await {
+            Ok(Some((work, caller, slot))) => work.answer(router.clone(), request, caller, slot).await,
+            Ok(None) => route(router.clone(), request).await,
             Err(error) => {
                 let (head, body) = request.into_parts();
                 let path = head.uri.path();
@@ -101,16 +105,19 @@ impl Entrance {
         }
     }
 
-    /// Gives the request its slot, and the name of its caller.
-    async fn admit(&self, request: &mut Request) -> Result<(), Error> {
-        if is_work(request) {
-            let slot = self.line.slot().await?;
-            request.extensions_mut().insert(slot);
+    /// For a request that works on tasks: how, for whom, and its slot. (An instance that turns work away is alive, and says so.)
+    async fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<(&Work, Caller, Slot)>, Error> {
+        let work = self.works.of(uri.path());
+        let slot = match work {
+            Some(_) => Some(self.line.slot().await?),
+            None => None,
+        };
+        let caller = self.tokens.admit(uri, headers)?;
+        match (work, slot) {
+            // A route that nobody guards is our fault, and stays closed.
+            (Some(work), Some(slot)) => Ok(Some((work, caller.ok_or(Error::Internal)?, slot))),
+            _ => Ok(None),
         }
-        if let Some(caller) = self.tokens.admit(request.uri(), request.headers())? {
-            request.extensions_mut().insert(caller);
-        }
-        Ok(())
     }
 
     /// While draining, each answer is its connection's last: whoever asks again goes elsewhere, and finds no connection that is
@@ -122,16 +129,9 @@ impl Entrance {
     }
 }
 
-async fn route(router: Router, request: Request) -> Response {
-    match router.oneshot(request).await {
-        Ok(response) => response,
-        Err(never) => match never {},
-    }
-}
-
-/// An instance that turns work away is alive, and says so.
-fn is_work(request: &Request) -> bool {
-    request.uri().path().starts_with("/delay/")
+/// Answers by the route that the request asks for.
+pub(super) fn route(router: Router, request: Request) -> impl Future<Output = Response> {
+    router.oneshot(request).map(|Ok(response)| response)
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Response {
@@ -159,7 +159,8 @@ mod tests {
             .route("/healthz", get(async || "alive"));
         let draining = watch::Sender::new(false);
         let (line, tokens) = (Line::before(slots), Arc::default());
-        (Edge::behind(Entrance { line, tokens, draining: draining.subscribe() }, router), draining)
+        let works = Works::for_test(&line);
+        (Edge::behind(Entrance { line, tokens, works, draining: draining.subscribe() }, router), draining)
     }
 
     async fn panicking() -> &'static str {
@@ -172,6 +173,14 @@ mod tests {
 
     fn get_of(path: &str) -> Request {
         Request::get(path).header("x-request-id", "mine").body(Body::empty()).unwrap()
+    }
+
+    /// It is copied whole on its way to the connection that polls it: an argument more, handed on by value, once made it 10 kB.
+    #[test]
+    fn the_future_of_a_request_stays_small() {
+        let (edge, _draining) = edge(1);
+        let size = std::mem::size_of_val(&edge.answer(add()));
+        assert!(size <= 4_096, "{size}");
     }
 
     #[tokio::test(start_paused = true)]

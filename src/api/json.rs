@@ -87,7 +87,7 @@ pub(super) fn sentence(path: &str, error: &serde_json::Error) -> String {
 /// [`Error::Invalid`], naming `field`.
 pub(super) fn check_depth(text: &str, field: &str) -> Result<(), Error> {
     // Few contents open so much as that at all, and to count what they open is cheap.
-    if text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count() <= MAX_DEPTH {
+    if memchr::memchr2_iter(b'{', b'[', text.as_bytes()).take(MAX_DEPTH + 1).count() <= MAX_DEPTH {
         return Ok(());
     }
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);

@@ -77,7 +77,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use http::Uri;
 use tokio::sync::watch;
@@ -94,7 +93,7 @@ use door::Line;
 use edge::Entrance;
 use error::Error;
 use waiters::Waiters;
-use work::Work;
+use work::{Work, Works};
 
 pub use auth::{TokenParams, Tokens};
 pub use edge::Edge;
@@ -305,19 +304,28 @@ impl Api {
 /// Every route, and the way to them.
 pub fn edge(api: Arc<Api>) -> Edge {
     let line = Line::before(api.params.concurrency);
-    let entrance = Entrance { line: line.clone(), tokens: api.tokens.clone(), draining: api.draining.clone() };
-    Edge::behind(entrance, router(api, line))
+    let (budget, timeout) = (Budget::new(api.params.bodies), api.params.timeout);
+    let work = |limit: &body::Limit, budget: Budget, may_hold_back| Work {
+        timeout,
+        limit: limit.clone(),
+        budget,
+        line: line.clone(),
+        may_hold_back,
+    };
+    let works = Works {
+        batches: work(&api.batch_body_limit, budget.of_batches(), false),
+        others: work(&api.body_limit, budget, true),
+    };
+    let entrance = Entrance { line, tokens: api.tokens.clone(), works, draining: api.draining.clone() };
+    Edge::behind(entrance, router(api))
 }
 
 /// Every route.
-fn router(api: Arc<Api>, line: Line) -> Router {
-    let (budget, timeout) = (Budget::new(api.params.bodies), api.params.timeout);
-    let working = |routes: Router<Arc<Api>>, limit: &body::Limit, budget: Budget, may_hold_back: bool| {
-        let work = Work { timeout, limit: limit.clone(), budget, line: line.clone(), may_hold_back };
-        routes.layer(from_fn_with_state(Arc::new(work), work::layer))
-    };
-    let tasks = Router::new()
+fn router(api: Arc<Api>) -> Router {
+    let delay = Router::new()
         .route("/delay/task/add", post(add::add))
+        .route("/delay/task/add_batch", post(add::add_batch))
+        .route("/delay/task/adopt", post(adopt::adopt))
         .route("/delay/task/pull", post(pull::pull))
         .route("/delay/task/ack", post(settle::ack))
         .route("/delay/task/nack", post(settle::nack))
@@ -342,15 +350,6 @@ fn router(api: Arc<Api>, line: Line) -> Router {
         .route("/delay/destination/list", post(destination::list))
         .route("/delay/destination/hold", post(destination::hold))
         .route("/delay/destination/release", post(destination::release));
-    let batches = Router::new()
-        .route("/delay/task/add_batch", post(add::add_batch))
-        .route("/delay/task/adopt", post(adopt::adopt));
-    let delay = working(tasks, &api.body_limit, budget.clone(), true).merge(working(
-        batches,
-        &api.batch_body_limit,
-        budget.of_batches(),
-        false,
-    ));
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
     let pages = Router::new()
         .route("/metrics", get(metrics::serve))

@@ -25,7 +25,6 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::body::JsonBody;
 use super::door::Slot;
 use super::envelope::Success;
 use super::error::Error;
@@ -34,7 +33,7 @@ use super::json::{self, required};
 use super::openapi::values::TopicName;
 use super::taken::{Pulled, Taken, Wish, lanes_in_turn, take};
 use super::waiters;
-use super::work::Deadline;
+use super::work::Visit;
 use super::written::{Fate, watched};
 use crate::span::Span;
 use crate::store::{MAX_LEASE, Store};
@@ -72,9 +71,7 @@ pub(super) struct Many {
 /// `POST /delay/task/pull`
 pub(super) async fn pull(
     State(api): State<Arc<Api>>,
-    Extension(slot): Extension<Slot>,
-    Extension(deadline): Extension<Deadline>,
-    JsonBody(body): JsonBody,
+    Extension(Visit { slot, deadline, body, .. }): Extension<Visit>,
 ) -> Result<Response, Error> {
     let request: Request = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;

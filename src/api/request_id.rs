@@ -44,8 +44,10 @@ fn sane(value: &HeaderValue) -> Option<String> {
     is_sane.then(|| text.to_owned())
 }
 
+/// 32 hexadecimal digits.
 fn fresh() -> String {
-    format!("{:032x}", rand::random::<u128>())
+    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+    rand::random::<[u8; 16]>().into_iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use axum::extract::FromRequestParts;
 use http::HeaderMap;
+use http::request::Parts;
 
 use super::error::Error;
 use crate::store::{Idempotency, Moment};
@@ -25,11 +27,22 @@ pub(super) fn checked(key: String, field: &str) -> Result<String, Error> {
     }
 }
 
+/// The key in the header.
+pub(super) struct HeaderKey(pub(super) Option<String>);
+
+impl<S: Sync> FromRequestParts<S> for HeaderKey {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
+        of_header(&parts.headers).map(Self)
+    }
+}
+
 /// The key in the header, with or without the quotation marks that the draft asks for.
 ///
 /// # Errors
 /// [`Error::Invalid`] if there are several, or one that is no plain text.
-pub(super) fn of_header(headers: &HeaderMap) -> Result<Option<String>, Error> {
+fn of_header(headers: &HeaderMap) -> Result<Option<String>, Error> {
     let mut values = headers.get_all(HEADER).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let text = value.to_str().ok().filter(|_| values.next().is_none());

@@ -4,23 +4,24 @@
 //! time ─▶ body ─▶ a slot ─▶ the topic in the body ─▶ handler ─▶ room for the answer
 //! ```
 //!
-//! One layer of the router, for each costs every request several allocations. Not around the health checks: an instance that sheds
-//! load is alive.
+//! Not around the health checks: an instance that sheds load is alive.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::auth::Caller;
-use super::body::{self, JsonBody};
+use super::body;
 use super::budget::Budget;
 use super::door::{Line, Slot};
+use super::edge::route;
 use super::error::Error;
 use super::room::take_room;
 
@@ -39,37 +40,78 @@ pub(super) struct Work {
     pub(super) may_hold_back: bool,
 }
 
-/// The layer.
-pub(super) async fn layer(State(work): State<Arc<Work>>, mut request: Request, next: Next) -> Response {
-    let deadline = Deadline::after(work.timeout);
-    request.extensions_mut().insert(deadline.clone());
-    deadline.bound(work.answer(request, next)).await
+/// The two groups.
+#[derive(Debug)]
+pub(super) struct Works {
+    /// Those that many tasks are sent to at once: of them more bytes are read.
+    pub(super) batches: Work,
+    pub(super) others: Work,
+}
+
+impl Works {
+    #[cfg(test)]
+    pub(super) fn for_test(line: &Line) -> Self {
+        let work = |may_hold_back| Work {
+            timeout: Duration::from_secs(10),
+            limit: body::Limit::of(1 << 20),
+            budget: Budget::new(1 << 20),
+            line: line.clone(),
+            may_hold_back,
+        };
+        Self { batches: work(false), others: work(true) }
+    }
+
+    /// That of a path; `None`: it does not work on tasks.
+    pub(super) fn of(&self, path: &str) -> Option<&Work> {
+        match path {
+            "/delay/task/add_batch" | "/delay/task/adopt" => Some(&self.batches),
+            _ => path.starts_with("/delay/").then_some(&self.others),
+        }
+    }
+}
+
+/// What a handler gets to know beside its request: one extension, for each costs every request several allocations.
+#[derive(Clone, Debug)]
+pub(super) struct Visit {
+    pub(super) caller: Caller,
+    /// What outlives the request may take it along.
+    pub(super) slot: Slot,
+    pub(super) deadline: Deadline,
+    pub(super) body: Bytes,
 }
 
 impl Work {
-    async fn answer(&self, request: Request, next: Next) -> Response {
-        let response = match self.ready(request).await {
-            // The request drops its extensions long before its end: what holds the slot to it is here.
-            Ok((request, _slot)) => next.run(request).await,
-            Err(error) => error.into_response(),
-        };
-        if self.may_hold_back { take_room(&self.budget, response) } else { response }
+    /// Answers a request that was let in.
+    pub(super) async fn answer(&self, router: Router, request: Request, caller: Caller, slot: Slot) -> Response {
+        let deadline = Deadline::after(self.timeout);
+        let answered = pin!(async {
+            let response = match self.ready(request, caller, slot, &deadline).await {
+                // The request drops its extensions long before its end: what holds the slot to it is here.
+                Ok((request, _slot)) => route(router, request).await,
+                Err(error) => error.into_response(),
+            };
+            if self.may_hold_back { take_room(&self.budget, response) } else { response }
+        });
+        deadline.bound(answered).await
     }
 
     /// The request with its body, and its slot: the one that it got at the door, or, if its body was long in coming, another.
-    async fn ready(&self, request: Request) -> Result<(Request, Slot), Error> {
+    async fn ready(
+        &self,
+        request: Request,
+        caller: Caller,
+        slot: Slot,
+        deadline: &Deadline,
+    ) -> Result<(Request, Slot), Error> {
         let (mut head, body) = request.into_parts();
-        let whole = body::read(&mut head, body, &self.limit, &self.budget).await?;
-        let slot = match head.extensions.remove() {
+        let mut slot = Some(slot);
+        let body = body::read(&head.headers, body, &mut slot, &self.limit, &self.budget).await?;
+        let slot = match slot {
             Some(slot) => slot,
             None => self.line.slot().await?,
         };
-        // A route that nobody guards is our fault, and stays closed.
-        let caller: &Caller = head.extensions.get().ok_or(Error::Internal)?;
-        caller.check_topic(head.uri.path(), &whole)?;
-        head.extensions.insert(JsonBody(whole));
-        // What outlives the request may take the slot along.
-        head.extensions.insert::<Slot>(slot.clone());
+        caller.check_topic(head.uri.path(), &body)?;
+        head.extensions.insert(Visit { caller, slot: slot.clone(), deadline: deadline.clone(), body });
         Ok((Request::from_parts(head, Body::empty()), slot))
     }
 }
@@ -93,11 +135,10 @@ impl Deadline {
     }
 
     /// The answer, if it comes by then.
-    async fn bound(&self, answer: impl Future<Output = Response>) -> Response {
-        let mut answer = pin!(answer);
+    async fn bound(&self, mut answer: Pin<&mut impl Future<Output = Response>>) -> Response {
         loop {
             let moment = self.moment();
-            match tokio::time::timeout_at(moment, &mut answer).await {
+            match tokio::time::timeout_at(moment, answer.as_mut()).await {
                 Ok(response) => return response,
                 Err(_) if self.moment() > moment => {}
                 Err(_) => {

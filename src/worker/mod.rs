@@ -5,8 +5,8 @@
 //!     lane   ── sleeps until due ─▶ claim ─▶ call ─▶ outcome ─▶ settler ─▶ store
 //! ```
 //!
-//! - `supervisor` reads the registry, looks over all lanes once a second with one pipeline, and keeps one task per lane
-//!   that has work coming. A thousand idle topics cost that one look.
+//! - `supervisor` reads the registry, looks over all lanes once a second, and keeps one task per lane that has work coming. A thousand idle
+//!   topics cost that one look.
 //! - `lane` is the heart: wait, claim by free slots, hand out.
 //! - `topic` is what the registry says of a lane's topic: pauses, policy, limits.
 //! - `call` is one task in flight: is the lease long enough, call, outcome.

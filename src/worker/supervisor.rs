@@ -68,7 +68,7 @@ struct Seen {
     failed: Option<String>,
 }
 
-/// The safety look: the registry, what is held by hand, then all lanes in one pipeline.
+/// The safety look: the registry, what is held by hand, then all lanes together.
 async fn look(shared: &Shared<impl Store, impl Caller>) -> Seen {
     // The registry, or what is held, may be on a server that is away while lanes are not: then those that are known are looked at. But
     // nothing is claimed before it was known once what is held.

@@ -29,12 +29,20 @@ const ROLES: [&str; 16] = [
     "DELAY_NOTES_TOPIC_TASK",
 ];
 
-const SCRIPT: &str = concat!(
+const PLAIN: &str = concat!(
     "#!lua\n",
-    include_str!("../../src/store/redis/lua/lane.lua"),
-    include_str!("../../src/store/redis/lua/sameness.lua"),
+    include_str!("../../src/store/redis/lua/now.lua"),
     include_str!("../../src/store/redis/lua/add.lua")
 );
+const UNLIKE: &str = concat!(
+    "#!lua\n",
+    include_str!("../../src/store/redis/lua/now.lua"),
+    include_str!("../../src/store/redis/lua/lane.lua"),
+    include_str!("../../src/store/redis/lua/sameness.lua"),
+    include_str!("../../src/store/redis/lua/add_unlike.lua")
+);
+/// The places among the roles of those keys that the first of them is given.
+const PLAIN_KEYS: [usize; 4] = [0, 4, 3, 10];
 
 /// An add with the id that was drawn for it.
 #[derive(Clone)]
@@ -64,20 +72,27 @@ impl Broken {
     /// What the script answers for it.
     fn send(&self, sent: &Sent) -> Value {
         let mut connection = redis::Client::open(redis_server::shared().url()).unwrap().get_connection().unwrap();
-        let mut call = redis::cmd("EVAL");
-        call.arg(SCRIPT).arg(ROLES.len());
-        for role in ROLES {
-            let tail = if role == "DELAY_SIMPLE_TOPIC_TASK" { ":" } else { "" };
-            call.arg(self.of(role) + tail);
-        }
+        let key = |role: &str| self.of(role) + if role == "DELAY_SIMPLE_TOPIC_TASK" { ":" } else { "" };
         let options = match sent.options.is_default() {
             true => "-".to_owned(),
             false => serde_json::to_string(&sent.options).unwrap(),
         };
-        call.arg(self.bench.now().0).arg(1).arg(sent.id.0).arg("+50").arg("message.call").arg(options);
-        call.arg(sent.content).arg(sent.asked);
-        let answer: Vec<Value> = call.query(&mut connection).unwrap();
-        answer[1].clone()
+        let (mut call, now) = (redis::cmd("EVAL"), self.bench.now().0);
+        if sent.asked.is_empty() {
+            let keys = PLAIN_KEYS.map(|place| key(ROLES[place]));
+            call.arg(PLAIN).arg(keys.len()).arg(&keys).arg(now).arg(1).arg("message.call").arg(1).arg(sent.id.0);
+            call.arg("+50").arg(format!("message.call {options}\n{}", sent.content));
+        } else {
+            let keys = ROLES.map(key);
+            call.arg(UNLIKE).arg(keys.len()).arg(&keys).arg(now).arg(1).arg(sent.id.0);
+            call.arg("+50").arg("message.call").arg(options).arg(sent.content).arg(sent.asked);
+        }
+        match &call.query::<Vec<Value>>(&mut connection).unwrap()[1..] {
+            [Value::Int(now)] => Value::Int(now + 50),
+            [_, Value::Int(0), due] => due.clone(),
+            [_, answer] => answer.clone(),
+            other => panic!("{other:?}"),
+        }
     }
 
     async fn check_in_order(self) {

@@ -222,7 +222,7 @@ fn those_who_are_called_together_share_what_came_free() {
     let sleepers: Vec<Arc<Notify>> = (0..3).map(|_| Arc::default()).collect();
     let line: Vec<Place> = sleepers.iter().map(|sleeper| stand(&limits, &a, sleeper)).collect();
     drop(permits);
-    assert_eq!(sleepers.iter().map(|sleeper| is_awake(sleeper)).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(sleepers.iter().map(is_awake).collect::<Vec<_>>(), [true, true, false]);
     let taken: Vec<_> = line.iter().map(|place| place.reserve(most(0), 100)).collect();
     assert_eq!(taken.iter().map(Permits::len).collect::<Vec<_>>(), [16, 16, 0]);
 }

@@ -6,7 +6,7 @@ use super::ledger::Ledger;
 use super::record::{Pending, Record, expiry};
 use super::rows::is_unreadable;
 use crate::clock::UnixMillis;
-use crate::store::{Added, Error, Moment, NewTask, Novelty, Result};
+use crate::store::{Added, Error, NewTask, Novelty, Result};
 use crate::task::{Lane, OnDead, Options, State, TaskId};
 
 pub(super) fn add(ledger: &mut Ledger<'_>, tasks: &[NewTask]) -> rusqlite::Result<Vec<Result<Added>>> {
@@ -72,7 +72,7 @@ fn push_back(
     task: &NewTask,
 ) -> rusqlite::Result<Added> {
     let number = before.record.lane;
-    let due = due(task.moment, ledger.now);
+    let due = task.moment.due(ledger.now);
     let destination = ledger.destination(number, &task.destination)?;
     let options = match &task.options.on_dead {
         None => task.options.clone(),
@@ -102,7 +102,7 @@ fn add_new(
     shard: Option<u16>,
     rival: Option<(TaskId, Owner)>,
 ) -> rusqlite::Result<Result<Added>> {
-    let due = due(task.moment, ledger.now);
+    let due = task.moment.due(ledger.now);
     let id = ledger.draw_id(&task.topic, shard)?;
     let lane = task.topic.lane_of(id);
     if let Some(quota) = task.quota
@@ -172,14 +172,6 @@ fn write_body(
         )?
         .execute((id, lane, destination, due, ledger.now, options, content))?;
     Ok(())
-}
-
-/// The due moment by the store's clock; what lies in the past is due now.
-pub(super) fn due(moment: Moment, now: UnixMillis) -> UnixMillis {
-    match moment {
-        Moment::At(moment) => moment.max(now),
-        Moment::After(wait) => now + wait,
-    }
 }
 
 pub(super) fn options_text(options: &Options) -> Option<String> {

@@ -1,6 +1,5 @@
 //! What people do to tasks: `cancel`, `reschedule`, `replay`.
 
-use super::add::due;
 use super::ledger::Ledger;
 use super::record::{Pending, Record, expiry};
 use super::rows::read_options;
@@ -32,7 +31,7 @@ pub(super) fn reschedule(
     if state == State::Leased {
         return Ok(Rescheduled::Refused { state });
     }
-    let due = due(moment, ledger.now);
+    let due = moment.due(ledger.now);
     let destination = match content {
         Some(new) => ledger.destination(number, &new.destination)?,
         None => before.destination,

@@ -34,7 +34,8 @@ pub(super) async fn reschedule(
     content: Option<&NewContent>,
 ) -> Result<Rescheduled> {
     let mut call = script_call(&script::RESCHEDULE, &inner.keys.of_script(lane), &inner.clock);
-    call.arg(id.0).arg(write_moment(moment));
+    call.arg(id.0);
+    write_moment(&mut call, moment);
     if let Some(new) = content {
         call.arg(new.destination.as_str()).arg(&new.content);
     }

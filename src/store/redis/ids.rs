@@ -24,8 +24,10 @@ use crate::clock::Clock;
 use crate::store::{Error, Result};
 use crate::task::TaskId;
 
-/// Ids drawn at once, unless more are needed.
+/// Ids drawn at once, unless more are needed: all wait while a block is drawn, so each that is used up while it is fresh makes the next one
+/// twice as long.
 const BLOCK: u64 = 1_000;
+const LONGEST_BLOCK: u64 = 32_000;
 /// How long a block may be used.
 const FRESH: Duration = Duration::from_secs(1);
 /// How far a new server's counter skips ahead: two seconds' worth, twice what `everysec` may have lost.
@@ -56,6 +58,8 @@ pub(super) struct Drawn {
 #[derive(Debug, Default)]
 struct Block {
     ids: Range<u64>,
+    /// How many there were.
+    size: u64,
     /// Those before them that led to a lane that was not wished for.
     spare: BTreeSet<u64>,
     drawn: Option<Instant>,
@@ -75,7 +79,7 @@ impl Run {
         self.node.is_in_run(&self.run_id)
     }
 
-    fn is(&self, other: &Self) -> bool {
+    pub(super) fn is(&self, other: &Self) -> bool {
         self.node.number == other.node.number && self.run_id == other.run_id
     }
 }
@@ -96,7 +100,8 @@ impl Ids {
         {
             return Ok((drawn, run));
         }
-        let mut size = BLOCK.max(2 * wishes.len() as u64);
+        let usual = if is_fresh { (2 * block.size).clamp(BLOCK, LONGEST_BLOCK) } else { BLOCK };
+        let mut size = usual.max(2 * wishes.len() as u64);
         loop {
             let skip = if block.run.is_none() || is_same(&block) { 0 } else { SKIP };
             let draw = script_call(&script::IDS, &[inner.keys.last_id()], &inner.clock).arg(size).arg(skip).take();
@@ -126,7 +131,8 @@ impl Ids {
 
 impl Block {
     fn new(ids: Range<u64>, run: Run) -> Self {
-        Self { ids, spare: BTreeSet::new(), drawn: Some(Instant::now()), run: Some(run) }
+        let size = ids.end - ids.start;
+        Self { ids, size, spare: BTreeSet::new(), drawn: Some(Instant::now()), run: Some(run) }
     }
 
     /// `None` if there are too few; some are lost then.
@@ -163,7 +169,7 @@ async fn current_run(inner: &Inner) -> Result<Run> {
     let away = || Error::Unavailable("no server has the id counter's part of the cluster".into());
     let node = map.owner(Some(slot::of_key(inner.keys.last_id().as_bytes()))).ok_or_else(away)?;
     let live = node.link(Purpose::Working).live().await?;
-    Ok(Run { node: node.clone(), run_id: live.server().run_id.as_str().into() })
+    Ok(Run { node: node.clone(), run_id: live.server().run_id.clone() })
 }
 
 /// `EVALSHA` of a script with its keys and now; the caller adds the rest.

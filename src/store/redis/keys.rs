@@ -147,6 +147,11 @@ impl Keys {
         slot::of_key(lane.to_string().as_bytes())
     }
 
+    /// The keys of `lua/add.lua`.
+    pub(super) fn of_add(&self, lane: &Lane) -> [String; 4] {
+        [self.bodies(lane), self.offsets(lane), self.destinations(lane), self.schedules(lane)]
+    }
+
     /// The keys of a lane script, in the order of `lua/lane.lua`.
     pub(super) fn of_script(&self, lane: &Lane) -> [String; LANE_KEYS] {
         // Put together piece by piece: every script call needs them all.

@@ -261,7 +261,7 @@ impl Store for Redis {
     }
 
     fn server_of(&self, lane: &Lane) -> u64 {
-        self.inner.servers.number_of(Keys::slot_of(lane))
+        self.inner.servers.number_of(lane)
     }
 
     fn breaker(&self) -> breaker::State {

@@ -93,7 +93,7 @@ impl Node {
     /// Whether all connections that there are lead to this run of the server.
     pub(super) fn is_in_run(&self, run_id: &str) -> bool {
         let runs = [&self.links.adding, &self.links.working].map(|link| link.current());
-        runs.iter().flatten().all(|live| live.server().run_id == run_id)
+        runs.iter().flatten().all(|live| *live.server().run_id == *run_id)
     }
 
     /// Where its breaker stands.

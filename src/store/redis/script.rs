@@ -1,4 +1,4 @@
-//! The Lua scripts: one file per verb in `lua/`, those of a lane with `lua/lane.lua` before them and, between the two, what some of
+//! The Lua scripts: one file per verb in `lua/`, those of a lane with `lua/lane.lua` before them (`lua/add.lua` alone goes without) and, between the two, what some of
 //! them share. Those that look into many lanes have `lua/lanes.lua` before them.
 //!
 //! They are called by their SHA-1 (`EVALSHA`). A Redis that restarted or failed over has forgotten them all and
@@ -25,7 +25,8 @@ impl Script {
     }
 }
 
-const LANE: &str = include_str!("lua/lane.lua");
+const NOW: &str = include_str!("lua/now.lua");
+const LANE: &str = concat!(include_str!("lua/now.lua"), include_str!("lua/lane.lua"));
 const SAMENESS: &str = include_str!("lua/sameness.lua");
 const FORGET: &str = include_str!("lua/forget.lua");
 const WHERE: &str = include_str!("lua/where.lua");
@@ -49,7 +50,8 @@ macro_rules! scripts {
 
 scripts! {
     IDS: NORMAL, [include_str!("lua/ids.lua")];
-    ADD: NORMAL, [LANE, SAMENESS, include_str!("lua/add.lua")];
+    ADD: NORMAL, [NOW, include_str!("lua/add.lua")];
+    ADD_UNLIKE: NORMAL, [LANE, SAMENESS, include_str!("lua/add_unlike.lua")];
     CLAIM: WAY_OUT, [LANE, CLAIM_ALONE];
     SETTLE: WAY_OUT, [LANE, include_str!("lua/settle.lua")];
     EXTEND: WAY_OUT, [LANE, include_str!("lua/extend.lua")];
@@ -68,11 +70,11 @@ scripts! {
     FORECAST: READ, [LANE, include_str!("lua/forecast.lua")];
     LIST: READ, [LANE, include_str!("lua/list.lua")];
     STATS: READ, [LANE, include_str!("lua/stats.lua")];
-    NEXT: READ, [LANES, NEXT_ALONE];
-    HISTORIES: READ, [LANES, include_str!("lua/histories.lua")];
+    NEXT: READ, [NOW, LANES, NEXT_ALONE];
+    HISTORIES: READ, [NOW, LANES, include_str!("lua/histories.lua")];
     POLICY: WAY_OUT, [include_str!("lua/policy.lua")];
-    PAUSE: WAY_OUT, [include_str!("lua/pause.lua")];
-    RESUME: WAY_OUT, [include_str!("lua/resume.lua")];
+    PAUSE: WAY_OUT, [NOW, include_str!("lua/pause.lua")];
+    RESUME: WAY_OUT, [NOW, include_str!("lua/resume.lua")];
     FORGET_MISFIRE: WAY_OUT, [include_str!("lua/forget_misfire.lua")];
     UNREGISTER: WAY_OUT, [include_str!("lua/unregister.lua")];
     FSCK_LOOK: READ, [LANE, include_str!("lua/fsck.lua")];

@@ -1,5 +1,7 @@
 //! What a Redis server is, looked at once for each new connection.
 
+use std::sync::Arc;
+
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{self, RedisError};
 
@@ -22,7 +24,7 @@ pub(super) enum Mode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     /// Another after each restart: whoever drew ids from the one before must not trust them.
-    pub(super) run_id: String,
+    pub(super) run_id: Arc<str>,
     /// What it keeps through a crash.
     pub(super) durability: Durability,
 }
@@ -88,7 +90,7 @@ fn read(info: &str, appendfsync: &str, mode: Mode) -> Result<Server> {
         ("1", "everysec") => Durability::AofEverysec,
         _ => Durability::Volatile,
     };
-    Ok(Server { run_id: field("run_id").to_owned(), durability })
+    Ok(Server { run_id: field("run_id").into(), durability })
 }
 
 #[cfg(test)]

@@ -26,12 +26,14 @@ use tokio::time::Instant;
 use super::address::Address;
 use super::dial::{self, Target};
 use super::fault::{Refusal, of_redis};
+use super::keys::Keys;
 use super::link::{Answers, Repeat};
 use super::map::Map;
 use super::node::{self, Node, Purpose};
 use super::slot;
 use crate::breaker::State;
 use crate::store::{Durability, Error, Result};
+use crate::task::Lane;
 
 /// The rest before a slot on its way is asked for again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -113,9 +115,10 @@ impl Servers {
         self.params.login.client(at)
     }
 
-    /// Which server has the slot now, by its number.
-    pub(super) fn number_of(&self, slot: u16) -> u64 {
-        self.map().owner(Some(slot)).map_or(u64::MAX, |node| node.number)
+    /// Which server has the lane now, by its number.
+    pub(super) fn number_of(&self, lane: &Lane) -> u64 {
+        let slot = self.is_cluster().then(|| Keys::slot_of(lane));
+        self.map().owner(slot).map_or(u64::MAX, |node| node.number)
     }
 
     /// The least that any of the servers keeps.

@@ -49,6 +49,16 @@ pub enum Moment {
     After(Duration),
 }
 
+impl Moment {
+    /// When that is, if it is `now` by the store's clock.
+    pub fn due(self, now: UnixMillis) -> UnixMillis {
+        match self {
+            Self::At(moment) => moment.max(now),
+            Self::After(wait) => now + wait,
+        }
+    }
+}
+
 /// A lane has work from a moment on, perhaps earlier than its worker knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {

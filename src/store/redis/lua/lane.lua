@@ -16,8 +16,6 @@
 --   14 used         hash idempotency key -> "<id> <fingerprint> <end of its window ms> <due ms first answered> <id drawn by that add>"
 --   15 windows      zset idempotency key -> end of its window ms
 --   16 notes        hash id -> the last attempts, each a line of JSON
--- ARGV[1]: now in Unix ms; 0 means the server's TIME.
-
 local BODIES, ENTRIES, LEASED, DESTINATIONS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local OFFSETS, LOCK = KEYS[5], KEYS[6]
 local ENDED = { delivered = KEYS[7], dead = KEYS[8], cancelled = KEYS[9], expired = KEYS[10] }
@@ -31,12 +29,6 @@ local LEASE_RAN_OUT = 'lease ran out'
 local LENT = 'being moved, due '
 local UNREADABLE = 'record cannot be read'
 local FARTHEST = 9007199254740991
-
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
 
 -- The first `most` receipts of a comma-separated list; '*' is the empty list, and no receipt.
 local function newest(receipts, most)

@@ -1,13 +1,7 @@
 -- A look into many lanes at once: this file stands before the scripts that only look, and do so everywhere.
 --
 -- KEYS     the set of destinations of each lane. A lane's other keys are named after it and have its hash tag; in a cluster a call is given one lane.
--- ARGV[1]  now in Unix ms; 0 means the server's TIME.
-
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+-- ARGV[1]  now; see now.lua, which stands before this.
 
 local tag_at = string.find(KEYS[1], '-{', 1, true)
 local prefix = string.sub(KEYS[1], 1, tag_at - 1 - #'DELAY_TOPIC_DESTINATIONS')

@@ -2,13 +2,8 @@
 --
 -- KEYS    1 the registry: hash topic -> entry; 2 policies: hash topic -> JSON; 3 pauses: hash topic -> "<since ms, or - > <from ms> <to ms>
 --         <what becomes of what fell due then> ...", the newest last
--- ARGV    1 now in Unix ms (0: the server's TIME); 2 topic
+-- ARGV    2 topic
 -- returns since when, or '' if there is no such topic. A text that cannot be read is written anew.
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return '' end
 local since, rest = string.match(redis.call('HGET', KEYS[3], ARGV[2]) or '-', '^([%d-]+)(.*)$')
 if tonumber(since or nil) then return tonumber(since) end

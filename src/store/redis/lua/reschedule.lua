@@ -1,7 +1,7 @@
 -- Moves a scheduled task's due moment, and gives it a new body if there is one. Raises the revision: attempts and
 -- receipts are forgotten.    scheduled -> scheduled
 --
--- ARGV    2 id; 3 "@<ms>" or "+<ms>"; and, with a new body: 4 destination; 5 content
+-- ARGV    2 id; 3 "<ms>" (a moment) or "+<ms>" (after now); and, with a new body: 4 destination; 5 content
 -- returns {'done', due ms}, {'unknown'}, or {the state that refuses it}
 local id, moment = ARGV[2], ARGV[3]
 local record = redis.call('HGET', BODIES, id)
@@ -18,7 +18,7 @@ if entry and ENDED[entry.mark] then
 elseif lease_lasts(deadline) then
   return { 'leased' }
 end
-local ms = tonumber(string.sub(moment, 2))
+local ms = tonumber(moment)
 local due = string.sub(moment, 1, 1) == '+' and now + ms or math.max(ms, now)
 local created, destination, options, content = string.match(record, '^1 %d+ (%d+) (%S+) ([^\n]*)\n(.*)$')
 if not created then error('the record of task ' .. id .. ' cannot be read') end

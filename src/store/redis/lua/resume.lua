@@ -2,14 +2,9 @@
 --
 -- KEYS    1 the registry: hash topic -> entry; 2 policies: hash topic -> JSON; 3 pauses: hash topic -> "<since ms, or - > <from ms> <to ms>
 --         <what becomes of what fell due then> ...", the newest last
--- ARGV    1 now in Unix ms (0: the server's TIME); 2 topic; 3 what becomes of what fell due, or '' if it is delivered; 4 how many pauses
+-- ARGV    2 topic; 3 what becomes of what fell due, or '' if it is delivered; 4 how many pauses
 --         are remembered
 -- returns 1, 0 if it was not paused, or -1 if there is no such topic. Of a text that cannot be read nothing is remembered.
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return -1 end
 local text = redis.call('HGET', KEYS[3], ARGV[2])
 if not text then return 0 end

@@ -4,7 +4,7 @@
 -- "idempotency": {"key", "fingerprint", "window": ms}}.
 -- An add that is repeated after a lost reply brings the same drawn id. It finds that with the idempotency key, else as a task's, else with the
 -- key, and answers what it did; another add of that key between the two is the one case in which it is done again. Each function returns what
--- add.lua answers for the task, unless it says otherwise.
+-- add_unlike.lua answers for the task, unless it says otherwise.
 local TAKEN, OVER_QUOTA, KEY_REUSED = -1, -2, -3
 
 -- The earliest moment that this call stored for each destination, and the destinations that it took a task from.
@@ -19,40 +19,6 @@ local function store(id, due, destination, tail)
   end
   local stored_due, _, stored_tail = string.match(redis.call('HGET', BODIES, id), '^1 (%d+) (%d+) (.*)$')
   return stored_tail == tail and tonumber(stored_due) or TAKEN
-end
-
--- Tasks to be stored together.
-local function none()
-  return { ids = {}, dues = {}, destinations = {}, tails = {}, places = {} }
-end
-
--- Stores them, each as `store` does, and puts what it answers into their places.
-local function store_all(tasks, answer)
-  if #tasks.ids == 0 then return end
-  local there = redis.call('HMGET', BODIES, unpack(tasks.ids))
-  local bodies, schedules = {}, {}
-  for n, id in ipairs(tasks.ids) do
-    local due, destination = tasks.dues[n], tasks.destinations[n]
-    if there[n] then
-      answer[tasks.places[n]] = store(id, due, destination, tasks.tails[n])
-    else
-      bodies[#bodies + 1] = id
-      bodies[#bodies + 1] = '1 ' .. due .. ' ' .. now .. ' ' .. tasks.tails[n]
-      local schedule = schedules[destination]
-      if not schedule then
-        schedule = {}
-        schedules[destination] = schedule
-      end
-      schedule[#schedule + 1] = due
-      schedule[#schedule + 1] = id
-      if due < (earliest[destination] or math.huge) then earliest[destination] = due end
-      answer[tasks.places[n]] = due
-    end
-  end
-  if #bodies > 0 then redis.call('HSET', BODIES, unpack(bodies)) end
-  for destination, schedule in pairs(schedules) do
-    redis.call('ZADD', SCHEDULES .. destination, unpack(schedule))
-  end
 end
 
 local function due_of(record)
@@ -123,8 +89,8 @@ local function replace(owner, record, due, destination, options, content, asked)
   return true
 end
 
--- Stores a task of which more is asked than to be delivered; answers as add.lua does.
-local function add_unlike(id, due, destination, options, content, tail, asked)
+-- Stores a task of which more is asked than to be delivered; answers as add_unlike.lua does.
+local function add_unlike(id, due, destination, options, content, asked)
   local same, key = asked.idempotency, asked.key
   local first = used_before(same)
   if first then
@@ -152,7 +118,7 @@ local function add_unlike(id, due, destination, options, content, tail, asked)
       keep(owner, entry)
     end
   end
-  local stored = store(id, due, destination, tail)
+  local stored = store(id, due, destination, destination .. ' ' .. options .. '\n' .. content)
   if own or stored == TAKEN then return stored end
   set_expiry(id, due, asked.expires_after)
   if key then redis.call('HSET', OWNERS, key, id .. ' ' .. id) end

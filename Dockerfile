@@ -2,6 +2,7 @@
 FROM rust:1-bookworm AS build
 WORKDIR /src
 COPY Cargo.toml Cargo.lock build.rs ./
+COPY .cargo .cargo
 COPY config config
 COPY migrations migrations
 # The dependencies in a layer of their own, so that a change of the sources does not build them again.

@@ -46,8 +46,9 @@ fn sane(value: &HeaderValue) -> Option<String> {
 
 /// 32 hexadecimal digits.
 fn fresh() -> String {
-    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-    rand::random::<[u8; 16]>().into_iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
+    let digits = rand::random::<[u8; 16]>().into_iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    String::from_utf8(digits.collect()).expect("digits are ASCII")
 }
 
 #[cfg(test)]

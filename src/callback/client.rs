@@ -15,18 +15,22 @@
 //!
 //! A call of which not a byte was written yet is no failure: the library moves it to another connection by itself.
 
-use std::cell::Cell;
-use std::sync::Arc;
+use std::error::Error;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Response, Url, redirect, retry};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper_util::client::legacy;
+use rustls::ClientConfig;
 use tokio::time::{Instant, timeout_at};
-use tower::util::MapResponseLayer;
 
 use super::classify::{self, Reply, Rules};
+use super::connector::{self, Connector, Pooled};
 use super::guard::{Guard, Reach};
+use super::services::Aim;
 use super::signature::signatures;
 use super::trouble::Trouble;
 use super::{Answer, Excerpt, Fault, Service};
@@ -39,12 +43,12 @@ const MAX_ANSWER: usize = 64 * 1024;
 /// How long an unused connection is kept: less than the five seconds after which many servers close it.
 const POOL_IDLE: Duration = Duration::from_secs(4);
 
-const USER_AGENT: &str = concat!("delayd/", env!("CARGO_PKG_VERSION"));
+/// About as many headers has a call.
+const HEADERS: usize = 16;
 
-tokio::task_local! {
-    /// Whether a connection was made for the call that runs in this task.
-    static IS_FRESH: Cell<bool>;
-}
+const DELAYD: HeaderValue = HeaderValue::from_static(concat!("delayd/", env!("CARGO_PKG_VERSION")));
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const ANY: HeaderValue = HeaderValue::from_static("*/*");
 
 /// The settings of the client.
 #[derive(Clone, Debug)]
@@ -60,7 +64,7 @@ pub struct Params {
 /// The client could not be built, most likely because no root certificates were found.
 #[derive(Debug, thiserror::Error)]
 #[error("the HTTP client for callbacks cannot be built")]
-pub struct BuildError(#[from] reqwest::Error);
+pub struct BuildError(#[from] rustls::Error);
 
 /// One call: whom, with what, and what is said about the task in the headers.
 ///
@@ -111,21 +115,15 @@ pub struct Client {
 /// The clients of one reach, with connections that no other uses.
 #[derive(Clone, Debug)]
 struct Pair {
-    pooled: reqwest::Client,
+    pooled: legacy::Client<Connector, Full<Bytes>>,
     /// Keeps no connections: each call gets a fresh one.
-    unpooled: reqwest::Client,
+    unpooled: legacy::Client<Connector, Full<Bytes>>,
 }
 
 impl Pair {
-    fn new(params: &Params, guard: Option<Guard>) -> Result<Self, BuildError> {
-        let guard = guard.map(Arc::new);
-        let builder = || match &guard {
-            Some(guard) => Client::builder(params).dns_resolver(guard.clone()),
-            None => Client::builder(params),
-        };
-        let pooled = builder().pool_idle_timeout(POOL_IDLE).build()?;
-        let unpooled = builder().pool_max_idle_per_host(0).build()?;
-        Ok(Self { pooled, unpooled })
+    fn new(params: &Params, tls: &ClientConfig, guard: &Guard) -> Self {
+        let client = |pooled| connector::client(params.connect_timeout, guard.clone(), tls, pooled);
+        Self { pooled: client(Pooled::For(POOL_IDLE)), unpooled: client(Pooled::Never) }
     }
 }
 
@@ -135,9 +133,9 @@ impl Client {
     /// # Errors
     /// If TLS cannot be set up.
     pub fn new(params: Params) -> Result<Self, BuildError> {
-        let anywhere = Pair::new(&params, None)?;
-        let network = Pair::new(&params, Some(Guard::new(Reach::Network)))?;
-        let public = Pair::new(&params, Some(Guard::new(Reach::Public)))?;
+        let tls = connector::tls()?;
+        let pair = |reach| Pair::new(&params, &tls, &Guard::new(reach));
+        let (anywhere, network, public) = (pair(Reach::Anywhere), pair(Reach::Network), pair(Reach::Public));
         Ok(Self { anywhere, network, public, params })
     }
 
@@ -149,54 +147,37 @@ impl Client {
         }
     }
 
-    fn builder(params: &Params) -> reqwest::ClientBuilder {
-        reqwest::Client::builder()
-            .no_proxy()
-            .redirect(redirect::Policy::none())
-            .referer(false)
-            .retry(retry::never())
-            .connect_timeout(params.connect_timeout)
-            .tcp_nodelay(true)
-            .user_agent(USER_AGENT)
-            .connector_layer(MapResponseLayer::new(|connection| {
-                // Elsewhere than in a call's task: a connection that lost the race against a used one, and is
-                // finished in the background for whoever comes next.
-                let _ = IS_FRESH.try_with(|fresh| fresh.set(true));
-                connection
-            }))
-    }
-
     /// Sends the call, once more if its connection had gone stale, and waits for the answer's head.
-    async fn send(&self, pair: &Pair, url: &Url, headers: HeaderMap, body: &Bytes) -> Result<Response, Trouble> {
-        let send =
-            |client: &reqwest::Client| client.post(url.clone()).headers(headers.clone()).body(body.clone()).send();
-        let first = send(&pair.pooled);
-        let (sent, is_fresh) =
-            IS_FRESH.scope(Cell::new(false), async { (first.await, IS_FRESH.with(Cell::get)) }).await;
+    async fn send(&self, call: &Call<'_>, aim: &Aim<'_>) -> Result<Response<Incoming>, Trouble> {
+        let pair = self.pair(call.service.reach());
+        let headers = headers(call, aim, self.params.clock.now());
+        let (sent, is_fresh) = connector::with_mark(pair.pooled.request(request(call, aim, headers.clone()))).await;
         match sent.map_err(|error| self.trouble(&error)) {
             Err(trouble) if !is_fresh && trouble.may_be_stale_connection() => {
-                send(&pair.unpooled).await.map_err(|error| self.trouble(&error))
+                let again = pair.unpooled.request(request(call, aim, headers));
+                again.await.map_err(|error| self.trouble(&error))
             }
             sent => sent,
         }
     }
 
     /// Reads what matters of the answer, and judges it.
-    async fn read(&self, mut response: Response, call: &Call<'_>, deadline: Instant) -> Answer {
+    async fn read(&self, response: Response<Incoming>, call: &Call<'_>, deadline: Instant) -> Answer {
+        let (head, mut answer) = response.into_parts();
         let mut body = Vec::new();
         let mut broken = None;
-        while body.len() < MAX_ANSWER {
-            match timeout_at(deadline, response.chunk()).await {
-                Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk[..chunk.len().min(MAX_ANSWER - body.len())]),
-                Ok(Ok(None)) => break,
-                Ok(Err(error)) => broken = Some(self.trouble(&error)),
+        while body.len() < MAX_ANSWER && broken.is_none() && !answer.is_end_stream() {
+            match timeout_at(deadline, answer.frame()).await {
+                Ok(Some(Ok(frame))) => {
+                    let chunk = frame.into_data().unwrap_or_default();
+                    body.extend_from_slice(&chunk[..chunk.len().min(MAX_ANSWER - body.len())]);
+                }
+                Ok(None) => break,
+                Ok(Some(Err(error))) => broken = Some(self.trouble(&error)),
                 Err(_) => broken = Some(Trouble::TimedOut(call.timeout)),
             }
-            if broken.is_some() {
-                break;
-            }
         }
-        let reply = Reply { status: response.status(), headers: response.headers(), body: &body, broken };
+        let reply = Reply { status: head.status, headers: &head.headers, body: &body, broken };
         let rules = Rules {
             success: call.service.success(),
             final_statuses: call.final_statuses.unwrap_or(&self.params.final_statuses),
@@ -207,25 +188,23 @@ impl Client {
         answer
     }
 
-    fn trouble(&self, error: &reqwest::Error) -> Trouble {
+    fn trouble(&self, error: &(dyn Error + 'static)) -> Trouble {
         Trouble::of(error, self.params.connect_timeout)
     }
 }
 
 impl Caller for Client {
     async fn call(&self, call: Call<'_>) -> Answer {
-        let (url, endpoint) = match call.service.aim(call.url) {
-            Ok(aimed) => aimed,
+        let aim = match call.service.aim(call.url) {
+            Ok(aim) => aim,
             Err(error) => return refused(format!("not called: url {error}")),
         };
         let deadline = Instant::now() + call.timeout;
-        let headers = headers(&call, self.params.clock.now());
-        let sent = self.send(self.pair(call.service.reach()), &url, headers, &call.body);
-        let sent = timeout_at(deadline, sent).await;
+        let sent = timeout_at(deadline, self.send(&call, &aim)).await;
         match sent.unwrap_or(Err(Trouble::TimedOut(call.timeout))) {
             Ok(response) => self.read(response, &call, deadline).await,
             Err(trouble) => {
-                if let (Trouble::Refused, Some(endpoint)) = (trouble, endpoint) {
+                if let (Trouble::Refused, Some(endpoint)) = (trouble, aim.endpoint) {
                     endpoint.has_refused();
                 }
                 classify::unanswered(trouble)
@@ -239,37 +218,60 @@ fn refused(outcome: String) -> Answer {
     Answer::Failed { outcome, retry_after: None, hold: None, fault: Fault::Here }
 }
 
+fn request(call: &Call<'_>, aim: &Aim<'_>, headers: HeaderMap) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::new(call.body.clone()));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = aim.url.clone();
+    *request.headers_mut() = headers;
+    request
+}
+
 /// What the headers say about the task, and who says so.
-fn headers(call: &Call<'_>, now: UnixMillis) -> HeaderMap {
+fn headers(call: &Call<'_>, aim: &Aim<'_>, now: UnixMillis) -> HeaderMap {
     let text = |text: &str| HeaderValue::from_str(text).expect("names, receipts and base64 are visible ASCII");
-    let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    let mut headers = HeaderMap::with_capacity(HEADERS);
+    headers.extend([(CONTENT_TYPE, JSON), (ACCEPT, ANY), (USER_AGENT, DELAYD)]);
+    if let Some(authorization) = aim.authorization() {
+        headers.insert(AUTHORIZATION, authorization.clone());
+    }
     call.headers.put_into(&mut headers);
-    if !headers.contains_key("traceparent") {
+    if !headers.contains_key(&name::TRACEPARENT) {
         let trace: u128 = rand::random();
-        headers.insert(name("traceparent"), text(&traceparent(trace, rand::random())));
+        headers.insert(name::TRACEPARENT, text(&traceparent(trace, rand::random())));
         tracing::debug!(task.id = %call.id, attempt = call.attempt, trace_id = format_args!("{trace:032x}"),
             "Calling for task {}, attempt {}", call.id, call.attempt);
     }
     // None of these can be the task's own.
     headers.extend([
-        (name("delay-task-id"), HeaderValue::from(call.id.0)),
-        (name("delay-topic"), text(call.topic.as_str())),
-        (name("delay-attempt"), HeaderValue::from(call.attempt)),
-        (name("delay-due-ms"), HeaderValue::from(call.due.0)),
-        (name("delay-receipt"), text(call.receipt.as_str())),
-        (name("webhook-id"), HeaderValue::from(call.id.0)),
+        (name::TASK_ID, HeaderValue::from(call.id.0)),
+        (name::TOPIC, text(call.topic.as_str())),
+        (name::ATTEMPT, HeaderValue::from(call.attempt)),
+        (name::DUE_MS, HeaderValue::from(call.due.0)),
+        (name::RECEIPT, text(call.receipt.as_str())),
+        (name::ID, HeaderValue::from(call.id.0)),
     ]);
     if !call.service.secrets().is_empty() {
         let seconds = now.0 / 1000;
         let signed = signatures(call.service.secrets(), &call.id.to_string(), seconds, &call.body);
-        headers.insert(name("webhook-timestamp"), HeaderValue::from(seconds));
-        headers.insert(name("webhook-signature"), text(&signed));
+        headers.insert(name::TIMESTAMP, HeaderValue::from(seconds));
+        headers.insert(name::SIGNATURE, text(&signed));
     }
     headers
 }
 
-fn name(name: &'static str) -> http::HeaderName {
-    http::HeaderName::from_static(name)
+/// The headers that HTTP has no names for.
+mod name {
+    use http::HeaderName;
+
+    pub(super) const TASK_ID: HeaderName = HeaderName::from_static("delay-task-id");
+    pub(super) const TOPIC: HeaderName = HeaderName::from_static("delay-topic");
+    pub(super) const ATTEMPT: HeaderName = HeaderName::from_static("delay-attempt");
+    pub(super) const DUE_MS: HeaderName = HeaderName::from_static("delay-due-ms");
+    pub(super) const RECEIPT: HeaderName = HeaderName::from_static("delay-receipt");
+    pub(super) const ID: HeaderName = HeaderName::from_static("webhook-id");
+    pub(super) const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+    pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+    pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 }
 
 /// W3C Trace Context, version 00, not sampled. Ids of zero are not allowed.

@@ -7,14 +7,18 @@
 //!
 //! Each [`Reach`] has connections of its own: one that was made for an operator's service carries no call of a caller's URL.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::vec;
 
-use reqwest::Url;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use hyper_util::client::legacy::connect::dns::Name;
+use tower::Service;
+use url::Url;
 
 /// How far a call may reach, by whose word its host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,21 +109,26 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// No address of the host may be called.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("no address of the host may be called")]
-pub(super) struct Denied;
+/// There is no address to connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unresolved {
+    #[error("no address of the host may be called")]
+    Denied,
+    #[error("the name is not resolved")]
+    Unknown,
+}
 
 type Found = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 /// A resolver that hands on what is allowed.
+#[derive(Clone)]
 pub(super) struct Guard {
     allows: fn(IpAddr) -> bool,
     look_up: Arc<dyn Fn(String) -> Found + Send + Sync>,
 }
 
 impl Guard {
-    /// The system's resolver, and a reach that is not [`Reach::Anywhere`].
+    /// The system's resolver.
     pub(super) fn new(reach: Reach) -> Self {
         let allows = match reach {
             Reach::Anywhere => |_| true,
@@ -143,17 +152,32 @@ impl Guard {
     }
 }
 
-impl Resolve for Guard {
-    fn resolve(&self, name: Name) -> Resolving {
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
+}
+
+impl Service<Name> for Guard {
+    type Response = vec::IntoIter<SocketAddr>;
+    type Error = Unresolved;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Unresolved>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Unresolved>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
         let (allows, found) = (self.allows, (self.look_up)(name.as_str().to_owned()));
         Box::pin(async move {
-            let found = found.await?;
-            let is_known = !found.is_empty();
-            let allowed: Vec<_> = found.into_iter().filter(|&address| allows(address)).collect();
-            if is_known && allowed.is_empty() {
-                return Err(Denied.into());
+            let found = found.await.map_err(|_| Unresolved::Unknown)?;
+            let allowed: Vec<_> =
+                found.iter().filter(|&&address| allows(address)).map(|&address| SocketAddr::new(address, 0)).collect();
+            match (found.is_empty(), allowed.is_empty()) {
+                (true, _) => Err(Unresolved::Unknown),
+                (false, true) => Err(Unresolved::Denied),
+                (false, false) => Ok(allowed.into_iter()),
             }
-            Ok(Box::new(allowed.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }
 }
@@ -244,26 +268,25 @@ mod tests {
         check("http://localhost/", true);
     }
 
-    async fn resolved(guard: Guard) -> Result<Vec<IpAddr>, String> {
-        let name: Name = "any.example".parse().unwrap();
-        let found = guard.resolve(name).await.map_err(|error| error.to_string())?;
+    async fn resolved(mut guard: Guard) -> Result<Vec<IpAddr>, Unresolved> {
+        let found = guard.call("any.example".parse().unwrap()).await?;
         Ok(found.map(|address| address.ip()).collect())
     }
 
     #[tokio::test]
     async fn of_a_names_addresses_only_the_allowed_are_handed_on() {
-        let check = async |reach: fn(IpAddr) -> bool, found: &[&str], expected: Result<&[&str], &str>| {
+        let check = async |reach: fn(IpAddr) -> bool, found: &[&str], expected: Result<&[&str], Unresolved>| {
             let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
             let known = addresses(found);
             let guard = Guard::asking(reach, move |_| Box::pin(std::future::ready(Ok(known.clone()))));
-            assert_eq!(resolved(guard).await, expected.map(addresses).map_err(str::to_owned), "{found:?}");
+            assert_eq!(resolved(guard).await, expected.map(addresses), "{found:?}");
         };
         let (public, network) = (|address| Reach::Public.allows(address), |address| Reach::Network.allows(address));
-        let denied = Err("no address of the host may be called");
+        let denied = Err(Unresolved::Denied);
         check(public, &["1.1.1.1", "127.0.0.1", "::1"], Ok(&["1.1.1.1"])).await;
         check(public, &["10.0.0.7", "::1"], denied).await;
         check(network, &["10.0.0.7", "127.0.0.1"], Ok(&["10.0.0.7"])).await;
         check(network, &["169.254.169.254"], denied).await;
-        check(public, &[], Ok(&[])).await;
+        check(public, &[], Err(Unresolved::Unknown)).await;
     }
 }

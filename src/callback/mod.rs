@@ -23,6 +23,7 @@
 
 mod classify;
 mod client;
+mod connector;
 mod excerpt;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

@@ -9,8 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use reqwest::Url;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderValue, Uri};
+use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
+use url::Url;
 
 use super::guard::Reach;
 use super::signature::Secret;
@@ -189,24 +193,23 @@ impl Service {
         self.reach
     }
 
-    /// The whole URL of a call, and at which endpoint it goes; a host has none.
+    /// Where a call goes.
     ///
     /// # Errors
-    /// If the call would go elsewhere.
-    pub(super) fn aim(&self, url: &str) -> Result<(Url, Option<&Endpoint>), InvalidUrl> {
-        let (url, endpoint) = if self.name.is_host() {
-            let read = CallersUrl::read(url).filter(|read| read.host == self.name);
-            let read = read.ok_or(InvalidUrl("must be an absolute URL on the host that it was added for"))?;
-            read.check(url)?;
-            (read.url, None)
-        } else {
+    /// If it would go elsewhere.
+    pub(super) fn aim(&self, url: &str) -> Result<Aim<'_>, InvalidUrl> {
+        const PRIVATE: InvalidUrl = InvalidUrl("must name a host on the public Internet (callback.deny_private_hosts)");
+        if !self.name.is_host() {
             let endpoint = self.pick();
-            (endpoint.url(url)?, Some(endpoint))
-        };
-        if !self.reach.allows_literal(&url) {
-            return Err(InvalidUrl("must name a host on the public Internet (callback.deny_private_hosts)"));
+            let url = endpoint.url(url)?;
+            let may_go = self.reach.allows_literal(&endpoint.parsed);
+            return if may_go { Ok(Aim { url, endpoint: Some(endpoint) }) } else { Err(PRIVATE) };
         }
-        Ok((url, endpoint))
+        let read = CallersUrl::read(url).filter(|read| read.host == self.name);
+        let read = read.ok_or(InvalidUrl("must be an absolute URL on the host that it was added for"))?;
+        read.check(url)?;
+        let may_go = self.reach.allows_literal(&read.url);
+        if may_go { Ok(Aim { url: sendable(read.url.into())?, endpoint: None }) } else { Err(PRIVATE) }
     }
 
     /// The next endpoint in turn that did not just refuse a connection; if all did, the next in turn.
@@ -218,12 +221,40 @@ impl Service {
     }
 }
 
+/// Where a call goes.
+#[derive(Debug)]
+pub(super) struct Aim<'a> {
+    /// The whole URL.
+    pub(super) url: Uri,
+    /// A host has none.
+    pub(super) endpoint: Option<&'a Endpoint>,
+}
+
+impl Aim<'_> {
+    /// What the endpoint asks for, if its address names a user.
+    pub(super) fn authorization(&self) -> Option<&HeaderValue> {
+        self.endpoint?.authorization.as_ref()
+    }
+}
+
+/// The URL as it is sent.
+fn sendable(url: String) -> Result<Uri, InvalidUrl> {
+    Uri::try_from(url).map_err(|_| InvalidUrl("must be a URL that can be sent"))
+}
+
+/// Whether reading such a path changes nothing of it: no dots that might lead to another folder, nothing that is percent-encoded or would be.
+fn is_plain(path: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_~?=&:,;+".contains(&byte);
+    path.bytes().all(is_plain)
+}
+
 /// One place where a service listens.
 #[derive(Debug)]
 pub(super) struct Endpoint {
-    /// Without a slash at its end.
+    /// As URLs are sent, without user and password, and without a slash at its end.
     base: String,
     parsed: Url,
+    authorization: Option<HeaderValue>,
     refused: Mutex<Option<Instant>>,
 }
 
@@ -234,11 +265,14 @@ impl Endpoint {
         if base.bytes().any(|byte| matches!(byte, b'?' | b'#' | b'\\') || !byte.is_ascii_graphic()) {
             return Err(wrong());
         }
-        let parsed = Url::parse(base).map_err(|_| wrong())?;
+        let mut parsed = Url::parse(base).map_err(|_| wrong())?;
         if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
             return Err(wrong());
         }
-        Ok(Self { base: base.to_owned(), parsed, refused: Mutex::default() })
+        let authorization = authorization(&parsed);
+        parsed.set_username("").and(parsed.set_password(None)).map_err(|()| wrong())?;
+        let base = parsed.as_str().trim_end_matches('/').to_owned();
+        Ok(Self { base, parsed, authorization, refused: Mutex::default() })
     }
 
     /// Whether its host is a name, rather than an address.
@@ -247,9 +281,15 @@ impl Endpoint {
     }
 
     /// The whole URL of a call.
-    pub(super) fn url(&self, path: &str) -> Result<Url, InvalidUrl> {
+    pub(super) fn url(&self, path: &str) -> Result<Uri, InvalidUrl> {
         check_url(path)?;
-        let url = Url::parse(&format!("{}{path}", self.base)).map_err(|_| InvalidUrl("must be a path"))?;
+        let url = format!("{}{path}", self.base);
+        sendable(if is_plain(path) { url } else { self.read(&url)? })
+    }
+
+    /// The URL as it is meant, if it is one of this endpoint.
+    fn read(&self, url: &str) -> Result<String, InvalidUrl> {
+        let url = Url::parse(url).map_err(|_| InvalidUrl("must be a path"))?;
         let origin =
             |url: &Url| (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default());
         let folder = self.parsed.path().trim_end_matches('/');
@@ -257,7 +297,7 @@ impl Endpoint {
         if origin(&url) != origin(&self.parsed) || !stays {
             return Err(InvalidUrl("must stay within the service's endpoint"));
         }
-        Ok(url)
+        Ok(url.into())
     }
 
     /// Remembers that nobody listens there at the moment.
@@ -269,6 +309,20 @@ impl Endpoint {
         let refused = *self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.is_some_and(|at| now.duration_since(at) < AVOIDED)
     }
+}
+
+/// What an address says with a user in it: `http://user:password@host`.
+fn authorization(url: &Url) -> Option<HeaderValue> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let said: Vec<u8> = percent_decode_str(url.username())
+        .chain([b':'])
+        .chain(percent_decode_str(url.password().unwrap_or_default()))
+        .collect();
+    let mut header = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(said))).ok()?;
+    header.set_sensitive(true);
+    Some(header)
 }
 
 #[cfg(test)]
@@ -313,10 +367,12 @@ mod tests {
     fn a_url_is_appended_and_stays_on_its_endpoint() {
         let check = |endpoint: &str, path: &str, expected: Option<&str>| {
             let url = Endpoint::new(endpoint).unwrap().url(path).ok();
-            assert_eq!(url.as_ref().map(Url::as_str), expected, "{endpoint} {path}");
+            assert_eq!(url.map(|url| url.to_string()).as_deref(), expected, "{endpoint} {path}");
         };
         check("http://127.0.0.1:9000", "/call?a=b", Some("http://127.0.0.1:9000/call?a=b"));
         check("http://127.0.0.1:9000/", "/call", Some("http://127.0.0.1:9000/call"));
+        check("HTTP://me:pw@H:80/", "/call", Some("http://h/call"));
+        check("http://127.1:9000", "/{a}.b", Some("http://127.0.0.1:9000/%7Ba%7D.b"));
         check("https://h/api", "/call", Some("https://h/api/call"));
         check("https://h/api/", "/call/../other", Some("https://h/api/other"));
         check("https://h/api", "/../admin", None);
@@ -365,7 +421,7 @@ mod tests {
         let services = services_that_allow(&["*"], true, "http://{sn}.internal:8080");
         let check = |name: &str, url: &str, expected: Option<&str>| {
             let service = services.get(name).unwrap();
-            let aimed = service.aim(url).ok().map(|(url, _)| url.to_string());
+            let aimed = service.aim(url).ok().map(|aim| aim.url.to_string());
             assert_eq!(aimed.as_deref(), expected, "{name} {url}");
         };
         check("h.example:80", "http://h.example/x?y", Some("http://h.example/x?y"));
@@ -382,6 +438,18 @@ mod tests {
         services.allow(Unlisted::default());
         assert!(services.get("h.example:80").is_none() && services.get("billing").is_none());
         assert!(services.get("listed").is_some());
+    }
+
+    #[test]
+    fn a_user_in_an_endpoints_address_is_said_in_a_header() {
+        let check = |endpoint: &str, expected: Option<&str>| {
+            let endpoint = Endpoint::new(endpoint).unwrap();
+            let said = endpoint.authorization.map(|header| header.to_str().unwrap().to_owned());
+            assert_eq!(said.as_deref(), expected);
+        };
+        check("http://h", None);
+        check("http://Aladdin:open%20sesame@h", Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="));
+        check("http://me@h", Some("Basic bWU6"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -405,9 +473,9 @@ mod tests {
             let endpoint = Endpoint::new("http://host:9000").unwrap();
             if check_url(&path).is_ok() {
                 let url = endpoint.url(&path).unwrap();
-                prop_assert_eq!((url.host_str(), url.port(), url.username()), (Some("host"), Some(9000), ""));
-                let sent: http::Uri = url.as_str().parse().unwrap();
-                prop_assert_eq!(sent.authority().unwrap().as_str(), "host:9000");
+                prop_assert_eq!(url.authority().unwrap().as_str(), "host:9000");
+                let meant = Url::parse(&format!("http://host:9000{path}")).unwrap();
+                prop_assert_eq!(url.to_string(), meant.as_str());
             }
         }
     }

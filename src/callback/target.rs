@@ -6,10 +6,10 @@
 
 use std::borrow::Cow;
 
-use reqwest::Url;
 use serde::Deserialize;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
+use url::Url;
 
 use crate::task::Destination;
 

@@ -4,7 +4,10 @@ use std::error::Error as StdError;
 use std::io;
 use std::time::Duration;
 
-use super::guard::Denied;
+use hyper_util::client::legacy;
+
+use super::connector::TooLate;
+use super::guard::Unresolved;
 use crate::span::Span;
 
 /// "Too many open files", of the process and of the system.
@@ -44,19 +47,14 @@ pub(super) enum Trouble {
 
 impl Trouble {
     /// Reads the trouble out of the client's error. `connect_timeout` is the one that may have run out.
-    pub(super) fn of(error: &reqwest::Error, connect_timeout: Duration) -> Self {
-        if causes(error).any(|cause| cause.is::<Denied>()) {
-            return Self::Denied;
-        }
-        if error.is_dns() {
-            return Self::NotResolved;
-        }
+    pub(super) fn of(error: Cause<'_>, connect_timeout: Duration) -> Self {
         // The innermost cause that says anything is the one to name.
         let named = causes(error).filter_map(Self::of_cause).last();
+        let is_connect = error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect);
         match named {
             Some(named) => named,
-            None if error.is_connect() && error.is_timeout() => Self::ConnectTimedOut(connect_timeout),
-            None if error.is_connect() => Self::NoConnection,
+            None if is_connect && causes(error).any(is_too_late) => Self::ConnectTimedOut(connect_timeout),
+            None if is_connect => Self::NoConnection,
             None => Self::Other,
         }
     }
@@ -67,7 +65,13 @@ impl Trouble {
         matches!(self, Self::Reset | Self::Closed)
     }
 
-    fn of_cause(cause: &(dyn StdError + 'static)) -> Option<Self> {
+    fn of_cause(cause: Cause<'_>) -> Option<Self> {
+        if let Some(unknown) = cause.downcast_ref::<Unresolved>() {
+            return Some(match unknown {
+                Unresolved::Denied => Self::Denied,
+                Unresolved::Unknown => Self::NotResolved,
+            });
+        }
         if cause.is::<rustls::Error>() {
             return Some(Self::Tls);
         }
@@ -93,14 +97,19 @@ impl Trouble {
 
 type Cause<'a> = &'a (dyn StdError + 'static);
 
-/// The error's causes, outermost first. An `io::Error` that wraps another error names that one's source as its
+fn is_too_late(cause: Cause<'_>) -> bool {
+    let is_slow = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+    cause.is::<TooLate>() || cause.downcast_ref().is_some_and(is_slow)
+}
+
+/// The error and its causes, outermost first. An `io::Error` that wraps another error names that one's source as its
 /// own and would hide it; it is unwrapped here.
-fn causes(error: &reqwest::Error) -> impl Iterator<Item = Cause<'_>> {
+fn causes(error: Cause<'_>) -> impl Iterator<Item = Cause<'_>> {
     fn below(cause: Cause<'_>) -> Option<Cause<'_>> {
         match cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             Some(wrapped) => Some(wrapped),
             None => cause.source(),
         }
     }
-    std::iter::successors(error.source(), |cause| below(*cause))
+    std::iter::successors(Some(error), |cause| below(*cause))
 }

@@ -143,6 +143,10 @@ async fn work(shared: &Arc<Shared<impl Store, impl Caller>>, lane: &Lane, nudge:
             continue;
         }
         sleep(shared, claimer, &outlook, nudge, idle_left.max(COMING)).await;
+        if !outlook.due.is_empty() {
+            // Calls whose answers are there already end first: a larger claim.
+            tokio::task::yield_now().await;
+        }
     }
 }
 

@@ -303,3 +303,30 @@ pub(crate) async fn settles_are_answered_in_order_across_lanes(bench: Bench<impl
     assert_eq!(answers.await.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected);
     assert!(bench.store.settle(Vec::new()).await.is_empty());
 }
+
+pub(crate) async fn each_settle_of_a_batch_sees_those_before_it(bench: Bench<impl Store>) {
+    bench.add("other.call", 0).await;
+    let grant = bench.claim(&[("other.call", 1)]).await;
+    let swept = Held { id: grant.tasks[0].id, receipt: grant.receipt };
+    bench.let_lease_run_out();
+    bench.sweep().await;
+    let (first, second) = (bench.add_held().await, bench.add_held().await);
+    let settle = |held: &Held, receipt, transition| Settle { lane: lane(), id: held.id, receipt, transition };
+    let by_holder = |held: &Held, transition| settle(held, held.receipt.clone(), transition);
+    let answers = bench.store.settle(vec![
+        by_holder(&first, retry(5)),
+        settle(&second, receipt("stranger"), delivered()),
+        by_holder(&second, delivered()),
+        by_holder(&swept, delivered()),
+        by_holder(&second, delivered()),
+        by_holder(&first, delivered()),
+        settle(&second, receipt("stranger"), delivered()),
+    ]);
+    let (done, ended) = (Settled::Done, stale(State::Delivered));
+    let expected = [done.clone(), stale(State::Leased), done.clone(), done.clone(), done.clone(), done, ended];
+    assert_eq!(answers.await.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected);
+    let counts = bench.counts().await;
+    assert_eq!((counts.scheduled, counts.leased, counts.delivered), (0, 0, 3));
+    assert_eq!(bench.next_due().await, None);
+    assert!(bench.claim(&[("message.call", 9), ("other.call", 9)]).await.tasks.is_empty());
+}

@@ -11,7 +11,7 @@ async fn before_a_guard(
     look_up: impl Fn() -> &'static str + Send + Sync + 'static,
 ) -> (Receiver, u16) {
     let mut receiver = Receiver::start(connections).await;
-    let port = receiver.services.get("s").unwrap().pick().url("/").unwrap().port().unwrap();
+    let port = receiver.services.get("s").unwrap().pick().url("/").unwrap().port_u16().unwrap();
     receiver.services.allow(Unlisted { hosts: vec!["*".parse().unwrap()], ..Unlisted::default() });
     let guard = Guard::asking(
         |address| address != std::net::IpAddr::from([127, 0, 0, 2]),
@@ -20,7 +20,7 @@ async fn before_a_guard(
             Box::pin(async move { Ok(vec![found]) })
         },
     );
-    receiver.client.public = Pair::new(&params(Duration::from_secs(2)), Some(guard)).unwrap();
+    receiver.client.public = Pair::new(&params(Duration::from_secs(2)), &connector::tls().unwrap(), &guard);
     (receiver, port)
 }
 
@@ -75,7 +75,7 @@ async fn a_callers_url_uses_no_connection_of_a_service() {
 #[tokio::test]
 async fn the_systems_names_for_this_machine_are_not_public() {
     let mut receiver = Receiver::start(vec![vec![ok()]]).await;
-    let port = receiver.services.get("s").unwrap().pick().url("/").unwrap().port().unwrap();
+    let port = receiver.services.get("s").unwrap().pick().url("/").unwrap().port_u16().unwrap();
     let hosts = vec!["*".parse().unwrap()];
     let fallback = format!("http://{{sn}}:{port}").parse().ok();
     receiver.services.allow(Unlisted { hosts, deny_private: true, fallback });

@@ -199,7 +199,7 @@ async fn head_of(receiver: &mut Receiver) -> Vec<String> {
 async fn a_service_with_secrets_is_called_with_a_signature_by_each() {
     let mut receiver = Receiver::start(vec![vec![ok(), ok()]]).await;
     let endpoint =
-        receiver.services.get("s").unwrap().pick().url("/").unwrap().as_str().trim_end_matches('/').to_owned();
+        receiver.services.get("s").unwrap().pick().url("/").unwrap().to_string().trim_end_matches('/').to_owned();
     let secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDzzjGJkMzvZw="];
     let parsed = secrets.iter().map(|secret| secret.parse().unwrap()).collect();
     receiver.configure(vec![endpoint], SuccessRule::DmError, parsed);
@@ -305,7 +305,7 @@ async fn an_answer_that_never_ends_counts_by_its_status_where_the_rule_allows() 
     let answer = receiver.call_within(Duration::from_millis(50)).await;
     assert_eq!(answer, failed("200 OK, but the answer broke off: timed out after 50ms", Fault::Destination));
     let endpoint = receiver.services.get("s").unwrap().pick().url("/").unwrap();
-    receiver.point_at(vec![endpoint.into()], SuccessRule::Status);
+    receiver.point_at(vec![endpoint.to_string()], SuccessRule::Status);
     assert_eq!(receiver.call_within(Duration::from_millis(50)).await, delivered());
 }
 
@@ -316,7 +316,7 @@ async fn a_refused_connection_says_so_and_its_endpoint_rests() {
     drop(listener);
     let mut receiver = Receiver::start(vec![vec![ok(), ok()]]).await;
     let live = receiver.services.get("s").unwrap().pick().url("/").unwrap();
-    let live = live.as_str().trim_end_matches('/').to_owned();
+    let live = live.to_string().trim_end_matches('/').to_owned();
     let dead = format!("http://127.0.0.1:{port}");
     receiver.point_at(vec![dead, live], SuccessRule::DmError);
     assert_eq!(receiver.call().await, failed("connection refused", Fault::Destination));

@@ -2,9 +2,9 @@
 //!
 //! The automatic checkpoint would do so inside the writer's commits. Instead the writer looks at the log after
 //! each commit and wakes a thread with its own connection, which copies while the writer goes on. Under
-//! uninterrupted load that thread never quite catches up, so the log never starts over; at its cap (256 MiB, less on a disk
-//! that is nearly full, see `space`) the writer itself copies the rest, which is short by then, and starts the log over. A log that is longer than the disk now
-//! allows is cut.
+//! uninterrupted load that thread never quite catches up. As soon as it nearly has, the writer itself copies the rest and starts the log over, for to
+//! write over what is there costs an fsync half of what it costs to let the file grow. At the log's cap (256 MiB, less on a disk
+//! that is nearly full, see `space`) the writer does so however much is left. A log that is longer than the disk now allows is cut.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -20,7 +20,10 @@ use crate::store::Error;
 /// Pages (of 4 KiB) that wait in the log before the thread is woken: about 4 MiB.
 const WAKE: i64 = 1_024;
 
-/// How long the writer waits, in milliseconds, for readers to let go of a log that it wants to start over.
+/// So few pages the writer copies itself, about a millisecond's work.
+const FEW: i64 = 256;
+
+/// How long the writer waits, in milliseconds, for readers to let go of a log that has to start over.
 const PATIENCE: i64 = 20;
 
 /// How long after such a wait in vain it does not wait again. A reader may stay for minutes (a check beside it, say), and would cost each
@@ -55,7 +58,9 @@ impl Keeper {
             space.log_was_cut();
         } else if may_end && log.pages >= pages(space.log_cap()) {
             // The next commit writes over what is there, which costs less than to let the file grow anew.
-            self.note(finish(db, "PRAGMA wal_checkpoint(RESTART)")?);
+            self.note(finish(db, "PRAGMA wal_checkpoint(RESTART)", PATIENCE)?);
+        } else if may_end && log.pages >= WAKE && log.pages - log.copied <= FEW {
+            self.note(finish(db, "PRAGMA wal_checkpoint(RESTART)", 0)?);
         } else if log.pages - log.copied >= WAKE {
             // A full channel: it is awake already. A closed one: it failed, and said so.
             let _ = self.thread.try_send(());
@@ -70,11 +75,11 @@ impl Keeper {
 
 /// Copies what is left of the log, and gives its room back.
 pub(super) fn cut(db: &Connection) -> rusqlite::Result<Log> {
-    finish(db, "PRAGMA wal_checkpoint(TRUNCATE)")
+    finish(db, "PRAGMA wal_checkpoint(TRUNCATE)", PATIENCE)
 }
 
-fn finish(db: &Connection, pragma: &str) -> rusqlite::Result<Log> {
-    db.pragma_update(None, "busy_timeout", PATIENCE)?;
+fn finish(db: &Connection, pragma: &str, patience: i64) -> rusqlite::Result<Log> {
+    db.pragma_update(None, "busy_timeout", patience)?;
     let finished = checkpoint(db, pragma);
     db.pragma_update(None, "busy_timeout", 5_000)?;
     finished

@@ -109,6 +109,9 @@ fn take(
         let Some(destination) = ledger.find_destination(lane, &want.destination)? else { continue };
         let left_over = ending::misfire(ledger, (lane, destination), &claim.misfires, budget)?;
         let (due, is_full) = read_due(ledger, (lane, destination), want, left_over, &mut room, tasks.is_empty())?;
+        if let (Some(first), Some(last)) = (due.first(), due.last()) {
+            ledger.leave_schedule_up_to(&first.before, &last.before, last.id)?;
+        }
         for Due { id, before, task } in due {
             let Some(mut task) = task else {
                 bury(ledger, id, before)?;
@@ -116,7 +119,9 @@ fn take(
             };
             let after = before.leased_by(receipt, deadline);
             task.attempt = after.attempts;
-            ledger.leave_schedule(id, &before)?;
+            if let Some(moment) = before.expires {
+                ledger.forget_expiry(lane, moment, id)?;
+            }
             ledger.write_progress(id, &after)?;
             tasks.push(task);
         }

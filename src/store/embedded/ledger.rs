@@ -23,9 +23,14 @@ pub(super) struct Names {
     /// Schedules whose earliest moment differs from what is stored.
     changed: Vec<i64>,
     last_id: Option<TaskId>,
+    /// Up to here ids may be drawn without a word to the table.
+    reserved: Option<TaskId>,
     /// Destinations whose names cannot be read; each is said once.
     nameless: HashSet<i64>,
 }
+
+/// How many ids are reserved at once: a page less in nearly every transaction. Those that are left when the process ends are never drawn.
+const RESERVED: u64 = 4_096;
 
 /// A destination's earliest due moment.
 #[derive(Debug)]
@@ -45,7 +50,8 @@ pub(super) struct Ledger<'a> {
     names: &'a mut Names,
     /// By lane, and by whether consumers are meant.
     hints: HashMap<(Lane, bool), UnixMillis>,
-    drawn: bool,
+    /// More ids are to be reserved.
+    reserves: bool,
     pub(super) tally: Tally,
     /// The bytes of the calls for the dead that were stored.
     pub(super) called: usize,
@@ -60,7 +66,7 @@ impl<'a> Ledger<'a> {
             now,
             names,
             hints: HashMap::new(),
-            drawn: false,
+            reserves: false,
             tally: Tally::default(),
             called: 0,
             is_without_room: false,
@@ -73,10 +79,14 @@ impl<'a> Ledger<'a> {
         Ok(self.hints.into_iter().map(|((lane, is_pull), due)| Hint { lane, due, is_pull }).collect())
     }
 
+    /// The table holds the last id that may have been drawn.
     fn write_last_id(&mut self) -> rusqlite::Result<()> {
-        if std::mem::take(&mut self.drawn) {
-            let last = self.names.last_id;
-            self.db.prepare_cached("UPDATE meta SET value = ? WHERE name = 'last_id'")?.execute([last])?;
+        if std::mem::take(&mut self.reserves)
+            && let Some(last) = self.names.last_id
+        {
+            self.names.reserved = Some(TaskId(last.0 + RESERVED).min(TaskId::MAX));
+            let statement = "UPDATE meta SET value = ? WHERE name = 'last_id'";
+            self.db.prepare_cached(statement)?.execute([self.names.reserved])?;
         }
         Ok(())
     }
@@ -104,14 +114,15 @@ impl<'a> Ledger<'a> {
         let further = shard.map_or(0, |shard| (u64::from(shard) + shards - next % shards) % shards);
         let id = TaskId(next + further);
         self.names.last_id = Some(id);
-        self.drawn = true;
+        self.reserves |= Some(id) > self.names.reserved;
         Ok(id)
     }
 
     /// Draws no id up to this one any more.
     pub(super) fn skip_ids_to(&mut self, id: TaskId) -> rusqlite::Result<()> {
-        self.names.last_id = Some(self.last_id()?.max(id));
-        self.drawn = true;
+        let last = self.last_id()?.max(id);
+        self.names.last_id = Some(last);
+        self.reserves |= Some(last) > self.names.reserved;
         Ok(())
     }
 

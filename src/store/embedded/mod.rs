@@ -5,7 +5,7 @@
 //!                                     └─ wakes ─▶ checkpoint
 //! ```
 //!
-//! One thread writes, and gathers what waits into one transaction with one fsync (`writer`, fed by `writes`). Two threads read
+//! One thread writes, and gathers what waits into one transaction with one fsync, a worker's claims into one without (`writer`, fed by `writes`). Two threads read
 //! committed states, and a third does so for `waiting`, `forecast` and `check`, which may take long (`reader`). One copies the log into the file beside them (`checkpoint`).
 //!
 //! | step | file |

@@ -310,6 +310,21 @@ impl Ledger<'_> {
         self.left(before.destination, before.due)
     }
 
+    /// Takes all that stand on a schedule before a task off it, and that one. What is noted of their expiry stays.
+    pub(super) fn leave_schedule_up_to(
+        &mut self,
+        first: &Pending,
+        last: &Pending,
+        last_id: TaskId,
+    ) -> rusqlite::Result<()> {
+        let left = self
+            .db
+            .prepare_cached("DELETE FROM schedule WHERE destination = ? AND (due, id) <= (?, ?)")?
+            .execute((last.destination, last.due, last_id))?;
+        self.tally.count(last.lane, State::Scheduled, -i64::try_from(left).unwrap_or(i64::MAX));
+        self.left(first.destination, first.due)
+    }
+
     /// Stores how far a task has come.
     pub(super) fn write_progress(&mut self, id: TaskId, after: &Pending) -> rusqlite::Result<()> {
         if after.leased {

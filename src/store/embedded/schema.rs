@@ -1,6 +1,7 @@
 //! The file: its connections, their settings, its schema's version, and the lock that keeps a second process out.
 //!
-//! `synchronous=FULL` with a write-ahead log means one fsync per transaction, before its answer. The automatic
+//! `synchronous=FULL` with a write-ahead log means one fsync per transaction, before its answer; the writer does without for what a power cut
+//! may undo. The automatic
 //! checkpoint is off: it would run inside the writer's commits and halve its throughput (see `checkpoint`). So is the one
 //! that SQLite makes when the last connection closes: after a failed fsync it would copy what may not be on disk, and throw
 //! away the log that still has it.
@@ -86,10 +87,16 @@ fn set_up(db: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
     // Else a statement that compares a parameter with what an index is for is prepared anew each time the parameter is bound.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.pragma_update(None, "busy_timeout", 5_000)?;
-    db.pragma_update(None, "synchronous", "full")?;
+    sync(db, true)?;
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     // Negative: KiB instead of pages.
     db.pragma_update(None, "cache_size", -cache_kib)
+}
+
+/// Whether commits wait for an fsync from now on. One that does not is still whole or not there after a power cut, and never there without
+/// those before it.
+pub(super) fn sync(db: &Connection, is_on: bool) -> rusqlite::Result<()> {
+    db.pragma_update(None, "synchronous", if is_on { "full" } else { "normal" })
 }
 
 /// Refuses a database of another program. A file without tables is nobody's yet.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rusqlite::ffi;
 
 use super::Embedded;
+use super::ledger::Ledger;
 use super::testing::{Bench, START, bench, dead, delivered, lane, names, new_task, params, retry, topic};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
@@ -357,4 +358,18 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
         drop((one, two))
     };
     let _ = tokio::join!(first, second, open);
+}
+
+#[tokio::test]
+async fn only_what_may_be_undone_is_committed_without_an_fsync() {
+    fn level(ledger: &mut Ledger<'_>) -> rusqlite::Result<i64> {
+        ledger.db.pragma_query_value(None, "synchronous", |row| row.get(0))
+    }
+    const FULL: i64 = 2;
+    const NORMAL: i64 = 1;
+    let bench = bench();
+    let writes = &bench.store.writes;
+    let levels = tokio::join!(writes.run(1, level), writes.run_undoable(1, level), writes.add(1, 1, level));
+    assert_eq!((levels.0.unwrap(), levels.1.unwrap(), levels.2.unwrap()), (FULL, NORMAL, FULL));
+    assert_eq!(writes.run(1, level).await.unwrap(), FULL);
 }

@@ -35,7 +35,10 @@ impl Store for Embedded {
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
         let slots = claim.wants.iter().map(|want| want.slots).fold(1, usize::saturating_add);
-        self.writes.run(slots, move |ledger| claim::claim(ledger, &claim)).await
+        // A worker's lease may be undone: its process has gone then as well. A consumer's has to outlast both.
+        let is_workers = claim.holder.is_some();
+        let work = move |ledger: &mut ledger::Ledger<'_>| claim::claim(ledger, &claim);
+        if is_workers { self.writes.run_undoable(slots, work).await } else { self.writes.run(slots, work).await }
     }
 
     async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {

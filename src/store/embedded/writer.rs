@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //!
-//! - Nobody is answered before the fsync of the transaction that holds his work.
+//! - Nobody is answered before the fsync of the transaction that holds his work, but for a worker's claims ([`Job::may_be_undone`]): they
+//!   come first, in a transaction of their own without one.
 //! - A transaction is committed whole or rolled back whole. After the first error nothing more of it runs: SQLite may
 //!   have rolled back by itself (a full disk does that), and what followed would run outside the transaction.
 //! - A job that fails by itself, on a row that it cannot read, say, is answered its error, and the others of its batch
@@ -24,6 +25,7 @@ use tokio::sync::{broadcast, mpsc};
 use super::checkpoint;
 use super::fault::{Health, PanicGuard};
 use super::ledger::{Ledger, Names};
+use super::schema;
 use super::space::Space;
 use super::writes::{Job, Pace};
 use crate::clock::Clock;
@@ -70,6 +72,8 @@ impl Writer {
         while let Some(first) = self.jobs.blocking_recv() {
             self.pace.step();
             let batch = self.gather(first);
+            let (undoable, batch) = batch.into_iter().partition(|job| job.may_be_undone());
+            self.carry_out_unsynced(undoable);
             let batch = self.turn_away(batch);
             self.carry_out(batch);
             self.pace.rest();
@@ -105,6 +109,21 @@ impl Writer {
             }
         }
         admitted
+    }
+
+    /// The same without an fsync: the next one brings this to disk as well, or nothing of what comes after it.
+    fn carry_out_unsynced(&mut self, batch: Vec<Box<dyn Job>>) {
+        if batch.is_empty() {
+            return;
+        }
+        if let Err(failure) = schema::sync(&self.db, false) {
+            let error = self.health.judge(&failure);
+            return answer_all(batch, &Err(error));
+        }
+        self.carry_out(batch);
+        if let Err(failure) = schema::sync(&self.db, true) {
+            self.health.condemn(&format!("commits cannot be made safe again: {failure}"));
+        }
     }
 
     /// Commits the batch and answers everyone in it; those who fail by themselves are answered first.

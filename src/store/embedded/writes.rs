@@ -39,6 +39,8 @@ pub(super) trait Job: Send {
     fn room(&self) -> Option<u64>;
     /// Writes. Called once more if the transaction was rolled back on another's account.
     fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()>;
+    /// Whether it is answered once it is committed, on disk or not: a power cut may undo it.
+    fn may_be_undone(&self) -> bool;
     /// Whether the work was done, rather than left undone since nobody waits for it.
     fn is_done(&self) -> bool;
     /// Tells the caller: the result of the work, or why the transaction failed.
@@ -48,11 +50,19 @@ pub(super) trait Job: Send {
 struct Call<F, T> {
     weight: usize,
     room: Option<u64>,
+    may_be_undone: bool,
     work: F,
     result: Option<T>,
-    reply: oneshot::Sender<Result<T>>,
-    /// Its share of what may wait; given back with the job.
-    _share: Option<OwnedSemaphorePermit>,
+    /// Who waits; nobody before it is queued.
+    reply: Option<oneshot::Sender<Result<T>>>,
+    /// Of what may wait; given back with the job.
+    share: Option<OwnedSemaphorePermit>,
+}
+
+impl<F, T> Call<F, T> {
+    fn of(weight: usize, work: F) -> Self {
+        Self { weight, room: None, may_be_undone: false, work, result: None, reply: None, share: None }
+    }
 }
 
 impl<F, T> Job for Call<F, T>
@@ -68,10 +78,14 @@ where
         self.room
     }
 
+    fn may_be_undone(&self) -> bool {
+        self.may_be_undone
+    }
+
     fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()> {
         self.result = None;
         // A task whose add was refused must not be stored after all.
-        let is_pointless = self.room.is_some() && self.reply.is_closed();
+        let is_pointless = self.room.is_some() && self.reply.as_ref().is_none_or(oneshot::Sender::is_closed);
         if !is_pointless {
             self.result = Some((self.work)(ledger)?);
         }
@@ -83,9 +97,10 @@ where
     }
 
     fn answer(self: Box<Self>, committed: Result<()>) {
-        let Self { result, reply, .. } = *self;
+        let Self { result, reply, share, .. } = *self;
+        drop(share);
         // What was committed without a result was left undone, for nobody waits for it.
-        if let Some(answer) = committed.map(|()| result).transpose() {
+        if let (Some(answer), Some(reply)) = (committed.map(|()| result).transpose(), reply) {
             // A caller who went away needs no answer.
             let _ = reply.send(answer);
         }
@@ -153,7 +168,16 @@ impl Writes {
         weight: usize,
         work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.queue(weight, None, None, work).await
+        self.queue(Call::of(weight, work)).await
+    }
+
+    /// As [`Writes::run`], for what a power cut may undo: answered before it is on disk.
+    pub(super) async fn run_undoable<T: Send + 'static>(
+        &self,
+        weight: usize,
+        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.queue(Call { may_be_undone: true, ..Call::of(weight, work) }).await
     }
 
     /// As [`Writes::run`], for a call of the edge, which a silent disk must not hold up. It may still be done later.
@@ -176,7 +200,7 @@ impl Writes {
         self.pace
             .promptly(async {
                 let share = self.share(bytes).await?;
-                self.queue(weight, Some(bytes as u64), Some(share), work).await
+                self.queue(Call { room: Some(bytes as u64), share: Some(share), ..Call::of(weight, work) }).await
             })
             .await
     }
@@ -195,13 +219,11 @@ impl Writes {
 
     async fn queue<T: Send + 'static>(
         &self,
-        weight: usize,
-        room: Option<u64>,
-        share: Option<OwnedSemaphorePermit>,
-        work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
+        mut call: Call<impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static, T>,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        self.queue.send(Box::new(Call { weight, room, work, result: None, reply, _share: share })).await?;
+        call.reply = Some(reply);
+        self.queue.send(Box::new(call)).await?;
         answer.await.unwrap_or_else(|_| Err(queue::closed()))
     }
 }

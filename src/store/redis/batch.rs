@@ -89,32 +89,32 @@ impl Batch {
                 places.into_iter().partition(|&place| is_limited || is_unlike(task(place)));
             plain.sort_by(|&a, &b| task(a).destination.cmp(&task(b).destination));
             for (is_unlike, places) in [(false, plain), (true, unlike)] {
-                let chunks = self.chunks(places).into_iter();
+                let chunks = chunks(places, |&place| task(place).content.len()).into_iter();
                 calls.extend(chunks.map(|places| Call { lane: lane.clone(), is_unlike, places }));
             }
         }
         calls
     }
+}
 
-    /// Splits a lane's tasks into script calls of bounded length.
-    fn chunks(&self, places: Vec<Place>) -> Vec<Vec<Place>> {
-        let mut chunks: Vec<Vec<Place>> = Vec::new();
-        let mut bytes = 0;
-        for place in places {
-            let length = self.member(place).task.content.len();
-            match chunks.last_mut() {
-                Some(chunk) if chunk.len() < MOST_TASKS && bytes + length <= MOST_BYTES => {
-                    chunk.push(place);
-                    bytes += length;
-                }
-                _ => {
-                    chunks.push(vec![place]);
-                    bytes = length;
-                }
+/// Splits a lane's tasks into script calls of bounded length. `length` is that of a task's content.
+pub(super) fn chunks<T>(tasks: Vec<T>, length: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut chunks: Vec<Vec<T>> = Vec::new();
+    let mut bytes = 0;
+    for task in tasks {
+        let length = length(&task);
+        match chunks.last_mut() {
+            Some(chunk) if chunk.len() < MOST_TASKS && bytes + length <= MOST_BYTES => {
+                chunk.push(task);
+                bytes += length;
+            }
+            _ => {
+                chunks.push(vec![task]);
+                bytes = length;
             }
         }
-        chunks
     }
+    chunks
 }
 
 /// Requests that are answered later than the rest of their batch, by their places in it.

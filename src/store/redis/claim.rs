@@ -77,11 +77,9 @@ fn read_destinations(lane: &Lane, names: Vec<Value>) -> Vec<Destination> {
 
 /// What cannot be read is passed over, and comes back when its lease runs out; the others of the claim go on.
 fn read_tasks(values: Vec<Value>) -> Vec<LeasedTask> {
-    let mut tasks = Vec::with_capacity(values.len() / 4);
+    let mut tasks = Vec::with_capacity(values.len() / 3);
     let mut values = values.into_iter();
-    while let (Some(id), Some(_), Some(attempt), Some(record)) =
-        (values.next(), values.next(), values.next(), values.next())
-    {
+    while let (Some(id), Some(attempt), Some(record)) = (values.next(), values.next(), values.next()) {
         let id = match u64::from_redis_value(id) {
             Ok(id) => TaskId(id),
             Err(error) => {

@@ -7,6 +7,7 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 
 use super::Inner;
 use super::answer::{corrupt, text};
+use super::batch::chunks;
 use super::ids::script_call;
 use super::record::write_options;
 use super::settle::shorten;
@@ -15,10 +16,8 @@ use crate::clock::UnixMillis;
 use crate::store::{Adopted, Adoptee, Hint, MAX_LEASE, Result, Standing, TopicEntry};
 use crate::task::{Lane, Receipt, State, TaskId};
 
-/// The most ids, or tasks, of one script call.
+/// The most ids of one script call.
 const MOST: usize = 256;
-/// The most body bytes of one script call, but for a single task.
-const MOST_BYTES: usize = 4 << 20;
 
 pub(super) async fn lend(
     inner: &Inner,
@@ -53,7 +52,7 @@ pub(super) async fn adopt(inner: &Inner, tasks: &[Adoptee]) -> Vec<Result<Adopte
     let mut calls: Vec<Cmd> = Vec::new();
     let mut called = Vec::new();
     for (lane, places) in by_lane(tasks) {
-        for chunk in chunks(&places, tasks) {
+        for chunk in chunks(places, |&place| tasks[place].content.len()) {
             calls.push(call(inner, &lane, &chunk, tasks));
             called.push((lane.clone(), chunk));
         }
@@ -80,26 +79,6 @@ fn by_lane(tasks: &[Adoptee]) -> HashMap<Lane, Vec<usize>> {
         lanes.entry(task.topic.lane_of(task.id)).or_default().push(i);
     }
     lanes
-}
-
-/// Script calls of bounded length.
-fn chunks(places: &[usize], tasks: &[Adoptee]) -> Vec<Vec<usize>> {
-    let mut chunks: Vec<Vec<usize>> = Vec::new();
-    let mut bytes = 0;
-    for &place in places {
-        let length = tasks[place].content.len();
-        match chunks.last_mut() {
-            Some(chunk) if chunk.len() < MOST && bytes + length <= MOST_BYTES => {
-                chunk.push(place);
-                bytes += length;
-            }
-            _ => {
-                chunks.push(vec![place]);
-                bytes = length;
-            }
-        }
-    }
-    chunks
 }
 
 fn call(inner: &Inner, lane: &Lane, places: &[usize], tasks: &[Adoptee]) -> Cmd {

@@ -6,7 +6,7 @@
 --         9 most destinations of the outlook; 10 most tasks ended; 11 pauses that are over: '', or "<from ms> <to ms> <what becomes of
 --         what fell due in it> ..."; then pairs of destination and slots
 -- returns {0, ms left of another's lock}, or
---         {1, now, {id, destination, attempt, record, ...}, {due destination, ...}, next moment or ''}
+--         {1, now, {id, attempt, record, ...}, {due destination, ...}, next moment or ''}
 --
 -- The lock is taken by SET NX EX in here, for a SET of its own would be refused at maxmemory, where this script
 -- (allow-oom) still runs. It is kept only between the claims of one burst. Correctness rests on this script being
@@ -108,31 +108,52 @@ local function is_to_end(id, due)
   return expires and expires <= now
 end
 
-local deadline = now + lease_ms
+local deadline = string.format('%d', now + lease_ms)
 local bytes = 0
 
--- The bodies of the earliest due tasks, up to `slots` and what is left of the bytes, and not behind one that is to be ended.
-local function pick(due, slots)
-  local ids, records = {}, {}
+-- The first due tasks of a destination, at most `slots`, and not behind one that is to be ended; and how many there are with those behind it.
+local function due_tasks(destination, slots)
+  local key = SCHEDULES .. destination
+  if not is_cut and not misfires[1] then
+    local ids = redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, slots)
+    return ids, #ids
+  end
+  local ids = {}
+  local due = redis.call('ZRANGEBYSCORE', key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, slots)
   for i = 1, #due, 2 do
-    if (is_cut or misfires[1]) and is_to_end(due[i], tonumber(due[i + 1])) then
+    if is_to_end(due[i], tonumber(due[i + 1])) then
       is_cut = is_cut or may_end == 0
       break
     end
-    local record = redis.call('HGET', BODIES, due[i])
-    if record and bytes > 0 and bytes + #record > max_bytes then break end
     ids[#ids + 1] = due[i]
-    records[#records + 1] = record
-    bytes = bytes + (record and #record or 0)
   end
-  return ids, records
+  return ids, #due / 2
+end
+
+-- The records of the first of these tasks, as far as the bytes last, and how many they are. They are read in larger and larger parts, so that
+-- not much more is read than has room.
+local function read_records(ids)
+  local records, count = {}, 0
+  while count < #ids do
+    local last = math.min(#ids, math.max(8, math.min(2 * count, count + 500)))
+    local part = redis.call('HMGET', BODIES, unpack(ids, count + 1, last))
+    for i = 1, last - count do
+      local record = part[i]
+      if record and bytes > 0 and bytes + #record > max_bytes then return records, count end
+      count = count + 1
+      records[count] = record
+      bytes = bytes + (record and #record or 0)
+    end
+  end
+  return records, count
 end
 
 -- Those whose records this version can read. The others die: leased, they would come back again and again. They are
 -- told all the same, so that whoever claims says so.
-local function readable(ids, records, destination, leased)
+local function readable(ids, records, count, destination, leased)
   local good_ids, good_records = {}, {}
-  for i, id in ipairs(ids) do
+  for i = 1, count do
+    local id = ids[i]
     if records[i] and destination_of(records[i]) then
       good_ids[#good_ids + 1] = id
       good_records[#good_records + 1] = records[i]
@@ -140,7 +161,6 @@ local function readable(ids, records, destination, leased)
       local entry = entry_or_fresh(id, destination)
       bury(id, entry)
       leased[#leased + 1] = id
-      leased[#leased + 1] = destination
       leased[#leased + 1] = entry.attempts
       leased[#leased + 1] = records[i]
     end
@@ -148,26 +168,33 @@ local function readable(ids, records, destination, leased)
   return good_ids, good_records
 end
 
+-- The entry of a task that is leased now, and which attempt that is.
+local function leased_entry(raw, destination)
+  local entry = raw and read_entry(raw) or fresh_entry(destination)
+  entry.attempts = entry.attempts + 1
+  if entry.current ~= '*' or entry.past ~= '*' then
+    entry.past = newest(entry.current .. ',' .. entry.past, MAX_RECEIPTS - 1)
+  end
+  entry.current = receipt
+  return write_entry(entry), entry.attempts
+end
+
 -- Writes the leases of up to 500 tasks at once, for unpack is bounded; appends what the holder gets to know.
 local function lease(ids, records, destination, first, last, leased)
   local raw = redis.call('HMGET', ENTRIES, unpack(ids, first, last))
+  local at_first = leased_entry(false, destination)
   local deadlines, entries = {}, {}
   for i = first, last do
-    local entry = raw[i - first + 1] and read_entry(raw[i - first + 1]) or fresh_entry(destination)
-    entry.attempts = entry.attempts + 1
-    if entry.current ~= '*' or entry.past ~= '*' then
-      entry.past = newest(entry.current .. ',' .. entry.past, MAX_RECEIPTS - 1)
-    end
-    entry.current = receipt
+    local entry, attempt = at_first, 1
+    if raw[i - first + 1] then entry, attempt = leased_entry(raw[i - first + 1], destination) end
     deadlines[#deadlines + 1] = deadline
     deadlines[#deadlines + 1] = ids[i]
     entries[#entries + 1] = ids[i]
-    entries[#entries + 1] = write_entry(entry)
+    entries[#entries + 1] = entry
     leased[#leased + 1] = ids[i]
-    leased[#leased + 1] = destination
-    leased[#leased + 1] = entry.attempts
+    leased[#leased + 1] = attempt
     leased[#leased + 1] = records[i]
-    turn_expiry(ids[i], -1)
+    if has_expiries() then turn_expiry(ids[i], -1) end
   end
   redis.call('ZADD', LEASED, unpack(deadlines))
   redis.call('HSET', ENTRIES, unpack(entries))
@@ -177,18 +204,19 @@ local leased, cut = {}, false
 for i = FIRST_WANT, #ARGV, 2 do
   local destination, slots = ARGV[i], tonumber(ARGV[i + 1])
   if misfires[1] then end_misfired(destination) end
-  local due = redis.call('ZRANGEBYSCORE', SCHEDULES .. destination, '-inf', now, 'WITHSCORES', 'LIMIT', 0, slots)
-  local ids, records = pick(due, slots)
-  local taken = #ids
+  local due, found = due_tasks(destination, slots)
+  local records, taken = read_records(due)
   if taken > 0 then
-    ids, records = readable(ids, records, destination, leased)
+    local offset = redis.call('ZSCORE', SCHEDULES .. destination, due[taken])
+    local ids
+    ids, records = readable(due, records, taken, destination, leased)
     for first = 1, #ids, 500 do
       lease(ids, records, destination, first, math.min(first + 499, #ids), leased)
     end
     redis.call('ZREMRANGEBYRANK', SCHEDULES .. destination, 0, taken - 1)
-    redis.call('HSET', OFFSETS, destination, due[2 * taken])
+    redis.call('HSET', OFFSETS, destination, offset)
   end
-  cut = cut or taken == slots or taken < #due / 2
+  cut = cut or taken == slots or taken < found
   correct(destination)
 end
 

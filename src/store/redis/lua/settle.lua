@@ -79,8 +79,49 @@ local function settle(id, receipt, verb, wait_ms, outcome)
   return is_repeat and 'done' or live_state(deadline_of(id))
 end
 
+local NOW = string.format('%d', now)
+
+-- The usual case, all such settles of a call together: delivered by the holder, whose task has not ended. Each as settle_held would do it;
+-- answers which those were. Of several settles of one task only the first may be among them, and the others see what it has done.
+local function settle_delivered(answer)
+  local ids = {}
+  for i = 2, #ARGV, 5 do ids[#ids + 1] = ARGV[i] end
+  local raw = redis.call('HMGET', ENTRIES, unpack(ids))
+  local seen, done, entries, ends, by_destination = {}, {}, {}, {}, {}
+  for n, id in ipairs(ids) do
+    local i = 5 * n - 3
+    if not seen[id] and raw[n] and ARGV[i + 2] == 'delivered' then
+      local attempts, mark, current, destination = string.match(raw[n], '^(%d+) %d+ (%S+) (%S+) %S+ (%S+) ')
+      if current == ARGV[i + 1] and not ENDED[mark] then
+        done[#done + 1] = id
+        entries[#entries + 1] = id
+        entries[#entries + 1] = attempts .. ' 0 delivered ' .. current .. ' * ' .. destination .. ' ' .. ARGV[i + 4]
+        ends[#ends + 1] = NOW
+        ends[#ends + 1] = id
+        by_destination[destination] = by_destination[destination] or {}
+        table.insert(by_destination[destination], id)
+        answer[n] = 'done'
+      end
+    end
+    seen[id] = true
+  end
+  if #done == 0 then return end
+  if redis.call('ZREM', LEASED, unpack(done)) < #done then
+    -- The leases of some had run out and were swept: those wait.
+    for destination, theirs in pairs(by_destination) do
+      redis.call('ZREM', SCHEDULES .. destination, unpack(theirs))
+      correct(destination)
+    end
+  end
+  redis.call('ZADD', ENDED.delivered, unpack(ends))
+  if has_expiries() then redis.call('ZREM', EXPIRIES, unpack(done)) end
+  redis.call('HSET', ENTRIES, unpack(entries))
+end
+
 local answer = {}
+settle_delivered(answer)
 for i = 2, #ARGV, 5 do
-  answer[#answer + 1] = settle(ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4])
+  local n = (i + 3) / 5
+  answer[n] = answer[n] or settle(ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3]), ARGV[i + 4])
 end
 return answer

@@ -16,7 +16,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use http::{HeaderMap, HeaderValue, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt;
@@ -92,7 +92,7 @@ impl Entrance {
     }
 
     async fn enter(&self, router: &Router, request: Request) -> Response {
-        match self.admit(request.uri(), request.headers()).await {
+        match self.admit(request.method(), request.uri(), request.headers()).await {
             Ok(Some((work, caller, slot))) => work.answer(router.clone(), request, caller, slot).await,
             Ok(None) => route(router.clone(), request).await,
             Err(error) => {
@@ -106,8 +106,13 @@ impl Entrance {
     }
 
     /// For a request that works on tasks: how, for whom, and its slot. (An instance that turns work away is alive, and says so.)
-    async fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<(&Work, Caller, Slot)>, Error> {
-        let work = self.works.of(uri.path());
+    async fn admit(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Option<(&Work, Caller, Slot)>, Error> {
+        let work = self.works.of(method, uri.path());
         let slot = match work {
             Some(_) => Some(self.line.slot().await?),
             None => None,

@@ -15,6 +15,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use http::Method;
 use tokio::time::Instant;
 
 use super::auth::Caller;
@@ -61,9 +62,10 @@ impl Works {
         Self { batches: work(false), others: work(true) }
     }
 
-    /// That of a path; `None`: it does not work on tasks.
-    pub(super) fn of(&self, path: &str) -> Option<&Work> {
+    /// That of a request; `None`: it does not work on tasks, and is answered whatever its body.
+    pub(super) fn of(&self, method: &Method, path: &str) -> Option<&Work> {
         match path {
+            _ if method != Method::POST => None,
             "/delay/task/add_batch" | "/delay/task/adopt" => Some(&self.batches),
             _ => path.starts_with("/delay/").then_some(&self.others),
         }

@@ -271,6 +271,42 @@ fit into; a head of 53 bytes or more takes 320. Ids in another base would save 3
 """
 
 
+# By `perf record -e cpu-clock -a` over adds of 64 connections, 2026-11-22, and the other commands named.
+LIMITS = """## What is short of its target, and why
+
+**Adds over 64 connections** (half of bare axum, where 70 % is wanted). All of it shares two cores. Of the processor's time an add takes
+
+| | Redis | embedded |
+|---|---|---|
+| the load, most of it in the kernel's sockets | 19 % | 21 % |
+| delayd: the kernel's sockets | 19 % | 20 % |
+| delayd: HTTP, JSON, checks, the answer | 23 % | 17 % |
+| the store: Redis' script and log, or the thread that writes | 15 % | 7 % |
+| the store: sockets, or the log's file and its fsync | 8 % | 11 % |
+| waiting for one another | 14 % | 17 % |
+
+The first two rows, and a third of the third, are what bare axum takes as well: 20 µs a request of 2 × 1 s. What remains to an add at 70 % of its rate are 9 µs, for the task to be checked, handed to the store, kept by it
+and answered; it takes 19. Redis alone takes 5 of them, in a script that keeps 30 tasks at once (3.4 µs each, a single one 11.5), with its log and sockets. The user instructions of an
+add in delayd fell from 161,000 to 51,000 on Redis (63,000 embedded, SQLite's own among them; callgrind); bare axum needs 24,000. Waiting is what a closed loop leaves when three programs take turns
+on two cores.
+
+**Adds in sequence, embedded** (2,500/s of 3,000). 400 µs each: an fsync of 110 µs (230 while the log grows), two threads that wake one another (about 50 µs each way on a virtual machine), and
+75 µs of HTTP. A log that is written over instead of grown, and one page less in each transaction, took it from 1,870.
+
+**The slowest command of Redis in a flood** (10.8 ms of 5). By the slow log it is an add of 256 tasks while the flood is filled in, which takes a millisecond when Redis has a processor to itself.
+Since that run an add is 128 tasks. Claims and settles of 256 took up to 4.3 ms.
+
+**Resident memory, idle** (19.9 MiB, of 19.1). 3.9 MB are delayd's own, the rest are pages of the program's file that were run once. Compiling what is seldom run for size saved 0.7 MB of the file, and no memory.
+
+**A pending task in Redis** (455 bytes of 450): below.
+
+**Adds with ten million pending, Redis** (77 % of those with 10,000): each add touches a page of the sorted set and of the hash that no cache holds any more, and the log has 5 GB behind it.
+
+The hump of the embedded store at 100,000 pending is its write-ahead log, up to 256 MiB, which is counted with the file.
+
+"""
+
+
 def write(root, told):
     """Writes the page and its plots."""
     shown = Told(told)
@@ -288,7 +324,7 @@ def write(root, told):
     page = f"""# Performance
 
 What delayd does on one machine that it shares with the load, the receiver and Redis, and what the parts it is made of can do there, measured in the same run.
-Written by `{told['command']}`, which took {told['took_s']} s; [`delayd bench`](OPERATIONS.md#measuring-it) plays each scenario alone.
+Written by `scripts/bench --write`, last by `{told['command']}` ({told['took_s']} s; what a run leaves out stays as it was); [`delayd bench`](OPERATIONS.md#measuring-it) plays each scenario alone.
 {short}
 Every figure counts verified work alone: each task was accepted, arrived exactly once, and none before its due millisecond. Throughput is measured by a closed loop, lateness by
 an open one: moments are planned in advance, and what is late is counted from them. ✓ and ✗ say whether the target was met in this run. Where a measure was taken in several rounds,
@@ -305,7 +341,7 @@ machines allow the sockets.
 
 A peer's callback is a function in its own process, or an answer on a socket; delayd's is an HTTP request to a receiver that answers 200.
 {broken}
-{"".join(plot_ + chr(10) for plot_ in plots)}{MEMORY if shown.sizes("pending") else ""}## Machine
+{LIMITS}{"".join(plot_ + chr(10) for plot_ in plots)}{MEMORY if shown.sizes("pending") else ""}## Machine
 
 {machine['cpus']} processors ({machine['model']}), {machine['memory_gib']} GiB, {machine['system']}; Redis {machine['redis']}, AOF everysec; {machine['delayd']}; {machine['date']}.
 Contents of 200 bytes. Such machines are noisy: ratios of one run say more than its figures. The raw ones are in [figures.json](performance/figures.json).

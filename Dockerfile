@@ -6,7 +6,7 @@ COPY .cargo .cargo
 COPY config config
 COPY migrations migrations
 # The dependencies in a layer of their own, so that a change of the sources does not build them again.
-RUN mkdir src && touch src/lib.rs && printf 'fn main() {}\n' > src/main.rs && cargo build --release --locked && rm -r src
+RUN mkdir src benches && touch src/lib.rs benches/parts.rs && printf 'fn main() {}\n' > src/main.rs && cargo build --release --locked && rm -r src
 COPY src src
 RUN touch src/lib.rs src/main.rs && cargo build --release --locked
 

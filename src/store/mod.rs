@@ -355,7 +355,8 @@ pub trait Store: Send + Sync + 'static {
     fn ping(&self) -> impl Future<Output = Result<UnixMillis>> + Send;
 
     /// Listens for adds: those of this process, and those that other instances hint at. A lane is named with the
-    /// earliest due moment of a batch, apart for those called and those pulled. Only saves time; a hint may be lost.
+    /// earliest due moment of a batch, apart for those called and those pulled; no word need be lost on a called task behind the earliest of its
+    /// destination. Only saves time; a hint may be lost.
     fn hints(&self) -> broadcast::Receiver<Hint>;
 
     /// Ends the store's own threads and connections after everything accepted is on its way to disk.

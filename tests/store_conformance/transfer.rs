@@ -210,7 +210,8 @@ pub(crate) async fn an_adopted_task_fires_at_its_moment_and_not_before(bench: Be
     let late = Adoptee { due: at(-5_000), standing: Standing::Waiting { due: at(70_000) }, attempts: 3, ..late };
     let past =
         Adoptee { due: at(-5_000), standing: Standing::Waiting { due: at(-5_000) }, ..stranger(1_700_000_000_000_007) };
-    for task in [&soon, &late, &past] {
+    // Each is earlier than those before, and so is news.
+    for task in [&late, &soon, &past] {
         assert_eq!(adopt(&bench, task.clone()).await, Adopted::New);
         assert_eq!(hear(&mut hints).await.lane, lane());
     }

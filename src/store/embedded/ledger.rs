@@ -133,10 +133,14 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Tells the lane's worker, or its consumers, of a due moment, after the commit.
+    /// A task was put on the destination's schedule: tells the lane's worker of its due moment, or its consumers, after the commit. The worker
+    /// has heard of the destination's earliest moment; one after that is no news to it.
     pub(super) fn hint(&mut self, lane: &Lane, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
-        let is_pull = !self.schedule(destination)?.called;
-        let earliest = self.hints.entry((lane.clone(), is_pull)).or_insert(due);
+        let Schedule { called, earliest, .. } = *self.schedule(destination)?;
+        if called && earliest != Some(due) {
+            return Ok(());
+        }
+        let earliest = self.hints.entry((lane.clone(), !called)).or_insert(due);
         *earliest = due.min(*earliest);
         Ok(())
     }

@@ -295,6 +295,26 @@ async fn an_add_hints_at_its_earliest_task_apart_for_called_and_pulled() {
     assert!(hints.try_recv().is_err());
 }
 
+/// Every add woke the supervisor, and those who listen for consumers, to no end.
+#[tokio::test]
+async fn an_add_behind_the_earliest_of_its_destination_hints_to_consumers_alone() {
+    let bench = bench();
+    let mut hints = bench.store.hints();
+    let mut heard = async |destination: &str, after_ms: u64| {
+        bench.add(destination, after_ms).await;
+        hints.try_recv().is_ok()
+    };
+    assert!(heard("a", 50).await);
+    assert!(!heard("a", 60).await);
+    assert!(heard("a", 40).await);
+    assert!(heard("b", 60).await, "its worker knows nothing of that one");
+    assert!(heard("@pull", 50).await);
+    assert!(heard("@pull", 60).await, "the one before may be another consumer's");
+    bench.advance(40);
+    bench.lease().await;
+    assert!(heard("a", 5).await, "what was claimed is the earliest no more");
+}
+
 #[tokio::test]
 async fn ids_read_as_a_time_and_find_their_lane() {
     let bench = bench();

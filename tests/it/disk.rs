@@ -12,22 +12,27 @@ use serde_json::{Value, json};
 
 use crate::Kept;
 use crate::program::{self, Answer, Program, StoreAt, command, run, service};
-use crate::receiver::Receiver;
+use crate::receiver::{self, Receiver};
 
 /// How long the fsync takes that hangs.
 const HANG: Duration = Duration::from_secs(6);
 
-/// strace around the program. `inject` is as strace takes it; `file` is the one whose calls fail.
-fn failing(inject: &str, file: &Path) -> Command {
+/// strace around the program, which writes down these calls on that file.
+fn strace(calls: &str, file: &Path, log: &Path) -> Command {
     assert!(
         Command::new("strace").arg("-V").output().is_ok_and(|said| said.status.success()),
         "these tests need strace: apt-get install -y strace (scripts/test does so)"
     );
-    let calls = inject.split(':').next().unwrap();
     let mut strace = Command::new("strace");
-    // The log of the calls goes nowhere; what the program writes to stderr is its own.
-    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={calls}"), "-e", &format!("inject={inject}")]);
-    strace.arg("-P").arg(file);
+    // What the program writes to stderr is its own.
+    strace.args(["-f", "-qq", "-e", &format!("trace={calls}"), "-o"]).arg(log).arg("-P").arg(file);
+    strace
+}
+
+/// strace around the program. `inject` is as strace takes it; `file` is the one whose calls fail.
+fn failing(inject: &str, file: &Path) -> Command {
+    let mut strace = strace(inject.split(':').next().unwrap(), file, Path::new("/dev/null"));
+    strace.args(["-e", &format!("inject={inject}")]);
     strace
 }
 
@@ -127,6 +132,35 @@ async fn a_claim_or_settle_that_fails_leaves_its_task_to_the_next_process() {
             delayd.wait_for_state("t", id, "delivered").await;
         }
     }
+}
+
+/// A power cut may undo a worker's lease, for it ends the worker as well. A consumer's has to outlast it, as an add and a settle have to.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_is_answered_was_synced_but_for_a_workers_claim() {
+    let (kept, calls) = (Kept::embedded(), program::folder());
+    set_up(&kept).await;
+    let receiver = Receiver::answering(|_| receiver::Answer::AtTheGate).await;
+    let log = calls.path().join("fsyncs");
+    let under = strace("fsync,fdatasync", &file(&kept, "-wal"), &log);
+    let delayd = Program::start_under(under, &kept.store, &[service("message.call", &receiver)]).await;
+    let syncs = || std::fs::read_to_string(&log).unwrap().matches("sync(").count();
+
+    let before = syncs();
+    let mut later = due();
+    later["delay"] = json!("500ms");
+    let id = delayd.add(later).await.id();
+    let added = syncs();
+    assert!(added > before, "an add was answered before its fsync");
+    receiver.wait_for(1).await;
+    assert_eq!(syncs(), added, "a claim was synced before its task was called");
+    receiver.open_gate();
+    delayd.wait_for_state("t", id, "delivered").await;
+    assert!(syncs() > added, "a settle was not synced");
+
+    delayd.add(json!({"topic": "p", "delay": 0, "content": {}})).await;
+    let added = syncs();
+    let pulled = delayd.post("/delay/task/pull", json!({"topic": "p", "lease": "1m"}).to_string()).await.ok();
+    assert!(syncs() > added, "a consumer's claim was answered before its fsync: {pulled:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

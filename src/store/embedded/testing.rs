@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::{Embedded, Params};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
-    Claim, Claimed, Cursor, Grant, ListQuery, Listed, Moment, NewTask, Result, Settle, Settled, Store, Task,
+    Claim, Claimed, Cursor, Grant, Holder, ListQuery, Listed, Moment, NewTask, Result, Settle, Settled, Store, Task,
     TopicEntry, Transition, Want,
 };
 use crate::task::{Destination, Lane, Options, Receipt, State, TaskId};
@@ -90,12 +90,17 @@ impl Bench {
     }
 
     pub(super) async fn try_claim(&self, wants: &[(&str, usize)]) -> Result<Grant> {
+        self.claim_by(None, wants).await
+    }
+
+    /// By a worker, or by a consumer.
+    pub(super) async fn claim_by(&self, holder: Option<Holder>, wants: &[(&str, usize)]) -> Result<Grant> {
         let want = |(name, slots): &(&str, usize)| Want { destination: name.parse().unwrap(), slots: *slots };
         let claim = Claim {
             lane: lane(),
             wants: wants.iter().map(want).collect(),
             lease: LEASE,
-            holder: None,
+            holder,
             more: false,
             skip: 0,
             misfires: Vec::new(),

@@ -11,7 +11,7 @@ use super::ledger::Ledger;
 use super::testing::{Bench, START, bench, dead, delivered, lane, names, new_task, params, retry, topic};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
-    Cancelled, Counts, Cursor, Error, Listed, MAX_CLAIM_BYTES, MAX_EXPIRIES, Moment, NewContent, Registered,
+    Cancelled, Counts, Cursor, Error, Holder, Listed, MAX_CLAIM_BYTES, MAX_EXPIRIES, Moment, NewContent, Registered,
     Rescheduled, Settled, Spread, Store,
 };
 use crate::task::{State, TaskId};
@@ -380,16 +380,49 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
     let _ = tokio::join!(first, second, open);
 }
 
+/// `PRAGMA synchronous`: in a write-ahead log, a commit is synced at the first and not at the second.
+const FULL: i64 = 2;
+const NORMAL: i64 = 1;
+
 #[tokio::test]
 async fn only_what_may_be_undone_is_committed_without_an_fsync() {
     fn level(ledger: &mut Ledger<'_>) -> rusqlite::Result<i64> {
         ledger.db.pragma_query_value(None, "synchronous", |row| row.get(0))
     }
-    const FULL: i64 = 2;
-    const NORMAL: i64 = 1;
     let bench = bench();
     let writes = &bench.store.writes;
     let levels = tokio::join!(writes.run(1, level), writes.run_undoable(1, level), writes.add(1, 1, level));
     assert_eq!((levels.0.unwrap(), levels.1.unwrap(), levels.2.unwrap()), (FULL, NORMAL, FULL));
     assert_eq!(writes.run(1, level).await.unwrap(), FULL);
+}
+
+/// The real verbs, each row of which notes how its transaction is committed.
+#[tokio::test]
+async fn of_the_road_of_a_task_only_a_workers_claim_is_committed_without_an_fsync() {
+    const NOTES: &str = "
+        CREATE TEMP TABLE noted (step TEXT, synchronous INTEGER);
+        CREATE TEMP TRIGGER added AFTER INSERT ON schedule BEGIN
+            INSERT INTO noted SELECT 'add', synchronous FROM pragma_synchronous; END;
+        CREATE TEMP TRIGGER claimed AFTER INSERT ON progress BEGIN
+            INSERT INTO noted SELECT 'claim', synchronous FROM pragma_synchronous; END;
+        CREATE TEMP TRIGGER settled AFTER INSERT ON history BEGIN
+            INSERT INTO noted SELECT 'settle', synchronous FROM pragma_synchronous; END;";
+    let bench = bench();
+    bench.store.writes.run(1, |ledger| ledger.db.execute_batch(NOTES)).await.unwrap();
+    for holder in [Some(Holder("worker".into())), None] {
+        let id = bench.add("a", 0).await;
+        let grant = bench.claim_by(holder, &[("a", 1)]).await.unwrap();
+        assert_eq!(grant.tasks.len(), 1);
+        assert_eq!(bench.settle(id, &grant.receipt, delivered()).await, Settled::Done);
+    }
+    let noted = bench.store.writes.run(1, |ledger| {
+        let mut select = ledger.db.prepare("SELECT step, synchronous FROM noted ORDER BY rowid")?;
+        select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<Vec<(String, i64)>>>()
+    });
+    let noted = noted.await.unwrap();
+    let noted: Vec<(&str, i64)> = noted.iter().map(|(step, level)| (step.as_str(), *level)).collect();
+    assert_eq!(
+        noted,
+        [("add", FULL), ("claim", NORMAL), ("settle", FULL), ("add", FULL), ("claim", FULL), ("settle", FULL)]
+    );
 }

@@ -165,13 +165,9 @@ fn write_body(
     options: Option<String>,
     content: &str,
 ) -> rusqlite::Result<()> {
-    ledger
-        .db
-        .prepare_cached(
-            "INSERT INTO task (id, lane, destination, due, created, options, content) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        )?
-        .execute((id, lane, destination, due, ledger.now, options, content))?;
-    Ok(())
+    let insert =
+        "INSERT INTO task (id, lane, destination, due, created, options, content) VALUES (?, ?, ?, ?, ?, ?, ?)";
+    ledger.with(insert, |insert| insert.execute((id, lane, destination, due, ledger.now, options, content))).map(drop)
 }
 
 pub(super) fn options_text(options: &Options) -> Option<String> {

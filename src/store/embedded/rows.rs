@@ -32,6 +32,17 @@ macro_rules! pending_columns {
 }
 pub(super) use pending_columns;
 
+// In the place of what is there. `INSERT OR REPLACE` would do as well, but copies each page that it changes first, to be able to take the
+// change back: a table with an index makes more than one of it.
+const PUT_PROGRESS: &str = "INSERT INTO progress (id, lane, destination, leased, due, attempts, expiries, cancelling, current, past, outcome, expires)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, destination = excluded.destination, leased = excluded.leased, due = excluded.due,
+         attempts = excluded.attempts, expiries = excluded.expiries, cancelling = excluded.cancelling, current = excluded.current,
+         past = excluded.past, outcome = excluded.outcome, expires = excluded.expires";
+const PUT_HISTORY: &str = "INSERT INTO history (id, lane, state, finished, attempts, current, past, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, state = excluded.state, finished = excluded.finished, attempts = excluded.attempts,
+         current = excluded.current, past = excluded.past, outcome = excluded.outcome";
+
 /// Reads the columns of [`pending_columns`], the first of which is column number `first`.
 pub(super) fn read_pending(row: &Row<'_>, first: usize, id: TaskId) -> rusqlite::Result<Pending> {
     Ok(Pending {
@@ -198,10 +209,8 @@ impl Ledger<'_> {
     }
 
     fn load_pending(&self, id: TaskId) -> rusqlite::Result<Option<Pending>> {
-        self.db
-            .prepare_cached(concat!("SELECT ", pending_columns!(), " FROM progress p WHERE p.id = ?"))?
-            .query_row([id], |row| read_pending(row, 0, id))
-            .optional()
+        let select = concat!("SELECT ", pending_columns!(), " FROM progress p WHERE p.id = ?");
+        self.with(select, |select| select.query_row([id], |row| read_pending(row, 0, id)).optional())
     }
 
     fn load_ended(&self, id: TaskId) -> rusqlite::Result<Option<Ended>> {
@@ -279,10 +288,8 @@ impl Ledger<'_> {
             return Ok(());
         }
         // One that is there already, of a task that is on its way as well, is no reason to fail.
-        let joined = self
-            .db
-            .prepare_cached("INSERT OR IGNORE INTO schedule (destination, due, id) VALUES (?, ?, ?)")?
-            .execute((after.destination, after.due, id))?;
+        let insert = "INSERT OR IGNORE INTO schedule (destination, due, id) VALUES (?, ?, ?)";
+        let joined = self.with(insert, |insert| insert.execute((after.destination, after.due, id)))?;
         if joined == 1 {
             self.tally.count(after.lane, State::Scheduled, 1);
         }
@@ -330,12 +337,8 @@ impl Ledger<'_> {
         if after.leased {
             self.tally.count(after.lane, State::Leased, 1);
         }
-        self.db
-            .prepare_cached(
-                "INSERT OR REPLACE INTO progress (id, lane, destination, leased, due, attempts, expiries, cancelling,
-                 current, past, outcome, expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            )?
-            .execute((
+        self.with(PUT_PROGRESS, |put| {
+            put.execute((
                 id,
                 after.lane,
                 after.destination,
@@ -348,7 +351,8 @@ impl Ledger<'_> {
                 after.receipts.past_text(),
                 none_if_empty(&after.outcome),
                 after.expires,
-            ))?;
+            ))
+        })?;
         Ok(())
     }
 
@@ -358,18 +362,13 @@ impl Ledger<'_> {
     }
 
     fn delete_progress(&self, id: TaskId) -> rusqlite::Result<()> {
-        self.db.prepare_cached("DELETE FROM progress WHERE id = ?")?.execute([id])?;
-        Ok(())
+        self.with("DELETE FROM progress WHERE id = ?", |delete| delete.execute([id])).map(drop)
     }
 
     pub(super) fn write_history(&mut self, id: TaskId, after: &Ended) -> rusqlite::Result<()> {
         self.tally.count(after.lane, after.state, 1);
-        self.db
-            .prepare_cached(
-                "INSERT OR REPLACE INTO history (id, lane, state, finished, attempts, current, past, outcome)
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            )?
-            .execute((
+        self.with(PUT_HISTORY, |put| {
+            put.execute((
                 id,
                 after.lane,
                 state_number(after.state),
@@ -378,7 +377,8 @@ impl Ledger<'_> {
                 after.receipts.current.as_ref().map(Receipt::as_str),
                 after.receipts.past_text(),
                 none_if_empty(&after.outcome),
-            ))?;
+            ))
+        })?;
         Ok(())
     }
 }

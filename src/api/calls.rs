@@ -93,7 +93,7 @@ impl fmt::Debug for Calls {
 /// The call that a handler answers.
 pub(super) fn by<T: 'static>(
     api: &Arc<Api>,
-    handler: impl Handler<T, Desk, Future = Answering> + Sync,
+    handler: impl Handler<T, Desk, Future = Answering>,
 ) -> impl Fn(Request, Visit) -> Answering + Send + Sync + 'static {
     let api = api.clone();
     move |request, visit| handler.clone().call(request, Desk { api: api.clone(), visit })

@@ -4,7 +4,8 @@
 //! server ─▶ request id ─▶ trace ─▶ panic ─▶ door ─▶ auth ─▶ timeout ─▶ body ─▶ slot ─▶ add │ pull │ settle │ get │ list │ manage │ dead │ topic │ destination ─▶ store
 //! ```
 //!
-//! - `router` is the whole API at a glance; one file per family of verbs.
+//! - `calls` and `router` are the whole API at a glance; one file per family of verbs. What is under `/delay/` is called past the
+//!   router, by the table in `calls`.
 //! - `server` takes connections and drains them, `connection` serves one; `pulse` and `paced` see to it that nobody holds one for
 //!   nothing. `edge` is what every request passes, `door` turns away what is too much, `work` is what stands around every handler that works on
 //!   tasks, `budget` how many bytes all requests and answers may hold, `room` counts those of the answers.

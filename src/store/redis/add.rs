@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::Inner;
 use super::batch::{self, Batch, MOST_BYTES};
+use super::ids::Wish;
 use crate::store::{Added, Error, NewTask, Result};
 use crate::task::Lane;
 
@@ -24,23 +25,18 @@ const MOST_REQUESTS: usize = 512;
 /// How often an id that turned out to be taken is drawn anew.
 const REDRAWS: usize = 3;
 
-/// A task, and the lane that was picked for it where it goes by one that is not the only one of its topic.
-#[derive(Debug)]
-pub(super) struct Member {
-    pub(super) task: NewTask,
-    pub(super) shard: Option<u16>,
-}
-
 /// What one caller has for one server.
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) members: Vec<Member>,
+    pub(super) tasks: Vec<NewTask>,
+    /// Their lanes, where those were picked already: in a cluster.
+    picked: Vec<u16>,
     /// Closed once the caller waits no more.
     answer: oneshot::Sender<Answer>,
 }
 
-/// What became of each member, and the members themselves: some may have to be sent again.
-type Answer = (Vec<Member>, Vec<Result<Kept>>);
+/// What became of each task, and the tasks themselves: some may have to be sent again.
+type Answer = (Vec<NewTask>, Vec<Result<Kept>>);
 
 /// What became of a task.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +47,13 @@ pub(super) enum Kept {
 }
 
 impl Request {
+    /// What a task asks of its ids.
+    pub(super) fn wish(&self, place: usize) -> Wish {
+        let task = &self.tasks[place];
+        let shard = self.picked.get(place).copied().or_else(|| task.pinned_shard());
+        Wish { shards: task.topic.shards, shard, has_call: task.options.on_dead.is_some() }
+    }
+
     /// Whether the caller has been refused meanwhile: then its tasks must not be stored after all.
     pub(super) fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
@@ -58,7 +61,7 @@ impl Request {
 
     pub(super) fn answer(self, kept: Vec<Result<Kept>>) {
         // A caller that has gone does not need its answer.
-        let _ = self.answer.send((self.members, kept));
+        let _ = self.answer.send((self.tasks, kept));
     }
 }
 
@@ -77,7 +80,8 @@ struct Share {
     server: u64,
     /// The tasks' places in the call.
     places: Vec<usize>,
-    members: Vec<Member>,
+    tasks: Vec<NewTask>,
+    picked: Vec<u16>,
 }
 
 impl Adders {
@@ -91,20 +95,20 @@ impl Adders {
         let deadline = Instant::now() + self.inner.timeout;
         let mut answers: Vec<Option<Result<Added>>> = vec![None; tasks.len()];
         let mut places: Vec<usize> = (0..tasks.len()).collect();
-        let mut open: Vec<Member> = tasks.into_iter().map(|task| self.member(task)).collect();
+        let mut open = tasks;
         // Those whose id was another task's are tried anew.
         for _ in 0..=REDRAWS {
             let shares = self.share_out(std::mem::take(&mut places), std::mem::take(&mut open));
-            for (tried, members, kept) in self.send_all(shares, deadline).await {
-                let mut members = members.into_iter();
+            for (tried, tasks, kept) in self.send_all(shares, deadline).await {
+                let mut tasks = tasks.into_iter();
                 for (place, kept) in tried.into_iter().zip(kept) {
-                    let member = members.next();
+                    let task = tasks.next();
                     match kept {
                         Ok(Kept::Added(added)) => answers[place] = Some(Ok(added)),
                         Err(error) => answers[place] = Some(Err(error)),
                         Ok(Kept::Taken) => {
                             places.push(place);
-                            open.extend(member);
+                            open.extend(task);
                         }
                     }
                 }
@@ -117,36 +121,27 @@ impl Adders {
         answers.into_iter().map(|answer| answer.unwrap_or_else(none_free)).collect()
     }
 
-    /// In a cluster the lane says which server is asked, so a task that may go to any has to have one picked.
-    fn member(&self, task: NewTask) -> Member {
-        let shards = task.topic.shards;
-        let pick = || self.turn.fetch_add(1, Ordering::Relaxed) % shards;
-        let is_free = self.inner.servers.is_cluster() && shards > 1;
-        let shard = task.pinned_shard().or_else(|| is_free.then(pick));
-        Member { task, shard }
-    }
-
-    /// What goes to which server.
-    fn share_out(&self, places: Vec<usize>, members: Vec<Member>) -> Vec<Share> {
-        let server_of = |Member { task, shard }: &Member| {
-            let lane = Lane { topic: task.topic.topic.clone(), shard: shard.unwrap_or_default() };
-            self.inner.servers.number_of(&lane)
-        };
-        if let Some(first) = members.first()
-            && (members.len() == 1 || !self.inner.servers.is_cluster())
-        {
-            return vec![Share { server: server_of(first), places, members }];
+    /// What goes to which server. In a cluster the lane says that, so a task that may go to any has one picked.
+    fn share_out(&self, places: Vec<usize>, tasks: Vec<NewTask>) -> Vec<Share> {
+        let servers = &self.inner.servers;
+        let Some(first) = tasks.first() else { return Vec::new() };
+        if !servers.is_cluster() {
+            let server = servers.number_of(&Lane { topic: first.topic.topic.clone(), shard: 0 });
+            return vec![Share { server, places, tasks, picked: Vec::new() }];
         }
-        let mut shares: Vec<Share> = Vec::new();
-        for (place, member) in places.into_iter().zip(members) {
-            let server = server_of(&member);
+        let mut shares: Vec<Share> = Vec::with_capacity(1);
+        for (place, task) in places.into_iter().zip(tasks) {
+            let turn = || self.turn.fetch_add(1, Ordering::Relaxed) % task.topic.shards.max(1);
+            let shard = task.pinned_shard().unwrap_or_else(turn);
+            let server = servers.number_of(&Lane { topic: task.topic.topic.clone(), shard });
             let known = shares.iter().position(|share| share.server == server);
             let at = known.unwrap_or_else(|| {
-                shares.push(Share { server, places: Vec::new(), members: Vec::new() });
+                shares.push(Share { server, places: Vec::new(), tasks: Vec::new(), picked: Vec::new() });
                 shares.len() - 1
             });
             shares[at].places.push(place);
-            shares[at].members.push(member);
+            shares[at].tasks.push(task);
+            shares[at].picked.push(shard);
         }
         shares
     }
@@ -156,28 +151,28 @@ impl Adders {
         &self,
         mut shares: Vec<Share>,
         deadline: Instant,
-    ) -> Vec<(Vec<usize>, Vec<Member>, Vec<Result<Kept>>)> {
+    ) -> Vec<(Vec<usize>, Vec<NewTask>, Vec<Result<Kept>>)> {
         match shares.pop() {
             Some(only) if shares.is_empty() => vec![self.send(only, deadline).await],
             last => join_all(shares.into_iter().chain(last).map(|share| self.send(share, deadline))).await,
         }
     }
 
-    async fn send(&self, share: Share, deadline: Instant) -> (Vec<usize>, Vec<Member>, Vec<Result<Kept>>) {
-        let Share { server, places, members } = share;
+    async fn send(&self, share: Share, deadline: Instant) -> (Vec<usize>, Vec<NewTask>, Vec<Result<Kept>>) {
+        let Share { server, places, tasks, picked } = share;
         let queue = self.queue(server);
         let sent = async {
             let (answer, answered) = oneshot::channel();
-            queue.send(Request { members, answer }).await.ok()?;
+            queue.send(Request { tasks, picked, answer }).await.ok()?;
             answered.await.ok()
         };
         let failed = |error: Error| (Vec::new(), vec![Err(error); places.len()]);
-        let (members, kept) = match tokio::time::timeout_at(deadline, sent).await {
+        let (tasks, kept) = match tokio::time::timeout_at(deadline, sent).await {
             Ok(Some(answer)) => answer,
             Ok(None) => failed(Error::Unavailable("the store is closed".into())),
             Err(_) => failed(silent()),
         };
-        (places, members, kept)
+        (places, tasks, kept)
     }
 
     /// The queue of a server. Those of servers that are gone end once they are empty.
@@ -245,7 +240,7 @@ async fn gather(requests: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> 
     tokio::task::yield_now().await;
     while let Some(request) = next {
         if !request.is_abandoned() {
-            bytes += request.members.iter().map(|member| member.task.content.len()).sum::<usize>();
+            bytes += request.tasks.iter().map(|task| task.content.len()).sum::<usize>();
             batch.push(request);
         }
         next = if batch.len() < MOST_REQUESTS && bytes < MOST_BYTES { requests.try_recv().ok() } else { None };

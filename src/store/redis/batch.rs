@@ -8,7 +8,7 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, RedisWrite, Value};
 use serde::Serialize;
 
 use super::Inner;
-use super::add::{Kept, Member, Request};
+use super::add::{Kept, Request};
 use super::ids::{Drawn, Wish, script_call};
 use super::link::Repeat;
 use super::node::Purpose;
@@ -51,31 +51,25 @@ struct Call {
 impl Batch {
     /// An id whose server has restarted may be drawn again by another instance: it must not be used any more.
     fn of(requests: Vec<Request>) -> Self {
-        let kept = requests.iter().map(|request| vec![Ok(Kept::Taken); request.members.len()]).collect();
+        let kept = requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
         Self { requests, kept, emptied: HashMap::new() }
     }
 
     /// Every task's, in order: what it asks of its ids.
     fn wishes(&self) -> Vec<Wish> {
-        let members = self.requests.iter().flat_map(|request| &request.members);
-        let wish = |Member { task, shard }: &Member| Wish {
-            shards: task.topic.shards,
-            shard: *shard,
-            has_call: task.options.on_dead.is_some(),
-        };
-        members.map(wish).collect()
+        let requests = self.requests.iter();
+        requests.flat_map(|request| (0..request.tasks.len()).map(|place| request.wish(place))).collect()
     }
 
     /// Where every task stands, in order, with its ids.
     fn places(&self, drawn: Vec<Drawn>) -> impl Iterator<Item = Place> {
         let requests = self.requests.iter().enumerate();
-        let places =
-            requests.flat_map(|(request, asked)| (0..asked.members.len()).map(move |member| (request, member)));
+        let places = requests.flat_map(|(request, asked)| (0..asked.tasks.len()).map(move |member| (request, member)));
         places.zip(drawn).map(|((request, member), drawn)| Place { request, member, drawn })
     }
 
     fn task(&self, place: Place) -> &NewTask {
-        &self.requests[place.request].members[place.member].task
+        &self.requests[place.request].tasks[place.member]
     }
 
     /// What became of a task.

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import page
 import peers
+import stalls
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "delayd"
@@ -125,6 +126,7 @@ def parts(run):
     span = run.size("3s", "200ms")
     run.bench("raw redis", f"raw-redis --for {span}", "redis")
     run.bench("calls", f"calls --for {span}")
+    run.peer("stalls", lambda: stalls.measure(run.size(10, 0.2)))
 
 
 def batch(run):

@@ -58,6 +58,14 @@ impl Redis {
         Ok(slowest.unwrap_or(threshold) as f64 / 1_000.0)
     }
 
+    /// How long 999 of 1,000 script calls took at the most since the server was started, in milliseconds; nothing before Redis 7.
+    pub(super) async fn scripts_p999_ms(&self) -> Result<Option<f64>, Error> {
+        let text: String = self.ask(cmd("INFO").arg("latencystats")).await?;
+        let scripts = text.lines().find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:"));
+        let p999 = scripts.and_then(|spread| spread.split(',').find_map(|part| part.trim().strip_prefix("p99.9=")));
+        Ok(p999.and_then(|micros| micros.parse::<f64>().ok()).map(|micros| micros / 1_000.0))
+    }
+
     /// Number and microseconds of the newest entries; -1 for all.
     async fn slow_entries(&self, most: i64) -> Result<Vec<(i64, i64)>, Error> {
         let entries: Vec<Vec<Value>> = self.ask(cmd("SLOWLOG").arg("GET").arg(most)).await?;

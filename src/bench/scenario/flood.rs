@@ -18,10 +18,10 @@ use crate::clock::{Clock, UnixMillis};
 const BEFORE_MS: i64 = 2_000;
 
 /// One topic whose tasks are all due at once, beside quiet ones: how late the quiet ones' tasks come meanwhile (open loop), the most memory
-/// that the service takes, and with Redis the slowest command.
+/// that the service takes, and with Redis the slowest command, and what 99.9 % of the script calls stay below.
 ///
 /// All call the same service, unless --apart. The slowest command is that of Redis' slow log; if nothing was slow enough for it, it is the time from which on it
-/// is written (`slowlog-log-slower-than`). Each task is checked to arrive exactly once and not early.
+/// is written (`slowlog-log-slower-than`). The script calls are all since Redis was started. Each task is checked to arrive exactly once and not early.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
     /// How many tasks are due at once
@@ -78,6 +78,9 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     figures.put_lateness(&quiet_arrived);
     if let Some(redis) = stage.redis() {
         figures.put("redis_slowest_command_ms", redis.slowest_ms(newest_slow).await?);
+        if let Some(p999_ms) = redis.scripts_p999_ms().await? {
+            figures.put("redis_scripts_p999_ms", p999_ms);
+        }
     }
     usage.put(stage, &mut figures);
     Ok(figures)

@@ -1,10 +1,14 @@
 //! What goes on and what does not when the disk is full. The disk is a number here; SQLite's own limit of pages makes it
 //! answer SQLITE_FULL in earnest.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
 
 use super::checkpoint::Keeper;
 use super::schema;
@@ -95,6 +99,19 @@ impl Bench {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!("the log still has {} bytes", self.length("-wal"));
+    }
+
+    /// Has the writer wait in a batch of its own; until the sender is dropped, all others come into one.
+    async fn hold_the_writer(&self) -> (mpsc::Sender<()>, impl Future<Output = ()>) {
+        let (open, gate) = mpsc::channel::<()>();
+        let (begin, mut begun) = tokio::sync::mpsc::channel(1);
+        let hold = self.store.writes.run(1, move |_| {
+            begin.try_send(()).unwrap();
+            Ok(gate.recv().is_err())
+        });
+        let mut hold = Box::pin(hold.map(|held| assert!(held.unwrap())));
+        assert!(matches!(select(&mut hold, pin!(begun.recv())).await, Either::Right(_)));
+        (open, hold)
     }
 
     fn length(&self, suffix: &str) -> u64 {
@@ -209,10 +226,9 @@ async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_with
     assert_eq!(bench.length("-ballast"), RESERVE / 4);
     bench.limit_pages(Some(200)).await;
 
-    let (open, gate) = mpsc::channel::<()>();
-    let hold = bench.store.writes.run(1, move |_| Ok(gate.recv().is_err()));
+    let (open, hold) = bench.hold_the_writer().await;
     let large: Vec<_> = (0..20).map(|_| sized("b", 100_000)).collect();
-    let (held, added, settled, also_added) =
+    let ((), added, settled, also_added) =
         tokio::join!(hold, bench.store.add(large), bench.settle(id, &receipt, delivered()), async {
             let (added, ()) = tokio::join!(bench.store.add(vec![new_task("c", 0)]), async {
                 // Until all have come to the queue: they take a few turns.
@@ -223,7 +239,6 @@ async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_with
             });
             added
         });
-    held.unwrap();
     assert!(added.iter().all(|answer| matches!(answer, Err(Error::Full(_)))), "{added:?}");
     assert!(matches!(also_added[0], Err(Error::Full(_))), "{also_added:?}");
     assert_eq!(settled, Settled::Done);
@@ -349,15 +364,13 @@ async fn an_add_that_was_left_undone_does_not_end_the_trouble() {
     bench.store.add((0..20).map(|_| sized("b", 100_000)).collect()).await;
     assert_eq!(bench.length("-ballast"), 0, "it was released");
 
-    let (open, gate) = mpsc::channel::<()>();
-    let hold = bench.store.writes.run(1, move |_| Ok(gate.recv().is_err()));
-    let (held, ()) = tokio::join!(hold, async {
+    let (open, hold) = bench.hold_the_writer().await;
+    let ((), ()) = tokio::join!(hold, async {
         // Queued, and given up.
         let given_up = tokio::time::timeout(Duration::ZERO, bench.store.add(vec![new_task("c", 0)])).await;
         assert!(given_up.is_err());
         drop(open);
     });
-    held.unwrap();
     bench.claim(&[]).await;
     bench.claim(&[]).await;
     assert_eq!(bench.length("-ballast"), 0, "it is taken again when an add has found room");

@@ -18,7 +18,7 @@ use crate::clock::UnixMillis;
 use crate::store::{Added, Error, Hint, Idempotency, Moment, NewTask, Novelty, Result, TopicEntry};
 use crate::task::{Lane, Options, TaskId};
 
-/// The most tasks of one script call: half a millisecond alone, and a few where Redis has to share its processor.
+/// The most tasks of one script call: half a millisecond where Redis has a processor to itself.
 const MOST_TASKS: usize = 128;
 /// The most body bytes of one script call; a batch ends with the request that reaches them.
 pub(super) const MOST_BYTES: usize = 4 << 20;

@@ -13,7 +13,7 @@ use crate::store::{Hint, KEPT, MAX_LEASE, MAX_OUTCOME, Result, Settle, Settled, 
 use crate::task::{Lane, Receipt, TaskId};
 
 /// The most settles of one script call.
-const MOST: usize = 256;
+const MOST: usize = 64;
 /// What a settle answers that has made a dead task's call.
 const CALLED: &str = "called";
 

@@ -32,10 +32,26 @@ const RULES: &[(&str, &[&str])] = &[
     ),
     ("telemetry", &[]),
     ("temporary", &[]),
+    ("open_files", &[]),
     // It knows the service by its wire and its command line alone.
-    ("bench", &["clock", "span", "temporary"]),
+    ("bench", &["clock", "open_files", "span", "temporary"]),
     ("settings", &["breaker", "callback", "glob", "rate", "retry", "span", "store", "task", "telemetry", "token"]),
-    ("app", &["api", "breaker", "callback", "clock", "outcome", "settings", "store", "telemetry", "topic", "worker"]),
+    (
+        "app",
+        &[
+            "api",
+            "breaker",
+            "callback",
+            "clock",
+            "open_files",
+            "outcome",
+            "settings",
+            "store",
+            "telemetry",
+            "topic",
+            "worker",
+        ],
+    ),
     (
         "cli",
         &[

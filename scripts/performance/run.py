@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import shlex
 import shutil
 import signal
@@ -160,6 +161,15 @@ def idle(run):
         run.bench(f"rest {store}", "idle --topics 1 --for 2s", store)
 
 
+def in_flight(run):
+    """As many calls as the limit of open files allows: the service gives half of its own to calls, and each takes one."""
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = [calls for calls in run.size([2_000, 4_000, 8_000, 100_000], [160, 320]) if files in (-1, resource.RLIM_INFINITY) or files >= 2.2 * calls + 200]
+    for calls in allowed:
+        for store in STORES:
+            run.bench(f"in-flight {calls} {store}", f"in-flight --calls {calls}", store)
+
+
 def flood(run):
     for store in STORES:
         run.bench(f"flood {store}", f"flood --tasks {run.size(1000000, 5000)}", store)
@@ -188,6 +198,7 @@ def peers_(run):
 
 GROUPS = {
     "add": add, "batch": batch, "burst": burst, "lateness": lateness, "pull": pull, "idle": idle,
+    "in-flight": in_flight,
     "parts": parts, "peers": peers_, "topics": topics, "flood": flood, "pending": pending,
 }
 

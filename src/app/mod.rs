@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{oneshot, watch};
 
 use crate::api::{self, Api, Tokens};
 use crate::callback::{self, Client, Limits, Services};
 use crate::clock::Clock;
+use crate::open_files;
 use crate::settings::{Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
@@ -101,7 +101,7 @@ impl App {
         services.allow(params::unlisted(&settings));
         let tokens = Arc::new(Tokens::new(params::tokens(&settings)));
         let client = Client::new(params::client(&settings, &clock))?;
-        let open_files = raise_open_file_limit();
+        let open_files = open_files::raise_limit();
         let limits = params::limits(&settings, open_files);
         let server = params::server(limits.concurrency, open_files, CLOSING);
         let limits = Arc::new(Limits::new(limits));
@@ -190,16 +190,6 @@ impl App {
         anyhow::ensure!(!broken, "the store's disk failed; see the log");
         tracing::info!("Drained");
         Ok(())
-    }
-}
-
-/// Raises the limit of open files as far as this process may, and answers what it is then.
-fn raise_open_file_limit() -> Option<u64> {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
     }
 }
 

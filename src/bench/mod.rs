@@ -151,7 +151,7 @@ pub async fn run(
 
 async fn play(scenario: &Scenario, target: &Target, stage: &mut Stage) -> Result<Figures, Error> {
     if target.running.is_none() {
-        stage.start(target, scenario.instances()).await?;
+        stage.start(target, scenario.needs()?).await?;
     }
     scenario.play(stage).await
 }

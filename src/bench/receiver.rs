@@ -1,11 +1,13 @@
-//! Where the callbacks go: each is stamped as it arrives, and answered 200 with nothing.
+//! Where the callbacks go: each is stamped as it arrives, and answered 200 with nothing; at once, unless they are held.
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::account::Arrival;
@@ -14,27 +16,44 @@ use crate::clock::Clock;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const BACKLOG: u32 = 4096;
-const READ: usize = 16 * 1024;
+/// How much a connection reads at a time, at first: a call with a short content comes whole.
+const READ: usize = 4 * 1024;
 
 /// A receiver that runs until it is dropped.
 #[derive(Debug)]
 pub(super) struct Receiver {
     address: SocketAddr,
-    arrivals: Arc<Mutex<Vec<Arrival>>>,
-    _accepting: JoinSet<()>,
+    desk: Arc<Desk>,
+    accepting: JoinSet<()>,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+struct Desk {
+    arrivals: Mutex<Vec<Arrival>>,
+    /// Whether nobody is answered for now.
+    is_held: watch::Sender<bool>,
+    connections: AtomicUsize,
 }
 
 impl Receiver {
     pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
+        let (arrivals, is_held, connections) = (Mutex::default(), watch::Sender::new(false), AtomicUsize::new(0));
+        let desk = Arc::new(Desk { arrivals, is_held, connections });
+        let mut receiver = Self { address, desk, accepting: JoinSet::new() };
+        receiver.address = receiver.listen(address)?;
+        Ok(receiver)
+    }
+
+    /// Listens at one more address; answers which it is.
+    pub(super) fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         let listener = socket.listen(BACKLOG)?;
         let address = listener.local_addr()?;
-        let arrivals = Arc::default();
-        let mut accepting = JoinSet::new();
-        accepting.spawn(accept(listener, Arc::clone(&arrivals)));
-        Ok(Self { address, arrivals, _accepting: accepting })
+        self.accepting.spawn(accept(listener, Arc::clone(&self.desk)));
+        Ok(address)
     }
 
     pub(super) fn local_addr(&self) -> SocketAddr {
@@ -43,20 +62,32 @@ impl Receiver {
 
     /// How many callbacks there were since they were taken.
     pub(super) fn count(&self) -> usize {
-        self.lock().len()
+        self.desk.arrivals().len()
     }
 
     /// The callbacks, which are then forgotten.
     pub(super) fn take(&self) -> Vec<Arrival> {
-        std::mem::take(&mut *self.lock())
+        std::mem::take(&mut *self.desk.arrivals())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arrival>> {
+    /// How many connections are open.
+    pub(super) fn connections(&self) -> usize {
+        self.desk.connections.load(Ordering::Relaxed)
+    }
+
+    /// Whether callbacks are kept waiting for their answers from now on.
+    pub(super) fn hold(&self, is_held: bool) {
+        self.desk.is_held.send_replace(is_held);
+    }
+}
+
+impl Desk {
+    fn arrivals(&self) -> std::sync::MutexGuard<'_, Vec<Arrival>> {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn accept(listener: TcpListener, arrivals: Arc<Mutex<Vec<Arrival>>>) {
+async fn accept(listener: TcpListener, desk: Arc<Desk>) {
     let mut connections = JoinSet::new();
     loop {
         // Out of file descriptors, as a rule: whoever waits shows as lateness.
@@ -64,16 +95,20 @@ async fn accept(listener: TcpListener, arrivals: Arc<Mutex<Vec<Arrival>>>) {
             tokio::task::yield_now().await;
             continue;
         };
-        let arrivals = arrivals.clone();
-        // A connection that breaks takes its unanswered callback along: the account says if that was one too many.
-        connections.spawn(async move { drop(serve(stream, &arrivals).await) });
+        let desk = desk.clone();
+        connections.spawn(async move {
+            desk.connections.fetch_add(1, Ordering::Relaxed);
+            // A connection that breaks takes its unanswered callback along: the account says if that was one too many.
+            drop(serve(stream, &desk).await);
+            desk.connections.fetch_sub(1, Ordering::Relaxed);
+        });
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn serve(mut stream: TcpStream, arrivals: &Mutex<Vec<Arrival>>) -> io::Result<()> {
+async fn serve(mut stream: TcpStream, desk: &Desk) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let clock = Clock::system();
+    let (clock, mut is_held) = (Clock::system(), desk.is_held.subscribe());
     let mut read = Vec::with_capacity(READ);
     loop {
         if stream.read_buf(&mut read).await? == 0 {
@@ -82,8 +117,9 @@ async fn serve(mut stream: TcpStream, arrivals: &Mutex<Vec<Arrival>>) -> io::Res
         while let Some(frame) = Frame::of(&read)? {
             let arrival =
                 header(&read[..frame.body], "delay-task-id").map(|id| Arrival { id, at_us: clock.now_micros() });
-            arrivals.lock().unwrap_or_else(PoisonError::into_inner).extend(arrival);
+            desk.arrivals().extend(arrival);
             read.drain(..frame.end);
+            is_held.wait_for(|is_held| !is_held).await.map_err(io::Error::other)?;
             stream.write_all(OK).await?;
         }
     }

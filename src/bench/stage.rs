@@ -4,7 +4,7 @@
 //!
 //! - What was made for a bench goes with it: processes, files, keys; and on a service that is not the bench's own, its topics.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +37,20 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(2);
 const SELDOM: Duration = Duration::from_millis(50);
 
+/// A free port for a receiver.
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// What a scenario wants of the service that is started for it.
+#[derive(Debug, Default)]
+pub(super) struct Needs {
+    /// How many instances, over one store.
+    pub(super) instances: usize,
+    /// How many services, beside the usual ones, each with a port of the receiver to itself.
+    pub(super) own_ports: usize,
+    /// Settings that take precedence over all others.
+    pub(super) settings: Vec<(&'static str, String)>,
+}
+
 /// The counts of a topic's tasks by state.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct Counts {
@@ -53,6 +67,8 @@ pub(super) struct Stage {
     peer: Peer,
     receiver: Receiver,
     services: [String; 2],
+    /// Those that have a port of the receiver each to themselves.
+    own_ports: Vec<String>,
     run: String,
     topics: Mutex<Vec<String>>,
     /// Whether the service is not the bench's own.
@@ -64,8 +80,7 @@ impl Stage {
     /// The receiver, and nothing that it receives from as yet.
     pub(super) fn set(target: &Target, progress: Progress) -> Result<Self, Error> {
         let run = format!("bench-{:08x}", rand::random::<u32>());
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let bind = target.running.as_ref().map_or(any, |running| running.receiver);
+        let bind = target.running.as_ref().map_or(ANY, |running| running.receiver);
         let receiver = Receiver::bind(bind).map_err(|source| Error::Bind(bind, source))?;
         let services = match &target.running {
             Some(running) => [running.service.clone(), running.service.clone()],
@@ -90,6 +105,7 @@ impl Stage {
             peer,
             receiver,
             services,
+            own_ports: Vec::new(),
             run,
             topics,
             is_guest,
@@ -97,8 +113,8 @@ impl Stage {
         })
     }
 
-    /// Starts that many instances of a service over one store.
-    pub(super) async fn start(&mut self, target: &Target, instances: usize) -> Result<(), Error> {
+    /// Starts a service.
+    pub(super) async fn start(&mut self, target: &Target, needs: Needs) -> Result<(), Error> {
         let mut arguments = target.configuration.clone();
         let mut set = |key: &str, value: String| arguments.extend(["--set".to_owned(), format!("{key}={value}")]);
         set("http.bind", r#""127.0.0.1:0""#.into());
@@ -106,7 +122,16 @@ impl Stage {
         set("limits.topics", "20000".into());
         set("log.level", r#""warn,delayd::cli::serve=info""#.into());
         for service in &self.services {
-            set(&format!("services.\"{service}\".endpoints"), format!("[\"http://{}\"]", self.receiver.local_addr()));
+            set(&endpoints(service), format!("[\"http://{}\"]", self.receiver.local_addr()));
+        }
+        for number in 0..needs.own_ports {
+            let service = format!("{SERVICE}-{number}");
+            let address = self.receiver.listen(ANY).map_err(|source| Error::Bind(ANY, source))?;
+            set(&endpoints(&service), format!("[\"http://{address}\"]"));
+            self.own_ports.push(service);
+        }
+        for (key, value) in needs.settings {
+            set(key, value);
         }
         match &target.store {
             Store::Embedded => {
@@ -123,7 +148,7 @@ impl Stage {
             }
         }
         arguments.push("serve".into());
-        for _ in 0..instances {
+        for _ in 0..needs.instances {
             self.instances.push(Instance::start(&arguments).await?);
         }
         if let Some(first) = self.instances.first() {
@@ -171,6 +196,11 @@ impl Stage {
 
     pub(super) fn service(&self) -> &str {
         &self.services[0]
+    }
+
+    /// Those that have a port of the receiver each to themselves: as many as the scenario needs.
+    pub(super) fn services_on_own_ports(&self) -> &[String] {
+        &self.own_ports
     }
 
     /// One that shares nothing with the other on the bench's own server.
@@ -251,6 +281,10 @@ impl Stage {
         }
     }
 
+    pub(super) fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
     /// Waits until that many callbacks of tasks that are due at some moment came, or none did for long, and takes them.
     pub(super) async fn arrivals(&self, count: usize, due_ms: i64) -> Vec<Arrival> {
         self.progress.step("callbacks", count as u64);
@@ -295,4 +329,9 @@ impl Stage {
         }
         Err(Error::Defect(format!("{seen} tasks are counted as delivered, which should be {count}")))
     }
+}
+
+/// The setting that says where a service is.
+fn endpoints(service: &str) -> String {
+    format!("services.\"{service}\".endpoints")
 }

@@ -43,8 +43,10 @@ const MAX_ANSWER: usize = 64 * 1024;
 /// How long an unused connection is kept: less than the five seconds after which many servers close it.
 const POOL_IDLE: Duration = Duration::from_secs(4);
 
-/// About as many headers has a call.
-const HEADERS: usize = 16;
+/// The headers of every call, those of the library (host, content-length) among them: a map that has room for no more takes half as much.
+const HEADERS: usize = 12;
+/// Those of a call that is signed.
+const SIGNED_HEADERS: usize = 2;
 
 const DELAYD: HeaderValue = HeaderValue::from_static(concat!("delayd/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -100,7 +102,7 @@ pub struct Call<'a> {
 /// Whoever makes the calls: the [`Client`], or its twin in a simulation.
 pub trait Caller: Send + Sync + 'static {
     /// Makes a call. Whatever happens to it is an answer.
-    fn call(&self, call: Call<'_>) -> impl Future<Output = Answer> + Send;
+    fn call(&self, call: &Call<'_>) -> impl Future<Output = Answer> + Send;
 }
 
 /// Makes the calls. One is enough for all; clones share their connections.
@@ -147,36 +149,74 @@ impl Client {
         }
     }
 
-    /// Sends the call, once more if its connection had gone stale, and waits for the answer's head.
-    async fn send(&self, call: &Call<'_>, aim: &Aim<'_>) -> Result<Response<Incoming>, Trouble> {
-        let pair = self.pair(call.service.reach());
-        let headers = headers(call, aim, self.params.clock.now());
-        let (sent, is_fresh) = connector::with_mark(pair.pooled.request(request(call, aim, headers.clone()))).await;
-        match sent.map_err(|error| self.trouble(&error)) {
-            Err(trouble) if !is_fresh && trouble.may_be_stale_connection() => {
-                let again = pair.unpooled.request(request(call, aim, headers));
-                again.await.map_err(|error| self.trouble(&error))
+    /// Makes the call, and waits for its answer's head.
+    async fn answered(&self, call: &Call<'_>, deadline: Instant) -> Result<Response<Incoming>, Answer> {
+        let aim = call.service.aim(call.url).map_err(|error| refused(format!("not called: url {error}")))?;
+        let sent = timeout_at(deadline, self.send(call, &aim)).await;
+        sent.unwrap_or(Err(Trouble::TimedOut(call.timeout))).map_err(|trouble| {
+            if let (Trouble::Refused, Some(endpoint)) = (trouble, aim.endpoint) {
+                endpoint.has_refused();
             }
-            sent => sent,
-        }
+            classify::unanswered(trouble)
+        })
     }
 
-    /// Reads what matters of the answer, and judges it.
-    async fn read(&self, response: Response<Incoming>, call: &Call<'_>, deadline: Instant) -> Answer {
-        let (head, mut answer) = response.into_parts();
+    /// Sends the call, once more if its connection had gone stale.
+    async fn send(&self, call: &Call<'_>, aim: &Aim<'_>) -> Result<Response<Incoming>, Trouble> {
+        let pair = self.pair(call.service.reach());
+        let (sent, is_fresh) = connector::with_mark(pair.pooled.request(self.request(call, aim))).await;
+        let trouble = match sent {
+            Ok(response) => return Ok(response),
+            Err(error) => self.trouble(&error),
+        };
+        if is_fresh || !trouble.may_be_stale_connection() {
+            return Err(trouble);
+        }
+        pair.unpooled.request(self.request(call, aim)).await.map_err(|error| self.trouble(&error))
+    }
+
+    fn request(&self, call: &Call<'_>, aim: &Aim<'_>) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(call.body.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = aim.url.clone();
+        *request.headers_mut() = headers(call, aim, self.params.clock.now());
+        request
+    }
+
+    /// Reads what matters of the answer, and what broke it off.
+    async fn read(&self, answer: &mut Incoming, call: &Call<'_>, deadline: Instant) -> (Vec<u8>, Option<Trouble>) {
         let mut body = Vec::new();
-        let mut broken = None;
-        while body.len() < MAX_ANSWER && broken.is_none() && !answer.is_end_stream() {
+        while body.len() < MAX_ANSWER && !answer.is_end_stream() {
             match timeout_at(deadline, answer.frame()).await {
                 Ok(Some(Ok(frame))) => {
                     let chunk = frame.into_data().unwrap_or_default();
                     body.extend_from_slice(&chunk[..chunk.len().min(MAX_ANSWER - body.len())]);
                 }
                 Ok(None) => break,
-                Ok(Some(Err(error))) => broken = Some(self.trouble(&error)),
-                Err(_) => broken = Some(Trouble::TimedOut(call.timeout)),
+                Ok(Some(Err(error))) => {
+                    let broken = Some(self.trouble(&error));
+                    return (body, broken);
+                }
+                Err(_) => return (body, Some(Trouble::TimedOut(call.timeout))),
             }
         }
+        (body, None)
+    }
+
+    fn trouble(&self, error: &(dyn Error + 'static)) -> Trouble {
+        Trouble::of(error, self.params.connect_timeout)
+    }
+}
+
+/// What is held while an answer is waited for is held once for every call in flight: no more than it takes stays across an await.
+impl Caller for Client {
+    async fn call(&self, call: &Call<'_>) -> Answer {
+        let deadline = Instant::now() + call.timeout;
+        let (head, mut answer) = match self.answered(call, deadline).await {
+            Ok(response) => response.into_parts(),
+            Err(answer) => return answer,
+        };
+        let (body, broken) = self.read(&mut answer, call, deadline).await;
         let reply = Reply { status: head.status, headers: &head.headers, body: &body, broken };
         let rules = Rules {
             success: call.service.success(),
@@ -187,30 +227,6 @@ impl Client {
         call.excerpt.keep(body);
         answer
     }
-
-    fn trouble(&self, error: &(dyn Error + 'static)) -> Trouble {
-        Trouble::of(error, self.params.connect_timeout)
-    }
-}
-
-impl Caller for Client {
-    async fn call(&self, call: Call<'_>) -> Answer {
-        let aim = match call.service.aim(call.url) {
-            Ok(aim) => aim,
-            Err(error) => return refused(format!("not called: url {error}")),
-        };
-        let deadline = Instant::now() + call.timeout;
-        let sent = timeout_at(deadline, self.send(&call, &aim)).await;
-        match sent.unwrap_or(Err(Trouble::TimedOut(call.timeout))) {
-            Ok(response) => self.read(response, &call, deadline).await,
-            Err(trouble) => {
-                if let (Trouble::Refused, Some(endpoint)) = (trouble, aim.endpoint) {
-                    endpoint.has_refused();
-                }
-                classify::unanswered(trouble)
-            }
-        }
-    }
 }
 
 /// A call that was not made: the URL was checked when the task was added, but endpoints may have changed since.
@@ -218,18 +234,12 @@ fn refused(outcome: String) -> Answer {
     Answer::Failed { outcome, retry_after: None, hold: None, fault: Fault::Here }
 }
 
-fn request(call: &Call<'_>, aim: &Aim<'_>, headers: HeaderMap) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::new(call.body.clone()));
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = aim.url.clone();
-    *request.headers_mut() = headers;
-    request
-}
-
 /// What the headers say about the task, and who says so.
 fn headers(call: &Call<'_>, aim: &Aim<'_>, now: UnixMillis) -> HeaderMap {
     let text = |text: &str| HeaderValue::from_str(text).expect("names, receipts and base64 are visible ASCII");
-    let mut headers = HeaderMap::with_capacity(HEADERS);
+    let is_signed = !call.service.secrets().is_empty();
+    let further = usize::from(aim.authorization().is_some()) + if is_signed { SIGNED_HEADERS } else { 0 };
+    let mut headers = HeaderMap::with_capacity(HEADERS + call.headers.len() + further);
     headers.extend([(CONTENT_TYPE, JSON), (ACCEPT, ANY), (USER_AGENT, DELAYD)]);
     if let Some(authorization) = aim.authorization() {
         headers.insert(AUTHORIZATION, authorization.clone());
@@ -250,7 +260,7 @@ fn headers(call: &Call<'_>, aim: &Aim<'_>, now: UnixMillis) -> HeaderMap {
         (name::RECEIPT, text(call.receipt.as_str())),
         (name::ID, HeaderValue::from(call.id.0)),
     ]);
-    if !call.service.secrets().is_empty() {
+    if is_signed {
         let seconds = now.0 / 1000;
         let signed = signatures(call.service.secrets(), &call.id.to_string(), seconds, &call.body);
         headers.insert(name::TIMESTAMP, HeaderValue::from(seconds));

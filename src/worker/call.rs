@@ -36,46 +36,50 @@ pub(super) fn start(
         tracing::debug!(task.id = %task.id, %lane, "Task {} is still in flight here; its call goes on", task.id);
         return;
     };
-    let pass = slots.pass(&task.destination);
-    let flight = Flight { shared: shared.clone(), lane: lane.clone(), task, holding };
+    let Some(pass) = slots.pass(&task.destination) else {
+        // Rescheduled to another service since it was put on this schedule: that one's slots are not ours to take.
+        return shared.settler.send(Ending::of(lane.clone(), holding, Transition::Release));
+    };
+    let mut flight = Flight { shared: shared.clone(), lane: lane.clone(), task, holding, pass };
     shared.calls.spawn(async move {
-        match pass {
-            Some(pass) => flight.run(pass).await,
-            // Rescheduled to another service since it was put on this schedule: that one's slots are not ours to take.
-            None => flight.settle(Transition::Release),
+        if let Some(transition) = flight.run().await {
+            flight.settle(transition);
         }
     });
 }
 
-/// A task in flight.
+/// A task in flight. It runs where it stands: moved into what runs it, it would be there twice, and thousands are in flight at once.
 struct Flight<S, C> {
     shared: Arc<Shared<S, C>>,
     lane: Lane,
     task: LeasedTask,
     holding: Holding,
+    pass: Pass,
 }
 
 impl<S: Store, C: Caller> Flight<S, C> {
-    async fn run(self, pass: Pass) {
-        let Pass { destination: mut permit, topic: mut topic_permit } = pass;
+    /// Calls. Answers how the lease ends; `None` if the call was cut off by the end of the grace period, which leaves the lease and the
+    /// attempt as they are.
+    async fn run(&mut self) -> Option<Transition> {
         let policy = self.shared.policy_of(&self.lane.topic);
         let own = self.task.options.timeout.or(policy.timeout);
         let timeout = own.map_or(self.shared.params.timeout, |span| span.0);
         let Some(service) = self.shared.parts.services.get(self.task.destination.as_str()) else {
-            return self.settle(Transition::Release);
+            return Some(Transition::Release);
         };
         if self.shared.stopping.is_cancelled() || !self.lease_covers(timeout).await {
-            return self.settle(Transition::Release);
+            return Some(Transition::Release);
         }
-        permit.begin(timeout + OVERDUE);
-        topic_permit.iter_mut().for_each(topic::begin);
+        self.pass.destination.begin(timeout + OVERDUE);
+        self.pass.topic.iter_mut().for_each(topic::begin);
+        let shared = self.shared.clone();
         let (began, started, excerpt) = (Instant::now(), self.shared.time.store_now(), Excerpt::default());
         let answer = tokio::select! {
             biased;
             answer = self.call(&service, &policy, timeout, &excerpt) => answer,
-            // Cut off by the end of the grace period: the lease and the attempt stay as they are.
-            () = self.shared.settler.finished() => return,
+            () = shared.settler.finished() => return None,
         };
+        let permit = &mut self.pass.destination;
         match &answer {
             Answer::Failed { fault: Fault::Destination, outcome, .. } => permit.failed(outcome),
             Answer::Failed { fault: Fault::Here, .. } => {}
@@ -85,16 +89,15 @@ impl<S: Store, C: Caller> Flight<S, C> {
             }
         }
         if let Answer::Failed { hold: Some(hold), .. } = &answer {
-            self.shared.parts.limits.hold(&self.task.destination, *hold);
+            shared.parts.limits.hold(&self.task.destination, *hold);
         }
-        drop((permit, topic_permit));
         self.note(&answer, started, began.elapsed(), excerpt);
-        self.conclude(&policy, &answer);
+        Some(self.conclude(&policy, &answer))
     }
 
-    async fn call(&self, service: &Service, policy: &TopicPolicy, timeout: Duration, excerpt: &Excerpt) -> Answer {
-        let target = target(&self.task.content).ok().flatten();
-        let Some(target) = target else {
+    /// The content goes with the call: nobody needs it afterwards.
+    async fn call(&mut self, service: &Service, policy: &TopicPolicy, timeout: Duration, excerpt: &Excerpt) -> Answer {
+        let Some(target) = target(&self.task.content).ok().flatten() else {
             return Answer::Final { outcome: "the content names no sn and url".into() };
         };
         let lease = self.holding.lease();
@@ -110,9 +113,9 @@ impl<S: Store, C: Caller> Flight<S, C> {
             timeout,
             final_statuses: policy.final_statuses.as_deref(),
             excerpt,
-            body: self.task.content.clone().into(),
+            body: std::mem::take(&mut self.task.content).into(),
         };
-        self.shared.parts.client.call(call).await
+        self.shared.parts.client.call(&call).await
     }
 
     /// Whether the lease lasts longer than the call may take; extends it if not. Refused, the task is another's.
@@ -156,7 +159,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
         }
     }
 
-    fn conclude(self, policy: &TopicPolicy, answer: &Answer) {
+    fn conclude(&self, policy: &TopicPolicy, answer: &Answer) -> Transition {
         let policy = self.shared.params.policy.for_topic(policy).for_task(&self.task.options);
         let attempt = self.holding.lease().attempt;
         let transition = outcome::of(&policy, self.shared.params.lease, attempt, answer, rand::random());
@@ -178,14 +181,16 @@ impl<S: Store, C: Caller> Flight<S, C> {
             }
             Transition::Release => {}
         }
-        self.settle(transition);
+        transition
     }
 
     fn settle(self, transition: Transition) {
         if self.shared.cut_off.load(Ordering::Relaxed) {
             return;
         }
-        let Self { shared, lane, holding, .. } = self;
+        let Self { shared, lane, holding, pass, .. } = self;
+        // Its slots are free from now on.
+        drop(pass);
         shared.settler.send(Ending::of(lane, holding, transition));
     }
 }

@@ -181,7 +181,7 @@ impl Store for Silent {
 struct NoCalls;
 
 impl Caller for NoCalls {
-    async fn call(&self, _: Call<'_>) -> Answer {
+    async fn call(&self, _: &Call<'_>) -> Answer {
         never().await
     }
 }

@@ -260,7 +260,7 @@ impl Made {
 pub(super) struct ByHand(mpsc::UnboundedSender<Made>);
 
 impl Caller for ByHand {
-    async fn call(&self, call: Call<'_>) -> Answer {
+    async fn call(&self, call: &Call<'_>) -> Answer {
         let (end, answer) = oneshot::channel();
         let made = Made { sn: call.service.name().to_string(), id: call.id, attempt: call.attempt, end };
         self.0.send(made).expect("the test listens");

@@ -18,6 +18,7 @@ const SHORT: &[(&str, &[&str])] = &[
     ("lateness --rate 200 --for 300ms", &["lateness_p50_ms", "lateness_p99_ms", "earliest_ms", "add_p99_ms"]),
     ("pull --tasks 100 --connections 4 --count 3", &["pulled_and_acked_per_s"]),
     ("idle --topics 20 --for 200ms", &["cpu_percent", "server_resident_mib"]),
+    ("in-flight --calls 100", &["connections", "resident_before_mib", "resident_with_mib", "bytes_per_call"]),
     ("topics --topics 5 --tasks 100", &["adds_per_s", "burst_arrived_per_s", "new_topics_per_s"]),
     ("flood --tasks 500 --quiet 2 --rate 50", &["flood_settled_per_s", "lateness_p99_ms", "server_resident_most_mib"]),
     ("pending --tasks 1000 --for 200ms --rate 100", &["bytes_per_task", "adds_per_s", "lateness_p99_ms"]),

@@ -94,9 +94,9 @@ impl Postman {
 }
 
 impl Caller for Postman {
-    async fn call(&self, call: Call<'_>) -> Answer {
+    async fn call(&self, call: &Call<'_>) -> Answer {
         let number = CallId(self.world.number());
-        let (conduct, works) = self.draw(&call);
+        let (conduct, works) = self.draw(call);
         self.world.write(What::CallBegan {
             call: number,
             by: self.life.id,

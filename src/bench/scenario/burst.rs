@@ -69,21 +69,24 @@ pub(super) async fn fill(
     bytes: u16,
 ) -> Result<(Vec<Accepted>, i64), Error> {
     let templates = topics.iter().map(|topic| Template::push(topic, service, bytes)).collect::<Result<Vec<_>, _>>()?;
-    let write = |when| {
-        let templates = templates.clone();
-        move |n: u64, body: &mut String| templates[n as usize % templates.len()].write(when, body)
-    };
-    // Those of the trial wait, but never come; what goes to many topics is tried with as many.
-    let trial = match topics {
-        [_] => {
-            let apart = Template::push(&stage.topic("trial"), service, bytes)?;
-            stage.fill(TRIAL, move |_, body| apart.write(When::Tomorrow, body)).await?
-        }
-        _ => stage.fill(TRIAL, write(When::Tomorrow)).await?,
-    };
+    match topics {
+        [_] => fill_with(stage, tasks, &templates, &[Template::push(&stage.topic("trial"), service, bytes)?]).await,
+        // What goes to many topics is tried with as many.
+        _ => fill_with(stage, tasks, &templates, &templates).await,
+    }
+}
+
+/// The same with tasks like the `templates` in turn. Those of the `trial` wait, but never come.
+pub(super) async fn fill_with(
+    stage: &Stage,
+    tasks: u64,
+    templates: &[Template],
+    trial: &[Template],
+) -> Result<(Vec<Accepted>, i64), Error> {
+    let trial = stage.fill(TRIAL, in_turn(trial, |_| When::Tomorrow)).await?;
     let foreseen_ms = (tasks as f64 / trial.tasks_per_s() * MARGIN * 1_000.0) as i64;
     let due_ms = (Clock::system().now().0 + foreseen_ms + REST_MS + 999) / 1_000 * 1_000;
-    let load = stage.fill(tasks, write(When::At(due_ms))).await?;
+    let load = stage.fill(tasks, in_turn(templates, move |_| When::At(due_ms))).await?;
     if let Some(refusal) = load.refusal {
         return Err(Error::Odd(format!(
             "{} batches were not confirmed while the tasks were added, so that some may be stored twice; try it again ({refusal})",
@@ -97,4 +100,13 @@ pub(super) async fn fill(
         Some(task) => Err(Error::Defect(format!("task {} is due at {} and not at {due_ms}", task.id, task.due_ms))),
         None => Ok((load.accepted, due_ms)),
     }
+}
+
+/// Writes tasks like the templates in turn, the one of each number due when that says.
+pub(super) fn in_turn(
+    templates: &[Template],
+    when: impl Fn(u64) -> When + Clone + Send + 'static,
+) -> impl Fn(u64, &mut String) + Clone + Send + 'static {
+    let templates = templates.to_vec();
+    move |n, body| templates[n as usize % templates.len()].write(when(n), body)
 }

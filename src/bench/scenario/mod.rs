@@ -1,7 +1,7 @@
 //! What can be tried: one file per scenario, its options included.
 
 use super::figures::Figures;
-use super::stage::Stage;
+use super::stage::{Needs, Stage};
 use super::{Error, Store};
 
 mod add;
@@ -11,6 +11,7 @@ mod burst;
 mod calls;
 mod flood;
 mod idle;
+mod in_flight;
 mod lateness;
 mod options;
 mod pending;
@@ -34,6 +35,8 @@ pub enum Scenario {
     Pull(pull::Params),
     /// Topics in which nothing happens: what they cost
     Idle(idle::Params),
+    /// Calls that are all under way at once: the memory of each
+    InFlight(in_flight::Params),
     /// Adds and callbacks over many topics
     Topics(topics::Params),
     /// One flooded topic beside quiet ones
@@ -58,6 +61,7 @@ impl Scenario {
             Self::Lateness(_) => "lateness",
             Self::Pull(_) => "pull",
             Self::Idle(_) => "idle",
+            Self::InFlight(_) => "in-flight",
             Self::Topics(_) => "topics",
             Self::Flood(_) => "flood",
             Self::Pending(_) => "pending",
@@ -70,7 +74,9 @@ impl Scenario {
     /// Why it cannot be played with this store, or with a service that runs already; nothing if it can.
     pub fn objection(&self, store: &Store, is_running: bool) -> Option<&'static str> {
         match (self, store) {
-            (Self::Idle(_) | Self::Bare(_) | Self::Calls(_) | Self::RawRedis(_), _) if is_running => {
+            (Self::Idle(_) | Self::InFlight(_) | Self::Bare(_) | Self::Calls(_) | Self::RawRedis(_), _)
+                if is_running =>
+            {
                 Some("measures processes that it starts itself: leave out --server")
             }
             (Self::Idle(params), Store::Embedded) if params.instances > 1 => {
@@ -86,12 +92,17 @@ impl Scenario {
         matches!(self, Self::Bare(params) if params.serve)
     }
 
-    /// How many instances of the service it plays with.
-    pub(super) fn instances(&self) -> usize {
+    /// What it needs of the service that is started for it.
+    ///
+    /// # Errors
+    /// If this machine cannot give that.
+    pub(super) fn needs(&self) -> Result<Needs, Error> {
+        let instances = |instances| Ok(Needs { instances, ..Needs::default() });
         match self {
-            Self::Idle(params) => params.instances.into(),
-            Self::Bare(_) | Self::Calls(_) | Self::RawRedis(_) => 0,
-            _ => 1,
+            Self::Idle(params) => instances(params.instances.into()),
+            Self::InFlight(params) => params.needs(),
+            Self::Bare(_) | Self::Calls(_) | Self::RawRedis(_) => instances(0),
+            _ => instances(1),
         }
     }
 
@@ -103,6 +114,7 @@ impl Scenario {
             Self::Lateness(params) => lateness::play(stage, params).await,
             Self::Pull(params) => pull::play(stage, params).await,
             Self::Idle(params) => idle::play(stage, params).await,
+            Self::InFlight(params) => in_flight::play(stage, params).await,
             Self::Topics(params) => topics::play(stage, params).await,
             Self::Flood(params) => flood::play(stage, params).await,
             Self::Pending(params) => pending::play(stage, params).await,

@@ -11,6 +11,11 @@ pub(super) fn connections() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=10_000)
 }
 
+/// Calls under way at once: the most that a service may be set to.
+pub(super) fn calls() -> RangedU64ValueParser<u64> {
+    RangedU64ValueParser::new().range(1..=900_000)
+}
+
 /// Bytes of a content.
 pub(super) fn bytes() -> RangedU64ValueParser<u16> {
     RangedU64ValueParser::new().range(u64::from(LEAST_CONTENT)..=u64::from(u16::MAX))

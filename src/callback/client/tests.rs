@@ -115,7 +115,7 @@ impl Receiver {
             final_statuses: None,
             excerpt: &Excerpt::default(),
         };
-        self.client.call(call).await
+        self.client.call(&call).await
     }
 
     /// The connections by which requests came, in order.

@@ -15,6 +15,9 @@ pub struct Span(pub Duration);
 /// The longest, 500 years. A record that holds a longer one, as milliseconds, could be written and not be read again.
 const LONGEST: Duration = Duration::from_secs(500 * 365 * 24 * 3600);
 
+/// The units and their milliseconds, the largest first.
+const UNITS: [(u64, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+
 /// What a text that is no duration is told.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be a number of seconds or a string with a unit, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"")]
@@ -33,6 +36,14 @@ impl Span {
         Self::of_millis(millis)
     }
 
+    /// As nearly everybody writes it, digits and a unit; for all else there is a parser.
+    fn of_one_unit(text: &str) -> Option<Result<Self, InvalidSpan>> {
+        let (count, name) = text.split_at(text.bytes().position(|byte| !byte.is_ascii_digit())?);
+        let (unit, _) = UNITS.into_iter().find(|(_, unit)| *unit == name)?;
+        let count: u64 = count.parse().ok()?;
+        Some(Self::of_millis(u128::from(count) * u128::from(unit)))
+    }
+
     fn of_millis(millis: u128) -> Result<Self, InvalidSpan> {
         if millis > LONGEST.as_millis() {
             return Err(InvalidSpan);
@@ -45,6 +56,9 @@ impl FromStr for Span {
     type Err = InvalidSpan;
 
     fn from_str(text: &str) -> Result<Self, InvalidSpan> {
+        if let Some(span) = Self::of_one_unit(text) {
+            return span;
+        }
         if let Ok(seconds) = text.parse::<f64>() {
             return Self::from_seconds(seconds);
         }
@@ -57,10 +71,9 @@ impl fmt::Display for Span {
     /// In the largest unit that leaves no rest: `3650d`, `90s`, `1500ms`. It reads back as it is written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
-        let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
-        let whole = units.into_iter().find(|(unit, _)| millis != 0 && millis.is_multiple_of(*unit));
+        let whole = UNITS.into_iter().find(|(unit, _)| millis != 0 && millis.is_multiple_of(u128::from(*unit)));
         let (unit, name) = whole.unwrap_or((1_000, "s"));
-        write!(f, "{}{name}", millis / unit)
+        write!(f, "{}{name}", millis / u128::from(unit))
     }
 }
 

@@ -21,7 +21,7 @@ use super::json::{self, required};
 use super::new_task::{self, MAX_ATTEMPTS, TIMEOUT};
 use super::openapi::values::{TopicName, Way};
 use super::sameness;
-use crate::callback::check_url;
+use crate::callback::{check_url, target};
 use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{
@@ -302,7 +302,7 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     }
     let destination = match mode {
         Mode::Auto => return Err(Error::invalid("mode: must be \"push\" or \"pull\", as it was decided")),
-        mode => new_task::destination(&content, mode, &api.services)?,
+        mode => new_task::destination(mode, &api.services, || target(&content))?,
     };
     let key = record.key.map(|key| sameness::checked(key, "key")).transpose()?;
     let options = Options { key, ..options.map(read_options).transpose()?.unwrap_or_default() };

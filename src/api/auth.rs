@@ -16,8 +16,6 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
-use http::request::Parts;
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, Uri, header};
 use serde::Deserialize;
@@ -26,7 +24,6 @@ use tokio::time::Instant;
 use super::error::Error;
 use super::fields::Name;
 use super::json::{self, required};
-use super::work::Visit;
 use crate::glob::Glob;
 use crate::rate::{Bucket, Rate};
 use crate::task::Topic;
@@ -230,15 +227,6 @@ impl Caller {
 
     fn is_limited(&self) -> bool {
         self.0.as_ref().is_some_and(|token| !token.covers_all())
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for Caller {
-    type Rejection = Error;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
-        // A route that nobody guards is our fault, and stays closed.
-        parts.extensions.get().map(|visit: &Visit| visit.caller.clone()).ok_or(Error::Internal)
     }
 }
 

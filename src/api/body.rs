@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, header};
@@ -20,7 +19,6 @@ use http_body_util::BodyExt;
 use super::budget::{Budget, Exhausted};
 use super::door::Slot;
 use super::error::Error;
-use super::work::Visit;
 
 /// The most bytes of a refused body that are read and thrown away.
 const MAX_DISCARDED: usize = 64 << 20;
@@ -41,18 +39,9 @@ impl Limit {
     }
 }
 
-/// A request's body, read whole by [`read`].
+/// A request's body, read whole by [`read`], as a handler gets it.
 #[derive(Debug)]
 pub(super) struct JsonBody(pub(super) Bytes);
-
-impl<S: Sync> FromRequest<S> for JsonBody {
-    type Rejection = Error;
-
-    async fn from_request(mut request: Request, _state: &S) -> Result<Self, Error> {
-        let visit = request.extensions_mut().get_mut::<Visit>();
-        Ok(Self(std::mem::take(&mut visit.expect("every route that takes a body has it read before").body)))
-    }
-}
 
 /// Reads the body, within the route's limit and the house's budget. Where it does not come with its head, the request gives its slot back.
 pub(super) async fn read(
@@ -111,7 +100,7 @@ async fn whole(body: &mut Body, limit: usize, budget: &Budget) -> Result<Bytes, 
         if whole.len() + data.len() > limit {
             return Err(too_large());
         }
-        whole.push(&data).map_err(|Exhausted| {
+        whole.push(&data, body.is_end_stream()).map_err(|Exhausted| {
             Error::Unavailable("too many bytes of requests at once, so this one was not looked at: repeat it")
         })?;
     }
@@ -121,6 +110,9 @@ async fn whole(body: &mut Body, limit: usize, budget: &Budget) -> Result<Bytes, 
 /// Absent is taken as JSON, and so is what curl says of `-d` by itself.
 fn check_type(headers: &HeaderMap) -> Result<(), Error> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    if value == "application/json" {
+        return Ok(());
+    }
     let value = value.to_str().map_err(|_| Error::MediaType)?;
     let kind = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_json = kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"));

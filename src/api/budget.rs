@@ -73,12 +73,12 @@ struct Share {
 
 impl Share {
     fn grow(&mut self, budget: &Budget, from: usize, to: usize) -> Result<(), Exhausted> {
-        let small = take(&budget.small, to.min(SMALL) - from.min(SMALL))?;
-        let large = take(&budget.large, to.max(SMALL) - from.max(SMALL))?;
-        for (held, more) in [(&mut self.small, small), (&mut self.large, large)] {
+        let (small, large) = (to.min(SMALL) - from.min(SMALL), to.max(SMALL) - from.max(SMALL));
+        for (held, part, bytes) in [(&mut self.small, &budget.small, small), (&mut self.large, &budget.large, large)] {
             match held {
-                Some(held) => held.merge(more),
-                None => *held = Some(more),
+                _ if bytes == 0 => {}
+                Some(held) => held.merge(take(part, bytes)?),
+                None => *held = Some(take(part, bytes)?),
             }
         }
         Ok(())
@@ -100,11 +100,11 @@ impl Filling {
         self.bytes.len()
     }
 
-    /// Takes the next piece, which must not take it over its limit.
-    pub(super) fn push(&mut self, piece: &[u8]) -> Result<(), Exhausted> {
+    /// Takes the next piece, which must not take it over its limit. If it is the last one, no room is made for more.
+    pub(super) fn push(&mut self, piece: &[u8], is_last: bool) -> Result<(), Exhausted> {
         let (held, needed) = (self.bytes.capacity(), self.bytes.len() + piece.len());
         if needed > held {
-            let to = needed.max(2 * held).max(FIRST).min(self.limit.max(needed));
+            let to = if is_last { needed } else { needed.max(2 * held).max(FIRST).min(self.limit.max(needed)) };
             self.share.grow(&self.budget, held, to)?;
             // Anew, and not by `reserve`, which may take more than what is accounted for.
             let mut larger = BytesMut::with_capacity(to);
@@ -141,7 +141,7 @@ mod tests {
     fn filled(budget: &Budget, length: usize) -> Result<Bytes, Exhausted> {
         let mut body = budget.body(16 * MIB);
         for piece in vec![b'x'; length].chunks(10_000) {
-            body.push(piece)?;
+            body.push(piece, false)?;
         }
         Ok(body.whole())
     }
@@ -150,7 +150,7 @@ mod tests {
     fn a_body_comes_out_as_it_came_in() {
         let mut body = Budget::new(MIB).body(100);
         for piece in ["to", "", "gether"] {
-            body.push(piece.as_bytes()).unwrap();
+            body.push(piece.as_bytes(), piece == "gether").unwrap();
         }
         assert_eq!((body.len(), &body.whole()[..]), (8, &b"together"[..]));
     }

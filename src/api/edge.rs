@@ -1,7 +1,7 @@
 //! The one way in: what stands around every route, from the outside in.
 //!
 //! ```text
-//! request id ─▶ trace ─▶ panic ─▶ door ─▶ who calls ─▶ work ─▶ router
+//! request id ─▶ trace ─▶ panic ─▶ door ─▶ who calls ─▶ work ─▶ call, or router
 //! ```
 //!
 //! Plain functions that call each other, and no layers of the router: each of those costs every request several allocations, and
@@ -22,9 +22,10 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 
 use super::auth::{Caller, Tokens};
+use super::calls::Calls;
 use super::door::{Line, Slot};
 use super::error::Error;
-use super::work::{Work, Works};
+use super::work::{Ways, Work, Works};
 use super::{body, request_id};
 
 /// The router behind its door.
@@ -43,6 +44,7 @@ pub(super) struct Entrance {
     pub(super) tokens: Arc<Tokens>,
     /// How the routes that work on tasks do so.
     pub(super) works: Works,
+    pub(super) calls: Calls,
     /// True from the moment on at which callers are to go elsewhere.
     pub(super) draining: watch::Receiver<bool>,
 }
@@ -66,8 +68,7 @@ impl Edge {
         let Some(entrance) = &self.entrance else { return route(self.router, request).await };
         let (id, version) = (request_id::of(request.headers()), request.version());
         let answering = pin!(entrance.trace(&self.router, request));
-        let mut response = request_id::scope(id.clone(), answering).await;
-        request_id::name(&mut response, id);
+        let mut response = request_id::scope(id, answering).await;
         entrance.say_if_last(&mut response, version);
         response
     }
@@ -93,7 +94,9 @@ impl Entrance {
 
     async fn enter(&self, router: &Router, request: Request) -> Response {
         match self.admit(request.method(), request.uri(), request.headers()).await {
-            Ok(Some((work, caller, slot))) => work.answer(router.clone(), request, caller, slot).await,
+            Ok(Some((work, caller, slot))) => {
+                work.answer(Ways { calls: &self.calls, router }, request, caller, slot).await
+            }
             Ok(None) => route(router.clone(), request).await,
             Err(error) => {
                 let (head, body) = request.into_parts();
@@ -149,7 +152,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Response {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
-    use axum::routing::{get, post};
+    use axum::routing::get;
     use http::StatusCode;
 
     use super::*;
@@ -158,14 +161,12 @@ mod tests {
 
     /// An entrance with so many slots, before a handler that never ends, one that panics, and a health check.
     fn edge(slots: usize) -> (Edge, watch::Sender<bool>) {
-        let router = Router::new()
-            .route("/delay/task/add", post(std::future::pending::<()>))
-            .route("/docs/panic", get(panicking))
-            .route("/healthz", get(async || "alive"));
+        let calls = Calls::default().with("/delay/task/add", |_, _| Box::pin(std::future::pending()));
+        let router = Router::new().route("/docs/panic", get(panicking)).route("/healthz", get(async || "alive"));
         let draining = watch::Sender::new(false);
         let (line, tokens) = (Line::before(slots), Arc::default());
         let works = Works::for_test(&line);
-        (Edge::behind(Entrance { line, tokens, works, draining: draining.subscribe() }, router), draining)
+        (Edge::behind(Entrance { line, tokens, works, calls, draining: draining.subscribe() }, router), draining)
     }
 
     async fn panicking() -> &'static str {

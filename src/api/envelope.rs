@@ -12,7 +12,7 @@ use super::error::Error;
 pub(super) const OK: &str = "操作成功";
 
 /// What every answer begins with.
-const BEGIN: &str = r#"{"dm_error":0,"error_msg":"操作成功""#;
+pub(super) const BEGIN: &str = r#"{"dm_error":0,"error_msg":"操作成功""#;
 
 /// A successful answer: `dm_error` 0, the sentence of success, and the fields of `T`.
 #[derive(Debug, Serialize)]
@@ -50,10 +50,15 @@ impl<T: Serialize> IntoResponse for Success<T> {
             Some(b"{}") => drop(text.remove(fields)),
             _ => text[fields] = b',',
         }
-        let mut response = Response::new(Body::from(text));
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        response
+        json(text)
     }
+}
+
+/// The answer whose JSON has been written.
+pub(super) fn json(text: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 #[cfg(test)]

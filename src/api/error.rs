@@ -305,7 +305,8 @@ mod tests {
         assert_eq!(json_of(Error::Stale(State::Delivered).into_response()).await["state"], "delivered");
         let pending = json_of(Error::CancelPending.into_response()).await;
         assert_eq!((&pending["state"], &pending["cancel_pending"]), (&"leased".into(), &true.into()));
-        let body = request_id::scope("req-1".into(), async { json_of(Error::Internal.into_response()).await }).await;
-        assert_eq!(body["request_id"], "req-1");
+        let id = HeaderValue::from_static("req-1");
+        let response = request_id::scope(id, async { Error::Internal.into_response() }).await;
+        assert_eq!(json_of(response).await["request_id"], "req-1");
     }
 }

@@ -28,7 +28,8 @@ pub(super) fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Error> {
         Some(_) => return Err(Error::invalid("body: must be a JSON object")),
         None => return Err(Error::invalid("body: is empty, and must be a JSON object")),
     }
-    if let Ok(value) = serde_json::from_slice(text) {
+    // Looked through once for what is no text, and not string by string.
+    if let Some(value) = std::str::from_utf8(text).ok().and_then(|text| serde_json::from_str(text).ok()) {
         return Ok(value);
     }
     // Once more, to say where: to keep track of that costs, and most requests are right.

@@ -15,6 +15,7 @@ use super::fields::{Id, Name, Number};
 use super::json::{self, required};
 use super::new_task;
 use super::openapi::values::{Content, TopicName};
+use crate::callback::target_of_object;
 use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{Cancelled, NewContent, Rescheduled, Store};
@@ -94,7 +95,7 @@ pub(super) async fn update(State(api): State<Arc<Api>>, JsonBody(body): JsonBody
             let mode = if task.destination.is_pull() { Mode::Pull } else { Mode::Push };
             Some(api.checked(None, |rules| {
                 let content = new_task::content(raw, mode, rules.content_limit)?;
-                let destination = new_task::destination(&content, mode, rules.services)?;
+                let destination = new_task::destination(mode, rules.services, || target_of_object(&content))?;
                 Ok::<_, Error>(NewContent { destination, content })
             })?)
         }

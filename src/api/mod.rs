@@ -4,7 +4,8 @@
 //! server ─▶ request id ─▶ trace ─▶ panic ─▶ door ─▶ auth ─▶ timeout ─▶ body ─▶ slot ─▶ add │ pull │ settle │ get │ list │ manage │ dead │ topic │ destination ─▶ store
 //! ```
 //!
-//! - `router` is the whole API at a glance; one file per family of verbs.
+//! - `calls` and `router` are the whole API at a glance; one file per family of verbs. What is under `/delay/` is called past the
+//!   router, by the table in `calls`.
 //! - `server` takes connections and drains them, `connection` serves one; `pulse` and `paced` see to it that nobody holds one for
 //!   nothing. `edge` is what every request passes, `door` turns away what is too much, `work` is what stands around every handler that works on
 //!   tasks, `budget` how many bytes all requests and answers may hold, `room` counts those of the answers.
@@ -29,6 +30,7 @@ mod adopt;
 mod auth;
 mod body;
 mod budget;
+mod calls;
 mod connection;
 mod dead;
 mod destination;
@@ -89,6 +91,7 @@ use crate::store::{AnyStore, Registered, Store};
 use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
 use budget::Budget;
+use calls::{Calls, by};
 use door::Line;
 use edge::Entrance;
 use error::Error;
@@ -316,40 +319,45 @@ pub fn edge(api: Arc<Api>) -> Edge {
         batches: work(&api.batch_body_limit, budget.of_batches(), false),
         others: work(&api.body_limit, budget, true),
     };
-    let entrance = Entrance { line, tokens: api.tokens.clone(), works, draining: api.draining.clone() };
-    Edge::behind(entrance, router(api))
+    let (tokens, draining, calls) = (api.tokens.clone(), api.draining.clone(), calls(&api));
+    let router = router(api, &calls);
+    Edge::behind(Entrance { line, tokens, works, calls, draining }, router)
 }
 
-/// Every route.
-fn router(api: Arc<Api>) -> Router {
-    let delay = Router::new()
-        .route("/delay/task/add", post(add::add))
-        .route("/delay/task/add_batch", post(add::add_batch))
-        .route("/delay/task/adopt", post(adopt::adopt))
-        .route("/delay/task/pull", post(pull::pull))
-        .route("/delay/task/ack", post(settle::ack))
-        .route("/delay/task/nack", post(settle::nack))
-        .route("/delay/task/extend", post(settle::extend))
-        .route("/delay/task/cancel", post(manage::cancel))
-        .route("/delay/task/update", post(manage::update))
-        .route("/delay/task/get", post(get::get))
-        .route("/delay/task/list", post(list::list))
-        .route("/delay/task/records", post(transfer::records))
-        .route("/delay/task/moved", post(transfer::moved))
-        .route("/delay/dead/causes", post(dead::causes))
-        .route("/delay/dead/replay", post(dead::replay))
-        .route("/delay/dead/purge", post(dead::purge))
-        .route("/delay/topic/list", post(topic::list))
-        .route("/delay/topic/get", post(topic::get))
-        .route("/delay/topic/set", post(topic_policy::set))
-        .route("/delay/topic/pause", post(topic::pause))
-        .route("/delay/topic/resume", post(topic::resume))
-        .route("/delay/topic/purge", post(topic::purge))
-        .route("/delay/topic/forecast", post(topic::forecast))
-        .route("/delay/topic/delete", post(topic::delete))
-        .route("/delay/destination/list", post(destination::list))
-        .route("/delay/destination/hold", post(destination::hold))
-        .route("/delay/destination/release", post(destination::release));
+/// Every call about tasks.
+fn calls(api: &Arc<Api>) -> Calls {
+    Calls::default()
+        .with("/delay/task/add", by(api, add::add))
+        .with("/delay/task/add_batch", by(api, add::add_batch))
+        .with("/delay/task/adopt", by(api, adopt::adopt))
+        .with("/delay/task/pull", by(api, pull::pull))
+        .with("/delay/task/ack", by(api, settle::ack))
+        .with("/delay/task/nack", by(api, settle::nack))
+        .with("/delay/task/extend", by(api, settle::extend))
+        .with("/delay/task/cancel", by(api, manage::cancel))
+        .with("/delay/task/update", by(api, manage::update))
+        .with("/delay/task/get", by(api, get::get))
+        .with("/delay/task/list", by(api, list::list))
+        .with("/delay/task/records", by(api, transfer::records))
+        .with("/delay/task/moved", by(api, transfer::moved))
+        .with("/delay/dead/causes", by(api, dead::causes))
+        .with("/delay/dead/replay", by(api, dead::replay))
+        .with("/delay/dead/purge", by(api, dead::purge))
+        .with("/delay/topic/list", by(api, topic::list))
+        .with("/delay/topic/get", by(api, topic::get))
+        .with("/delay/topic/set", by(api, topic_policy::set))
+        .with("/delay/topic/pause", by(api, topic::pause))
+        .with("/delay/topic/resume", by(api, topic::resume))
+        .with("/delay/topic/purge", by(api, topic::purge))
+        .with("/delay/topic/forecast", by(api, topic::forecast))
+        .with("/delay/topic/delete", by(api, topic::delete))
+        .with("/delay/destination/list", by(api, destination::list))
+        .with("/delay/destination/hold", by(api, destination::hold))
+        .with("/delay/destination/release", by(api, destination::release))
+}
+
+/// Every other route.
+fn router(api: Arc<Api>, calls: &Calls) -> Router {
     let health = Router::new().route("/healthz", get(health::alive)).route("/readyz", get(health::ready));
     let pages = Router::new()
         .route("/metrics", get(metrics::serve))
@@ -358,8 +366,15 @@ fn router(api: Arc<Api>) -> Router {
         .route("/docs/explorer.js", get(docs::script))
         .route("/docs/explorer.css", get(docs::style))
         .route("/docs/icon.svg", get(docs::icon));
-    let routes = delay.merge(health).merge(pages);
+    // For those who ask for a call by another method.
+    let others = calls.paths().fold(Router::new(), |router, path| router.route(path, post(no_way_here)));
+    let routes = others.merge(health).merge(pages);
     routes.fallback(no_such_route).method_not_allowed_fallback(wrong_method).with_state(api)
+}
+
+/// A call that comes by the router has passed nobody who asked who calls: our fault, and the way stays closed.
+async fn no_way_here() -> Error {
+    Error::Internal
 }
 
 async fn no_such_route() -> Error {

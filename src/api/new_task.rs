@@ -19,7 +19,7 @@ use super::fields::{Name, Number, object, within};
 use super::json::{self, required};
 use super::openapi::values::{Content, ServiceName, TopicName};
 use super::sameness;
-use crate::callback::{Services, Target, check_url, target};
+use crate::callback::{InvalidTarget, Services, Target, check_url, target_of_object};
 use crate::clock::UnixMillis;
 use crate::retry::Backoff;
 use crate::span::Span;
@@ -140,7 +140,7 @@ pub(super) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
     };
     let mode = request.mode.or_else(|| (rules.mode_of)(&topic)).unwrap_or_default();
     let content = content(required(request.content, "content")?, mode, rules.content_limit)?;
-    let destination = destination(&content, mode, rules.services)?;
+    let destination = destination(mode, rules.services, || target_of_object(&content))?;
     let key = sameness::agreed(request.idempotency_key, rules.header_key)?;
     let what = (moment, &destination, &options, content.as_str());
     let idempotency = key.map(|key| sameness::idempotency(key, rules.idempotency_window, &topic, what));
@@ -283,15 +283,19 @@ fn holds_object(text: &str) -> bool {
     text.trim_ascii_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// Whom the content is for.
+/// Whom a content is for, of which `target` reads the target.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
-pub(super) fn destination(content: &str, mode: Mode, services: &Services) -> Result<Destination, Error> {
+pub(super) fn destination(
+    mode: Mode,
+    services: &Services,
+    target: impl FnOnce() -> Result<Option<Target>, InvalidTarget>,
+) -> Result<Destination, Error> {
     if mode == Mode::Pull {
         return Ok(Destination::pull());
     }
-    let target = target(content).map_err(|error| Error::Invalid(error.to_string()))?;
+    let target = target().map_err(|error| Error::Invalid(error.to_string()))?;
     let host = |url: &str| services.host_of(url).map_err(|error| Error::Invalid(format!("content.url: {error}")));
     match target {
         Some(Target { sn: Some(sn), .. }) if services.get(sn.as_str()).is_some() => Ok(sn),

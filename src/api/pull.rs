@@ -17,7 +17,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
@@ -71,7 +70,7 @@ pub(super) struct Many {
 /// `POST /delay/task/pull`
 pub(super) async fn pull(
     State(api): State<Arc<Api>>,
-    Extension(Visit { slot, deadline, body, .. }): Extension<Visit>,
+    State(Visit { slot, deadline, body, .. }): State<Visit>,
 ) -> Result<Response, Error> {
     let request: Request = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;

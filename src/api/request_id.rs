@@ -3,6 +3,8 @@
 //! The caller's own `x-request-id` if it is a sane one, else a fresh one; every answer carries it. It travels beside
 //! the request's future, so that an error can be logged and answered with it without being handed it.
 
+use std::pin::pin;
+
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -11,44 +13,44 @@ const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_LENGTH: usize = 128;
 
 tokio::task_local! {
-    static CURRENT: String;
+    static CURRENT: HeaderValue;
 }
 
 /// The id of the request that is being answered; `None` outside of one.
 pub(super) fn current() -> Option<String> {
-    CURRENT.try_with(Clone::clone).ok()
+    let text = |id: &HeaderValue| id.to_str().map(str::to_owned).ok();
+    CURRENT.try_with(text).ok().flatten()
 }
 
-/// Runs `work` as the request `id`.
-pub(super) async fn scope<T>(id: String, work: impl Future<Output = T>) -> T {
-    CURRENT.scope(id, work).await
+/// Runs `work` as the request `id`, and gives its answer that id.
+pub(super) async fn scope(id: HeaderValue, work: impl Future<Output = Response>) -> Response {
+    let mut work = pin!(CURRENT.scope(id, work));
+    let mut response = work.as_mut().await;
+    if let Some(id) = work.take_value() {
+        response.headers_mut().insert(HEADER, id);
+    }
+    response
 }
 
 /// The id of a request with these headers.
-pub(super) fn of(headers: &HeaderMap) -> String {
-    headers.get(HEADER).and_then(sane).unwrap_or_else(fresh)
+pub(super) fn of(headers: &HeaderMap) -> HeaderValue {
+    headers.get(HEADER).filter(|id| is_sane(id)).cloned().unwrap_or_else(fresh)
 }
 
-/// Gives an answer its request's id.
-pub(super) fn name(response: &mut Response, id: String) {
-    if let Ok(id) = HeaderValue::try_from(id) {
-        response.headers_mut().insert(HEADER, id);
-    }
-}
-
-/// The caller's id, if it is short and plain enough for logs and headers.
-fn sane(value: &HeaderValue) -> Option<String> {
-    let text = value.to_str().ok()?;
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let is_sane = (1..=MAX_LENGTH).contains(&text.len()) && text.bytes().all(is_plain);
-    is_sane.then(|| text.to_owned())
+/// Whether a caller's id is short and plain enough for logs and headers.
+fn is_sane(id: &HeaderValue) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=MAX_LENGTH).contains(&id.len()) && id.as_bytes().iter().all(is_plain)
 }
 
 /// 32 hexadecimal digits.
-fn fresh() -> String {
+fn fresh() -> HeaderValue {
     let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
-    let digits = rand::random::<[u8; 16]>().into_iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-    String::from_utf8(digits.collect()).expect("digits are ASCII")
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(rand::random::<u128>().to_be_bytes()) {
+        pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+    }
+    HeaderValue::from_bytes(&digits).expect("digits are ASCII")
 }
 
 #[cfg(test)]
@@ -58,7 +60,7 @@ mod tests {
     #[test]
     fn only_a_plain_short_id_is_taken_over() {
         let check = |id: &[u8], taken: bool| {
-            assert_eq!(sane(&HeaderValue::from_bytes(id).unwrap()).is_some(), taken, "{id:?}");
+            assert_eq!(is_sane(&HeaderValue::from_bytes(id).unwrap()), taken, "{id:?}");
         };
         check(b"req-1.A_z", true);
         check(&[b'a'; 128], true);
@@ -72,6 +74,6 @@ mod tests {
     #[test]
     fn fresh_ids_differ() {
         assert_ne!(fresh(), fresh());
-        assert!(sane(&HeaderValue::try_from(fresh()).unwrap()).is_some());
+        assert!(is_sane(&fresh()));
     }
 }

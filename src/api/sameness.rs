@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, HeaderName};
 
 use super::error::Error;
 use crate::store::{Idempotency, Moment};
@@ -14,7 +14,7 @@ use crate::task::{Destination, Options, Topic};
 pub(super) const MAX_KEY: usize = 256;
 
 /// The header, as the IETF's draft names it (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
-const HEADER: &str = "idempotency-key";
+const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Checks a `key` or an `idempotency_key`.
 ///

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::auth::Caller;
 use super::body;
 use super::budget::Budget;
+use super::calls::Calls;
 use super::door::{Line, Slot};
 use super::edge::route;
 use super::error::Error;
@@ -72,7 +73,7 @@ impl Works {
     }
 }
 
-/// What a handler gets to know beside its request: one extension, for each costs every request several allocations.
+/// What a handler gets to know beside its request.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
     pub(super) caller: Caller,
@@ -82,14 +83,28 @@ pub(super) struct Visit {
     pub(super) body: Bytes,
 }
 
+/// Where an answer may come from.
+#[derive(Clone, Copy)]
+pub(super) struct Ways<'a> {
+    pub(super) calls: &'a Calls,
+    /// For what is no call; it says that there is none.
+    pub(super) router: &'a Router,
+}
+
 impl Work {
     /// Answers a request that was let in.
-    pub(super) async fn answer(&self, router: Router, request: Request, caller: Caller, slot: Slot) -> Response {
+    pub(super) async fn answer(&self, ways: Ways<'_>, request: Request, caller: Caller, slot: Slot) -> Response {
         let deadline = Deadline::after(self.timeout);
         let answered = pin!(async {
             let response = match self.ready(request, caller, slot, &deadline).await {
-                // The request drops its extensions long before its end: what holds the slot to it is here.
-                Ok((request, _slot)) => route(router, request).await,
+                Ok((request, visit)) => {
+                    // A handler may drop its own long before its end.
+                    let _slot = visit.slot.clone();
+                    match ways.calls.of(request.uri().path()) {
+                        Some(call) => call(request, visit).await,
+                        None => route(ways.router.clone(), request).await,
+                    }
+                }
                 Err(error) => error.into_response(),
             };
             if self.may_hold_back { take_room(&self.budget, response) } else { response }
@@ -97,15 +112,15 @@ impl Work {
         deadline.bound(answered).await
     }
 
-    /// The request with its body, and its slot: the one that it got at the door, or, if its body was long in coming, another.
+    /// The request, and its visit with its body and its slot: the one that it got at the door, or, if its body was long in coming, another.
     async fn ready(
         &self,
         request: Request,
         caller: Caller,
         slot: Slot,
         deadline: &Deadline,
-    ) -> Result<(Request, Slot), Error> {
-        let (mut head, body) = request.into_parts();
+    ) -> Result<(Request, Visit), Error> {
+        let (head, body) = request.into_parts();
         let mut slot = Some(slot);
         let body = body::read(&head.headers, body, &mut slot, &self.limit, &self.budget).await?;
         let slot = match slot {
@@ -113,8 +128,8 @@ impl Work {
             None => self.line.slot().await?,
         };
         caller.check_topic(head.uri.path(), &body)?;
-        head.extensions.insert(Visit { caller, slot: slot.clone(), deadline: deadline.clone(), body });
-        Ok((Request::from_parts(head, Body::empty()), slot))
+        let visit = Visit { caller, slot, deadline: deadline.clone(), body };
+        Ok((Request::from_parts(head, Body::empty()), visit))
     }
 }
 

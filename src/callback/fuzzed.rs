@@ -5,7 +5,7 @@ use url::Url;
 
 use super::guard::Reach;
 use super::services::{Endpoint, Services};
-use super::target::{check_url, target};
+use super::target::{check_url, target, target_of_object};
 use super::unlisted::Unlisted;
 
 /// Reads the bytes as a path on a service, as an absolute URL, and as a content.
@@ -13,6 +13,9 @@ pub fn url(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     path(text);
     absolute(text);
+    if text.starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
+        assert_eq!(target_of_object(text), target(text), "{text:?}");
+    }
     if let Ok(Some(found)) = target(text) {
         match found.sn {
             Some(sn) => assert!(sn.is_service() && check_url(&found.url).is_ok()),

@@ -43,5 +43,5 @@ pub use excerpt::Excerpt;
 pub use limits::{Allowance, Chance, HoldsAsked, LimitParams, Limits, Permit, Permits, Place, Standing};
 pub use services::{InvalidService, Service, ServiceParams, Services};
 pub use signature::{InvalidSecret, Received, Secret, Unverified};
-pub use target::{InvalidTarget, InvalidUrl, Target, check_url, target};
+pub use target::{InvalidTarget, InvalidUrl, Target, check_url, target, target_of_object};
 pub use unlisted::{Fallback, HostPattern, InvalidFallback, InvalidPattern, Unlisted};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use memchr::memchr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{InvalidName, Topic, is_made_of};
@@ -44,7 +45,7 @@ impl Destination {
 
     /// Whether it is a host of a caller's URL, rather than a service.
     pub fn is_host(&self) -> bool {
-        self.0.contains(':')
+        memchr(b':', self.0.as_bytes()).is_some()
     }
 
     /// Whether it is a service, by its name.
@@ -62,8 +63,11 @@ impl FromStr for Destination {
     type Err = InvalidName;
 
     fn from_str(name: &str) -> Result<Self, InvalidName> {
-        let (host, port) = name.split_once(':').unwrap_or((name, "80"));
-        let has_port = port.len() <= 5 && port.parse::<u16>().is_ok() && !port.starts_with(['0', '+']);
+        let is_port = |port: &str| port.len() <= 5 && port.parse::<u16>().is_ok() && !port.starts_with(['0', '+']);
+        let (host, has_port) = match memchr(b':', name.as_bytes()) {
+            Some(colon) => (&name[..colon], is_port(&name[colon + 1..])),
+            None => (name, true),
+        };
         let is_called = !host.is_empty() && name.len() <= MAX_LENGTH && is_made_of(host, "._-") && has_port;
         if name != PULL && !is_called {
             return Err(InvalidName(format!("must be 1 to {MAX_LENGTH} characters out of A-Z a-z 0-9 . _ -")));

@@ -33,7 +33,7 @@ pub use topic::Topic;
 #[error("{0}")]
 pub struct InvalidName(pub String);
 
-/// Whether all of `text` is ASCII letters, digits or one of `others`.
+/// Whether all of `text` is ASCII letters, digits or one of `others`, which are ASCII as well.
 fn is_made_of(text: &str, others: &str) -> bool {
-    text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || others.as_bytes().contains(&byte))
 }

@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::SendTimeoutError;
+use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 
 use crate::store::{Error, Result};
 
@@ -26,12 +26,22 @@ impl<J> Queue<J> {
 
     /// Queues a job.
     pub(super) async fn send(&self, job: J) -> Result<()> {
-        let sender = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(sender) = sender else { return Err(closed()) };
+        let Err((sender, job)) = self.offer(job)? else { return Ok(()) };
         sender.send_timeout(job, PATIENCE).await.map_err(|error| match error {
             SendTimeoutError::Timeout(_) => Error::Unavailable("overloaded: the queue stayed full".into()),
             SendTimeoutError::Closed(_) => closed(),
         })
+    }
+
+    /// Queues a job if there is room, as there nearly always is: to wait for some costs a timer. The rest is to wait.
+    fn offer(&self, job: J) -> Result<std::result::Result<(), (mpsc::Sender<J>, J)>> {
+        let sender = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(sender) = sender.as_ref() else { return Err(closed()) };
+        match sender.try_send(job) {
+            Ok(()) => Ok(Ok(())),
+            Err(TrySendError::Full(job)) => Ok(Err((sender.clone(), job))),
+            Err(TrySendError::Closed(_)) => Err(closed()),
+        }
     }
 
     /// Lets the thread end once it has done what is queued.

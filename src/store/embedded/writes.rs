@@ -8,6 +8,7 @@
 //! - The worker's own work (claims, settles) waits as long as it takes: what was called must be settled.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -168,7 +169,7 @@ impl Writes {
         weight: usize,
         work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.queue(Call::of(weight, work)).await
+        self.queue(Box::new(Call::of(weight, work))).await
     }
 
     /// As [`Writes::run`], for what a power cut may undo: answered before it is on disk.
@@ -177,7 +178,7 @@ impl Writes {
         weight: usize,
         work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.queue(Call { may_be_undone: true, ..Call::of(weight, work) }).await
+        self.queue(Box::new(Call { may_be_undone: true, ..Call::of(weight, work) })).await
     }
 
     /// As [`Writes::run`], for a call of the edge, which a silent disk must not hold up. It may still be done later.
@@ -186,7 +187,7 @@ impl Writes {
         weight: usize,
         work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.pace.promptly(self.run(weight, work)).await
+        self.pace.promptly(pin!(self.run(weight, work))).await
     }
 
     /// As [`Writes::ask`], for what takes `bytes` of new room: turned away while the disk is short of it, and left undone once
@@ -197,12 +198,13 @@ impl Writes {
         bytes: usize,
         work: impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.pace
-            .promptly(async {
-                let share = self.share(bytes).await?;
-                self.queue(Call { room: Some(bytes as u64), share: Some(share), ..Call::of(weight, work) }).await
-            })
-            .await
+        let mut call = Box::new(Call { room: Some(bytes as u64), ..Call::of(weight, work) });
+        // Pinned here: a future that is handed on by value is copied, whole.
+        let queued = pin!(async {
+            call.share = Some(self.share(bytes).await?);
+            self.queue(call).await
+        });
+        self.pace.promptly(queued).await
     }
 
     /// Waits for room among what waits.
@@ -219,11 +221,11 @@ impl Writes {
 
     async fn queue<T: Send + 'static>(
         &self,
-        mut call: Call<impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static, T>,
+        mut call: Box<Call<impl FnMut(&mut Ledger<'_>) -> rusqlite::Result<T> + Send + 'static, T>>,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         call.reply = Some(reply);
-        self.queue.send(Box::new(call)).await?;
+        self.queue.send(call).await?;
         answer.await.unwrap_or_else(|_| Err(queue::closed()))
     }
 }

@@ -5,6 +5,7 @@
 //! Redis. Where replicas are waited for there is one adder: the wait blocks the connection, and the next batch grows meanwhile.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use futures_util::future::join_all;
@@ -13,8 +14,9 @@ use tokio::time::Instant;
 
 use super::Inner;
 use super::batch::{self, Batch, MOST_BYTES};
-use super::ids::{Drawn, Run, Wish};
+use super::ids::Wish;
 use crate::store::{Added, Error, NewTask, Result};
+use crate::task::Lane;
 
 /// Requests that may wait for a batch; further ones wait to be let in.
 const QUEUE: usize = 4_096;
@@ -23,24 +25,18 @@ const MOST_REQUESTS: usize = 512;
 /// How often an id that turned out to be taken is drawn anew.
 const REDRAWS: usize = 3;
 
-/// A task, and the ids that were drawn for it.
-#[derive(Debug)]
-pub(super) struct Member {
-    pub(super) task: NewTask,
-    pub(super) drawn: Drawn,
-}
-
 /// What one caller has for one server.
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) members: Vec<Member>,
-    pub(super) run: Run,
+    pub(super) tasks: Vec<NewTask>,
+    /// Their lanes, where those were picked already: in a cluster.
+    picked: Vec<u16>,
     /// Closed once the caller waits no more.
     answer: oneshot::Sender<Answer>,
 }
 
-/// What became of each member, and the members themselves: some may have to be sent again.
-type Answer = (Vec<Member>, Vec<Result<Kept>>);
+/// What became of each task, and the tasks themselves: some may have to be sent again.
+type Answer = (Vec<NewTask>, Vec<Result<Kept>>);
 
 /// What became of a task.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +47,21 @@ pub(super) enum Kept {
 }
 
 impl Request {
+    /// What a task asks of its ids.
+    pub(super) fn wish(&self, place: usize) -> Wish {
+        let task = &self.tasks[place];
+        let shard = self.picked.get(place).copied().or_else(|| task.pinned_shard());
+        Wish { shards: task.topic.shards, shard, has_call: task.options.on_dead.is_some() }
+    }
+
+    /// Whether the caller has been refused meanwhile: then its tasks must not be stored after all.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+
     pub(super) fn answer(self, kept: Vec<Result<Kept>>) {
         // A caller that has gone does not need its answer.
-        let _ = self.answer.send((self.members, kept));
+        let _ = self.answer.send((self.tasks, kept));
     }
 }
 
@@ -63,77 +71,77 @@ pub(super) struct Adders {
     inner: Arc<Inner>,
     /// By the server's number.
     queues: std::sync::Mutex<HashMap<u64, mpsc::Sender<Request>>>,
+    /// The lane of the next task that may go to any.
+    turn: AtomicU16,
 }
-
-/// A task in its caller's place.
-type Placed = (usize, NewTask);
 
 /// What a call has for one server.
 struct Share {
     server: u64,
+    /// The tasks' places in the call.
     places: Vec<usize>,
-    members: Vec<Member>,
+    tasks: Vec<NewTask>,
+    picked: Vec<u16>,
 }
 
 impl Adders {
     /// None yet: the first task for a server starts its adders. They end when this is dropped.
     pub(super) fn new(inner: Arc<Inner>) -> Self {
-        Self { inner, queues: std::sync::Mutex::default() }
+        Self { inner, queues: std::sync::Mutex::default(), turn: AtomicU16::default() }
     }
 
     /// Adds the tasks with whatever else waits. Nobody waits longer than the timeout, in the queue or for the answer.
     pub(super) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let deadline = Instant::now() + self.inner.timeout;
-        let mut answers: Vec<Result<Added>> = vec![Err(Error::Unavailable("no free id was found".into())); tasks.len()];
-        let mut open: Vec<Placed> = tasks.into_iter().enumerate().collect();
+        let mut answers: Vec<Option<Result<Added>>> = vec![None; tasks.len()];
+        let mut places: Vec<usize> = (0..tasks.len()).collect();
+        let mut open = tasks;
+        // Those whose id was another task's are tried anew.
         for _ in 0..=REDRAWS {
-            open = self.add_once(open, deadline, &mut answers).await;
+            let shares = self.share_out(std::mem::take(&mut places), std::mem::take(&mut open));
+            for (tried, tasks, kept) in self.send_all(shares, deadline).await {
+                let mut tasks = tasks.into_iter();
+                for (place, kept) in tried.into_iter().zip(kept) {
+                    let task = tasks.next();
+                    match kept {
+                        Ok(Kept::Added(added)) => answers[place] = Some(Ok(added)),
+                        Err(error) => answers[place] = Some(Err(error)),
+                        Ok(Kept::Taken) => {
+                            places.push(place);
+                            open.extend(task);
+                        }
+                    }
+                }
+            }
             if open.is_empty() {
                 break;
             }
         }
-        answers
+        let none_free = || Err(Error::Unavailable("no free id was found".into()));
+        answers.into_iter().map(|answer| answer.unwrap_or_else(none_free)).collect()
     }
 
-    /// One try; gives back those whose id was another task's.
-    async fn add_once(&self, open: Vec<Placed>, deadline: Instant, answers: &mut [Result<Added>]) -> Vec<Placed> {
-        let wishes: Vec<Wish> = open.iter().map(|(_, task)| wish(task)).collect();
-        let drawn = tokio::time::timeout_at(deadline, self.inner.ids.draw(&wishes, &self.inner)).await;
-        let (drawn, run) = match drawn.unwrap_or_else(|_| Err(silent())) {
-            Ok(drawn) => drawn,
-            Err(error) => {
-                open.iter().for_each(|&(place, _)| answers[place] = Err(error.clone()));
-                return Vec::new();
-            }
-        };
-        let mut taken = Vec::new();
-        for (places, members, kept) in self.send_all(self.share_out(open, drawn), &run, deadline).await {
-            let mut members = members.into_iter();
-            for (place, kept) in places.into_iter().zip(kept) {
-                let member = members.next();
-                match kept {
-                    Ok(Kept::Added(added)) => answers[place] = Ok(added),
-                    Ok(Kept::Taken) => taken.extend(member.map(|member| (place, member.task))),
-                    Err(error) => answers[place] = Err(error),
-                }
-            }
+    /// What goes to which server. In a cluster the lane says that, so a task that may go to any has one picked.
+    fn share_out(&self, places: Vec<usize>, tasks: Vec<NewTask>) -> Vec<Share> {
+        let servers = &self.inner.servers;
+        let Some(first) = tasks.first() else { return Vec::new() };
+        if !servers.is_cluster() {
+            let server = servers.number_of(&Lane { topic: first.topic.topic.clone(), shard: 0 });
+            return vec![Share { server, places, tasks, picked: Vec::new() }];
         }
-        taken
-    }
-
-    /// What goes to which server.
-    fn share_out(&self, open: Vec<Placed>, drawn: Vec<Drawn>) -> Vec<Share> {
         let mut shares: Vec<Share> = Vec::with_capacity(1);
-        for ((place, task), drawn) in open.into_iter().zip(drawn) {
-            let server = self.inner.servers.number_of(&task.topic.lane_of(drawn.own));
+        for (place, task) in places.into_iter().zip(tasks) {
+            let turn = || self.turn.fetch_add(1, Ordering::Relaxed) % task.topic.shards.max(1);
+            let shard = task.pinned_shard().unwrap_or_else(turn);
+            let server = servers.number_of(&Lane { topic: task.topic.topic.clone(), shard });
             let known = shares.iter().position(|share| share.server == server);
             let at = known.unwrap_or_else(|| {
-                shares.push(Share { server, places: Vec::new(), members: Vec::new() });
+                shares.push(Share { server, places: Vec::new(), tasks: Vec::new(), picked: Vec::new() });
                 shares.len() - 1
             });
-            let share = &mut shares[at];
-            share.places.push(place);
-            share.members.push(Member { task, drawn });
+            shares[at].places.push(place);
+            shares[at].tasks.push(task);
+            shares[at].picked.push(shard);
         }
         shares
     }
@@ -142,30 +150,29 @@ impl Adders {
     async fn send_all(
         &self,
         mut shares: Vec<Share>,
-        run: &Run,
         deadline: Instant,
-    ) -> Vec<(Vec<usize>, Vec<Member>, Vec<Result<Kept>>)> {
+    ) -> Vec<(Vec<usize>, Vec<NewTask>, Vec<Result<Kept>>)> {
         match shares.pop() {
-            Some(only) if shares.is_empty() => vec![self.send(only, run, deadline).await],
-            last => join_all(shares.into_iter().chain(last).map(|share| self.send(share, run, deadline))).await,
+            Some(only) if shares.is_empty() => vec![self.send(only, deadline).await],
+            last => join_all(shares.into_iter().chain(last).map(|share| self.send(share, deadline))).await,
         }
     }
 
-    async fn send(&self, share: Share, run: &Run, deadline: Instant) -> (Vec<usize>, Vec<Member>, Vec<Result<Kept>>) {
-        let Share { server, places, members } = share;
+    async fn send(&self, share: Share, deadline: Instant) -> (Vec<usize>, Vec<NewTask>, Vec<Result<Kept>>) {
+        let Share { server, places, tasks, picked } = share;
         let queue = self.queue(server);
         let sent = async {
             let (answer, answered) = oneshot::channel();
-            queue.send(Request { members, run: run.clone(), answer }).await.ok()?;
+            queue.send(Request { tasks, picked, answer }).await.ok()?;
             answered.await.ok()
         };
         let failed = |error: Error| (Vec::new(), vec![Err(error); places.len()]);
-        let (members, kept) = match tokio::time::timeout_at(deadline, sent).await {
+        let (tasks, kept) = match tokio::time::timeout_at(deadline, sent).await {
             Ok(Some(answer)) => answer,
             Ok(None) => failed(Error::Unavailable("the store is closed".into())),
             Err(_) => failed(silent()),
         };
-        (places, members, kept)
+        (places, tasks, kept)
     }
 
     /// The queue of a server. Those of servers that are gone end once they are empty.
@@ -185,11 +192,6 @@ impl Adders {
         queues.insert(server, sender.clone());
         sender
     }
-}
-
-/// What a task asks of its ids.
-fn wish(task: &NewTask) -> Wish {
-    Wish { shards: task.topic.shards, shard: task.pinned_shard(), has_call: task.options.on_dead.is_some() }
 }
 
 fn silent() -> Error {
@@ -237,8 +239,8 @@ async fn gather(requests: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> 
     // Whoever is about to ask comes along; where nobody is, this takes no time.
     tokio::task::yield_now().await;
     while let Some(request) = next {
-        if !request.answer.is_closed() {
-            bytes += request.members.iter().map(|member| member.task.content.len()).sum::<usize>();
+        if !request.is_abandoned() {
+            bytes += request.tasks.iter().map(|task| task.content.len()).sum::<usize>();
             batch.push(request);
         }
         next = if batch.len() < MOST_REQUESTS && bytes < MOST_BYTES { requests.try_recv().ok() } else { None };

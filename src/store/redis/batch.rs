@@ -1,5 +1,6 @@
 //! A batch of adds: `lua/add.lua`, or `lua/add_unlike.lua` for those of which more is asked, called for each of its lanes, and read.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Write;
 
@@ -7,8 +8,8 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, RedisWrite, Value};
 use serde::Serialize;
 
 use super::Inner;
-use super::add::{Kept, Member, Request};
-use super::ids::{Drawn, Run, script_call};
+use super::add::{Kept, Request};
+use super::ids::{Drawn, Wish, script_call};
 use super::link::Repeat;
 use super::node::Purpose;
 use super::record::write_options;
@@ -22,8 +23,13 @@ const MOST_TASKS: usize = 128;
 /// The most body bytes of one script call; a batch ends with the request that reaches them.
 pub(super) const MOST_BYTES: usize = 4 << 20;
 
-/// A task of a batch: whose request, which of its members.
-pub(super) type Place = (usize, usize);
+/// A task of a batch: whose request, which of its members, and the ids that were drawn for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    request: usize,
+    member: usize,
+    drawn: Drawn,
+}
 
 /// Requests that are carried out together, and what is known of each so far.
 #[derive(Debug)]
@@ -45,17 +51,35 @@ struct Call {
 impl Batch {
     /// An id whose server has restarted may be drawn again by another instance: it must not be used any more.
     fn of(requests: Vec<Request>) -> Self {
-        let kept = requests.iter().map(|request| vec![Ok(Kept::Taken); request.members.len()]).collect();
+        let kept = requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
         Self { requests, kept, emptied: HashMap::new() }
     }
 
-    fn member(&self, (request, member): Place) -> &Member {
-        &self.requests[request].members[member]
+    /// Every task's, in order: what it asks of its ids.
+    fn wishes(&self) -> Vec<Wish> {
+        let requests = self.requests.iter();
+        requests.flat_map(|request| (0..request.tasks.len()).map(|place| request.wish(place))).collect()
+    }
+
+    /// Where every task stands, in order, with its ids.
+    fn places(&self, drawn: Vec<Drawn>) -> impl Iterator<Item = Place> {
+        let requests = self.requests.iter().enumerate();
+        let places = requests.flat_map(|(request, asked)| (0..asked.tasks.len()).map(move |member| (request, member)));
+        places.zip(drawn).map(|((request, member), drawn)| Place { request, member, drawn })
+    }
+
+    fn task(&self, place: Place) -> &NewTask {
+        &self.requests[place.request].tasks[place.member]
     }
 
     /// What became of a task.
-    pub(super) fn note(&mut self, (request, member): Place, kept: Result<Kept>) {
-        self.kept[request][member] = kept;
+    pub(super) fn note(&mut self, place: Place, kept: Result<Kept>) {
+        self.kept[place.request][place.member] = kept;
+    }
+
+    /// The same became of all.
+    fn note_all(&mut self, error: &Error) {
+        self.kept.iter_mut().flatten().for_each(|kept| *kept = Err(error.clone()));
     }
 
     /// Tells every caller what became of his tasks.
@@ -67,29 +91,27 @@ impl Batch {
     pub(super) fn answer_but<'a>(self, places: impl Iterator<Item = &'a Place>) -> Waiting {
         let mut requests: Vec<Option<(Request, Vec<Result<Kept>>)>> =
             self.requests.into_iter().zip(self.kept).map(Some).collect();
-        let waiting = places.filter_map(|&(request, _)| Some((request, requests[request].take()?))).collect();
+        let waiting = places.filter_map(|place| Some((place.request, requests[place.request].take()?))).collect();
         requests.into_iter().flatten().for_each(|(request, kept)| request.answer(kept));
         Waiting(waiting)
     }
 
     /// The calls to be made: of each lane one for those that are only to be delivered, sorted by destination, and one for the others; more if
     /// there are many. A quota counts those before, so where there is one, all tasks of the lane are carried out in their order.
-    fn calls(&self, runs: &Runs) -> Vec<Call> {
+    fn calls(&self, drawn: Vec<Drawn>) -> Vec<Call> {
         let mut lanes: HashMap<Lane, Vec<Place>> = HashMap::new();
-        for (r, request) in self.requests.iter().enumerate().filter(|(_, request)| runs.lasts(&request.run)) {
-            for (m, Member { task, drawn }) in request.members.iter().enumerate() {
-                lanes.entry(task.topic.lane_of(drawn.own)).or_default().push((r, m));
-            }
+        // Those who have been refused while ids were drawn are left out.
+        for place in self.places(drawn).filter(|place| !self.requests[place.request].is_abandoned()) {
+            lanes.entry(self.task(place).topic.lane_of(place.drawn.own)).or_default().push(place);
         }
         let mut calls = Vec::with_capacity(lanes.len());
         for (lane, places) in lanes {
-            let task = |place| &self.member(place).task;
-            let is_limited = places.iter().any(|&place| task(place).quota.is_some());
+            let is_limited = places.iter().any(|&place| self.task(place).quota.is_some());
             let (unlike, mut plain): (Vec<_>, Vec<_>) =
-                places.into_iter().partition(|&place| is_limited || is_unlike(task(place)));
-            plain.sort_by(|&a, &b| task(a).destination.cmp(&task(b).destination));
+                places.into_iter().partition(|&place| is_limited || is_unlike(self.task(place)));
+            plain.sort_by(|&a, &b| self.task(a).destination.cmp(&self.task(b).destination));
             for (is_unlike, places) in [(false, plain), (true, unlike)] {
-                let chunks = chunks(places, |&place| task(place).content.len()).into_iter();
+                let chunks = chunks(places, |&place| self.task(place).content.len()).into_iter();
                 calls.extend(chunks.map(|places| Call { lane: lane.clone(), is_unlike, places }));
             }
         }
@@ -121,9 +143,9 @@ pub(super) fn chunks<T>(tasks: Vec<T>, length: impl Fn(&T) -> usize) -> Vec<Vec<
 pub(super) struct Waiting(HashMap<usize, (Request, Vec<Result<Kept>>)>);
 
 impl Waiting {
-    pub(super) fn note(&mut self, (request, member): Place, kept: Result<Kept>) {
-        if let Some((_, answers)) = self.0.get_mut(&request) {
-            answers[member] = kept;
+    pub(super) fn note(&mut self, place: Place, kept: Result<Kept>) {
+        if let Some((_, answers)) = self.0.get_mut(&place.request) {
+            answers[place.member] = kept;
         }
     }
 
@@ -132,39 +154,19 @@ impl Waiting {
     }
 }
 
-/// The server runs that the ids of a batch belong to: nearly always one.
-struct Runs(Vec<Run>);
-
-impl Runs {
-    fn of(requests: &[Request]) -> Self {
-        let mut runs: Vec<Run> = Vec::with_capacity(1);
-        for request in requests {
-            if !runs.iter().any(|run| run.is(&request.run)) {
-                runs.push(request.run.clone());
-            }
-        }
-        Self(runs)
-    }
-
-    /// Those of which nothing is known that ended them.
-    fn lasting(mut self) -> Self {
-        self.0.retain(Run::lasts);
-        self
-    }
-
-    fn lasts(&self, run: &Run) -> bool {
-        self.0.iter().any(|lasting| lasting.is(run))
-    }
-}
-
 /// Carries the requests out; what became of them is told by [`Batch::answer`].
 pub(super) async fn add(inner: &Inner, requests: Vec<Request>) -> Batch {
-    let runs = Runs::of(&requests).lasting();
     let mut batch = Batch::of(requests);
-    let calls = batch.calls(&runs);
+    let (drawn, run) = match inner.ids.draw(&batch.wishes(), inner).await {
+        Ok(drawn) => drawn,
+        Err(error) => {
+            batch.note_all(&error);
+            return batch;
+        }
+    };
+    let calls = batch.calls(drawn);
     let commands: Vec<Cmd> = calls.iter().map(|call| command(inner, call, &batch)).collect();
-    let last = || runs.0.iter().all(Run::lasts);
-    let replies = inner.servers.run(Purpose::Adding, &commands, Repeat::While(&last)).await;
+    let replies = inner.servers.run(Purpose::Adding, &commands, Repeat::While(&|| run.lasts())).await;
     for (call, reply) in calls.into_iter().zip(replies) {
         let was_empty = match read(&call, reply, &batch) {
             Ok((was_empty, kept)) => {
@@ -178,7 +180,7 @@ pub(super) async fn add(inner: &Inner, requests: Vec<Request>) -> Batch {
             }
         };
         if was_empty && let Some(&first) = call.places.first() {
-            let entry = batch.member(first).task.topic.clone();
+            let entry = batch.task(first).topic.clone();
             batch.emptied.entry(entry).or_default().extend(call.places);
         }
     }
@@ -192,7 +194,7 @@ fn hint(inner: &Inner, call: &Call, kept: &[Result<Kept>], batch: &Batch) {
         if let Ok(Kept::Added(added)) = kept
             && added.novelty != Novelty::Duplicate
         {
-            let due = &mut earliest[usize::from(batch.member(place).task.destination.is_pull())];
+            let due = &mut earliest[usize::from(batch.task(place).destination.is_pull())];
             *due = Some(due.map_or(added.due, |due| due.min(added.due)));
         }
     }
@@ -204,46 +206,43 @@ fn hint(inner: &Inner, call: &Call, kept: &[Result<Kept>], batch: &Batch) {
 }
 
 fn command(inner: &Inner, call: &Call, batch: &Batch) -> Cmd {
-    let first = call.places.first().map(|&place| &batch.member(place).task.topic);
-    let shards = first.map_or(1, |topic| topic.shards);
+    let shards = call.places.first().map_or(1, |&place| batch.task(place).topic.shards);
     let mut command = if call.is_unlike {
         script_call(&script::ADD_UNLIKE, &inner.keys.of_script(&call.lane), &inner.clock)
     } else {
         script_call(&script::ADD, &inner.keys.of_add(&call.lane), &inner.clock)
     };
     command.arg(shards);
-    let members = || call.places.iter().map(|&place| batch.member(place));
     if call.is_unlike {
-        members().for_each(|member| write_unlike(&mut command, member));
+        call.places.iter().for_each(|&place| write_unlike(&mut command, batch.task(place), place.drawn));
     } else {
-        let members: Vec<&Member> = members().collect();
-        for same in members.chunk_by(|a, b| a.task.destination == b.task.destination) {
-            command.arg(same[0].task.destination.as_str()).arg(same.len());
-            same.iter().for_each(|member| write_plain(&mut command, member));
+        for same in call.places.chunk_by(|&a, &b| batch.task(a).destination == batch.task(b).destination) {
+            command.arg(batch.task(same[0]).destination.as_str()).arg(same.len());
+            same.iter().for_each(|&place| write_plain(&mut command, batch.task(place), place.drawn));
         }
     }
     command
 }
 
-fn write_plain(command: &mut Cmd, Member { task, drawn }: &Member) {
+fn write_plain(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
     command.arg(drawn.own.0);
     write_moment(command, task.moment);
     // Put together where it is sent from. Writing to a command does not fail.
     let mut tail = command.writer_for_next_arg();
-    let options = options(task, *drawn);
+    let options = options(task, drawn);
     for part in [task.destination.as_str(), " ", &options, "\n", &task.content] {
         tail.write_all(part.as_bytes()).expect("a command grows");
     }
 }
 
-fn write_unlike(command: &mut Cmd, Member { task, drawn }: &Member) {
+fn write_unlike(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
     command.arg(drawn.own.0);
     write_moment(command, task.moment);
-    command.arg(task.destination.as_str()).arg(options(task, *drawn)).arg(&task.content).arg(asked(task, *drawn));
+    command.arg(task.destination.as_str()).arg(&*options(task, drawn)).arg(&task.content).arg(asked(task, drawn));
 }
 
 /// The options as they are stored: with the id of the call for the dead.
-fn options(task: &NewTask, drawn: Drawn) -> String {
+fn options(task: &NewTask, drawn: Drawn) -> Cow<'static, str> {
     if task.options.on_dead.is_none() {
         return write_options(&task.options);
     }
@@ -305,9 +304,18 @@ fn asked(task: &NewTask, drawn: Drawn) -> String {
 /// A moment as the scripts read it: `<ms>`, or `+<ms>` after now.
 pub(super) fn write_moment(command: &mut Cmd, moment: Moment) {
     match moment {
-        Moment::At(at) => command.arg(at.0.max(0)),
-        Moment::After(delay) => command.arg(format!("+{}", delay.as_millis())),
-    };
+        Moment::At(at) => {
+            command.arg(at.0.max(0));
+        }
+        Moment::After(delay) => {
+            let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+            let mut digits = itoa::Buffer::new();
+            let mut argument = command.writer_for_next_arg();
+            for part in ["+", digits.format(millis)] {
+                argument.write_all(part.as_bytes()).expect("a command grows");
+            }
+        }
+    }
 }
 
 /// What became of a call's tasks, and whether the lane was empty before.
@@ -315,14 +323,16 @@ fn read(call: &Call, reply: Result<Value>, batch: &Batch) -> Result<(bool, Vec<R
     let mut fields = Vec::<Value>::from_redis_value(reply?).map_err(corrupt)?.into_iter();
     let mut number = || i64::from_redis_value(fields.next().unwrap_or(Value::Nil)).map_err(corrupt);
     let (was_empty, now) = (number()? == 1, UnixMillis(number()?));
-    let members = call.places.iter().map(|&place| batch.member(place));
-    let stored =
-        |Member { task, drawn }: &Member| Added { id: drawn.own, due: task.moment.due(now), novelty: Novelty::New };
+    let places = call.places.iter();
+    let stored = |&place: &Place| {
+        let due = batch.task(place).moment.due(now);
+        Added { id: place.drawn.own, due, novelty: Novelty::New }
+    };
     let kept = match call.is_unlike {
         true if fields.len() != call.places.len() => return Err(corrupt("too little")),
-        true => members.zip(fields).map(|(member, answer)| read_unlike(member.drawn.own, answer)).collect(),
+        true => places.zip(fields).map(|(place, answer)| read_unlike(place.drawn.own, answer)).collect(),
         false => {
-            let mut kept: Vec<Result<Kept>> = members.map(|member| Ok(Kept::Added(stored(member)))).collect();
+            let mut kept: Vec<Result<Kept>> = places.map(|place| Ok(Kept::Added(stored(place)))).collect();
             while let Some(place) = fields.next() {
                 let place = usize::from_redis_value(place).map_err(corrupt)?;
                 let due = i64::from_redis_value(fields.next().unwrap_or(Value::Nil)).map_err(corrupt)?;

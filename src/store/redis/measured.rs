@@ -15,5 +15,5 @@ pub fn read(bytes: Vec<u8>) -> usize {
 
 /// Options as a record has them.
 pub fn options(options: &Options) -> String {
-    write_options(options)
+    write_options(options).into_owned()
 }

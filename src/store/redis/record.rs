@@ -1,5 +1,7 @@
 //! What the scripts write about a task, read back. The formats are described in `lua/lane.lua`.
 
+use std::borrow::Cow;
+
 use crate::clock::UnixMillis;
 use crate::store::{Error, Result};
 use crate::task::{Destination, Options, State};
@@ -20,11 +22,11 @@ pub(super) struct Record {
 }
 
 /// The options as a record writes them.
-pub(super) fn write_options(options: &Options) -> String {
+pub(super) fn write_options(options: &Options) -> Cow<'static, str> {
     if options.is_default() {
-        return NO_OPTIONS.to_owned();
+        return NO_OPTIONS.into();
     }
-    serde_json::to_string(options).expect("options are plain data")
+    serde_json::to_string(options).expect("options are plain data").into()
 }
 
 impl Record {

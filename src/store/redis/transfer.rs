@@ -97,7 +97,7 @@ fn call(inner: &Inner, lane: &Lane, places: &[usize], tasks: &[Adoptee]) -> Cmd 
             .arg(task.created.0)
             .arg(task.due.0)
             .arg(task.destination.as_str())
-            .arg(write_options(&task.options))
+            .arg(&*write_options(&task.options))
             .arg(&task.content)
             .arg(state.as_str())
             .arg(moment.0)

@@ -1,0 +1,100 @@
+//! The calls about tasks: each path and its handler, which is called past the router.
+//!
+//! A router does more for a request than to find its handler: it copies itself and each service on the way, and keeps the route's name and
+//! its parameters with the request. Of what an add costs the processor that was a tenth. So a POST to one of these paths goes straight to
+//! its handler, by one look into a table. The handlers are axum's: their arguments are extracted, from the request and from the [`Desk`].
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::{FromRef, FromRequestParts, Request};
+use axum::handler::Handler;
+use axum::response::Response;
+use http::request::Parts;
+
+use super::Api;
+use super::auth::Caller;
+use super::body::JsonBody;
+use super::work::Visit;
+
+/// What a handler works with, made anew for each request: its state, in axum's words.
+#[derive(Clone)]
+pub(super) struct Desk {
+    api: Arc<Api>,
+    visit: Visit,
+}
+
+impl FromRef<Desk> for Arc<Api> {
+    fn from_ref(desk: &Desk) -> Self {
+        desk.api.clone()
+    }
+}
+
+impl FromRef<Desk> for Visit {
+    fn from_ref(desk: &Desk) -> Self {
+        desk.visit.clone()
+    }
+}
+
+impl FromRequestParts<Desk> for JsonBody {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(_parts: &mut Parts, desk: &Desk) -> Result<Self, Infallible> {
+        Ok(Self(desk.visit.body.clone()))
+    }
+}
+
+impl FromRequestParts<Desk> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(_parts: &mut Parts, desk: &Desk) -> Result<Self, Infallible> {
+        Ok(desk.visit.caller.clone())
+    }
+}
+
+/// An answer in the making.
+pub(super) type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+type Call = Box<dyn Fn(Request, Visit) -> Answering + Send + Sync>;
+
+/// All of them, by path.
+#[derive(Default)]
+pub(super) struct Calls(HashMap<&'static str, Call>);
+
+impl Calls {
+    /// One more.
+    pub(super) fn with(
+        mut self,
+        path: &'static str,
+        call: impl Fn(Request, Visit) -> Answering + Send + Sync + 'static,
+    ) -> Self {
+        self.0.insert(path, Box::new(call));
+        self
+    }
+
+    pub(super) fn paths(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+
+    pub(super) fn of(&self, path: &str) -> Option<&Call> {
+        self.0.get(path)
+    }
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.paths()).finish()
+    }
+}
+
+/// The call that a handler answers.
+pub(super) fn by<T: 'static>(
+    api: &Arc<Api>,
+    handler: impl Handler<T, Desk, Future = Answering>,
+) -> impl Fn(Request, Visit) -> Answering + Send + Sync + 'static {
+    let api = api.clone();
+    move |request, visit| handler.clone().call(request, Desk { api: api.clone(), visit })
+}

@@ -106,6 +106,20 @@ pub(crate) async fn an_id_lands_in_the_lane_that_it_names(bench: Bench<impl Stor
     assert!(bench.store.get(&elsewhere, added[0]).await.unwrap().is_none(), "a task is known only in its lane");
 }
 
+pub(crate) async fn tasks_spread_over_the_lanes_of_their_topic(bench: Bench<impl Store>) {
+    let topic = topic_of("sharded", 4);
+    let batch = |tasks| vec![NewTask { topic: topic.clone(), ..new_task("message.call", 0) }; tasks];
+    for (adds, tasks) in [(40, 1), (1, 40)] {
+        let mut met = [0; 4];
+        for _ in 0..adds {
+            for added in bench.store.add(batch(tasks)).await {
+                met[usize::from(topic.lane_of(added.unwrap().id).shard)] += 1;
+            }
+        }
+        assert_eq!(met, [10; 4], "{adds} adds of {tasks}");
+    }
+}
+
 pub(crate) async fn hints_name_the_earliest_moment_of_an_add_apart_for_called_and_pulled(bench: Bench<impl Store>) {
     let hint = |due, is_pull| Hint { lane: lane(), due: at(due), is_pull };
     let mut hints = bench.store.hints();

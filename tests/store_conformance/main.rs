@@ -56,6 +56,7 @@ macro_rules! conformance {
             add content_and_options_are_kept_byte_for_byte,
             add a_batch_is_answered_in_order_and_stored_once,
             add an_id_lands_in_the_lane_that_it_names,
+            add tasks_spread_over_the_lanes_of_their_topic,
             add hints_name_the_earliest_moment_of_an_add_apart_for_called_and_pulled,
             add a_pulled_task_that_is_put_back_by_hand_is_hinted,
             add the_store_answers_with_its_own_now,

@@ -357,26 +357,24 @@ LIMITS = """## What is short of its target, and why
 
 | | Redis | embedded |
 |---|---|---|
-| the load, most of it in the kernel's sockets | 19 % | 21 % |
-| delayd: the kernel's sockets | 19 % | 20 % |
-| delayd: HTTP, JSON, checks, the answer | 23 % | 17 % |
-| the store: Redis' script and log, or the thread that writes | 15 % | 7 % |
-| the store: sockets, or the log's file and its fsync | 8 % | 11 % |
-| waiting for one another | 14 % | 17 % |
+| the load, most of it in the kernel's sockets | 26 % | 23 % |
+| delayd: the kernel's sockets | 24 % | 20 % |
+| delayd: HTTP, JSON, checks, the answer | 17 % | 12 % |
+| the store: Redis' script and log, or the thread that writes | 16 % | 6 % |
+| the store: sockets, or the log's file and its sync | 6 % | 19 % |
+| waiting for one another | 11 % | 18 % |
 
-The first two rows, and a third of the third, are what bare axum takes as well: 20 µs a request of 2 × 1 s. What remains to an add at 70 % of its rate are 9 µs, for the task to be checked, handed to the store, kept by it
-and answered; it takes 19. Redis alone takes 5 of them, in a script that keeps 30 tasks at once (3.4 µs each, a single one 11.5), with its log and sockets. The user instructions of an
-add in delayd fell from 161,000 to 51,000 on Redis (63,000 embedded, SQLite's own among them; callgrind); bare axum needs 24,000. Waiting is what a closed loop leaves when three programs take turns
-on two cores.
+On Redis that was 39 µs an add (50,800/s): 19.7 for the load and delayd's sockets, which is what a request to bare axum takes in all, and 8.6 for Redis, whose script keeps some 30 tasks at once. 70 % of bare axum
+are 27 µs, so that delayd would have to read, check and answer in no time, and nobody to wait. It takes 6.5, for 37,300 user instructions (48,000 on the embedded store, SQLite's own among them; callgrind); once it was 161,000, and bare axum has 22,300. The last quarter that was saved made
+little difference (52,500 and 53,800/s, the medians of four rounds in turn). On the embedded store (39,400/s in that trace, 51 µs) the sync of the log is what is added: data, then a flush, by the kernel's own threads.
 
-**Adds in sequence, embedded** (2,500/s of 3,000). 400 µs each: an fsync of 110 µs (230 while the log grows), two threads that wake one another (about 50 µs each way on a virtual machine), and
-75 µs of HTTP. A log that is written over instead of grown, and one page less in each transaction, took it from 1,870.
+**Adds in sequence, embedded** (2,500 to 3,200/s in five rounds, of 3,000). By a trace of the scheduler and the system calls (`perf record -a -e sched:sched_switch,sched:sched_waking,syscalls:…`, 2,790/s) the 358 µs of an add are:
+the sync of the log 156 (the median; 190 on average, and a tenth of them more than 310), SQL and its six writes 41, waking the thread that writes 8 and the one that answers 35, reading, checking
+and answering 41, the client 27.
 
 **The slowest command of Redis in a flood.** A claim or settle takes 64 tasks, an add 128, and 999 of 1,000 script calls stay below 2 ms. The slowest are not the longest scripts but those in whose
 middle the machine stopped Redis: single commands inside of them (an `HMGET`, an `HSET`) stand in the slow log with 4 to 15 ms, and two programs that do nothing but read the clock are stopped for as
 long, as the table of parts says. With Redis at the highest priority (`nice -n -15`) and no rewrite of its log the slowest was 17 ms, so that it is not delayd's threads that it waited for.
-
-**Resident memory, idle** (19.9 MiB, of 19.1). 3.9 MB are delayd's own, the rest are pages of the program's file that were run once. Compiling what is seldom run for size saved 0.7 MB of the file, and no memory.
 
 **100,000 calls in flight** (2.5 to 2.7 GB reckoned, of 250 MB). That would be 2,500 bytes a call, which takes 25,000: [below](#what-a-call-in-flight-takes). Of 36,362 bytes allocated 32,091 are the HTTP library's, for a
 connection over HTTP/1.1. The buffers (8,192 bytes) and the block of the channel (32 requests) are constants of it; the read buffer's size can be set, but is then also the longest head that an answer may have,

@@ -114,7 +114,7 @@ class Run:
 def add(run):
     """Rounds, so that each figure has its bare server within seconds of it."""
     span = run.size("5s", "500ms")
-    for _ in range(run.size(3, 1)):
+    for _ in range(run.size(5, 1)):
         run.bench("bare 64", f"bare --for {span}")
         for store in STORES:
             run.bench(f"add 64 {store}", f"add --for {span}", store)
@@ -137,7 +137,8 @@ def batch(run):
 
 
 def burst(run):
-    for _ in range(run.size(3, 1)):
+    """More rounds than elsewhere: half a second is soon over, and what a machine does beside it counts."""
+    for _ in range(run.size(7, 1)):
         for store in STORES:
             run.bench(f"burst {store}", f"burst --tasks {run.size(20000, 2000)}", store)
 

@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{FromRef, FromRequestParts, Request};
 use axum::handler::Handler;
 use axum::response::Response;
+use bytes::Bytes;
 use http::request::Parts;
 
 use super::Api;
@@ -20,11 +21,12 @@ use super::auth::Caller;
 use super::body::JsonBody;
 use super::work::Visit;
 
-/// What a handler works with, made anew for each request: its state, in axum's words.
-#[derive(Clone)]
+/// What a handler works with, made anew for each request: its state, in axum's words. It lasts until the answer.
 pub(super) struct Desk {
     api: Arc<Api>,
     visit: Visit,
+    /// Taken away by the handler, who may have read it long before he answers.
+    body: Mutex<Bytes>,
 }
 
 impl FromRef<Desk> for Arc<Api> {
@@ -43,7 +45,7 @@ impl FromRequestParts<Desk> for JsonBody {
     type Rejection = Infallible;
 
     async fn from_request_parts(_parts: &mut Parts, desk: &Desk) -> Result<Self, Infallible> {
-        Ok(Self(desk.visit.body.clone()))
+        Ok(Self(std::mem::take(&mut *desk.body.lock().unwrap_or_else(PoisonError::into_inner))))
     }
 }
 
@@ -58,7 +60,8 @@ impl FromRequestParts<Desk> for Caller {
 /// An answer in the making.
 pub(super) type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-type Call = Box<dyn Fn(Request, Visit) -> Answering + Send + Sync>;
+/// What answers a request, beside which it gets the visit and the body that came.
+pub(super) type Call = Box<dyn Fn(Request, Visit, Bytes) -> Answering + Send + Sync>;
 
 /// All of them, by path.
 #[derive(Default)]
@@ -69,7 +72,7 @@ impl Calls {
     pub(super) fn with(
         mut self,
         path: &'static str,
-        call: impl Fn(Request, Visit) -> Answering + Send + Sync + 'static,
+        call: impl Fn(Request, Visit, Bytes) -> Answering + Send + Sync + 'static,
     ) -> Self {
         self.0.insert(path, Box::new(call));
         self
@@ -94,7 +97,7 @@ impl fmt::Debug for Calls {
 pub(super) fn by<T: 'static>(
     api: &Arc<Api>,
     handler: impl Handler<T, Desk, Future = Answering>,
-) -> impl Fn(Request, Visit) -> Answering + Send + Sync + 'static {
+) -> impl Fn(Request, Visit, Bytes) -> Answering + Send + Sync + 'static {
     let api = api.clone();
-    move |request, visit| handler.clone().call(request, Desk { api: api.clone(), visit })
+    move |request, visit, body| handler.clone().call(request, Desk { api: api.clone(), visit, body: Mutex::new(body) })
 }

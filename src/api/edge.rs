@@ -25,7 +25,7 @@ use super::auth::{Caller, Tokens};
 use super::calls::Calls;
 use super::door::{Line, Slot};
 use super::error::Error;
-use super::work::{Ways, Work, Works};
+use super::work::{Work, Works};
 use super::{body, request_id};
 
 /// The router behind its door.
@@ -95,7 +95,7 @@ impl Entrance {
     async fn enter(&self, router: &Router, request: Request) -> Response {
         match self.admit(request.method(), request.uri(), request.headers()).await {
             Ok(Some((work, caller, slot))) => {
-                work.answer(Ways { calls: &self.calls, router }, request, caller, slot).await
+                work.answer(self.calls.of(request.uri().path()), request, caller, slot).await
             }
             Ok(None) => route(router.clone(), request).await,
             Err(error) => {
@@ -138,7 +138,7 @@ impl Entrance {
 }
 
 /// Answers by the route that the request asks for.
-pub(super) fn route(router: Router, request: Request) -> impl Future<Output = Response> {
+fn route(router: Router, request: Request) -> impl Future<Output = Response> {
     router.oneshot(request).map(|Ok(response)| response)
 }
 
@@ -161,7 +161,7 @@ mod tests {
 
     /// An entrance with so many slots, before a handler that never ends, one that panics, and a health check.
     fn edge(slots: usize) -> (Edge, watch::Sender<bool>) {
-        let calls = Calls::default().with("/delay/task/add", |_, _| Box::pin(std::future::pending()));
+        let calls = Calls::default().with("/delay/task/add", |_, _, _| Box::pin(std::future::pending()));
         let router = Router::new().route("/docs/panic", get(panicking)).route("/healthz", get(async || "alive"));
         let draining = watch::Sender::new(false);
         let (line, tokens) = (Line::before(slots), Arc::default());

@@ -144,6 +144,11 @@ impl Error {
         Self::NotFound("topic: there is no such topic".into())
     }
 
+    /// No route of that path.
+    pub(super) fn no_route() -> Self {
+        Self::NotFound("path: there is no such route".into())
+    }
+
     /// No task of that id.
     pub(super) fn no_task() -> Self {
         Self::NotFound("task_id: there is no such task in this topic".into())

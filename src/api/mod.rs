@@ -378,7 +378,7 @@ async fn no_way_here() -> Error {
 }
 
 async fn no_such_route() -> Error {
-    Error::NotFound("path: there is no such route".into())
+    Error::no_route()
 }
 
 async fn wrong_method(uri: Uri) -> Error {

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Api;
+use super::body::JsonBody;
 use super::door::Slot;
 use super::envelope::Success;
 use super::error::Error;
@@ -70,7 +71,8 @@ pub(super) struct Many {
 /// `POST /delay/task/pull`
 pub(super) async fn pull(
     State(api): State<Arc<Api>>,
-    State(Visit { slot, deadline, body, .. }): State<Visit>,
+    State(Visit { slot, deadline, .. }): State<Visit>,
+    JsonBody(body): JsonBody,
 ) -> Result<Response, Error> {
     let request: Request = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;

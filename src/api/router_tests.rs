@@ -7,7 +7,7 @@ use http::StatusCode;
 use http_body_util::StreamBody;
 use serde_json::Value;
 
-use super::testing::{edge_before_a_silent_store, edge_without_store, json_of};
+use super::testing::{edge_before_a_silent_store, edge_with_store, edge_without_store, json_of};
 use super::*;
 
 const ADD: &str = "/delay/task/add";
@@ -197,7 +197,7 @@ async fn one_request_too_many_is_turned_away_and_health_is_not() {
     assert_eq!(edge.answer(get_of("/healthz")).await.status(), StatusCode::OK);
 }
 
-/// A request's extensions are gone long before its end; a slot that was only among them bounded nothing.
+/// What a handler is given may be gone long before its answer; a slot that was only there bounded nothing.
 #[tokio::test]
 async fn a_request_holds_its_slot_to_its_end() {
     let (mut api, _draining, _silent) = edge_before_a_silent_store().await;
@@ -254,6 +254,22 @@ async fn a_body_for_which_there_are_no_bytes_left_is_refused_at_once() {
     let response = edge.answer(post_of(ADD_BATCH, chunked(3000))).await;
     assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().unwrap()));
     assert!(json_of(response).await["error_msg"].as_str().unwrap().contains("too many bytes"));
+}
+
+/// A handler's state lives until its answer, and with the body in it long polls held all bytes there are.
+#[tokio::test]
+async fn a_waiting_pull_holds_no_bytes() {
+    let (mut api, _draining, _folder) = edge_with_store();
+    // Enough for one such body at a time.
+    api.params.bodies = 4000;
+    let edge = edge(Arc::new(api));
+    let padded = |body: &str| format!("{body:900}");
+    let ask = |path, body| Box::pin(edge.clone().answer(post_of(path, padded(body))));
+    let mut pulls: Vec<_> = (0..3).map(|_| ask("/delay/task/pull", r#"{"topic":"t","wait":"30s"}"#)).collect();
+    for pull in &mut pulls {
+        assert!(futures_util::poll!(pull).is_pending());
+    }
+    assert_eq!(ask(ADD, TASK).await.status(), StatusCode::OK);
 }
 
 /// Slow batches, each with its first bytes, held all that single tasks had.

@@ -10,7 +10,6 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
@@ -21,9 +20,8 @@ use tokio::time::Instant;
 use super::auth::Caller;
 use super::body;
 use super::budget::Budget;
-use super::calls::Calls;
+use super::calls::Call;
 use super::door::{Line, Slot};
-use super::edge::route;
 use super::error::Error;
 use super::room::take_room;
 
@@ -80,29 +78,20 @@ pub(super) struct Visit {
     /// What outlives the request may take it along.
     pub(super) slot: Slot,
     pub(super) deadline: Deadline,
-    pub(super) body: Bytes,
-}
-
-/// Where an answer may come from.
-#[derive(Clone, Copy)]
-pub(super) struct Ways<'a> {
-    pub(super) calls: &'a Calls,
-    /// For what is no call; it says that there is none.
-    pub(super) router: &'a Router,
 }
 
 impl Work {
-    /// Answers a request that was let in.
-    pub(super) async fn answer(&self, ways: Ways<'_>, request: Request, caller: Caller, slot: Slot) -> Response {
+    /// Answers a request that was let in, by the call of its path.
+    pub(super) async fn answer(&self, call: Option<&Call>, request: Request, caller: Caller, slot: Slot) -> Response {
         let deadline = Deadline::after(self.timeout);
         let answered = pin!(async {
             let response = match self.ready(request, caller, slot, &deadline).await {
-                Ok((request, visit)) => {
-                    // A handler may drop its own long before its end.
+                Ok((request, visit, body)) => {
+                    // What holds the slot to the answer is here, whatever becomes of the visit.
                     let _slot = visit.slot.clone();
-                    match ways.calls.of(request.uri().path()) {
-                        Some(call) => call(request, visit).await,
-                        None => route(ways.router.clone(), request).await,
+                    match call {
+                        Some(call) => call(request, visit, body).await,
+                        None => Error::no_route().into_response(),
                     }
                 }
                 Err(error) => error.into_response(),
@@ -112,14 +101,14 @@ impl Work {
         deadline.bound(answered).await
     }
 
-    /// The request, and its visit with its body and its slot: the one that it got at the door, or, if its body was long in coming, another.
+    /// The request, its visit, and its body. The slot is the one that it got at the door, or, if its body was long in coming, another.
     async fn ready(
         &self,
         request: Request,
         caller: Caller,
         slot: Slot,
         deadline: &Deadline,
-    ) -> Result<(Request, Visit), Error> {
+    ) -> Result<(Request, Visit, Bytes), Error> {
         let (head, body) = request.into_parts();
         let mut slot = Some(slot);
         let body = body::read(&head.headers, body, &mut slot, &self.limit, &self.budget).await?;
@@ -128,8 +117,8 @@ impl Work {
             None => self.line.slot().await?,
         };
         caller.check_topic(head.uri.path(), &body)?;
-        let visit = Visit { caller, slot, deadline: deadline.clone(), body };
-        Ok((Request::from_parts(head, Body::empty()), visit))
+        let visit = Visit { caller, slot, deadline: deadline.clone() };
+        Ok((Request::from_parts(head, Body::empty()), visit, body))
     }
 }
 

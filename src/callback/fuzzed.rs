@@ -3,8 +3,9 @@
 
 use url::Url;
 
+use super::endpoint::Endpoint;
 use super::guard::Reach;
-use super::services::{Endpoint, Services};
+use super::services::Services;
 use super::target::{check_url, target, target_of_object};
 use super::unlisted::Unlisted;
 

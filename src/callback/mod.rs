@@ -5,7 +5,7 @@
 //! ```
 //!
 //! - [`target()`] reads from a task's content whom it wants called.
-//! - [`Services`] knows where a service is to be found; [`Service`] picks an endpoint.
+//! - [`Services`] knows where a service is to be found; [`Service`] picks an `endpoint`.
 //! - [`Client`] makes the call and nothing else, as a [`Caller`]; `trouble` names what can go wrong under HTTP.
 //! - `signature` signs a call; `unlisted` says which hosts and names may be called beside the services, `guard` what they may reach.
 //! - `classify` turns what came back into an [`Answer`]. Pure.
@@ -24,6 +24,7 @@
 mod classify;
 mod client;
 mod connector;
+mod endpoint;
 mod excerpt;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

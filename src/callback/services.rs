@@ -1,30 +1,19 @@
 //! Where the services are: `sn` → endpoints, and which hosts may be called besides.
-//!
-//! An endpoint is the operator's and trusted; the `url` that is appended to it is the caller's and is not. The two are
-//! joined as text, never by `Url::join` (for which `//evil` and `/\evil` name another host), and what comes out
-//! must still point at the endpoint.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Uri};
-use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
-use url::Url;
 
+use super::endpoint::{Endpoint, sendable};
 use super::guard::Reach;
 use super::signature::Secret;
-use super::target::{CallersUrl, InvalidUrl, check_url};
+use super::target::{CallersUrl, InvalidUrl};
 use super::unlisted::Unlisted;
 use super::{Allowance, SuccessRule};
 use crate::task::Destination;
-
-/// How long an endpoint that refused a connection is passed over.
-const AVOIDED: Duration = Duration::from_secs(1);
 
 /// One service as the configuration names it.
 #[derive(Clone, Debug)]
@@ -237,98 +226,9 @@ impl Aim<'_> {
     }
 }
 
-/// The URL as it is sent.
-fn sendable(url: String) -> Result<Uri, InvalidUrl> {
-    Uri::try_from(url).map_err(|_| InvalidUrl("must be a URL that can be sent"))
-}
-
-/// Whether reading such a path changes nothing of it: no dots that might lead to another folder, nothing that is percent-encoded or would be.
-fn is_plain(path: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_~?=&:,;+".contains(&byte);
-    path.bytes().all(is_plain)
-}
-
-/// One place where a service listens.
-#[derive(Debug)]
-pub(super) struct Endpoint {
-    /// As URLs are sent, without user and password, and without a slash at its end.
-    base: String,
-    parsed: Url,
-    authorization: Option<HeaderValue>,
-    refused: Mutex<Option<Instant>>,
-}
-
-impl Endpoint {
-    pub(super) fn new(text: &str) -> Result<Self, String> {
-        let wrong = || format!("holds {text:?}, which must be written like \"http://host:port\" or \"https://host\"");
-        let base = text.trim_end_matches('/');
-        if base.bytes().any(|byte| matches!(byte, b'?' | b'#' | b'\\') || !byte.is_ascii_graphic()) {
-            return Err(wrong());
-        }
-        let mut parsed = Url::parse(base).map_err(|_| wrong())?;
-        if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
-            return Err(wrong());
-        }
-        let authorization = authorization(&parsed);
-        parsed.set_username("").and(parsed.set_password(None)).map_err(|()| wrong())?;
-        let base = parsed.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { base, parsed, authorization, refused: Mutex::default() })
-    }
-
-    /// Whether its host is a name, rather than an address.
-    pub(super) fn has_name(&self) -> bool {
-        matches!(self.parsed.host(), Some(url::Host::Domain(_)))
-    }
-
-    /// The whole URL of a call.
-    pub(super) fn url(&self, path: &str) -> Result<Uri, InvalidUrl> {
-        check_url(path)?;
-        let url = format!("{}{path}", self.base);
-        sendable(if is_plain(path) { url } else { self.read(&url)? })
-    }
-
-    /// The URL as it is meant, if it is one of this endpoint.
-    fn read(&self, url: &str) -> Result<String, InvalidUrl> {
-        let url = Url::parse(url).map_err(|_| InvalidUrl("must be a path"))?;
-        let origin =
-            |url: &Url| (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default());
-        let folder = self.parsed.path().trim_end_matches('/');
-        let stays = url.path().strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-        if origin(&url) != origin(&self.parsed) || !stays {
-            return Err(InvalidUrl("must stay within the service's endpoint"));
-        }
-        Ok(url.into())
-    }
-
-    /// Remembers that nobody listens there at the moment.
-    pub(super) fn has_refused(&self) {
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
-
-    fn is_avoided(&self, now: Instant) -> bool {
-        let refused = *self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.is_some_and(|at| now.duration_since(at) < AVOIDED)
-    }
-}
-
-/// What an address says with a user in it: `http://user:password@host`.
-fn authorization(url: &Url) -> Option<HeaderValue> {
-    if url.username().is_empty() && url.password().is_none() {
-        return None;
-    }
-    let said: Vec<u8> = percent_decode_str(url.username())
-        .chain([b':'])
-        .chain(percent_decode_str(url.password().unwrap_or_default()))
-        .collect();
-    let mut header = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(said))).ok()?;
-    header.set_sensitive(true);
-    Some(header)
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
+    use super::super::endpoint::AVOIDED;
     use super::*;
 
     fn params(name: &str, endpoints: &[&str]) -> ServiceParams {
@@ -361,27 +261,6 @@ mod tests {
         assert!(services.get("old").is_some());
         services.replace(vec![params("new", &["http://h"])]).unwrap();
         assert!(services.get("old").is_none() && services.get("new").is_some());
-    }
-
-    #[test]
-    fn a_url_is_appended_and_stays_on_its_endpoint() {
-        let check = |endpoint: &str, path: &str, expected: Option<&str>| {
-            let url = Endpoint::new(endpoint).unwrap().url(path).ok();
-            assert_eq!(url.map(|url| url.to_string()).as_deref(), expected, "{endpoint} {path}");
-        };
-        check("http://127.0.0.1:9000", "/call?a=b", Some("http://127.0.0.1:9000/call?a=b"));
-        check("http://127.0.0.1:9000/", "/call", Some("http://127.0.0.1:9000/call"));
-        check("HTTP://me:pw@H:80/", "/call", Some("http://h/call"));
-        check("http://127.1:9000", "/{a}.b", Some("http://127.0.0.1:9000/%7Ba%7D.b"));
-        check("https://h/api", "/call", Some("https://h/api/call"));
-        check("https://h/api/", "/call/../other", Some("https://h/api/other"));
-        check("https://h/api", "/../admin", None);
-        check("https://h/api", "/%2e%2e/admin", None);
-        check("http://h", "/@evil/", Some("http://h/@evil/"));
-        check("http://h", "@evil/", None);
-        check("http://h", ":1/", None);
-        check("http://h", ".evil/", None);
-        check("http://h", "//evil/", None);
     }
 
     fn services_that_allow(hosts: &[&str], deny_private: bool, fallback: &str) -> Services {
@@ -440,43 +319,18 @@ mod tests {
         assert!(services.get("listed").is_some());
     }
 
-    #[test]
-    fn a_user_in_an_endpoints_address_is_said_in_a_header() {
-        let check = |endpoint: &str, expected: Option<&str>| {
-            let endpoint = Endpoint::new(endpoint).unwrap();
-            let said = endpoint.authorization.map(|header| header.to_str().unwrap().to_owned());
-            assert_eq!(said.as_deref(), expected);
-        };
-        check("http://h", None);
-        check("http://Aladdin:open%20sesame@h", Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="));
-        check("http://me@h", Some("Basic bWU6"));
-    }
-
     #[tokio::test(start_paused = true)]
     async fn endpoints_take_turns_and_one_that_refused_rests_for_a_second() {
         let services = Services::new(vec![params("s", &["http://a", "http://b", "http://c"])]).unwrap();
         let service = services.get("s").unwrap();
-        let picks = |count: usize| (0..count).map(|_| service.pick().base.as_str()).collect::<Vec<_>>();
-        assert_eq!(picks(4), ["http://a", "http://b", "http://c", "http://a"]);
+        let picks = |count: usize| (0..count).map(|_| service.pick().parsed.host_str().unwrap()).collect::<Vec<_>>();
+        assert_eq!(picks(4), ["a", "b", "c", "a"]);
         service.endpoints[1].has_refused();
-        assert_eq!(picks(3), ["http://c", "http://c", "http://a"]);
+        assert_eq!(picks(3), ["c", "c", "a"]);
         service.endpoints[0].has_refused();
         service.endpoints[2].has_refused();
-        assert_eq!(picks(3), ["http://b", "http://c", "http://a"], "all refused, so all take turns");
+        assert_eq!(picks(3), ["b", "c", "a"], "all refused, so all take turns");
         tokio::time::advance(AVOIDED).await;
-        assert_eq!(picks(2), ["http://b", "http://c"]);
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_is_allowed_can_be_sent_and_stays_on_the_host(path in "/[ -~]{0,40}") {
-            let endpoint = Endpoint::new("http://host:9000").unwrap();
-            if check_url(&path).is_ok() {
-                let url = endpoint.url(&path).unwrap();
-                prop_assert_eq!(url.authority().unwrap().as_str(), "host:9000");
-                let meant = Url::parse(&format!("http://host:9000{path}")).unwrap();
-                prop_assert_eq!(url.to_string(), meant.as_str());
-            }
-        }
+        assert_eq!(picks(2), ["b", "c"]);
     }
 }

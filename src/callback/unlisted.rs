@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use super::guard::Reach;
-use super::services::Endpoint;
+use super::endpoint::Endpoint;
 use crate::glob::Glob;
 use crate::task::Destination;
 

@@ -37,6 +37,7 @@ mod hidden;
 mod import;
 mod list;
 mod manage;
+mod moved;
 mod mover;
 mod openapi;
 mod out;

@@ -15,7 +15,7 @@
 //! - What the new service will not have is given back to the old one, and said.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -26,9 +26,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::adopting::{Adoption, adopt};
 use super::client::{Server, ServerUrl, fields};
 use super::hidden::Hidden;
+use super::moved::Tallies;
 use super::patient::Patient;
 use super::topic_settings::TopicSettings;
-use super::{Code, out, progress, table};
+use super::{Code, out, progress};
 use crate::clock::Clock;
 use crate::rate::Rate;
 use crate::span::Span;
@@ -103,17 +104,17 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         sent: 0,
         refused: HashSet::new(),
         told: 0,
-        tally: BTreeMap::new(),
+        tallies: Tallies::default(),
         args,
     };
     let done = mover.all().await;
     mover.bar.finish_and_clear();
-    let (moved, left) = mover.totals();
+    let (moved, left) = mover.tallies.totals();
     if let Err(error) = done {
         let after = format!("after {}; start it again to go on", out::many(moved, "moved task"));
         return Err(error.context(after));
     }
-    out::line(&if mover.args.json { mover.json().to_string() } else { mover.text() })?;
+    out::line(&if mover.args.json { mover.tallies.json().to_string() } else { mover.tallies.text() })?;
     if left > 0 {
         eprintln!(
             "delayd: {} left at the old service: in someone's hands, about to fire, or refused; run it again later",
@@ -121,18 +122,6 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         );
     }
     Ok(if left == 0 { Code::Done } else { Code::Failed })
-}
-
-/// What became of a topic's tasks.
-#[derive(Debug, Default)]
-struct Tally {
-    moved: u64,
-    /// Had been adopted by a run before.
-    known: u64,
-    dead: u64,
-    ended: u64,
-    refused: u64,
-    left: u64,
 }
 
 struct Mover {
@@ -148,7 +137,7 @@ struct Mover {
     /// What the new service will not have. It is not asked again.
     refused: HashSet<u64>,
     told: u64,
-    tally: BTreeMap<String, Tally>,
+    tallies: Tallies,
 }
 
 impl Mover {
@@ -157,7 +146,7 @@ impl Mover {
         let mut left_before = u64::MAX;
         loop {
             let topics = self.topics().await?;
-            let moved_before = self.totals().0;
+            let moved_before = self.tallies.totals().0;
             for topic in &topics {
                 self.settings(topic).await?;
                 self.waiting(topic).await?;
@@ -166,7 +155,7 @@ impl Mover {
             for topic in &topics {
                 left += self.count_left(topic).await?;
             }
-            if self.totals().0 > moved_before || left < left_before {
+            if self.tallies.totals().0 > moved_before || left < left_before {
                 last_progress = Instant::now();
             }
             left_before = left;
@@ -193,7 +182,7 @@ impl Mover {
 
     /// Sets the topic at the new service, before any of its tasks comes.
     async fn settings(&mut self, topic: &str) -> anyhow::Result<()> {
-        if self.tally.contains_key(topic) {
+        if self.tallies.knows(topic) {
             return Ok(());
         }
         let answer = self.old.call("/delay/topic/get", &of_topic(topic)).await?;
@@ -213,7 +202,7 @@ impl Mover {
                 eprintln!("delayd: topic {topic} was at the new service before, and has {what}");
             }
         }
-        self.tally.entry(topic.to_owned()).or_default();
+        self.tallies.of(topic);
         Ok(())
     }
 
@@ -309,7 +298,7 @@ impl Mover {
         ensure!(!is_own, "the two services have the same store: there is nothing to be moved");
         let stale = self.end(topic, &kept, false).await?;
         self.take_back(topic, stale).await?;
-        let tally = self.tally.entry(topic.to_owned()).or_default();
+        let tally = self.tallies.of(topic);
         tally.moved += kept.len() as u64;
         tally.known += known;
         tally.refused += back.len() as u64;
@@ -404,12 +393,12 @@ impl Mover {
             for (id, adopted) in ids.iter().zip(adopted) {
                 match adopted {
                     Ok(_) => {
-                        let tally = self.tally.entry(topic.to_owned()).or_default();
+                        let tally = self.tallies.of(topic);
                         *(if state == "dead" { &mut tally.dead } else { &mut tally.ended }) += 1;
                     }
                     Err(why) => {
                         self.tell(topic, *id, &why);
-                        self.tally.entry(topic.to_owned()).or_default().refused += 1;
+                        self.tallies.of(topic).refused += 1;
                     }
                 }
             }
@@ -421,7 +410,7 @@ impl Mover {
     async fn count_left(&mut self, topic: &str) -> anyhow::Result<u64> {
         let counts = self.old.find("/delay/topic/get", &of_topic(topic)).await?.unwrap_or_default();
         let left = ["scheduled", "leased"].iter().filter_map(|state| counts["counts"][state].as_u64()).sum();
-        self.tally.entry(topic.to_owned()).or_default().left = left;
+        self.tallies.of(topic).left = left;
         Ok(left)
     }
 
@@ -441,33 +430,6 @@ impl Mover {
         if self.told == TOLD {
             eprintln!("delayd: further refusals are only counted");
         }
-    }
-
-    /// How many were moved, and how many are left.
-    fn totals(&self) -> (u64, u64) {
-        self.tally.values().fold((0, 0), |(moved, left), tally| (moved + tally.moved, left + tally.left))
-    }
-
-    fn text(&self) -> String {
-        if self.tally.is_empty() {
-            return "no topics".into();
-        }
-        let row = |(topic, tally): (&String, &Tally)| {
-            let Tally { moved, known, dead, ended, refused, left } = tally;
-            let numbers = [moved, known, dead, ended, refused, left].map(ToString::to_string);
-            [vec![topic.clone()], numbers.to_vec()].concat()
-        };
-        let rows: Vec<_> = self.tally.iter().map(row).collect();
-        table::columns(&["topic", "moved", "there already", "dead copied", "history copied", "refused", "left"], &rows)
-    }
-
-    fn json(&self) -> Value {
-        let (moved, left) = self.totals();
-        let topic = |(topic, tally): (&String, &Tally)| {
-            let Tally { moved, known, dead, ended, refused, left } = tally;
-            json!({"topic": topic, "moved": moved, "known": known, "dead": dead, "history": ended, "refused": refused, "left": left})
-        };
-        json!({"moved": moved, "left": left, "topics": self.tally.iter().map(topic).collect::<Vec<_>>()})
     }
 }
 

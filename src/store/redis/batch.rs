@@ -49,7 +49,6 @@ struct Call {
 }
 
 impl Batch {
-    /// An id whose server has restarted may be drawn again by another instance: it must not be used any more.
     fn of(requests: Vec<Request>) -> Self {
         let kept = requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
         Self { requests, kept, emptied: HashMap::new() }

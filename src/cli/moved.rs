@@ -1,0 +1,61 @@
+//! What `delayd move` has to say at its end: what became of each topic's tasks.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::table;
+
+/// What became of a topic's tasks.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) moved: u64,
+    /// Had been adopted by a run before.
+    pub(super) known: u64,
+    pub(super) dead: u64,
+    pub(super) ended: u64,
+    pub(super) refused: u64,
+    pub(super) left: u64,
+}
+
+/// Those of all topics, by name.
+#[derive(Debug, Default)]
+pub(super) struct Tallies(BTreeMap<String, Tally>);
+
+impl Tallies {
+    pub(super) fn knows(&self, topic: &str) -> bool {
+        self.0.contains_key(topic)
+    }
+
+    /// A topic's, which begins with nothing.
+    pub(super) fn of(&mut self, topic: &str) -> &mut Tally {
+        self.0.entry(topic.to_owned()).or_default()
+    }
+
+    /// How many were moved, and how many are left.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        self.0.values().fold((0, 0), |(moved, left), tally| (moved + tally.moved, left + tally.left))
+    }
+
+    pub(super) fn text(&self) -> String {
+        if self.0.is_empty() {
+            return "no topics".into();
+        }
+        let row = |(topic, tally): (&String, &Tally)| {
+            let Tally { moved, known, dead, ended, refused, left } = tally;
+            let numbers = [moved, known, dead, ended, refused, left].map(ToString::to_string);
+            [vec![topic.clone()], numbers.to_vec()].concat()
+        };
+        let rows: Vec<_> = self.0.iter().map(row).collect();
+        table::columns(&["topic", "moved", "there already", "dead copied", "history copied", "refused", "left"], &rows)
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let (moved, left) = self.totals();
+        let topic = |(topic, tally): (&String, &Tally)| {
+            let Tally { moved, known, dead, ended, refused, left } = tally;
+            json!({"topic": topic, "moved": moved, "known": known, "dead": dead, "history": ended, "refused": refused, "left": left})
+        };
+        json!({"moved": moved, "left": left, "topics": self.0.iter().map(topic).collect::<Vec<_>>()})
+    }
+}

@@ -4,10 +4,11 @@
 //! each commit and wakes a thread with its own connection, which copies while the writer goes on. Under
 //! uninterrupted load that thread never quite catches up. As soon as it nearly has, the writer itself copies the rest and starts the log over, for to
 //! write over what is there costs an fsync half of what it costs to let the file grow. At the log's cap (256 MiB, less on a disk
-//! that is nearly full, see `space`) the writer does so however much is left. A log that is longer than the disk now allows is cut.
+//! that is nearly full, see `space`) the writer does so however much is left. A log that is longer than the disk now allows is cut, which
+//! takes some tenths of a second: hundreds of megabytes have to be given back.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -37,16 +38,40 @@ pub(super) struct Log {
     copied: i64,
 }
 
+/// Taken by whoever copies. SQLite lets one connection do so at a time and turns the others away as if a reader held the log; the thread is
+/// done in a moment.
+#[derive(Clone, Default)]
+pub(super) struct Turn(Arc<Mutex<()>>);
+
+impl Turn {
+    /// Does it once nobody else is at it.
+    fn take<T>(&self, copy: impl FnOnce() -> T) -> T {
+        let _turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        copy()
+    }
+
+    /// Does it if nobody else is at it.
+    fn try_take<T>(&self, copy: impl FnOnce() -> T) -> Option<T> {
+        let _turn = match self.0.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(copy())
+    }
+}
+
 /// The writer's care for the log.
 pub(super) struct Keeper {
     thread: SyncSender<()>,
+    turn: Turn,
     held: Option<Instant>,
 }
 
 impl Keeper {
-    /// Wakes the thread at the other end.
-    pub(super) fn new(thread: SyncSender<()>) -> Self {
-        Self { thread, held: None }
+    /// Wakes the thread at the other end, with which it takes turns.
+    pub(super) fn new(thread: SyncSender<()>, turn: Turn) -> Self {
+        Self { thread, turn, held: None }
     }
 
     /// Called by the writer after a commit: wakes the thread, or ends an overgrown log.
@@ -54,13 +79,17 @@ impl Keeper {
         let log = checkpoint(db, "PRAGMA wal_checkpoint(NOOP)")?;
         let may_end = self.held.is_none_or(|held| held.elapsed() >= PAUSE);
         if may_end && space.log_is_overgrown() {
-            self.note(cut(db)?);
+            let log = self.turn.take(|| cut(db))?;
+            self.note(&log);
             space.log_was_cut();
         } else if may_end && log.pages >= pages(space.log_cap()) {
             // The next commit writes over what is there, which costs less than to let the file grow anew.
-            self.note(finish(db, "PRAGMA wal_checkpoint(RESTART)", PATIENCE)?);
+            let log = self.turn.take(|| finish(db, "PRAGMA wal_checkpoint(RESTART)", PATIENCE))?;
+            self.note(&log);
         } else if may_end && log.pages >= WAKE && log.pages - log.copied <= FEW {
-            self.note(finish(db, "PRAGMA wal_checkpoint(RESTART)", 0)?);
+            if let Some(log) = self.turn.try_take(|| finish(db, "PRAGMA wal_checkpoint(RESTART)", 0)) {
+                self.note(&log?);
+            }
         } else if log.pages - log.copied >= WAKE {
             // A full channel: it is awake already. A closed one: it failed, and said so.
             let _ = self.thread.try_send(());
@@ -68,7 +97,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn note(&mut self, log: Log) {
+    fn note(&mut self, log: &Log) {
         self.held = log.busy.then(Instant::now);
     }
 }
@@ -91,7 +120,7 @@ fn pages(bytes: u64) -> i64 {
 }
 
 /// The thread: copies whenever it is woken, and once more when the writer has gone.
-pub(super) fn run(db: &Connection, wakes: &Receiver<()>, health: &Arc<Health>) {
+pub(super) fn run(db: &Connection, wakes: &Receiver<()>, turn: &Turn, health: &Arc<Health>) {
     let _guard = PanicGuard(health);
     let copy = |pragma| {
         match checkpoint(db, pragma).map_err(|failure| health.judge(&failure)) {
@@ -102,7 +131,7 @@ pub(super) fn run(db: &Connection, wakes: &Receiver<()>, health: &Arc<Health>) {
     };
     while wakes.recv().is_ok() {
         if health.check().is_ok() {
-            copy("PRAGMA wal_checkpoint(PASSIVE)");
+            turn.take(|| copy("PRAGMA wal_checkpoint(PASSIVE)"));
         }
     }
     if health.check().is_ok() {
@@ -113,4 +142,40 @@ pub(super) fn run(db: &Connection, wakes: &Receiver<()>, health: &Arc<Health>) {
 fn checkpoint(db: &Connection, pragma: &str) -> rusqlite::Result<Log> {
     db.prepare_cached(pragma)?
         .query_row([], |row| Ok(Log { busy: row.get(0)?, pages: row.get(1)?, copied: row.get(2)? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::super::schema;
+    use super::super::space::Params;
+    use super::*;
+
+    /// To be turned away by the thread used to count as a reader's hold: the log was left alone for a second, in which it grew by hundreds of
+    /// megabytes, and had to be cut.
+    #[test]
+    fn a_log_that_the_thread_is_copying_is_started_over_as_soon_as_that_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("delayd.db");
+        let db = schema::open(&path).unwrap();
+        let mut space = Space::new(Params::of(&path, 0)).unwrap();
+        db.execute_batch("CREATE TABLE filler (bytes BLOB); INSERT INTO filler SELECT randomblob(8000000)").unwrap();
+        // All but the last commit is copied, as far as the reader goes.
+        let reader = schema::open_reader(&path).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM filler").unwrap();
+        db.execute_batch("INSERT INTO filler VALUES ('')").unwrap();
+        checkpoint(&db, "PRAGMA wal_checkpoint(PASSIVE)").unwrap();
+        reader.execute_batch("COMMIT").unwrap();
+        let (wake, _wakes) = sync_channel(1);
+        let turn = Turn::default();
+        let mut keeper = Keeper::new(wake, turn.clone());
+        let mut pages_after_tending = || {
+            keeper.tend(&db, &mut space).unwrap();
+            db.execute_batch("INSERT INTO filler VALUES ('')").unwrap();
+            checkpoint(&db, "PRAGMA wal_checkpoint(NOOP)").unwrap().pages
+        };
+        assert!(turn.take(&mut pages_after_tending) > WAKE, "it is the thread's turn");
+        assert!(pages_after_tending() < FEW, "it is nobody's");
+    }
 }

@@ -193,6 +193,7 @@ impl Embedded {
         let (reads, short) = reader::Reads::new::<READERS>();
         let (scans, long) = reader::Reads::new::<1>();
         let (checkpoints, wakes) = sync_channel(1);
+        let turn = checkpoint::Turn::default();
         let writer = writer::Writer {
             db,
             names,
@@ -201,7 +202,7 @@ impl Embedded {
             pace,
             jobs,
             hints: hints.clone(),
-            keeper: checkpoint::Keeper::new(checkpoints),
+            keeper: checkpoint::Keeper::new(checkpoints, turn.clone()),
             space,
         };
         let mut handles = vec![spawn("store-writer", move || writer.run())?];
@@ -212,7 +213,7 @@ impl Embedded {
             handles.push(spawn(name, move || reader::run(db, &reader, &health))?);
         }
         let watched = Arc::clone(&health);
-        handles.push(spawn("store-checkpoint", move || checkpoint::run(&beside, &wakes, &watched))?);
+        handles.push(spawn("store-checkpoint", move || checkpoint::run(&beside, &wakes, &turn, &watched))?);
         let threads = Mutex::new(Threads { handles, lock: Some(lock) });
         Ok(Self { writes, reads, scans, clock, hints, health, threads })
     }

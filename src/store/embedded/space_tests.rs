@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 
-use super::checkpoint::Keeper;
+use super::checkpoint::{Keeper, Turn};
 use super::schema;
 use super::space::{Params, Space, Volume};
 use super::testing::{Bench, START, dead, delivered, lane, new_task, retry, topic};
@@ -393,7 +393,7 @@ async fn a_log_that_a_reader_holds_is_not_waited_for_after_each_commit() {
     disk.leave(MIB);
     space.look_if_due(&db);
     let (wake, _wakes) = mpsc::sync_channel(1);
-    let mut keeper = Keeper::new(wake);
+    let mut keeper = Keeper::new(wake, Turn::default());
     let mut tend_and_measure = || {
         keeper.tend(&db, &mut space).unwrap();
         space.look_if_due(&db);

@@ -161,7 +161,8 @@ impl<'a> Ledger<'a> {
     }
 
     /// A task was put on the destination's schedule: tells the lane's worker of its due moment, or its consumers, after the commit. The worker
-    /// has heard of the destination's earliest moment; one after that is no news to it.
+    /// has heard of the destination's earliest moment; one after that is no news to it. So it hears by this of whatever is put there, but for
+    /// what a claim sweeps (of a lease's end it knows from its own claims and looks) and a check repairs.
     pub(super) fn hint(&mut self, lane: &Lane, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
         let Schedule { called, earliest, .. } = *self.schedule(destination)?;
         if called && earliest != Some(due) {

@@ -214,23 +214,3 @@ fn every_script_has_a_head_that_names_its_arguments_answer_and_transition() {
         }
     }
 }
-
-/// A target that the manifest names and the image's first layer does not have stopped every build of the image.
-#[test]
-fn what_the_images_first_layer_has_is_a_package() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let layer = tempfile::tempdir().unwrap();
-    let image = fs::read_to_string(root.join("Dockerfile")).unwrap();
-    let (before, _) = image.split_once("COPY src src").unwrap();
-    let copied = before.lines().filter_map(|line| line.strip_prefix("COPY ")).flat_map(|line| line.split(' '));
-    for name in copied.filter(|name| root.join(name).is_file()) {
-        fs::copy(root.join(name), layer.path().join(name)).unwrap();
-    }
-    let made = before.lines().find_map(|line| line.strip_prefix("RUN ")).unwrap();
-    let (skeleton, _) = made.split_once("&& cargo build").unwrap();
-    let ask = format!("{skeleton} && cargo fetch --offline --locked");
-    let asked = std::process::Command::new("sh").args(["-c", &ask]).current_dir(layer.path()).output().unwrap();
-    // Crates of other systems may not be at hand; that is no matter here.
-    let said = String::from_utf8_lossy(&asked.stderr);
-    assert!(!said.contains("failed to parse manifest"), "{said}");
-}

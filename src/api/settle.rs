@@ -93,15 +93,7 @@ pub(super) async fn nack(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) 
     let topic = api.topics.policy_of(&lease.lane.topic);
     let policy = api.params.policy.for_topic(&topic).for_task(&task.options);
     let transition = outcome::nacked(&policy, task.attempts, delay, rand::random());
-    let back = match &transition {
-        Transition::Retry { after, .. } => Some((lease.lane.clone(), *after)),
-        _ => None,
-    };
-    let ended = lease.end(&api, transition).await?;
-    if let Some((lane, after)) = back {
-        api.waiters.put_back(&lane, after);
-    }
-    Ok(ended)
+    lease.end(&api, transition).await
 }
 
 /// `POST /delay/task/extend`

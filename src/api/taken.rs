@@ -3,7 +3,6 @@
 //! A claimed task is in the hands of a [`Held`] until its consumer has it, so that whatever goes wrong before (the caller hangs up, a
 //! timeout, a panic) gives it back unspent.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -174,17 +173,7 @@ impl Held {
         if settles.is_empty() || tokio::runtime::Handle::try_current().is_err() {
             return;
         }
-        let (store, waiters) = (self.api.store.clone(), self.api.waiters.clone());
-        let is_release = *transition == Transition::Release;
-        let released: BTreeSet<Lane> =
-            settles.iter().filter(|_| is_release).map(|settle| settle.lane.clone()).collect();
-        self.api.pending.spawn(async move {
-            settle_unasked(store, settles).await;
-            // A pull goes through several lanes: whoever waits hears of each of them.
-            for lane in released {
-                waiters.put_back(&lane, Duration::ZERO);
-            }
-        });
+        self.api.pending.spawn(settle_unasked(self.api.store.clone(), settles));
     }
 }
 

@@ -6,9 +6,8 @@
 //!                          └─▶ leaves                     │ a hint, the next due moment, a look each second
 //! ```
 //!
-//! However many wait, the store is asked by the line alone, and only when there is reason: [`super::line`] has the times. Adds of this
-//! process and of other instances come as hints; what is put back here by a nack or by an answer that was not written is told by
-//! [`Waiters::put_back`].
+//! However many wait, the store is asked by the line alone, and only when there is reason: [`super::line`] has the times. What is
+//! added or put back, by this process or another instance, comes as a hint.
 //!
 //! # Invariants
 //!
@@ -86,13 +85,6 @@ impl Waiters {
         });
         tokio::spawn(listen(waiters.clone(), hints));
         waiters
-    }
-
-    /// A task of the lane waits again, due after `after`.
-    pub(super) fn put_back(&self, lane: &Lane, after: Duration) {
-        if let Some(line) = self.line_of(&lane.topic) {
-            line.hears(lane.shard, Instant::now() + after);
-        }
     }
 
     /// One of the claims that may run at a time.
@@ -378,7 +370,12 @@ mod tests {
         drop(taken);
         api.pending.close();
         api.pending.wait().await;
-        assert_eq!(line.state().heard.keys().copied().collect::<Vec<_>>(), shards);
+        let told = async {
+            while line.state().heard.keys().copied().collect::<Vec<_>>() != shards {
+                line.news.notified().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), told).await.expect("a hint for each lane");
     }
 
     #[tokio::test]

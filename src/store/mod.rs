@@ -354,9 +354,9 @@ pub trait Store: Send + Sync + 'static {
     /// Whether the store answers, and its now.
     fn ping(&self) -> impl Future<Output = Result<UnixMillis>> + Send;
 
-    /// Listens for adds: those of this process, and those that other instances hint at. A lane is named with the
-    /// earliest due moment of a batch, apart for those called and those pulled; no word need be lost on a called task behind the earliest of its
-    /// destination. Only saves time; a hint may be lost.
+    /// Listens for what is put on the lanes' schedules, by this process and by others that hint at it: what is added or adopted, put back by a settle or
+    /// by hand, or is a call for the dead. A lane is named with the earliest due moment of a batch, apart for those called and those pulled; no word
+    /// need be lost on a called task behind the earliest of its destination, nor on what a claim sweeps. Only saves time; a hint may be lost.
     fn hints(&self) -> broadcast::Receiver<Hint>;
 
     /// Ends the store's own threads and connections after everything accepted is on its way to disk.

@@ -26,7 +26,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +34,7 @@ use tokio_util::task::TaskTracker;
 use crate::callback::{Caller, Client, Limits, Services};
 use crate::clock::Clock;
 use crate::outcome::Policy;
-use crate::store::{AnyStore, Hint, Holder, Store};
+use crate::store::{AnyStore, Holder, Store};
 use crate::task::Receipt;
 use crate::topic::Registry;
 
@@ -108,7 +107,6 @@ struct Shared<S, C> {
     time: StoreTime,
     held: Held,
     settler: Settler,
-    put_back: mpsc::UnboundedSender<Hint>,
     topic_limits: Arc<Limits>,
     notes: Notes,
     calls: TaskTracker,
@@ -128,7 +126,6 @@ impl<S: Store, C: Caller> Worker<S, C> {
     /// Starts all roles.
     pub fn start(parts: Parts<S, C>, params: Params) -> Self {
         let (settler, settles) = Settler::new();
-        let (put_back, hints) = mpsc::unbounded_channel();
         let (notes, taken) = Notes::new();
         let shared = Arc::new(Shared {
             time: StoreTime::new(parts.clock.clone()),
@@ -137,7 +134,6 @@ impl<S: Store, C: Caller> Worker<S, C> {
             holder: Holder(Receipt::random().as_str().into()),
             held: Held::default(),
             settler,
-            put_back,
             topic_limits: topic::limits(),
             notes,
             calls: TaskTracker::new(),
@@ -148,7 +144,7 @@ impl<S: Store, C: Caller> Worker<S, C> {
         let mut roles =
             vec![tokio::spawn(janitor::run(shared.clone())), tokio::spawn(notes::run(shared.clone(), taken))];
         if shared.params.enabled {
-            roles.push(tokio::spawn(supervisor::run(shared.clone(), hints)));
+            roles.push(tokio::spawn(supervisor::run(shared.clone())));
         }
         Self { shared, roles, settling }
     }

@@ -18,7 +18,7 @@ use super::Shared;
 use super::call::MARGIN;
 use super::held::{Holding, Lease};
 use crate::callback::Caller;
-use crate::store::{Error, Hint, MAX_LEASE, Settle, Settled, Store, Transition};
+use crate::store::{Error, MAX_LEASE, Settle, Settled, Store, Transition};
 use crate::task::{Lane, TaskId};
 
 /// How long a drain waits for the last settles.
@@ -331,7 +331,8 @@ fn conclude(shared: &Arc<Shared<impl Store, impl Caller>>, ending: Ending, answe
     let is_stale = matches!(answer, Settled::Stale { .. });
     let id = ending.id;
     match answer {
-        Settled::Done => put_back(shared, &ending),
+        // The store tells the lane what waits again.
+        Settled::Done => {}
         Settled::Stale { state } if matches!(ending.transition, Transition::Keep { .. }) => {
             // Its word came before the answer that announced it.
             tracing::debug!(task.id = %id, lane = %ending.lane, state = state.as_str(),
@@ -384,16 +385,4 @@ async fn keep(shared: &Shared<impl Store, impl Caller>, lane: &Lane, holding: &H
             Ok(Settled::Stale { .. } | Settled::Unknown) | Err(_) => return,
         }
     }
-}
-
-/// A task that waits again may be what its lane has to wake for next.
-fn put_back(shared: &Shared<impl Store, impl Caller>, ending: &Ending) {
-    let after = match &ending.transition {
-        Transition::Retry { after, .. } => *after,
-        Transition::Release => Duration::ZERO,
-        Transition::Delivered { .. } | Transition::Dead { .. } | Transition::Keep { .. } => return,
-    };
-    // Nobody listens where this instance does not work, or not any more.
-    let _ =
-        shared.put_back.send(Hint { lane: ending.lane.clone(), due: shared.time.store_now() + after, is_pull: false });
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, OptionFuture};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
@@ -29,9 +28,8 @@ struct Lanes {
     look_failed: bool,
 }
 
-/// Runs until the instance stops and all lanes' tasks have ended. `settled` tells of tasks that this instance itself has put back on
-/// their schedules.
-pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settled: mpsc::UnboundedReceiver<Hint>) {
+/// Runs until the instance stops and all lanes' tasks have ended.
+pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>) {
     let mut hints = shared.parts.store.hints();
     let mut looks = tokio::time::interval(shared.params.look_every);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -48,7 +46,6 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settle
             }
             _ = looks.tick(), if looking.is_terminated() => looking.set(OptionFuture::from(Some(look(&shared).fuse()))),
             Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
-            Some(hint) = settled.recv() => take_hint(&shared, &mut lanes, hint),
             hint = hints.recv() => match hint {
                 Ok(hint) => take_hint(&shared, &mut lanes, hint),
                 // Too many to follow: one look sees them all.

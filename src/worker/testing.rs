@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
-use tokio::sync::{Notify, Semaphore, broadcast, oneshot};
+use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::*;
@@ -241,6 +241,7 @@ pub(super) struct Made {
     pub(super) sn: String,
     pub(super) id: TaskId,
     pub(super) attempt: u32,
+    receipt: Receipt,
     pub(super) end: oneshot::Sender<Answer>,
 }
 
@@ -248,6 +249,12 @@ impl Made {
     pub(super) fn succeed(self) {
         // One that was cut off needs no answer.
         let _ = self.end.send(Answer::Delivered { outcome: "200".into() });
+    }
+
+    /// Whoever has the receipt ends it.
+    pub(super) fn keep(self, lease: Duration) -> Receipt {
+        let _ = self.end.send(Answer::Accepted { lease: Some(lease) });
+        self.receipt
     }
 
     pub(super) fn fail(self) {
@@ -262,7 +269,13 @@ pub(super) struct ByHand(mpsc::UnboundedSender<Made>);
 impl Caller for ByHand {
     async fn call(&self, call: &Call<'_>) -> Answer {
         let (end, answer) = oneshot::channel();
-        let made = Made { sn: call.service.name().to_string(), id: call.id, attempt: call.attempt, end };
+        let made = Made {
+            sn: call.service.name().to_string(),
+            id: call.id,
+            attempt: call.attempt,
+            receipt: call.receipt.clone(),
+            end,
+        };
         self.0.send(made).expect("the test listens");
         answer.await.expect("the test answers every call")
     }

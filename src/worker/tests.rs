@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::testing::{Bench, lane, soon};
-use crate::store::{MAX_OUTLOOK, Store};
+use crate::store::{KEPT, MAX_OUTLOOK, Settle, Settled, Store, Transition};
 use crate::task::Destination;
 
 /// The look had read what is held before the hold was set, and ended it when the answer had come.
@@ -128,4 +128,28 @@ async fn a_failure_that_comes_after_its_lease_is_followed_by_its_backoff_and_spe
     // The store's clock counts in whole milliseconds.
     assert!(failed.elapsed() >= wait - Duration::from_millis(2), "{:?}", failed.elapsed());
     assert_eq!((again.id, again.attempt), (id, 2));
+}
+
+/// A lane sleeps towards nothing, and no look is coming: the store's word alone wakes it.
+#[tokio::test]
+async fn what_waits_again_is_called_without_a_look() {
+    let mut bench = Bench::start(&[("message.call", 0)], |params| {
+        params.look_every = Duration::from_secs(3_600);
+        params.policy.backoff = serde_json::from_str(r#"{"kind":"fixed","every":"200ms"}"#).unwrap();
+    });
+    bench.add(["message.call"]).await;
+    let call = bench.call().await;
+    call.fail();
+    let call = bench.call().await;
+    assert_eq!(call.attempt, 2);
+    // Its receiver will acknowledge it later, and then does not want it after all.
+    let (id, store) = (call.id, bench.store.clone());
+    let receipt = call.keep(Duration::from_secs(3_600));
+    while store.get(&lane(), id).await.unwrap().unwrap().last_outcome != KEPT {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let transition = Transition::Retry { after: Duration::from_millis(200), outcome: "nacked".into() };
+    let back = store.settle(vec![Settle { lane: lane(), id, receipt, transition }]).await;
+    assert!(matches!(back[..], [Ok(Settled::Done)]), "{back:?}");
+    assert_eq!(bench.call().await.attempt, 3);
 }

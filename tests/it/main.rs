@@ -17,6 +17,7 @@ mod disk;
 mod documentation;
 mod fairness;
 mod fsck;
+mod image;
 mod later;
 mod load;
 mod long_poll;

@@ -20,7 +20,7 @@ use delayd::clock::UnixMillis;
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error,
     Forecast, Hint, Histories, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
-    Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
+    Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Transition, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -63,6 +63,20 @@ pub(crate) struct Access {
 impl Access {
     pub(crate) fn new(world: Arc<World>, life: Arc<Life>) -> Self {
         Self { world, life, edition: AtomicU32::new(0) }
+    }
+
+    /// Tells its instance of a task that waits again.
+    fn hint(&self, settle: &Settle, settled: Settled) {
+        let after = match &settle.transition {
+            Transition::Retry { after, .. } => *after,
+            Transition::Release => Duration::ZERO,
+            _ => return,
+        };
+        if settled == Settled::Done {
+            let due = self.world.clock.now() + after;
+            // The dead hear nothing.
+            let _ = self.life.hints.send(Hint { lane: settle.lane.clone(), due, is_pull: false });
+        }
     }
 
     /// Has the store do something, or not. `about` names the request among those of its verb.
@@ -196,10 +210,14 @@ impl Store for Access {
         let by = self.life.id;
         let about: Vec<TaskId> = settles.iter().map(|settle| settle.id).collect();
         let count = settles.len();
+        let asked = settles.clone();
         let settled =
             self.ask("settle", about, move |world| settles.iter().map(|settle| world.settle(by, settle)).collect());
         match settled.await {
-            Ok::<Vec<Settled>, _>(settled) => settled.into_iter().map(Ok).collect(),
+            Ok::<Vec<Settled>, _>(settled) => {
+                asked.iter().zip(&settled).for_each(|(settle, settled)| self.hint(settle, *settled));
+                settled.into_iter().map(Ok).collect()
+            }
             Err(error) => vec![Err(error); count],
         }
     }

@@ -106,6 +106,7 @@ macro_rules! conformance {
             settle an_outcome_is_kept_and_cut_between_characters,
             settle settles_are_answered_in_order_across_lanes,
             settle each_settle_of_a_batch_sees_those_before_it,
+            settle a_task_that_its_holder_puts_back_is_hinted,
 
             idempotency a_repeated_add_answers_the_first_task_whatever_became_of_it,
             idempotency an_idempotency_key_is_remembered_for_its_window_from_the_first_add,

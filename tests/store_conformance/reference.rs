@@ -7,7 +7,7 @@ use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
     Hint, Histories, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered,
-    Rescheduled, Result, Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Waiting,
+    Rescheduled, Result, Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Transition, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -71,7 +71,20 @@ impl Store for Reference {
     }
 
     async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
-        settles.iter().map(|settle| Ok(self.model().settle(settle))).collect()
+        let mut hints = Vec::new();
+        let mut answers = Vec::new();
+        for settle in &settles {
+            let settled = self.model().settle(settle);
+            if settled == Settled::Done
+                && matches!(settle.transition, Transition::Retry { .. } | Transition::Release)
+                && let Some(back) = self.model().get(&settle.lane, settle.id)
+            {
+                hints.push((settle.lane.clone(), back.destination.is_pull(), back.due));
+            }
+            answers.push(Ok(settled));
+        }
+        self.hint(&hints);
+        answers
     }
 
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {

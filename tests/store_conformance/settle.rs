@@ -1,11 +1,11 @@
 //! `settle`: the contract's table, row by row.
 
 use delayd::store::{
-    KEPT, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_OUTCOME, Moment, Settle, Settled, Spread, Store, Task, Transition,
+    Hint, KEPT, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_OUTCOME, Moment, Settle, Settled, Spread, Store, Task, Transition,
 };
 use delayd::task::{State, TaskId};
 
-use crate::bench::{Bench, Held, dead, delivered, lane, ms, receipt, retry, stale};
+use crate::bench::{Bench, Held, dead, delivered, hear, lane, ms, receipt, retry, stale};
 
 /// Where a task stands before a settle. It was claimed by `old`, who asked for a retry, then by `new`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -329,4 +329,34 @@ pub(crate) async fn each_settle_of_a_batch_sees_those_before_it(bench: Bench<imp
     assert_eq!((counts.scheduled, counts.leased, counts.delivered), (0, 0, 3));
     assert_eq!(bench.next_due().await, None);
     assert!(bench.claim(&[("message.call", 9), ("other.call", 9)]).await.tasks.is_empty());
+}
+
+/// A task that a receiver gave back waited for the next look, and what was added behind it with it.
+pub(crate) async fn a_task_that_its_holder_puts_back_is_hinted(bench: Bench<impl Store>) {
+    let mut hints = bench.store.hints();
+    for (destination, is_pull) in [("message.call", false), ("@pull", true)] {
+        let mut is_told = async |due| {
+            let heard = hear(&mut hints).await;
+            assert_eq!(heard, Hint { lane: lane(), due, is_pull }, "{destination}");
+        };
+        let hold = async |id| Held { id, receipt: bench.claim(&[(destination, 1)]).await.receipt };
+        let now = bench.now();
+        let id = bench.add(destination, 0).await;
+        is_told(now).await;
+        let kept = hold(id).await;
+        bench.settle(&kept, Transition::Keep { lease: ms(90_000) }).await;
+        bench.settle(&kept, retry(700)).await;
+        is_told(now + ms(700)).await;
+        bench.advance(700);
+        bench.settle(&hold(id).await, Transition::Release).await;
+        is_told(now + ms(700)).await;
+        bench.settle(&hold(id).await, retry(60_000)).await;
+        is_told(now + ms(60_700)).await;
+        let mover = Held { id, receipt: receipt("mover") };
+        assert_eq!(bench.store.lend(&lane(), vec![id], &mover.receipt, ms(30_000)).await.unwrap(), [true]);
+        bench.settle(&mover, Transition::Release).await;
+        is_told(now + ms(60_700)).await;
+        bench.advance(60_000);
+        bench.settle(&hold(id).await, delivered()).await;
+    }
 }

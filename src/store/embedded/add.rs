@@ -112,15 +112,16 @@ fn add_new(
     }
     let number = ledger.lane(&lane, &task.topic)?;
     let destination = ledger.destination(number, &task.destination)?;
-    if task.options.is_default() {
-        write_body(ledger, id, number, destination, due, None, &task.content)?;
-        ledger.join_schedule(id, &Pending::fresh(number, destination, due))?;
-    } else {
-        let options = with_call(ledger, task, lane.shard, None)?;
-        write_body(ledger, id, number, destination, due, options_text(&options), &task.content)?;
-        let expires = expiry(due, &options);
-        ledger.join_schedule(id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
-    }
+    let (options, expires) = match task.options.is_default() {
+        true => (None, None),
+        false => {
+            let options = with_call(ledger, task, lane.shard, None)?;
+            (options_text(&options), expiry(due, &options))
+        }
+    };
+    let body = Body { lane: number, destination, due, created: ledger.now, options, content: &task.content };
+    write_body(ledger, id, &body)?;
+    ledger.join_schedule(id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
     if let Some((rival, Owner { record, .. })) = rival {
         let after = Record::Pending(Pending { cancelling: true, ..record.clone() });
         ledger.replace(rival, &Record::Pending(record), &after)?;
@@ -156,18 +157,22 @@ fn with_call(ledger: &mut Ledger<'_>, task: &NewTask, shard: u16, drawn: Option<
     Ok(options)
 }
 
-fn write_body(
-    ledger: &Ledger<'_>,
-    id: TaskId,
-    lane: i64,
-    destination: i64,
-    due: UnixMillis,
-    options: Option<String>,
-    content: &str,
-) -> rusqlite::Result<()> {
+/// What is written of a task once, whatever becomes of it.
+pub(super) struct Body<'a> {
+    pub(super) lane: i64,
+    pub(super) destination: i64,
+    pub(super) due: UnixMillis,
+    pub(super) created: UnixMillis,
+    /// As [`options_text`] has them.
+    pub(super) options: Option<String>,
+    pub(super) content: &'a str,
+}
+
+pub(super) fn write_body(ledger: &Ledger<'_>, id: TaskId, body: &Body<'_>) -> rusqlite::Result<()> {
+    let Body { lane, destination, due, created, options, content } = body;
     let insert =
         "INSERT INTO task (id, lane, destination, due, created, options, content) VALUES (?, ?, ?, ?, ?, ?, ?)";
-    ledger.with(insert, |insert| insert.execute((id, lane, destination, due, ledger.now, options, content))).map(drop)
+    ledger.with(insert, |insert| insert.execute((id, lane, destination, due, created, options, content))).map(drop)
 }
 
 pub(super) fn options_text(options: &Options) -> Option<String> {

@@ -26,22 +26,20 @@ impl<J> Queue<J> {
 
     /// Queues a job.
     pub(super) async fn send(&self, job: J) -> Result<()> {
-        let Err((sender, job)) = self.offer(job)? else { return Ok(()) };
+        let (sender, job) = {
+            let sender = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let sender = sender.as_ref().ok_or_else(closed)?;
+            match sender.try_send(job) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Closed(_)) => return Err(closed()),
+                // Seldom. To wait for room costs a timer, and may not be done under the lock.
+                Err(TrySendError::Full(job)) => (sender.clone(), job),
+            }
+        };
         sender.send_timeout(job, PATIENCE).await.map_err(|error| match error {
             SendTimeoutError::Timeout(_) => Error::Unavailable("overloaded: the queue stayed full".into()),
             SendTimeoutError::Closed(_) => closed(),
         })
-    }
-
-    /// Queues a job if there is room, as there nearly always is: to wait for some costs a timer. The rest is to wait.
-    fn offer(&self, job: J) -> Result<std::result::Result<(), (mpsc::Sender<J>, J)>> {
-        let sender = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(sender) = sender.as_ref() else { return Err(closed()) };
-        match sender.try_send(job) {
-            Ok(()) => Ok(Ok(())),
-            Err(TrySendError::Full(job)) => Ok(Err((sender.clone(), job))),
-            Err(TrySendError::Closed(_)) => Err(closed()),
-        }
     }
 
     /// Lets the thread end once it has done what is queued.

@@ -47,11 +47,16 @@ pub(super) fn apply<A>(
     id: TaskId,
     decide: impl FnOnce(&Record) -> Verdict<A>,
 ) -> rusqlite::Result<Option<A>> {
-    let Some(lane) = ledger.find_lane(lane)? else { return Ok(None) };
-    let Some(record) = ledger.load(lane, id)? else { return Ok(None) };
+    let Some(number) = ledger.find_lane(lane)? else { return Ok(None) };
+    let Some(record) = ledger.load(number, id)? else { return Ok(None) };
     let verdict = decide(&record);
     if let Some(after) = &verdict.becomes {
         ledger.replace(id, &record, after)?;
+        if let Record::Pending(back) = after
+            && !back.leased
+        {
+            ledger.hint(lane, back.destination, back.due)?;
+        }
     }
     Ok(Some(verdict.answer))
 }

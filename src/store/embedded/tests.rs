@@ -12,7 +12,7 @@ use super::testing::{Bench, START, bench, dead, delivered, lane, names, new_task
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
     Cancelled, Counts, Cursor, Error, Holder, Listed, MAX_CLAIM_BYTES, MAX_EXPIRIES, Moment, NewContent, Registered,
-    Rescheduled, Settled, Spread, Store,
+    Rescheduled, Settled, Spread, Store, Transition,
 };
 use crate::task::{State, TaskId};
 
@@ -313,6 +313,32 @@ async fn an_add_behind_the_earliest_of_its_destination_hints_to_consumers_alone(
     bench.advance(40);
     bench.lease().await;
     assert!(heard("a", 5).await, "what was claimed is the earliest no more");
+}
+
+/// Of what a receiver had given back, the worker knew nothing until its next look; nor of what was added behind it.
+#[tokio::test]
+async fn what_is_put_back_is_told_unless_it_is_behind_the_earliest_of_its_destination() {
+    let bench = bench();
+    let mut hints = bench.store.hints();
+    let mut heard = || hints.try_recv().ok().map(|hint| hint.due.0 - START.0);
+    let id = bench.add("a", 0).await;
+    assert_eq!(heard(), Some(0));
+    let keep = async || {
+        let receipt = bench.lease().await;
+        let kept = Transition::Keep { lease: Duration::from_secs(60) };
+        assert_eq!(bench.settle(id, &receipt, kept).await, Settled::Done);
+        receipt
+    };
+    let receipt = keep().await;
+    assert_eq!(heard(), None);
+    assert_eq!(bench.settle(id, &receipt, retry(30)).await, Settled::Done);
+    assert_eq!(heard(), Some(30));
+    bench.add("a", 31).await;
+    assert_eq!(heard(), None, "its worker looks a moment earlier");
+    bench.advance(30);
+    let receipt = keep().await;
+    assert_eq!(bench.settle(id, &receipt, retry(10)).await, Settled::Done);
+    assert_eq!(heard(), None, "there is one that is due before");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::OptionalExtension;
 
-use super::add::{find_owner, options_text};
+use super::add::{Body, find_owner, options_text, write_body};
 use super::ledger::Ledger;
 use super::receipts::Receipts;
 use super::record::{self, Ended, Pending, Record, expiry};
@@ -88,12 +88,10 @@ fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopte
     ledger.skip_ids_to(task.id)?;
     let number = ledger.lane(&lane, &task.topic)?;
     let destination = ledger.destination(number, &task.destination)?;
-    ledger
-        .db
-        .prepare_cached(
-            "INSERT INTO task (id, lane, destination, due, created, options, content) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        )?
-        .execute((task.id, number, destination, task.due, task.created, options_text(&task.options), &task.content))?;
+    let options = options_text(&task.options);
+    let body =
+        Body { lane: number, destination, due: task.due, created: task.created, options, content: &task.content };
+    write_body(ledger, task.id, &body)?;
     let (attempts, outcome) = (task.attempts, record::beginning(&task.outcome, MAX_OUTCOME).to_owned());
     match task.standing {
         Standing::Waiting { due } => {

@@ -9,19 +9,35 @@ use super::Inner;
 use super::answer::{corrupt, state, text};
 use super::ids::script_call;
 use super::script;
+use crate::clock::UnixMillis;
 use crate::store::{Hint, KEPT, MAX_LEASE, MAX_OUTCOME, Result, Settle, Settled, Transition};
 use crate::task::{Lane, Receipt, TaskId};
 
 /// The most settles of one script call.
 const MOST: usize = 64;
-/// What a settle answers that has made a dead task's call.
-const CALLED: &str = "called";
-
 fn settled(answer: &str) -> Result<Settled> {
     match answer {
-        "done" | CALLED => Ok(Settled::Done),
+        "done" => Ok(Settled::Done),
         "unknown" => Ok(Settled::Unknown),
+        _ if put_back(answer).is_some() => Ok(Settled::Done),
         name => Ok(Settled::Stale { state: state(name)? }),
+    }
+}
+
+/// What a settle has put on a schedule: whether it is pulled, and when it is due.
+fn put_back(answer: &str) -> Option<(bool, UnixMillis)> {
+    let (way, due) = answer.split_once(' ')?;
+    Some((way == "pull", UnixMillis(due.parse().ok()?)))
+}
+
+/// Tells who waits for the lane's tasks what has been put back.
+fn hint(inner: &Inner, lane: &Lane, answers: &[String]) {
+    let back: Vec<_> = answers.iter().filter_map(|answer| put_back(answer)).collect();
+    for is_pull in [false, true] {
+        let due = back.iter().filter(|(pulled, _)| *pulled == is_pull).map(|(_, due)| *due).min();
+        if let Some(due) = due {
+            inner.hints.tell(Hint { lane: lane.clone(), due, is_pull });
+        }
     }
 }
 
@@ -47,9 +63,7 @@ pub(super) async fn settle(inner: &Inner, settles: &[Settle]) -> Vec<Result<Sett
     for ((lane, chunk), reply) in called.into_iter().zip(inner.working.run_repeatable(&calls).await) {
         match reply.and_then(|words| Vec::<String>::from_redis_value(words).map_err(corrupt)) {
             Ok(words) => {
-                if words.iter().any(|word| word == CALLED) {
-                    inner.hints.tell(Hint { lane: lane.clone(), due: inner.clock.now(), is_pull: false });
-                }
+                hint(inner, lane, &words);
                 chunk.iter().zip(words).for_each(|(&i, word)| answers[i] = settled(&word));
             }
             Err(error) => chunk.iter().for_each(|&i| answers[i] = Err(error.clone())),

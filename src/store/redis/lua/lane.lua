@@ -213,8 +213,8 @@ local function read_lent(entry)
   return tonumber(due), outcome
 end
 
--- Puts a task that was lent to another store back as it waited before; the lease has been taken off. Answers whether it was lent: a pending
--- cancel ends it as it ends any other.
+-- Puts a task that was lent to another store back as it waited before; the lease has been taken off. Answers what it waits for, or false: it was
+-- not lent, or a cancel is pending, which ends it as it ends any other.
 local function give_back(id, entry)
   local due, outcome = read_lent(entry)
   if not due or entry.mark == '!' then return false end
@@ -224,7 +224,7 @@ local function give_back(id, entry)
   keep(id, entry)
   schedule(id, entry.destination, due)
   turn_expiry(id, 1)
-  return true
+  return due
 end
 
 -- Ends one lease that has run out: back on the schedule, unless a cancel waits or it is a crash loop. A task whose entry cannot

@@ -2,8 +2,8 @@
 --
 -- ARGV    for each settle: id, receipt, 'delivered' | 'retry' | 'dead' | 'release' | 'keep', wait ms (retry) or lease ms (keep),
 --         outcome
--- returns for each settle: 'done', 'called' (done, and whom a dead task names has a call coming), 'unknown' (or unreadable), or the state
---         that makes it stale
+-- returns for each settle: 'done', 'call <ms>' or 'pull <ms>' (done, and a task of the lane is to be called, or pulled, from then on: this one, or the
+--         call for a dead one), 'unknown' (or unreadable), or the state that makes it stale
 local function knows(entry, receipt)
   return entry.current == receipt or string.find(',' .. entry.past .. ',', ',' .. receipt .. ',', 1, true) ~= nil
 end
@@ -20,10 +20,16 @@ local function settle_ended(id, entry, receipt, verb, outcome)
   return entry.current == receipt and ended_by[verb] and 'done' or entry.mark
 end
 
+-- Done, and a task of the destination waits for that moment now.
+local function done_and_due(destination, due)
+  return (destination == '@pull' and 'pull ' or 'call ') .. string.format('%d', due)
+end
+
 local function settle_held(id, entry, receipt, verb, wait_ms, outcome)
   lift(id, entry.destination)
   entry.expiries = 0
-  if verb == 'release' and give_back(id, entry) then return 'done' end
+  local back = verb == 'release' and give_back(id, entry)
+  if back then return done_and_due(entry.destination, back) end
   if verb ~= 'release' then entry.outcome = outcome end
   if verb == 'delivered' then
     entry.current = receipt
@@ -31,7 +37,7 @@ local function settle_held(id, entry, receipt, verb, wait_ms, outcome)
   elseif entry.mark == '!' then
     finish(id, entry, 'cancelled')
   elseif verb == 'dead' then
-    return die(id, entry) and 'called' or 'done'
+    return die(id, entry) and done_and_due(nil, now) or 'done'
   else
     if verb == 'release' then
       entry.attempts = entry.attempts - 1
@@ -43,6 +49,7 @@ local function settle_held(id, entry, receipt, verb, wait_ms, outcome)
     keep(id, entry)
     schedule(id, entry.destination, now + wait_ms)
     turn_expiry(id, 1)
+    return done_and_due(entry.destination, now + wait_ms)
   end
   return 'done'
 end

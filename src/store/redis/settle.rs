@@ -15,6 +15,7 @@ use crate::task::{Lane, Receipt, TaskId};
 
 /// The most settles of one script call.
 const MOST: usize = 64;
+
 fn settled(answer: &str) -> Result<Settled> {
     match answer {
         "done" => Ok(Settled::Done),

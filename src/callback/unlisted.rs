@@ -3,8 +3,8 @@
 
 use std::str::FromStr;
 
-use super::guard::Reach;
 use super::endpoint::Endpoint;
+use super::guard::Reach;
 use crate::glob::Glob;
 use crate::task::Destination;
 

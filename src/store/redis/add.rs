@@ -42,7 +42,7 @@ type Answer = (Vec<NewTask>, Vec<Result<Kept>>);
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kept {
     Added(Added),
-    /// Its id is another task's, or may be by now: it has to be drawn anew.
+    /// Its id is another task's: it has to be drawn anew.
     Taken,
 }
 

@@ -50,6 +50,7 @@ struct Call {
 
 impl Batch {
     fn of(requests: Vec<Request>) -> Self {
+        // What nothing is said of has not been sent: its caller went while ids were drawn. All others are answered, or have failed.
         let kept = requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
         Self { requests, kept, emptied: HashMap::new() }
     }

@@ -75,13 +75,53 @@ pub(super) struct Adders {
     turn: AtomicU16,
 }
 
+/// Tasks of a call.
+#[derive(Default)]
+struct Placed {
+    /// Where they stand in it.
+    places: Vec<usize>,
+    tasks: Vec<NewTask>,
+}
+
 /// What a call has for one server.
 struct Share {
     server: u64,
-    /// The tasks' places in the call.
-    places: Vec<usize>,
-    tasks: Vec<NewTask>,
+    placed: Placed,
     picked: Vec<u16>,
+}
+
+/// What became of a share.
+struct Tried {
+    /// Its tasks' places in the call.
+    places: Vec<usize>,
+    /// The tasks themselves; none if they were not answered.
+    tasks: Vec<NewTask>,
+    kept: Vec<Result<Kept>>,
+}
+
+impl Placed {
+    fn push(&mut self, place: usize, task: NewTask) {
+        self.places.push(place);
+        self.tasks.push(task);
+    }
+}
+
+impl Tried {
+    fn failed(places: Vec<usize>, error: Error) -> Self {
+        Self { tasks: Vec::new(), kept: vec![Err(error); places.len()], places }
+    }
+
+    /// Notes what is known by now. The others stay open.
+    fn note(self, answers: &mut [Option<Result<Added>>], open: &mut Placed) {
+        let mut tasks = self.tasks.into_iter();
+        for (place, kept) in self.places.into_iter().zip(self.kept) {
+            match (kept, tasks.next()) {
+                (Ok(Kept::Added(added)), _) => answers[place] = Some(Ok(added)),
+                (Err(error), _) => answers[place] = Some(Err(error)),
+                (Ok(Kept::Taken), task) => task.into_iter().for_each(|task| open.push(place, task)),
+            }
+        }
+    }
 }
 
 impl Adders {
@@ -94,26 +134,12 @@ impl Adders {
     pub(super) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let deadline = Instant::now() + self.inner.timeout;
         let mut answers: Vec<Option<Result<Added>>> = vec![None; tasks.len()];
-        let mut places: Vec<usize> = (0..tasks.len()).collect();
-        let mut open = tasks;
+        let mut open = Placed { places: (0..tasks.len()).collect(), tasks };
         // Those whose id was another task's are tried anew.
         for _ in 0..=REDRAWS {
-            let shares = self.share_out(std::mem::take(&mut places), std::mem::take(&mut open));
-            for (tried, tasks, kept) in self.send_all(shares, deadline).await {
-                let mut tasks = tasks.into_iter();
-                for (place, kept) in tried.into_iter().zip(kept) {
-                    let task = tasks.next();
-                    match kept {
-                        Ok(Kept::Added(added)) => answers[place] = Some(Ok(added)),
-                        Err(error) => answers[place] = Some(Err(error)),
-                        Ok(Kept::Taken) => {
-                            places.push(place);
-                            open.extend(task);
-                        }
-                    }
-                }
-            }
-            if open.is_empty() {
+            let shares = self.share_out(std::mem::take(&mut open));
+            self.send_all(shares, deadline).await.into_iter().for_each(|tried| tried.note(&mut answers, &mut open));
+            if open.tasks.is_empty() {
                 break;
             }
         }
@@ -122,57 +148,51 @@ impl Adders {
     }
 
     /// What goes to which server. In a cluster the lane says that, so a task that may go to any has one picked.
-    fn share_out(&self, places: Vec<usize>, tasks: Vec<NewTask>) -> Vec<Share> {
+    fn share_out(&self, placed: Placed) -> Vec<Share> {
         let servers = &self.inner.servers;
-        let Some(first) = tasks.first() else { return Vec::new() };
-        if !servers.is_cluster() {
-            let server = servers.number_of(&Lane { topic: first.topic.topic.clone(), shard: 0 });
-            return vec![Share { server, places, tasks, picked: Vec::new() }];
+        if placed.tasks.is_empty() {
+            return Vec::new();
+        }
+        if let Some(server) = servers.the_only() {
+            return vec![Share { server, placed, picked: Vec::new() }];
         }
         let mut shares: Vec<Share> = Vec::with_capacity(1);
-        for (place, task) in places.into_iter().zip(tasks) {
+        for (place, task) in placed.places.into_iter().zip(placed.tasks) {
             let turn = || self.turn.fetch_add(1, Ordering::Relaxed) % task.topic.shards.max(1);
             let shard = task.pinned_shard().unwrap_or_else(turn);
             let server = servers.number_of(&Lane { topic: task.topic.topic.clone(), shard });
             let known = shares.iter().position(|share| share.server == server);
             let at = known.unwrap_or_else(|| {
-                shares.push(Share { server, places: Vec::new(), tasks: Vec::new(), picked: Vec::new() });
+                shares.push(Share { server, placed: Placed::default(), picked: Vec::new() });
                 shares.len() - 1
             });
-            shares[at].places.push(place);
-            shares[at].tasks.push(task);
+            shares[at].placed.push(place, task);
             shares[at].picked.push(shard);
         }
         shares
     }
 
     /// Sends each share to its server's adders, and hears what became of it.
-    async fn send_all(
-        &self,
-        mut shares: Vec<Share>,
-        deadline: Instant,
-    ) -> Vec<(Vec<usize>, Vec<NewTask>, Vec<Result<Kept>>)> {
+    async fn send_all(&self, mut shares: Vec<Share>, deadline: Instant) -> Vec<Tried> {
         match shares.pop() {
             Some(only) if shares.is_empty() => vec![self.send(only, deadline).await],
             last => join_all(shares.into_iter().chain(last).map(|share| self.send(share, deadline))).await,
         }
     }
 
-    async fn send(&self, share: Share, deadline: Instant) -> (Vec<usize>, Vec<NewTask>, Vec<Result<Kept>>) {
-        let Share { server, places, tasks, picked } = share;
+    async fn send(&self, share: Share, deadline: Instant) -> Tried {
+        let Share { server, placed: Placed { places, tasks }, picked } = share;
         let queue = self.queue(server);
         let sent = async {
             let (answer, answered) = oneshot::channel();
             queue.send(Request { tasks, picked, answer }).await.ok()?;
             answered.await.ok()
         };
-        let failed = |error: Error| (Vec::new(), vec![Err(error); places.len()]);
-        let (tasks, kept) = match tokio::time::timeout_at(deadline, sent).await {
-            Ok(Some(answer)) => answer,
-            Ok(None) => failed(Error::Unavailable("the store is closed".into())),
-            Err(_) => failed(silent()),
-        };
-        (places, tasks, kept)
+        match tokio::time::timeout_at(deadline, sent).await {
+            Ok(Some((tasks, kept))) => Tried { places, tasks, kept },
+            Ok(None) => Tried::failed(places, Error::Unavailable("the store is closed".into())),
+            Err(_) => Tried::failed(places, silent()),
+        }
     }
 
     /// The queue of a server. Those of servers that are gone end once they are empty.

@@ -255,15 +255,61 @@ async fn answer_registered(inner: Arc<Inner>, mut batch: Batch) {
 async fn gather(requests: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> {
     let mut batch = Vec::new();
     let mut bytes = 0;
-    let mut next = Some(requests.recv().await?);
-    // Whoever is about to ask comes along; where nobody is, this takes no time.
-    tokio::task::yield_now().await;
-    while let Some(request) = next {
-        if !request.is_abandoned() {
-            bytes += request.tasks.iter().map(|task| task.content.len()).sum::<usize>();
-            batch.push(request);
+    // Of requests that are all abandoned there is no batch: it would draw ids for nobody, while others wait for theirs.
+    while batch.is_empty() {
+        let mut next = Some(requests.recv().await?);
+        // Whoever is about to ask comes along; where nobody is, this takes no time.
+        tokio::task::yield_now().await;
+        while let Some(request) = next {
+            if !request.is_abandoned() {
+                bytes += request.tasks.iter().map(|task| task.content.len()).sum::<usize>();
+                batch.push(request);
+            }
+            next = if batch.len() < MOST_REQUESTS && bytes < MOST_BYTES { requests.try_recv().ok() } else { None };
         }
-        next = if batch.len() < MOST_REQUESTS && bytes < MOST_BYTES { requests.try_recv().ok() } else { None };
     }
     Some(batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Moment, TopicEntry};
+
+    fn task() -> NewTask {
+        NewTask {
+            topic: TopicEntry { topic: "t".parse().unwrap(), shards: 1 },
+            destination: "sn".parse().unwrap(),
+            moment: Moment::After(std::time::Duration::ZERO),
+            options: Default::default(),
+            content: "{}".into(),
+            idempotency: None,
+            quota: None,
+        }
+    }
+
+    /// What a caller asks, and his end of it.
+    fn request(tasks: usize) -> (Request, oneshot::Receiver<Answer>) {
+        let (answer, answered) = oneshot::channel();
+        (Request { tasks: vec![task(); tasks], picked: Vec::new(), answer }, answered)
+    }
+
+    #[tokio::test]
+    async fn there_is_no_batch_of_those_who_have_gone() {
+        let (sender, mut receiver) = mpsc::channel(QUEUE);
+        for _ in 0..3 {
+            sender.try_send(request(1).0).unwrap();
+        }
+        let (stays, _answered) = request(2);
+        let (gathered, ()) = tokio::join!(gather(&mut receiver), async {
+            // The three have been met by now.
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+            sender.try_send(stays).unwrap();
+        });
+        assert_eq!(gathered.unwrap().iter().map(|request| request.tasks.len()).collect::<Vec<_>>(), [2]);
+        sender.try_send(request(1).0).unwrap();
+        drop(sender);
+        assert!(gather(&mut receiver).await.is_none());
+    }
 }

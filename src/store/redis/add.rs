@@ -3,6 +3,8 @@
 //! Each server has a queue of its own, so that one that is silent holds up its own tasks and no others; a call whose tasks lie on several
 //! servers gets each one's answer from its own. Two adders a queue take turns, so that one batch can be gathered while the other is with
 //! Redis. Where replicas are waited for there is one adder: the wait blocks the connection, and the next batch grows meanwhile.
+//!
+//! While a server's breaker is not closed, nobody is let into its queue.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -182,6 +184,10 @@ impl Adders {
 
     async fn send(&self, share: Share, deadline: Instant) -> Tried {
         let Share { server, placed: Placed { places, tasks }, picked } = share;
+        // In the queue one would wait for adders that may still wait for the server's silence to end.
+        if let Some(refusal) = self.inner.servers.refuses_adds(server) {
+            return Tried::failed(places, refusal);
+        }
         let queue = self.queue(server);
         let sent = async {
             let (answer, answered) = oneshot::channel();
@@ -273,14 +279,19 @@ async fn gather(requests: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> 
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::store::redis::Params;
+    use crate::store::redis::hints::Hints;
+    use crate::store::redis::node::Purpose;
     use crate::store::{Moment, TopicEntry};
 
     fn task() -> NewTask {
         NewTask {
             topic: TopicEntry { topic: "t".parse().unwrap(), shards: 1 },
             destination: "sn".parse().unwrap(),
-            moment: Moment::After(std::time::Duration::ZERO),
+            moment: Moment::After(Duration::ZERO),
             options: Default::default(),
             content: "{}".into(),
             idempotency: None,
@@ -292,6 +303,30 @@ mod tests {
     fn request(tasks: usize) -> (Request, oneshot::Receiver<Answer>) {
         let (answer, answered) = oneshot::channel();
         (Request { tasks: vec![task(); tasks], picked: Vec::new(), answer }, answered)
+    }
+
+    /// The server takes connections and says nothing; the first batch waits for it, and everyone else for that batch.
+    #[tokio::test]
+    async fn an_open_breaker_refuses_before_the_queue() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}/0", server.local_addr().unwrap());
+        let params = Params { timeout: Duration::from_secs(60), ..Params::standalone(url) };
+        let servers = Arc::new(params.servers().unwrap());
+        let inner = Arc::new(Inner::new(params, servers.clone(), Hints::new(false).0));
+        let adders = Arc::new(Adders::new(inner.clone()));
+        let adding = || {
+            let adders = adders.clone();
+            tokio::spawn(async move { adders.add(vec![task()]).await.remove(0) })
+        };
+        let waits = adding();
+        while !inner.ids.is_drawing() {
+            tokio::task::yield_now().await;
+        }
+        servers.map().nodes()[0].link(Purpose::Working).trip();
+        let refused = tokio::time::timeout(Duration::from_secs(30), adding()).await;
+        let refused = refused.expect("it waits for those before it").unwrap();
+        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+        assert!(!waits.is_finished());
     }
 
     #[tokio::test]

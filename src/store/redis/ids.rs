@@ -127,6 +127,12 @@ impl Ids {
         }
     }
 
+    /// Whether somebody's are being drawn.
+    #[cfg(test)]
+    pub(super) fn is_drawing(&self) -> bool {
+        self.0.try_lock().is_err()
+    }
+
     /// Uses no id any more that is in hand: the counter has been raised past others.
     pub(super) async fn drop_blocks(&self) {
         let mut hand = self.0.lock().await;

@@ -129,6 +129,13 @@ impl Servers {
         self.map().nodes().first().map(|node| node.number)
     }
 
+    /// Why a server refuses all adds just now, if it does.
+    pub(super) fn refuses_adds(&self, number: u64) -> Option<Error> {
+        let map = self.map();
+        let node = map.nodes().iter().find(|node| node.number == number)?;
+        node.link(Purpose::Adding).refusal()
+    }
+
     /// The least that any of the servers keeps.
     pub(super) fn durability(&self) -> Durability {
         let map = self.map();

@@ -30,6 +30,13 @@ class Told:
         one = self.results.get(key, [{}])[0].get("command")
         return f"`{one.removesuffix(' --store redis')}`" if one else ""
 
+    def moments(self):
+        """When each group was measured last."""
+        last = {}
+        for one in (one for rounds in self.results.values() for one in rounds if "group" in one):
+            last[one["group"]] = max(one["at"], last.get(one["group"], ""))
+        return last
+
     def sizes(self, group):
         """The sizes that a group was measured at, such as `pending 10000 redis`."""
         return sorted({int(key.split()[1]) for key in self.results if key.startswith(group + " ")})
@@ -107,7 +114,7 @@ def _batch(told):
             row.cell(store, f"{number(rate)}/s", rate >= 150_000)
     raw, rate = told.figure("raw redis", "batch_256_tasks_per_s"), told.figure("batch redis", "adds_per_s")
     if raw and rate:
-        row.ratios.append(f"{percent(rate / raw)} of raw Redis in pipelines of 256")
+        row.ratios.append(f"{percent(rate / raw)} of raw Redis in pipelines of 256 (redis)")
     return row
 
 
@@ -216,13 +223,13 @@ MANY = 100_000
 
 
 def _slope(told, store):
-    """The bytes that one more call in flight takes: from the fewest that were measured to the most. Then the most, and the MiB with them."""
+    """The bytes that one more call in flight takes: from the fewest that were measured to the most. Then these two numbers, and the MiB with the most."""
     measured = [(calls, told.figure(f"in-flight {calls} {store}", "resident_with_mib")) for calls in told.sizes("in-flight")]
     measured = [(calls, resident) for calls, resident in measured if resident is not None]
     if len(measured) < 2:
         return None
     (few, with_few), (most, with_most) = measured[0], measured[-1]
-    return (with_most - with_few) * 2**20 / (most - few), most, with_most
+    return (with_most - with_few) * 2**20 / (most - few), few, most, with_most
 
 
 def _in_flight(told):
@@ -231,8 +238,8 @@ def _in_flight(told):
     for store in STORES:
         slope = _slope(told, store)
         if slope:
-            taken, most, resident = slope
-            reckoned = "" if most == MANY else f"reckoned: {number(taken)} bytes a call, measured up to {most:,}: "
+            taken, few, most, resident = slope
+            reckoned = "" if most == MANY else f"reckoned, {number(taken)} bytes for each more as from {few:,} to {most:,}: "
             resident += taken * (MANY - most) / 2**20
             row.cell(store, f"{reckoned}{number(resident)} MiB", resident * 1.048576 <= 250)
     return row
@@ -259,11 +266,11 @@ def in_flight(told):
             before, resident, taken = (told.figure(f"in-flight {calls} {store}", name) for name in ("resident_before_mib", "resident_with_mib", "bytes_per_call"))
             cells.append("–" if taken is None else f"{number(before, 1)} MiB, {number(resident)} MiB, {number(taken)}")
         lines.append(f"| {calls:,} | {cells[0]} | {cells[1]} |")
-    return IN_FLIGHT.replace("TABLE", "\n".join(lines))
+    return "## Calls in flight\n\n" + "\n".join(lines) + "\n\nBytes a call are what the resident memory grew by. What they are made of is [here](performance/limits.md#what-a-call-in-flight-takes).\n\n"
 
 
 def table(told):
-    head = "| measure | target | embedded | Redis everysec | to the part, same run | again by |\n|---|---|---|---|---|---|"
+    head = "| measure | target | embedded | Redis everysec | to the part | again by |\n|---|---|---|---|---|---|"
     return "\n".join([head, *(row.line() for row in rows(Told(told)))])
 
 
@@ -299,101 +306,6 @@ def brief(figures):
     return ", ".join(f"{name} {number(value, 2)}" for name, value in figures.items() if name.endswith(telling))
 
 
-# By `MEMORY USAGE` and by what `used_memory` grows by, of hashes and sorted sets of this shape.
-MEMORY = """## What a pending task takes in Redis
-
-A task is a field of its lane's bodies and a member of a schedule. With 200 bytes of content and `bench.receiver` as destination:
-
-| part | bytes | allocated: jemalloc as Debian builds it (steps of 16) | as Redis builds it (steps of 8), reckoned |
-|---|---|---|---|
-| body: head of 47 and content, header and end | 251 | 256 | 256 |
-| id, as the field's name | 18 | 32 | 24 |
-| entry in the hash | 24 | 32 | 24 |
-| id, as the schedule's member | 18 | 32 | 24 |
-| node of the skip list, 1.33 levels on average | 45 | 53 | 45 |
-| entry in the schedule's own hash | 24 | 32 | 24 |
-| buckets of both hashes, 8 bytes each | 17–32 | 17–32 | 17–32 |
-| together | | 454–469 | 414–429 |
-
-The number of buckets is a power of two, so a task takes least just before it doubles; while a table grows the old one is there as well. Measured with 600,000, a million and 1.5 million
-tasks: 479, 454 and 459 bytes (jemalloc in steps of 16); 415 with a million in Redis 7.2.6 as its own Makefile builds it (steps of 8), which is how its official image is made. The next smaller size of a body would be 224 bytes, which 200 of content, two moments and a destination do not
-fit into; a head of 53 bytes or more takes 320. Ids in another base would save 32 bytes, for a conversion in every script and a second spelling of each id.
-
-"""
-
-
-# By `valgrind --tool=massif` with the system's allocator, a thousand calls held against none, 2026-11-22.
-IN_FLIGHT = """## What a call in flight takes
-
-Calls over HTTP/1.1 with contents of 200 bytes, held by a receiver until all have come. Bytes a call: what the resident memory grew by.
-
-TABLE
-
-| part | bytes allocated |
-|---|---|
-| hyper: the channel between a request and its connection, a block for 32 of them | 8,992 |
-| hyper: the buffer that the answer will be read to | 8,192 |
-| hyper: the buffer that the head of the request was written from | 8,192 |
-| hyper-util: the request under way, with room for the connection that had to come about first | 3,498 |
-| hyper: the connection's task, its other channels, its list of what is to be written | 3,217 |
-| delayd: the call's task, with lease, options, slots and timers | 1,792 |
-| the request's headers, which hyper keeps for those of the answer | 1,307 |
-| tokio: the socket | 255 |
-| delayd: the lease in hand | 243 |
-| the content | 205 |
-| all else, SQLite's pages among it | 469 |
-| together | 36,362 |
-
-What was never written to is not resident: much of the first three. Before, a call had 41,813 bytes allocated, and 31,775 resident (embedded, 8,000 calls, against 25,321): its headers
-were there twice, in maps for 24, its content twice, and the parts of its task three times.
-
-"""
-
-
-# By `perf record -e cpu-clock -a` over adds of 64 connections, 2026-11-22, and the other commands named.
-LIMITS = """## What is short of its target, and why
-
-**Adds over 64 connections** (half of bare axum, where 70 % is wanted). All of it shares two cores. Of the processor's time an add takes
-
-| | Redis | embedded |
-|---|---|---|
-| the load, most of it in the kernel's sockets | 26 % | 23 % |
-| delayd: the kernel's sockets | 24 % | 20 % |
-| delayd: HTTP, JSON, checks, the answer | 17 % | 12 % |
-| the store: Redis' script and log, or the thread that writes | 16 % | 6 % |
-| the store: sockets, or the log's file and its sync | 6 % | 19 % |
-| waiting for one another | 11 % | 18 % |
-
-On Redis that was 39 µs an add (50,800/s): 19.7 for the load and delayd's sockets, which is what a request to bare axum takes in all, and 8.6 for Redis, whose script keeps some 30 tasks at once. 70 % of bare axum
-are 27 µs, so that delayd would have to read, check and answer in no time, and nobody to wait. It takes 6.5, for 37,300 user instructions (48,000 on the embedded store, SQLite's own among them; callgrind); once it was 161,000, and bare axum has 22,300. The last quarter that was saved made
-little difference (52,500 and 53,800/s, the medians of four rounds in turn). On the embedded store (39,400/s in that trace, 51 µs) the sync of the log is what is added: data, then a flush, by the kernel's own threads.
-
-**Adds in sequence, embedded** (2,500 to 3,200/s in five rounds, of 3,000). By a trace of the scheduler and the system calls (`perf record -a -e sched:sched_switch,sched:sched_waking,syscalls:…`, 2,790/s) the 358 µs of an add are:
-the sync of the log 156 (the median; 190 on average, and a tenth of them more than 310), SQL and its six writes 41, waking the thread that writes 8 and the one that answers 35, reading, checking
-and answering 41, the client 27.
-
-**The slowest command of Redis in a flood.** A claim or settle takes 64 tasks, an add 128, and 999 of 1,000 script calls stay below 2 ms. The slowest are not the longest scripts but those in whose
-middle the machine stopped Redis: single commands inside of them (an `HMGET`, an `HSET`) stand in the slow log with 4 to 15 ms, and two programs that do nothing but read the clock are stopped for as
-long, as the table of parts says. With Redis at the highest priority (`nice -n -15`) and no rewrite of its log the slowest was 17 ms, so that it is not delayd's threads that it waited for.
-
-**100,000 calls in flight** (2.5 to 2.7 GB reckoned, of 250 MB). That would be 2,500 bytes a call, which takes 25,000: [below](#what-a-call-in-flight-takes). Of 36,362 bytes allocated 32,091 are the HTTP library's, for a
-connection over HTTP/1.1. The buffers (8,192 bytes) and the block of the channel (32 requests) are constants of it; the read buffer's size can be set, but is then also the longest head that an answer may have,
-and below 4,096 bytes before it saves a page. The limit of open files allows 9,312 calls on this machine (20,000, of which delayd gives half to calls). Calls over HTTP/2, many to a connection, were not measured.
-
-**A pending task in Redis** (455 bytes of 450 in Debian's build of Redis, 415 in Redis' own): below.
-
-**Adds with ten million pending, Redis** (53 % of those with 10,000 in the last run, 77 and 86 % in two others). Redis' tables double at 8.4 million entries (2^23), and are moved a little with each command: with ten million this move, `dictRehash`, takes 26 % of Redis' processor
-time during the adds and `dictFind` 14 % (6 and 8 % with 10,000; `perf record -p` of Redis). A task costs Redis 11.7 µs of user time instead of 6.4. When the move came to its end in the middle of a
-run, the rate rose by 14 %.
-
-**Lateness with ten million pending, embedded** (p99 52 ms in the last run, 3.3 in the one before). Not explained yet. The fill that ends just before writes some 300 MB a second (`vmstat`), and what of it the
-disk still has to take in was not looked at.
-
-The hump of the embedded store at 100,000 pending is its write-ahead log, up to 256 MiB, which is counted with the file.
-
-"""
-
-
 def write(root, told):
     """Writes the page and its plots."""
     shown = Told(told)
@@ -407,15 +319,19 @@ def write(root, told):
     machine = told["machine"]
     short = "\n**These figures are of a short run, which only shows that the measuring works.**\n" if told["short"] else ""
     defects = "".join(f"- {defect}\n" for defect in told["defects"])
-    broken = f"\nNot as promised, or not measured:\n\n{defects}" if defects else ""
+    broken = f"\nNot as promised:\n\n{defects}" if defects else ""
+    absent = "".join(f"- {key}: {why}\n" for key, why in sorted(told.get("absent", {}).items()))
+    absent = f"\nNot measured:\n\n{absent}" if absent else ""
+    moments = ", ".join(f"{group} {at}" for group, at in sorted(shown.moments().items()))
     page = f"""# Performance
 
-What delayd does on one machine that it shares with the load, the receiver and Redis, and what the parts it is made of can do there, measured in the same run.
-Written by `scripts/bench --write`, last by `{told['command']}` ({told['took_s']} s; what a run leaves out stays as it was); [`delayd bench`](OPERATIONS.md#measuring-it) plays each scenario alone.
+What delayd does on one machine that it shares with the load, the receiver and Redis, and what the parts it is made of can do there.
+Written by `scripts/bench --write`, which measures all groups or some of them ([when](#machine)); [`delayd bench`](OPERATIONS.md#measuring-it) plays each scenario alone.
+What is short of its target, and why: [limits](performance/limits.md).
 {short}
 Every figure counts verified work alone: each task was accepted, arrived exactly once, and none before its due millisecond. Throughput is measured by a closed loop, lateness by
-an open one: moments are planned in advance, and what is late is counted from them. ✓ and ✗ say whether the target was met in this run. Where a measure was taken in several rounds,
-the median is shown, and a ratio is that of the same round; – is what this run did not measure.
+an open one: moments are planned in advance, and what is late is counted from them. ✓ and ✗ say whether the target was met. Where a measure was taken in several rounds,
+the median is shown. The ratio to bare axum is that of the same round, within seconds; to other parts it is that of the two medians; – was not measured.
 
 {table(told)}
 
@@ -426,10 +342,11 @@ the median is shown, and a ratio is that of the same round; – is what this run
 What happens under faults (nothing lost, redelivery within lease + 1 s) is in [RELIABILITY.md](RELIABILITY.md).
 
 A peer's callback is a function in its own process, or an answer on a socket; delayd's is an HTTP request to a receiver that answers 200.
-{broken}
-{LIMITS}{"".join(plot_ + chr(10) for plot_ in plots)}{MEMORY if shown.sizes("pending") else ""}{in_flight(shown)}## Machine
+{broken}{absent}
+{"".join(plot_ + chr(10) for plot_ in plots)}{in_flight(shown)}## Machine
 
-{machine['cpus']} processors ({machine['model']}), {machine['memory_gib']} GiB, {machine['system']}; Redis {machine['redis']}, AOF everysec; {machine['delayd']}; {machine['date']}.
+{machine['cpus']} processors ({machine['model']}), {machine['memory_gib']} GiB, {machine['system']}; Redis {machine['redis']}, AOF everysec; {machine['delayd']}.
+Measured last (UTC): {moments}.
 Contents of 200 bytes. Such machines are noisy: ratios of one run say more than its figures. The raw ones are in [figures.json](performance/figures.json).
 """
     (root / "docs" / "PERFORMANCE.md").write_text(page)

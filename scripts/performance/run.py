@@ -4,8 +4,6 @@ import argparse
 import json
 import os
 import platform
-import resource
-import shlex
 import shutil
 import signal
 import socket
@@ -64,8 +62,11 @@ class Run:
 
     def __init__(self, short):
         self.short = short
+        self.group = None
         self.results = {}
         self.defects = []
+        # What could not be measured here, and why.
+        self.absent = {}
 
     def size(self, long, short):
         return short if self.short else long
@@ -90,25 +91,35 @@ class Run:
             raise
         if bench.returncode != 0:
             said = error.strip().splitlines()[-1] if error.strip() else f"ended with {bench.returncode}"
+            if "open files" in said:
+                self._lacks(key, said.removeprefix("delayd: "))
+                return None
             self.defects.append(f"{key}: {said}")
             print(f"  FAILED: {said}", flush=True)
             return None
         told = json.loads(output)
         kind = f" --store {told['store']}" if told["store"] == "redis" else ""
         told["command"] = f"delayd bench {words}{kind}"
+        self._keep(key, told)
+        return told
+
+    def _keep(self, key, told):
+        told |= {"group": self.group, "at": time.strftime("%Y-%m-%d %H:%M", time.gmtime())}
         self.results.setdefault(key, []).append(told)
         print("  " + page.brief(told["figures"]), flush=True)
-        return told
+
+    def _lacks(self, key, why):
+        self.absent[key] = str(why)
+        print(f"  not measured: {why}", flush=True)
 
     def peer(self, name, measure):
         print(f"{name:<28}", end="", flush=True)
         try:
             figures = measure()
         except peers.Absent as why:
-            print(f"  not measured: {why}", flush=True)
+            self._lacks(name, why)
             return
-        self.results.setdefault(name, []).append({"figures": figures})
-        print("  " + page.brief(figures), flush=True)
+        self._keep(name, {"figures": figures})
 
 
 def add(run):
@@ -163,10 +174,8 @@ def idle(run):
 
 
 def in_flight(run):
-    """As many calls as the limit of open files allows: the service gives half of its own to calls, and each takes one."""
-    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = [calls for calls in run.size([2_000, 4_000, 8_000, 100_000], [160, 320]) if files in (-1, resource.RLIM_INFINITY) or files >= 2.2 * calls + 200]
-    for calls in allowed:
+    """As many calls as the limit of open files allows."""
+    for calls in run.size([2_000, 4_000, 8_000, 100_000], [160, 320]):
         for store in STORES:
             run.bench(f"in-flight {calls} {store}", f"in-flight --calls {calls}", store)
 
@@ -179,7 +188,7 @@ def flood(run):
 def pending(run):
     for tasks in run.size([10_000, 100_000, 1_000_000, 10_000_000], [1_000, 10_000]):
         for store in STORES:
-            words = f"pending --tasks {tasks} --for {run.size('5s', '500ms')} --rate {run.size(1000, 200)}"
+            words = f"pending --tasks {tasks} --for {run.size('15s', '500ms')} --rate {run.size(1000, 200)}"
             run.bench(f"pending {tasks} {store}", words, store)
 
 
@@ -216,7 +225,6 @@ def machine():
     return {
         "cpus": os.cpu_count(), "model": model, "memory_gib": round(memory), "system": f"{platform.system()} {platform.release()}",
         "redis": version, "delayd": subprocess.run([PROGRAM, "--version"], capture_output=True, text=True).stdout.strip(),
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
 
 
@@ -236,16 +244,16 @@ def main():
         page.write(ROOT, told)
         return 0
     run, began = Run(options.short), time.monotonic()
-    for name in wanted:
-        GROUPS[name](run)
+    for run.group in wanted:
+        GROUPS[run.group](run)
     if options.write and len(wanted) < len(GROUPS) and FIGURES.exists():
         # The other groups' figures stay, each with the command that it was taken by.
         before = json.loads(FIGURES.read_text())
         if before["short"] == run.short:
             run.results = before["results"] | run.results
-    command = shlex.join(["scripts/bench", *sys.argv[1:]])
-    told = {"command": command, "took_s": round(time.monotonic() - began), "short": run.short, "machine": machine(),
-            "results": run.results, "defects": run.defects}
+            run.absent = {key: why for key, why in before.get("absent", {}).items() if key not in run.results} | run.absent
+    took_s = round(time.monotonic() - began)
+    told = {"short": run.short, "machine": machine(), "results": run.results, "defects": run.defects, "absent": run.absent}
     print("\n" + page.table(told))
     if options.write:
         FIGURES.parent.mkdir(parents=True, exist_ok=True)
@@ -253,7 +261,7 @@ def main():
         page.write(ROOT, told)
     for defect in run.defects:
         print(f"FAILED: {defect}")
-    print(f"took {told['took_s']} s")
+    print(f"took {took_s} s")
     return 1 if run.defects else 0
 
 

@@ -2,9 +2,9 @@
 //! turned away has to cost next to nothing.
 //!
 //! ```text
-//! a head has come ─▶ a free slot? ─ yes ─▶ router
-//!                        │ no                ▲
-//!                        └─▶ in line ────────┘ a slot in time
+//! a head has come ─▶ a free slot? ─ yes ─▶ work
+//!                        │ no               ▲
+//!                        └─▶ in line ───────┘ a slot in time
 //!                               └─▶ 503 after 150 ms, unread
 //! ```
 //!

@@ -33,6 +33,8 @@ pub use scenario::Scenario;
 
 use stage::Stage;
 
+use crate::open_files;
+
 /// Which service is tried.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -151,7 +153,8 @@ pub async fn run(
 
 async fn play(scenario: &Scenario, target: &Target, stage: &mut Stage) -> Result<Figures, Error> {
     if target.running.is_none() {
-        stage.start(target, scenario.needs()?).await?;
+        // The service has what this process has.
+        stage.start(target, scenario.needs(open_files::raise_limit())?).await?;
     }
     scenario.play(stage).await
 }

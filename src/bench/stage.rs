@@ -130,9 +130,6 @@ impl Stage {
             set(&endpoints(&service), format!("[\"http://{address}\"]"));
             self.own_ports.push(service);
         }
-        for (key, value) in needs.settings {
-            set(key, value);
-        }
         match &target.store {
             Store::Embedded => {
                 let folder = Folder::create("delayd-bench").map_err(Error::Folder)?;
@@ -146,6 +143,9 @@ impl Stage {
                 set("store.redis.urls", format!("[{url:?}]"));
                 set("store.redis.key_prefix", format!("{:?}", self.run));
             }
+        }
+        for (key, value) in needs.settings {
+            set(key, value);
         }
         arguments.push("serve".into());
         for _ in 0..needs.instances {

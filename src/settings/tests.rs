@@ -23,6 +23,7 @@ fn the_defaults_are_valid_and_those_of_the_contract() {
     assert_eq!(settings.http.bind.to_string(), "127.0.0.1:7799");
     assert_eq!(settings.store.kind, StoreKind::Embedded);
     assert_eq!(settings.store.summary(), "embedded, data/delayd.db");
+    // Not the first plan's 512: docs/adr/0013-claims-of-64.md.
     assert_eq!(settings.worker.claim_batch, 64);
     assert_eq!(settings.limits.body.bytes(), 1 << 20);
     assert_eq!(settings.limits.content.bytes(), 256 << 10);

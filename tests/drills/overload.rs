@@ -49,8 +49,8 @@ struct Promise {
 /// Where the store is the bound, the processor has time to say no.
 const BY_THE_STORE: Promise = Promise { goodput: 0.8, refusal_ms: 300 };
 
-/// Where the processor is the bound, each no takes of what it could store: it costs about a quarter of an add (the connection, reading,
-/// parsing, writing), so three times the load could be answered in full only by storing a fraction. What is not read waits in its
+/// Where the processor is the bound, each no takes of what it could store (the connection, reading, writing),
+/// so three times the load could be answered in full only by storing a fraction. What is not read waits in its
 /// connection instead. These are no aims but what may be relied on.
 const BY_THE_PROCESSOR: Promise = Promise { goodput: 0.4, refusal_ms: 1_500 };
 

@@ -11,7 +11,6 @@ use crate::bench::stage::{Needs, Stage};
 use crate::bench::task::{Template, When};
 use crate::bench::{Error, process};
 use crate::clock::{Clock, UnixMillis};
-use crate::open_files;
 
 /// How many services share the calls, each with a port to itself: to one and the same port a machine has no more connections than it has
 /// ports for those who call (28,000, as a rule).
@@ -27,7 +26,7 @@ const WARM_UP_LONGEST_S: u64 = 20;
 const CLOSING: Duration = Duration::from_secs(20);
 /// How often it is looked whether they have.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long before they are due the tasks rest, and how long the calls are under way, before the memory is read.
+/// How long all calls are under way before the memory is read; of the tasks that wait it is read half of it before they are due.
 const REST: Duration = Duration::from_millis(500);
 
 /// Tasks due at once at a receiver that answers none of them before all have come: the service's resident memory when they wait to be
@@ -57,9 +56,9 @@ impl Params {
         self.share() * (SERVICES + 1)
     }
 
-    pub(super) fn needs(&self) -> Result<Needs, Error> {
-        // The service has what this process has.
-        if let Some(objection) = open_files::raise_limit().and_then(|limit| self.objection(limit)) {
+    /// What it needs, where no process may have more open files than that.
+    pub(super) fn needs(&self, open_files: Option<u64>) -> Result<Needs, Error> {
+        if let Some(objection) = open_files.and_then(|limit| self.objection(limit)) {
             return Err(Error::Odd(objection));
         }
         let long = |span: &str| format!("{span:?}");
@@ -138,7 +137,13 @@ async fn warm_up(stage: &Stage, params: &Params, templates: &[Template], topic: 
     stage.settled(topic, count).await?;
     stage.progress.step("idle connections left", 0);
     let since = Instant::now();
-    while stage.receiver().connections() > 0 && since.elapsed() < CLOSING {
+    while stage.receiver().connections() > 0 {
+        if since.elapsed() > CLOSING {
+            return Err(Error::Odd(format!(
+                "connections are still open {} s after their last call",
+                CLOSING.as_secs()
+            )));
+        }
         stage.progress.set(stage.receiver().connections() as u64);
         tokio::time::sleep(LOOK).await;
     }

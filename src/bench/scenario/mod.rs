@@ -92,15 +92,15 @@ impl Scenario {
         matches!(self, Self::Bare(params) if params.serve)
     }
 
-    /// What it needs of the service that is started for it.
+    /// What it needs of the service that is started for it, which may have as many open files.
     ///
     /// # Errors
     /// If this machine cannot give that.
-    pub(super) fn needs(&self) -> Result<Needs, Error> {
+    pub(super) fn needs(&self, open_files: Option<u64>) -> Result<Needs, Error> {
         let instances = |instances| Ok(Needs { instances, ..Needs::default() });
         match self {
             Self::Idle(params) => instances(params.instances.into()),
-            Self::InFlight(params) => params.needs(),
+            Self::InFlight(params) => params.needs(open_files),
             Self::Bare(_) | Self::Calls(_) | Self::RawRedis(_) => instances(0),
             _ => instances(1),
         }

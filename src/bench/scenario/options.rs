@@ -11,7 +11,7 @@ pub(super) fn connections() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=10_000)
 }
 
-/// Calls under way at once: the most that a service may be set to.
+/// Calls under way at once: with a sixteenth to spare what a service may be set to, a million.
 pub(super) fn calls() -> RangedU64ValueParser<u64> {
     RangedU64ValueParser::new().range(1..=900_000)
 }

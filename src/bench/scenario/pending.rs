@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::{add, lateness, options};
 use crate::bench::Error;
 use crate::bench::account::percentile_ms;
@@ -14,12 +16,14 @@ use crate::span::Span;
 const DAY_MS: u64 = 86_400_000;
 /// Strewn over the day by this, which shares no factor with a day's milliseconds.
 const STRIDE: u64 = 7_919_777;
-/// How long the store may take to come to rest after the filling.
+/// How long the store rests after the filling, and how long Redis may take until the log that has grown by it is written anew.
 const REST: Duration = Duration::from_secs(2);
+const REWRITING: Duration = Duration::from_secs(120);
 
 /// Fill a topic with tasks that wait, due over the second day from now; then measure what each takes, adds to that topic (closed loop), and
 /// how late others of it come (open loop).
 ///
+/// Adds begin once Redis has ended the rewrite of its log that the filling may have caused; `log_rewrites` says how many ran beside them all the same.
 /// What a task takes is what Redis' `used_memory`, or the embedded store's files, have grown by. A batch that is answered 503 while the topic is filled is sent again;
 /// `fill_unconfirmed` says how many were.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
@@ -57,7 +61,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     if !(params.tasks..=most).contains(&counted) {
         return Err(Error::Defect(format!("{} tasks were accepted, and {counted} are counted", params.tasks)));
     }
-    tokio::time::sleep(REST).await;
+    rest(stage).await?;
     let after = stored_bytes(stage).await?;
     let mut figures = Figures::default();
     figures.put("pending", counted as f64);
@@ -67,11 +71,38 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     if let (Some(before), Some(after)) = (before, after) {
         figures.put("bytes_per_task", (after - before) / counted as f64);
     }
+    let (rewrites, rewriting) = (log_rewrites(stage).await?, is_rewriting(stage).await?);
     add::measure(stage, &topic, params.connections, params.span, params.bytes, &mut figures).await?;
+    if let (Some(before), Some(after)) = (rewrites, log_rewrites(stage).await?) {
+        figures.put("log_rewrites", after - before + f64::from(u8::from(rewriting)));
+    }
     let mut late = Figures::default();
     lateness::measure(stage, &topic, params.rate, params.span, params.bytes, &mut late).await?;
     figures.extend(late.only(&["earliest", "lateness", "add_"]));
     Ok(figures)
+}
+
+async fn rest(stage: &Stage) -> Result<(), Error> {
+    tokio::time::sleep(REST).await;
+    let since = Instant::now();
+    while is_rewriting(stage).await? && since.elapsed() < REWRITING {
+        tokio::time::sleep(REST).await;
+    }
+    Ok(())
+}
+
+/// Whether Redis is about to write its log anew, from a copy of itself.
+async fn is_rewriting(stage: &Stage) -> Result<bool, Error> {
+    let Some(redis) = stage.redis() else { return Ok(false) };
+    Ok(redis.number("persistence", "aof_rewrite_in_progress").await? > 0.0)
+}
+
+/// How many such rewrites Redis has begun since its start.
+async fn log_rewrites(stage: &Stage) -> Result<Option<f64>, Error> {
+    match stage.redis() {
+        Some(redis) => Ok(Some(redis.number("persistence", "aof_rewrites").await?)),
+        None => Ok(None),
+    }
 }
 
 async fn stored_bytes(stage: &Stage) -> Result<Option<f64>, Error> {

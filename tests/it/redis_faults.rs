@@ -1,5 +1,6 @@
 //! Where a Redis fails in ways that no other store does: a lost answer, a lost counter, memory at its limit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use delayd::clock::Clock;
@@ -17,7 +18,7 @@ use crate::{Program, StoreAt};
 async fn connect(port: u16, prefix: &str) -> Redis {
     let params = Params {
         key_prefix: prefix.to_owned(),
-        timeout: Duration::from_secs(5),
+        timeout: Duration::from_secs(30),
         clock: Clock::system(),
         ..Params::standalone(format!("redis://127.0.0.1:{port}/0"))
     };
@@ -52,7 +53,7 @@ async fn an_add_repeated_after_a_lost_answer_does_not_schedule_a_claimed_task_ag
     let server = redis_server::shared();
     let prefix = format!("lost{:x}", rand::random::<u64>());
     let proxy = Proxy::before(server.port()).await;
-    let behind = std::sync::Arc::new(connect(proxy.address.port(), &prefix).await);
+    let behind = Arc::new(connect(proxy.address.port(), &prefix).await);
     let direct = connect(server.port(), &prefix).await;
     // The block of ids and the scripts are there, so that the next request is the add itself.
     add(&behind, 1).await;
@@ -110,6 +111,32 @@ async fn ids_stay_unique_when_redis_has_lost_its_counter() {
     late.sort_unstable();
     late.dedup();
     assert_eq!(late.len(), 6);
+}
+
+/// A caller who is gone by the time that his ids are drawn has been refused: none of his tasks may be stored after all. The other's, in the
+/// same batch, is.
+#[tokio::test]
+async fn a_caller_who_goes_while_ids_are_drawn_leaves_nothing_behind() {
+    let server = Server::start();
+    let store = Arc::new(connect(server.port(), "gone").await);
+    server.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+    let adding = |count| {
+        let store = store.clone();
+        tokio::spawn(async move { add(&store, count).await })
+    };
+    let (goes, stays) = (adding(3), adding(1));
+    let is_drawing = || {
+        server.command(&["CLIENT", "LIST"]).lines().any(|line| line.contains("flags=b") && line.contains("cmd=evalsha"))
+    };
+    while !is_drawing() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    goes.abort();
+    assert!(goes.await.unwrap_err().is_cancelled());
+    server.command(&["CLIENT", "UNPAUSE"]);
+    assert_eq!(stays.await.unwrap().len(), 1);
+    let lane = topic().lanes().next().unwrap();
+    assert_eq!(store.stats(&lane).await.unwrap().scheduled, 1);
 }
 
 /// A Redis that has fallen silent costs each caller a timeout or two, however many there are: they do not queue up for one

@@ -50,6 +50,7 @@ struct Call {
 
 impl Batch {
     fn of(requests: Vec<Request>) -> Self {
+        // What nothing is said of has not been sent: its caller went while ids were drawn. All others are answered, or have failed.
         let kept = requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
         Self { requests, kept, emptied: HashMap::new() }
     }
@@ -99,8 +100,9 @@ impl Batch {
     /// there are many. A quota counts those before, so where there is one, all tasks of the lane are carried out in their order.
     fn calls(&self, drawn: Vec<Drawn>) -> Vec<Call> {
         let mut lanes: HashMap<Lane, Vec<Place>> = HashMap::new();
-        // Those who have been refused while ids were drawn are left out.
-        for place in self.places(drawn).filter(|place| !self.requests[place.request].is_abandoned()) {
+        // Those who have been refused while ids were drawn are left out, each with all of his tasks: who goes later has them all stored.
+        let waits: Vec<bool> = self.requests.iter().map(|request| !request.is_abandoned()).collect();
+        for place in self.places(drawn).filter(|place| waits[place.request]) {
             lanes.entry(self.task(place).topic.lane_of(place.drawn.own)).or_default().push(place);
         }
         let mut calls = Vec::with_capacity(lanes.len());

@@ -4,8 +4,12 @@
 //! increments, so a block drawn before is thrown away and the first draw skips ahead of all that may be in use. It also goes
 //! stale within a second, so that ids can be read as a time. A task that has to lie in a certain lane takes an id that leads there; what was
 //! passed over for that is used for others.
+//!
+//! In a cluster each adder wishes for the lanes of its own server alone, and all of them share what is in hand. So nobody looks through
+//! what was left for others: of each lane that was ever wished for it is known from where on its ids may be free, and however many wishes
+//! there are, no id is looked at more than once for it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +39,7 @@ const SKIP: u64 = 2 * TaskId::PER_SECOND;
 
 /// The ids in hand.
 #[derive(Debug, Default)]
-pub(super) struct Ids(Mutex<Block>);
+pub(super) struct Ids(Mutex<Hand>);
 
 /// What a task asks of its ids.
 #[derive(Clone, Copy, Debug)]
@@ -56,14 +60,32 @@ pub(super) struct Drawn {
 }
 
 #[derive(Debug, Default)]
+struct Hand {
+    /// In the order in which they were drawn, so that ids grow from each to the next.
+    blocks: Vec<Block>,
+    /// From where on ids may be left that lead to a lane.
+    next: BTreeMap<Way, u64>,
+    /// What was drawn from last.
+    run: Option<Run>,
+    /// How many ids were looked at.
+    #[cfg(test)]
+    looks: u64,
+}
+
+/// Ids that were drawn together.
+#[derive(Debug)]
 struct Block {
     ids: Range<u64>,
-    /// How many there were.
-    size: u64,
-    /// Those before them that led to a lane that was not wished for.
-    spare: BTreeSet<u64>,
-    drawn: Option<Instant>,
-    run: Option<Run>,
+    /// Whether each is given away.
+    given: Vec<bool>,
+    drawn: Instant,
+}
+
+/// Which ids lead to a lane: those that leave it when they are divided by the number of lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Way {
+    shards: u64,
+    shard: u64,
 }
 
 /// The run of a server that ids were drawn from. Ids are good while it lasts.
@@ -79,7 +101,7 @@ impl Run {
         self.node.is_in_run(&self.run_id)
     }
 
-    pub(super) fn is(&self, other: &Self) -> bool {
+    fn is(&self, other: &Self) -> bool {
         self.node.number == other.node.number && self.run_id == other.run_id
     }
 }
@@ -90,77 +112,147 @@ impl Ids {
     /// # Errors
     /// [`Error::Unavailable`]; no id was used then.
     pub(super) async fn draw(&self, wishes: &[Wish], inner: &Inner) -> Result<(Vec<Drawn>, Run)> {
-        let mut block = self.0.lock().await;
+        let mut hand = self.0.lock().await;
         let run = current_run(inner).await?;
-        let is_fresh = block.drawn.is_some_and(|drawn| drawn.elapsed() < FRESH);
-        let is_same = |block: &Block| block.run.as_ref().is_some_and(|before| before.is(&run));
-        if is_fresh
-            && is_same(&block)
-            && let Some(drawn) = block.take_all(wishes)
-        {
-            return Ok((drawn, run));
-        }
-        let usual = if is_fresh { (2 * block.size).clamp(BLOCK, LONGEST_BLOCK) } else { BLOCK };
-        let mut size = usual.max(2 * wishes.len() as u64);
+        hand.keep(&run);
+        let mut drawn = Vec::with_capacity(wishes.len());
         loop {
-            let skip = if block.run.is_none() || is_same(&block) { 0 } else { SKIP };
-            let draw = script_call(&script::IDS, &[inner.keys.last_id()], &inner.clock).arg(size).arg(skip).take();
-            let repeat = Repeat::While(&|| run.lasts());
-            let last = one(inner.servers.run(Purpose::Working, &[draw], repeat).await)?;
-            let last = u64::from_redis_value(last).map_err(|error| Error::Corrupt(error.to_string()))?;
-            if last > TaskId::MAX.0 {
-                return Err(Error::Corrupt(format!("the id counter stands at {last}, beyond 2^53")));
-            }
-            *block = Block::new(last + 1 - size..last + 1, run.clone());
-            if let Some(drawn) = block.take_all(wishes) {
+            hand.take_for(wishes, &mut drawn);
+            let open = &wishes[drawn.len()..];
+            if open.is_empty() {
                 return Ok((drawn, run));
             }
-            // Too many wish for the same lane. As many ids as each wish has lanes are enough for all.
-            size *= 2;
+            let ids = draw_block(inner, &run, hand.size_for(open), hand.skip(&run)).await?;
+            hand.put(ids, run.clone());
         }
+    }
+
+    /// Whether somebody's are being drawn.
+    #[cfg(test)]
+    pub(super) fn is_drawing(&self) -> bool {
+        self.0.try_lock().is_err()
+    }
+
+    /// Uses no id any more that is in hand: the counter has been raised past others.
+    pub(super) async fn drop_blocks(&self) {
+        let mut hand = self.0.lock().await;
+        *hand = Hand { run: hand.run.take(), ..Hand::default() };
     }
 }
 
-impl Ids {
-    /// Uses no id any more that is in hand: the counter has been raised past others.
-    pub(super) async fn drop_block(&self) {
-        let mut block = self.0.lock().await;
-        *block = Block { run: block.run.take(), ..Block::default() };
+impl Wish {
+    /// The ids that it may have.
+    fn way(&self) -> Way {
+        self.shard.map_or(Way::ANY, |shard| Way { shards: self.shards.max(1).into(), shard: shard.into() })
+    }
+
+    /// How many ids it takes.
+    fn count(&self) -> u64 {
+        1 + u64::from(self.has_call)
+    }
+}
+
+impl Way {
+    /// Every id leads to the only lane there is.
+    const ANY: Self = Self { shards: 1, shard: 0 };
+
+    /// Where the id leads, if there are so many lanes.
+    fn of(id: u64, shards: u16) -> Self {
+        let shards = u64::from(shards.max(1));
+        Self { shards, shard: id % shards }
+    }
+
+    /// The ids of a range that lead there.
+    fn among(self, ids: Range<u64>) -> impl Iterator<Item = u64> {
+        let to_first = (self.shard + self.shards - ids.start % self.shards) % self.shards;
+        (ids.start + to_first..ids.end).step_by(self.shards as usize)
+    }
+}
+
+impl Hand {
+    /// Lets go of what is no good any more, for a draw in this run.
+    fn keep(&mut self, run: &Run) {
+        let before = self.blocks.len();
+        let is_same = self.run.as_ref().is_some_and(|last| last.is(run));
+        self.blocks.retain(|block| is_same && block.drawn.elapsed() < FRESH);
+        if self.blocks.len() < before {
+            let first = self.blocks.first().map_or(u64::MAX, |block| block.ids.start);
+            self.next.retain(|_, next| *next > first);
+        }
+    }
+
+    /// Takes ids for as many wishes as there are any for. Each in turn has the lowest that is left for it, its own before its call's.
+    fn take_for(&mut self, wishes: &[Wish], drawn: &mut Vec<Drawn>) {
+        drawn.extend(wishes[drawn.len()..].iter().map_while(|wish| {
+            let own = self.take(wish.way())?;
+            // If there is none for the call, its own is lost.
+            let call = if wish.has_call { Some(TaskId(self.take(Way::of(own, wish.shards))?)) } else { None };
+            Some(Drawn { own: TaskId(own), call })
+        }));
+    }
+
+    fn take(&mut self, way: Way) -> Option<u64> {
+        let next = self.next.entry(way).or_default();
+        let used_up = self.blocks.partition_point(|block| block.ids.end <= *next);
+        for block in &mut self.blocks[used_up..] {
+            let first = block.ids.start;
+            for id in way.among(first.max(*next)..block.ids.end) {
+                #[cfg(test)]
+                {
+                    self.looks += 1;
+                }
+                *next = id + 1;
+                if !std::mem::replace(&mut block.given[(id - first) as usize], true) {
+                    return Some(id);
+                }
+            }
+        }
+        None
+    }
+
+    /// How many ids to draw for wishes that there were none for: as many of each lane as are wished for, and enough to go on for a while.
+    /// Those whose ids also lead to another's lane may take some away from it; then there is another draw.
+    fn size_for(&self, wishes: &[Wish]) -> u64 {
+        let usual = self.blocks.last().map_or(BLOCK, |last| (2 * last.size()).clamp(BLOCK, LONGEST_BLOCK));
+        let mut counts: BTreeMap<Way, u64> = BTreeMap::new();
+        wishes.iter().for_each(|wish| *counts.entry(wish.way()).or_default() += wish.count());
+        let of_a_lane = counts.iter().map(|(way, count)| way.shards * count).max().unwrap_or(0);
+        // Where any lane will do, a call still needs an id of the same, which is all lanes further on.
+        let shards = wishes.iter().map(|wish| u64::from(wish.shards)).max().unwrap_or(0);
+        let of_all = counts.values().sum::<u64>() + 2 * shards;
+        usual.max(of_a_lane).max(of_all)
+    }
+
+    /// How far the counter has to skip ahead before it is drawn from in this run.
+    fn skip(&self, run: &Run) -> u64 {
+        if self.run.as_ref().is_none_or(|last| last.is(run)) { 0 } else { SKIP }
+    }
+
+    fn put(&mut self, ids: Range<u64>, run: Run) {
+        self.blocks.push(Block::new(ids));
+        self.run = Some(run);
     }
 }
 
 impl Block {
-    fn new(ids: Range<u64>, run: Run) -> Self {
-        let size = ids.end - ids.start;
-        Self { ids, size, spare: BTreeSet::new(), drawn: Some(Instant::now()), run: Some(run) }
+    fn new(ids: Range<u64>) -> Self {
+        Self { given: vec![false; (ids.end - ids.start) as usize], ids, drawn: Instant::now() }
     }
 
-    /// `None` if there are too few; some are lost then.
-    fn take_all(&mut self, wishes: &[Wish]) -> Option<Vec<Drawn>> {
-        wishes.iter().map(|wish| self.take_for(wish)).collect()
+    fn size(&self) -> u64 {
+        self.ids.end - self.ids.start
     }
+}
 
-    fn take_for(&mut self, wish: &Wish) -> Option<Drawn> {
-        let shards = u64::from(wish.shards.max(1));
-        let own = self.take(shards, wish.shard.map(u64::from))?;
-        let call = if wish.has_call { Some(TaskId(self.take(shards, Some(own % shards))?)) } else { None };
-        Some(Drawn { own: TaskId(own), call })
+async fn draw_block(inner: &Inner, run: &Run, size: u64, skip: u64) -> Result<Range<u64>> {
+    let draw = script_call(&script::IDS, &[inner.keys.last_id()], &inner.clock).arg(size).arg(skip).take();
+    let repeat = Repeat::While(&|| run.lasts());
+    let last = one(inner.servers.run(Purpose::Working, &[draw], repeat).await)?;
+    let last = u64::from_redis_value(last).map_err(|error| Error::Corrupt(error.to_string()))?;
+    if last > TaskId::MAX.0 {
+        return Err(Error::Corrupt(format!("the id counter stands at {last}, beyond 2^53")));
     }
-
-    fn take(&mut self, shards: u64, shard: Option<u64>) -> Option<u64> {
-        let fits = |id: u64| shard.is_none_or(|shard| id % shards == shard);
-        if let Some(id) = self.spare.iter().copied().find(|id| fits(*id)) {
-            self.spare.remove(&id);
-            return Some(id);
-        }
-        for id in self.ids.by_ref() {
-            if fits(id) {
-                return Some(id);
-            }
-            self.spare.insert(id);
-        }
-        None
-    }
+    Ok(last + 1 - size..last + 1)
 }
 
 /// The server that has the counter, and its run.
@@ -181,10 +273,15 @@ pub(super) fn script_call(script: &Script, keys: &[String], clock: &Clock) -> Cm
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn block(ids: Range<u64>) -> Block {
-        Block { ids, ..Block::default() }
+    fn hand(ids: Range<u64>) -> Hand {
+        Hand { blocks: vec![Block::new(ids)], ..Hand::default() }
     }
 
     fn wish(shard: impl Into<Option<u16>>, has_call: bool) -> Wish {
@@ -195,21 +292,121 @@ mod tests {
         Drawn { own: TaskId(own), call: call.into().map(TaskId) }
     }
 
-    #[test]
-    fn ids_lead_to_the_lanes_that_are_wished_for_and_none_is_wasted() {
-        let wishes = [wish(3, false), wish(None, false), wish(None, true), wish(0, true), wish(None, false)];
-        let mut block = block(8..20);
-        let expected = [drawn(11, None), drawn(8, None), drawn(9, 13), drawn(12, 16), drawn(10, None)];
-        assert_eq!(block.take_all(&wishes).unwrap(), expected);
-        assert_eq!(block.take_all(&[wish(None, false); 4]).unwrap().len(), 4);
+    impl Hand {
+        fn take_all(&mut self, wishes: &[Wish]) -> Vec<Drawn> {
+            let mut drawn = Vec::new();
+            self.take_for(wishes, &mut drawn);
+            drawn
+        }
+
+        /// As [`Ids::draw`] does, from a counter that stands at `last`.
+        fn draw(&mut self, wishes: &[Wish], last: &mut u64) -> Vec<Drawn> {
+            let mut drawn = Vec::new();
+            loop {
+                self.take_for(wishes, &mut drawn);
+                if drawn.len() == wishes.len() {
+                    return drawn;
+                }
+                let size = self.size_for(&wishes[drawn.len()..]);
+                self.blocks.push(Block::new(*last + 1..*last + 1 + size));
+                *last += size;
+            }
+        }
     }
 
     #[test]
-    fn a_block_that_is_used_up_says_so() {
-        assert_eq!(block(8..12).take_all(&[wish(1, true)]), None);
-        assert_eq!(block(8..16).take_all(&[wish(1, true)]).unwrap(), [drawn(9, 13)]);
-        assert_eq!(block(8..8).take_all(&[wish(None, false)]), None);
-        // As many as all wishes have lanes are enough.
-        assert!(block(5..21).take_all(&[wish(0, true), wish(0, true)]).is_some());
+    fn ids_lead_to_the_lanes_that_are_wished_for_and_none_is_wasted() {
+        let wishes = [wish(3, false), wish(None, false), wish(None, true), wish(0, true), wish(None, false)];
+        let mut hand = hand(8..20);
+        let expected = [drawn(11, None), drawn(8, None), drawn(9, 13), drawn(12, 16), drawn(10, None)];
+        assert_eq!(hand.take_all(&wishes), expected);
+        assert_eq!(hand.take_all(&[wish(None, false); 9]), [14, 15, 17, 18, 19].map(|own| drawn(own, None)));
+    }
+
+    #[test]
+    fn what_is_left_of_a_block_goes_before_the_next_one() {
+        let mut hand = hand(8..12);
+        assert_eq!(hand.take_all(&[wish(1, true)]), []);
+        hand.blocks.push(Block::new(20..32));
+        let wishes = [wish(1, true), wish(2, false), wish(2, false), wish(None, true), wish(None, false)];
+        let expected = [drawn(21, 25), drawn(10, None), drawn(22, None), drawn(8, 20), drawn(11, None)];
+        assert_eq!(hand.take_all(&wishes), expected);
+    }
+
+    #[test]
+    fn a_draw_is_as_large_as_the_lanes_need() {
+        let check = |wishes: &[Wish], size: u64| assert_eq!(Hand::default().size_for(wishes), size, "{wishes:?}");
+        check(&[wish(None, true)], BLOCK);
+        check(&[wish(None, false); 2_000], 2_008);
+        check(&[wish(None, true); 2_000], 4_008);
+        check(&[wish(2, false); 2_000], 8_000);
+        check(&[[wish(2, true); 2_000], [wish(3, false); 2_000]].concat(), 16_000);
+        let many = Wish { shards: 1_024, shard: None, has_call: true };
+        check(&[many], 2_050);
+        assert_eq!(Hand::default().draw(&[many], &mut 6).len(), 1);
+    }
+
+    /// Once, each looked through all that had been left for the two others' lanes.
+    #[test]
+    fn an_adder_of_a_third_of_the_lanes_looks_at_few_ids_and_draws_them_once() {
+        let wishes: Vec<Wish> =
+            (0..10_000).map(|n| Wish { shards: 30, shard: Some(3 * (n % 10)), has_call: false }).collect();
+        for batch in [10_000, 500, 1] {
+            let (mut hand, mut last) = (Hand::default(), 0);
+            let mut given: Vec<TaskId> =
+                wishes.chunks(batch).flat_map(|wishes| hand.draw(wishes, &mut last)).map(|drawn| drawn.own).collect();
+            assert!(hand.looks < 11_000, "{batch} at once: {} looked at", hand.looks);
+            assert!(last < 50_000, "{batch} at once: {last} drawn");
+            given.sort_unstable();
+            given.dedup();
+            assert_eq!(given.len(), 10_000);
+        }
+    }
+
+    /// The same by looking through all that is left.
+    fn take_plainly(left: &mut BTreeSet<u64>, wishes: &[Wish], drawn: &mut Vec<Drawn>) {
+        let mut lowest = |shards: u16, shard: Option<u16>| {
+            let leads = |id: &u64| shard.is_none_or(|shard| id % u64::from(shards) == u64::from(shard));
+            let id = left.iter().copied().find(leads)?;
+            left.remove(&id).then_some(id)
+        };
+        drawn.extend(wishes[drawn.len()..].iter().map_while(|wish| {
+            let own = lowest(wish.shards, wish.shard)?;
+            let shard = (own % u64::from(wish.shards)) as u16;
+            let call = if wish.has_call { Some(TaskId(lowest(wish.shards, Some(shard))?)) } else { None };
+            Some(Drawn { own: TaskId(own), call })
+        }));
+    }
+
+    proptest! {
+        #[test]
+        fn each_wish_has_the_lowest_id_that_is_left_for_it(
+            calls in vec(vec((0..5_usize, any::<Option<u16>>(), any::<bool>()), 0..12), 0..12),
+            sizes in vec(1..80_u64, 200),
+        ) {
+            let (mut hand, mut left) = (Hand::default(), BTreeSet::new());
+            let (mut last, mut sizes) = (6, sizes.into_iter());
+            for call in calls {
+                let wish = |(n, shard, has_call): (usize, Option<u16>, bool)| {
+                    let shards = [1, 2, 3, 4, 16][n];
+                    Wish { shards, shard: shard.map(|shard| shard % shards), has_call }
+                };
+                let wishes: Vec<Wish> = call.into_iter().map(wish).collect();
+                let (mut drawn, mut expected) = (Vec::new(), Vec::new());
+                loop {
+                    hand.take_for(&wishes, &mut drawn);
+                    take_plainly(&mut left, &wishes, &mut expected);
+                    prop_assert_eq!(&drawn, &expected);
+                    if drawn.len() == wishes.len() {
+                        break;
+                    }
+                    // Where other instances draw as well, a block does not begin where the one before it ends.
+                    let first = last + 1 + last % 3;
+                    last = first + sizes.next().unwrap_or(80);
+                    left.extend(first..=last);
+                    hand.blocks.push(Block::new(first..last + 1));
+                }
+            }
+        }
     }
 }

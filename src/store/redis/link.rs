@@ -135,8 +135,8 @@ impl Link {
     /// # Errors
     /// [`Error::Unavailable`] within the timeout; [`Error::Misconfigured`] if the server cannot be used as it is.
     pub(super) async fn live(&self) -> Result<Arc<Live>> {
-        if self.params.gate.state() != State::Closed {
-            return Err(self.failure());
+        if let Some(refusal) = self.refusal() {
+            return Err(refusal);
         }
         if let Some(live) = self.current() {
             return Ok(live);
@@ -155,6 +155,19 @@ impl Link {
     /// Where the breaker stands that this link shares.
     pub(super) fn breaker(&self) -> State {
         self.params.gate.state()
+    }
+
+    /// Why everyone is refused just now; `None` while the breaker is closed.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        (self.breaker() != State::Closed).then(|| self.failure())
+    }
+
+    /// Opens the breaker as failures do.
+    #[cfg(test)]
+    pub(super) fn trip(&self) {
+        while self.breaker() == State::Closed {
+            self.params.gate.enter(self.params.timeout).expect("it is closed").end(Verdict::Failure);
+        }
     }
 
     /// Why callers are refused.

@@ -191,6 +191,25 @@ struct Inner {
     wait_replicas: usize,
 }
 
+impl Inner {
+    fn new(params: Params, servers: Arc<Servers>, hints: Hints) -> Self {
+        let route = |purpose| Route { servers: servers.clone(), purpose };
+        Self {
+            adding: route(Purpose::Adding),
+            working: route(Purpose::Working),
+            servers,
+            keys: Keys::new(&params.key_prefix),
+            ids: Ids::default(),
+            pinged: Pinged::default(),
+            complaints: Complaints::default(),
+            hints,
+            clock: params.clock,
+            timeout: params.timeout,
+            wait_replicas: params.wait_replicas,
+        }
+    }
+}
+
 impl Redis {
     /// Prepares the store and looks at the servers. One that does not answer is no error: it is looked for all the time,
     /// and until it is found the verbs answer [`Error::Unavailable`].
@@ -206,20 +225,7 @@ impl Redis {
             Ok(()) => {}
         }
         let (hints, outward) = Hints::new(params.publish_hints);
-        let route = |purpose| Route { servers: servers.clone(), purpose };
-        let inner = Arc::new(Inner {
-            adding: route(Purpose::Adding),
-            working: route(Purpose::Working),
-            servers: servers.clone(),
-            keys: Keys::new(&params.key_prefix),
-            ids: Ids::default(),
-            pinged: Pinged::default(),
-            complaints: Complaints::default(),
-            hints,
-            clock: params.clock,
-            timeout: params.timeout,
-            wait_replicas: params.wait_replicas,
-        });
+        let inner = Arc::new(Inner::new(params, servers.clone(), hints));
         let tasks = vec![
             tokio::spawn(hints::listen(inner.clone())).abort_handle(),
             tokio::spawn(hints::publish(inner.clone(), outward)).abort_handle(),

@@ -117,8 +117,23 @@ impl Servers {
 
     /// Which server has the lane now, by its number.
     pub(super) fn number_of(&self, lane: &Lane) -> u64 {
-        let slot = self.is_cluster().then(|| Keys::slot_of(lane));
-        self.map().owner(slot).map_or(u64::MAX, |node| node.number)
+        let owner = || self.map().owner(Some(Keys::slot_of(lane))).map(|node| node.number);
+        self.the_only().or_else(owner).unwrap_or(u64::MAX)
+    }
+
+    /// The number of the only server that there is, unless there is a cluster.
+    pub(super) fn the_only(&self) -> Option<u64> {
+        if self.is_cluster() {
+            return None;
+        }
+        self.map().nodes().first().map(|node| node.number)
+    }
+
+    /// Why a server refuses all adds just now, if it does.
+    pub(super) fn refuses_adds(&self, number: u64) -> Option<Error> {
+        let map = self.map();
+        let node = map.nodes().iter().find(|node| node.number == number)?;
+        node.link(Purpose::Adding).refusal()
     }
 
     /// The least that any of the servers keeps.

@@ -48,7 +48,7 @@ pub(super) async fn adopt(inner: &Inner, tasks: &[Adoptee]) -> Vec<Result<Adopte
     if let Err(error) = survey::raise_counter(inner, highest).await {
         return vec![Err(error); tasks.len()];
     }
-    inner.ids.drop_block().await;
+    inner.ids.drop_blocks().await;
     let mut calls: Vec<Cmd> = Vec::new();
     let mut called = Vec::new();
     for (lane, places) in by_lane(tasks) {

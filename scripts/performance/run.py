@@ -188,7 +188,7 @@ def flood(run):
 def pending(run):
     for tasks in run.size([10_000, 100_000, 1_000_000, 10_000_000], [1_000, 10_000]):
         for store in STORES:
-            words = f"pending --tasks {tasks} --for {run.size('15s', '500ms')} --rate {run.size(1000, 200)}"
+            words = f"pending --tasks {tasks} --for {run.size('10s', '500ms')} --rate {run.size(1000, 200)}"
             run.bench(f"pending {tasks} {store}", words, store)
 
 

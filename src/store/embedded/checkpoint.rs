@@ -8,7 +8,7 @@
 //! takes some tenths of a second: hundreds of megabytes have to be given back.
 
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -50,13 +50,9 @@ impl Turn {
         copy()
     }
 
-    /// Does it if nobody else is at it.
+    /// Does it if nobody else is at it. (Nor where one panicked at it: that ends the store.)
     fn try_take<T>(&self, copy: impl FnOnce() -> T) -> Option<T> {
-        let _turn = match self.0.try_lock() {
-            Ok(turn) => turn,
-            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let _turn = self.0.try_lock().ok()?;
         Some(copy())
     }
 }

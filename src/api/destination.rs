@@ -17,7 +17,7 @@ use super::openapi::values::ServiceName;
 use crate::breaker;
 use crate::callback::{Allowance, Standing};
 use crate::clock::UnixMillis;
-use crate::store::Store;
+use crate::store::{Holds, Store};
 use crate::task::{Destination, Lane};
 
 #[derive(Deserialize, ToSchema)]
@@ -73,7 +73,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) 
     let lanes: Vec<Lane> = api.store.topics().await?.iter().flat_map(|topic| topic.entry.lanes()).collect();
     let waiting: BTreeMap<Destination, u64> =
         api.store.waiting(lanes).await?.into_iter().map(|waiting| (waiting.destination, waiting.count)).collect();
-    let holds: HashSet<Destination> = api.store.holds().await?.into_iter().collect();
+    let holds: HashSet<Destination> = api.store.holds().await?.held.into_iter().collect();
     let services: BTreeMap<Destination, Allowance> =
         api.services.all().iter().map(|service| (service.name().clone(), service.allowance())).collect();
     let all: BTreeSet<&Destination> = services.keys().chain(waiting.keys()).chain(&holds).collect();
@@ -126,7 +126,7 @@ pub(super) async fn hold(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) 
 /// `POST /delay/destination/release`
 pub(super) async fn release(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Held>, Error> {
     let sn = read_sn(&body)?;
-    if api.services.get(sn.as_str()).is_none() && !api.store.holds().await?.contains(&sn) {
+    if api.services.get(sn.as_str()).is_none() && !api.store.holds().await?.held.contains(&sn) {
         return Err(Error::NotFound("sn: there is no such service, nor is one of that name held".into()));
     }
     set_hold(&api, sn, false).await
@@ -145,7 +145,11 @@ fn read_sn(body: &[u8]) -> Result<Destination, Error> {
 async fn set_hold(api: &Api, sn: Destination, held: bool) -> Result<Success<Held>, Error> {
     api.store.set_hold(&sn, held).await?;
     let asked = api.limits.ask_holds();
-    api.limits.set_holds(asked, api.store.holds().await?.into_iter().collect());
+    let Holds { held: holds, released } = api.store.holds().await?;
+    api.limits.set_holds(asked, holds.into_iter().collect(), released.into_iter().collect());
+    if !held {
+        api.limits.lift(&sn);
+    }
     tracing::info!(%sn, held, "Service {sn} is {} by hand", if held { "held" } else { "released" });
     Ok(Success::of(Held { sn: sn.to_string(), held }))
 }

@@ -104,6 +104,7 @@ pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> callback::
         concurrency: wanted.min(most),
         concurrency_per_service: settings.callback.concurrency_per_service,
         breaker: settings.callback.breaker.params(),
+        retry_after_max: settings.callback.retry_after_max.0,
     }
 }
 

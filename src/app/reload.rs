@@ -148,6 +148,7 @@ fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("limits", limits(old) != limits(new)),
         ("callback.concurrency", call.concurrency != now.concurrency),
         ("callback.concurrency_per_service", call.concurrency_per_service != now.concurrency_per_service),
+        ("callback.retry_after_max", call.retry_after_max != now.retry_after_max),
         ("callback.breaker", call.breaker != now.breaker),
         ("log.level", old.log.level != new.log.level),
     ])

@@ -20,8 +20,8 @@ use super::trouble::Trouble;
 use crate::clock::UnixMillis;
 use crate::span::Span;
 
-/// The longest that a destination may put us off.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
+/// The longest `Retry-After` that can be allowed: the upper end of `callback.retry_after_max`.
+pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// The least time for an acknowledgement.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ pub enum Answer {
     Failed {
         /// Such as `503 Service Unavailable` or `timed out after 15s`.
         outcome: String,
-        /// The answer's `Retry-After`, at most a day: this task is not to come back earlier.
+        /// The answer's `Retry-After`, at most [`LONGEST_RETRY_AFTER`]: this task is not to come back earlier.
         retry_after: Option<Duration>,
         /// The same, where it speaks for the whole destination (429 and 503): nothing is to come earlier.
         hold: Option<Duration>,
@@ -69,6 +69,16 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// The same answer with a `Retry-After` of at most `most`.
+    pub fn with_retry_after_of_at_most(mut self, most: Duration) -> Self {
+        if let Self::Failed { retry_after, hold, .. } = &mut self {
+            for wait in [retry_after, hold] {
+                *wait = wait.map(|wait| wait.min(most)).filter(|wait| !wait.is_zero());
+            }
+        }
+        self
+    }
+
     /// In a few words.
     pub fn outcome(&self) -> &str {
         match self {

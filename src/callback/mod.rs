@@ -38,7 +38,7 @@ mod trouble;
 mod unlisted;
 mod window;
 
-pub use classify::{Answer, Fault, SuccessRule};
+pub use classify::{Answer, Fault, LONGEST_RETRY_AFTER, SuccessRule};
 pub use client::{BuildError, Call, Caller, Client, Params};
 pub use excerpt::Excerpt;
 pub use limits::{Allowance, Chance, HoldsAsked, LimitParams, Limits, Permit, Permits, Place, Standing};

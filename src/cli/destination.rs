@@ -26,7 +26,7 @@ enum Verb {
     List(ListArgs),
     /// Keep calls off a service, on every instance: its tasks wait and spend no attempts
     Hold(OneArgs),
-    /// End a hold
+    /// End a hold, on every instance: one that was set by hand, and the one that the service's own Retry-After has set
     Release(OneArgs),
 }
 
@@ -74,12 +74,24 @@ fn shown(answer: &Value) -> String {
             cell(&one["breaker"]),
             format!("{}/{}", cell(&one["in_flight"]), cell(&one["concurrency"])),
             cell(&one["rate"]),
+            one["retry_after_ms"].as_u64().map_or("-".into(), |left| format!("{}s", left.div_ceil(1_000))),
             moment(&one["last_error_ms"]),
             cell(&one["last_error"]),
         ]
     };
     let rows: Vec<_> = all.iter().map(row).collect();
-    let head = ["sn", "configured", "held", "waiting", "breaker", "calls", "rate", "last_error_at", "last_error"];
+    let head = [
+        "sn",
+        "configured",
+        "held",
+        "waiting",
+        "breaker",
+        "calls",
+        "rate",
+        "retry_after",
+        "last_error_at",
+        "last_error",
+    ];
     table::columns(&head, &rows)
 }
 
@@ -92,11 +104,11 @@ mod tests {
         assert_eq!(shown(&json!({"destinations": []})), "no destinations");
         let answer = json!({"destinations": [{
             "sn": "message.call", "configured": true, "held": false, "waiting": 12, "breaker": "open", "in_flight": 0,
-            "concurrency": 16, "rate": null, "retry_after_ms": null, "last_error": "connection refused", "last_error_ms": 0,
+            "concurrency": 16, "rate": null, "retry_after_ms": 89_500, "last_error": "connection refused", "last_error_ms": 0,
         }]});
         insta::assert_snapshot!(shown(&answer), @r#"
-        SN            CONFIGURED  HELD  WAITING  BREAKER  CALLS  RATE  LAST_ERROR_AT             LAST_ERROR
-        message.call  yes         no    12       open     0/16   -     1970-01-01T00:00:00.000Z  connection refused
+        SN            CONFIGURED  HELD  WAITING  BREAKER  CALLS  RATE  RETRY_AFTER  LAST_ERROR_AT             LAST_ERROR
+        message.call  yes         no    12       open     0/16   -     90s          1970-01-01T00:00:00.000Z  connection refused
         "#);
     }
 }

@@ -24,6 +24,8 @@ pub struct Callback {
     pub concurrency: usize,
     /// The most to one service, from 1; `concurrency` bounds it as well.
     pub concurrency_per_service: usize,
+    /// The longest that a `Retry-After` counts for, up to a day.
+    pub retry_after_max: Span,
     /// The hosts that tasks may name by an absolute URL.
     pub allow_hosts: Vec<Parsed<HostPattern>>,
     /// Whether such a host has to be on the public Internet.
@@ -52,6 +54,7 @@ impl Callback {
         within_spans("callback.connect_timeout", self.connect_timeout, "10ms", "60s")?;
         within("callback.concurrency", self.concurrency, 1..=MOST_CALLS)?;
         within("callback.concurrency_per_service", self.concurrency_per_service, 1..=MOST_CALLS)?;
+        within_spans("callback.retry_after_max", self.retry_after_max, "0s", "24h")?;
         self.breaker.check("callback.breaker")?;
         self.retry.check()
     }

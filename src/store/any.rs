@@ -7,7 +7,7 @@ use tokio::sync::broadcast;
 
 use super::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
-    Hint, Histories, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
+    Hint, Histories, Holds, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
     Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting, embedded, redis,
 };
 use crate::breaker;
@@ -160,7 +160,7 @@ impl Store for AnyStore {
         either!(self, set_hold(destination, is_held))
     }
 
-    async fn holds(&self) -> Result<Vec<Destination>> {
+    async fn holds(&self) -> Result<Holds> {
         either!(self, holds())
     }
 

@@ -120,8 +120,8 @@ pub use check::{Checked, Cursor, Finding, Flaw};
 pub use error::{Error, Result};
 pub use terms::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Claimed, Counts, Durability, Forecast, Grant, Hint,
-    Histories, History, Holder, Idempotency, LENT, LeasedTask, Lent, ListQuery, Listed, Misfire, Misfired, Moment,
-    NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Settle, Settled, Spread, Standing,
+    Histories, History, Holder, Holds, Idempotency, LENT, LeasedTask, Lent, ListQuery, Listed, Misfire, Misfired,
+    Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Settle, Settled, Spread, Standing,
     Summary, Task, TopicEntry, Transition, Waiting, Want,
 };
 
@@ -172,6 +172,9 @@ pub const MAX_MISFIRES: usize = 16;
 
 /// The most tasks that one claim ends because they expired or fell due in a pause. While more are left, the outlook's next moment is now.
 pub const MAX_ENDED: usize = 512;
+
+/// How long a release by hand is remembered: longer than any `Retry-After` hold that it could lift.
+pub const RELEASES_KEPT: Duration = Duration::from_secs(25 * 3600);
 
 /// The most notes of attempts that are kept of one task; the oldest go first.
 pub const MAX_NOTES: usize = 16;
@@ -307,11 +310,12 @@ pub trait Store: Send + Sync + 'static {
     ) -> impl Future<Output = Result<usize>> + Send;
 
     /// Holds a destination by hand, for all instances and until it is released, or releases it. Those who work look once a second:
-    /// the store itself hands its tasks out as before.
+    /// the store itself hands its tasks out as before. A release is remembered for [`RELEASES_KEPT`] where other instances can ask for it,
+    /// also if nothing was held by hand: it lifts what a `Retry-After` holds on each of them.
     fn set_hold(&self, destination: &Destination, is_held: bool) -> impl Future<Output = Result<()>> + Send;
 
-    /// The destinations that are held by hand.
-    fn holds(&self) -> impl Future<Output = Result<Vec<Destination>>> + Send;
+    /// The destinations that are held by hand, and the releases that are remembered.
+    fn holds(&self) -> impl Future<Output = Result<Holds>> + Send;
 
     /// How many tasks wait for each called destination, by name; one for which none waits may be missing.
     fn waiting(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<Vec<Waiting>>> + Send;

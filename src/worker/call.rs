@@ -79,6 +79,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
             answer = self.call(&service, &policy, timeout, &excerpt) => answer,
             () = shared.settler.finished() => return None,
         };
+        let answer = answer.with_retry_after_of_at_most(shared.parts.limits.retry_after_max());
         let permit = &mut self.pass.destination;
         match &answer {
             Answer::Failed { fault: Fault::Destination, outcome, .. } => permit.failed(outcome),

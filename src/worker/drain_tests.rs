@@ -1,7 +1,7 @@
 use tokio::sync::{Notify, broadcast};
 
 use super::*;
-use crate::callback::{Answer, Call, LimitParams};
+use crate::callback::{Answer, Call, LONGEST_RETRY_AFTER, LimitParams};
 use crate::clock::UnixMillis;
 use crate::store::*;
 use crate::task::{Destination, Lane, State, TaskId, Topic, TopicPolicy};
@@ -140,7 +140,7 @@ impl Store for Silent {
         never().await
     }
 
-    async fn holds(&self) -> Result<Vec<Destination>> {
+    async fn holds(&self) -> Result<Holds> {
         self.asked.notify_one();
         never().await
     }
@@ -196,6 +196,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
             concurrency: 1,
             concurrency_per_service: 1,
             breaker: Default::default(),
+            retry_after_max: LONGEST_RETRY_AFTER,
         })),
         clock: Clock::system(),
     };

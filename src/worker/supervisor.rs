@@ -81,7 +81,8 @@ async fn look(shared: &Shared<impl Store, impl Caller>) -> Seen {
         .collect();
     let asked = shared.parts.limits.ask_holds();
     let read = shared.parts.store.holds().await.map(|holds| {
-        shared.parts.limits.set_holds(asked, holds.into_iter().collect());
+        let released = holds.released.into_iter().collect();
+        shared.parts.limits.set_holds(asked, holds.held.into_iter().collect(), released);
     });
     let holds_are_known = read.is_ok();
     let held = read.err().map(|error| error.to_string());

@@ -7,7 +7,7 @@ use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::*;
-use crate::callback::{Allowance, Answer, Call, Fault, LimitParams, ServiceParams, SuccessRule};
+use crate::callback::{Allowance, Answer, Call, Fault, LONGEST_RETRY_AFTER, LimitParams, ServiceParams, SuccessRule};
 use crate::clock::UnixMillis;
 use crate::store::*;
 use crate::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
@@ -196,7 +196,7 @@ impl Store for Watched {
         self.store.set_hold(destination, is_held).await
     }
 
-    async fn holds(&self) -> Result<Vec<Destination>> {
+    async fn holds(&self) -> Result<Holds> {
         let read = self.store.holds().await;
         self.holds_read.notify_one();
         pass(&self.holds_gate).await;
@@ -307,7 +307,12 @@ impl Bench {
             success: SuccessRule::default(),
             secrets: Vec::new(),
         };
-        let limits = LimitParams { concurrency: 5_000, concurrency_per_service: 100, breaker: Default::default() };
+        let limits = LimitParams {
+            concurrency: 5_000,
+            concurrency_per_service: 100,
+            breaker: Default::default(),
+            retry_after_max: LONGEST_RETRY_AFTER,
+        };
         let parts = Parts {
             store: store.clone(),
             topics: Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 })),

@@ -19,7 +19,7 @@ async fn a_look_that_began_before_a_hold_does_not_undo_it() {
     soon(store.holds_read.notified()).await;
 
     store.set_hold(&destination, true).await.unwrap();
-    parts.limits.set_holds(parts.limits.ask_holds(), [destination.clone()].into());
+    parts.limits.set_holds(parts.limits.ask_holds(), [destination.clone()].into(), Default::default());
     store.holds_gate.add_permits(1);
     // The next look begins when that one is over.
     soon(store.holds_read.notified()).await;

@@ -18,7 +18,12 @@ const LONG: Duration = Duration::from_secs(24 * 3600);
 /// The limits of topics: those of destinations, without a limit for the house.
 pub(super) fn limits() -> Arc<Limits> {
     let breaker = breaker::Params::default();
-    Arc::new(Limits::new(LimitParams { concurrency: NO_LIMIT, concurrency_per_service: NO_LIMIT, breaker }))
+    Arc::new(Limits::new(LimitParams {
+        concurrency: NO_LIMIT,
+        concurrency_per_service: NO_LIMIT,
+        breaker,
+        retry_after_max: Duration::ZERO,
+    }))
 }
 
 /// The name by which the limits know a topic.

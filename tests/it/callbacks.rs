@@ -232,6 +232,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
                 concurrency: 64,
                 concurrency_per_service: 64,
                 breaker: delayd::breaker::Params::default(),
+                retry_after_max: delayd::callback::LONGEST_RETRY_AFTER,
             })),
             clock: Clock::system(),
         };

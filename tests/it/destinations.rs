@@ -15,6 +15,7 @@ on_both_stores!(
     one_service_with_an_open_breaker_holds_up_no_other,
     a_held_service_is_not_called_until_it_is_released,
     a_rate_spreads_the_calls_of_a_service,
+    a_release_lifts_what_a_retry_after_holds,
 );
 
 /// Breakers that open and close within a test.
@@ -158,4 +159,55 @@ async fn a_hold_is_kept_by_every_instance() {
     assert_eq!(listed(&two, "message.call").await["held"], true);
     two.post("/delay/destination/release", r#"{"sn":"message.call"}"#).await.ok();
     receiver.wait_for(100).await;
+}
+
+/// Answers every call with a wait that is longer than the default of `callback.retry_after_max`.
+fn busy(_: &crate::receiver::Seen) -> Answer {
+    Answer::With(503, vec![("retry-after", "86400")], "")
+}
+
+/// Waits until the service is held by a `Retry-After` in this instance, or is not.
+async fn wait_for_retry_after(delayd: &Program, sn: &str, is_held: bool) -> Value {
+    for _ in 0..600 {
+        let one = listed(delayd, sn).await;
+        if one["retry_after_ms"].is_u64() == is_held {
+            return one;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("a Retry-After hold of {sn}: expected {is_held}, got {}", listed(delayd, sn).await);
+}
+
+async fn a_release_lifts_what_a_retry_after_holds(kept: Kept) {
+    let receiver = Receiver::answering(busy).await;
+    let settings = [service("message.call", &receiver), "services.\"message.call\".concurrency=1".into()];
+    let delayd = kept.start(&settings).await;
+    delayd.add_all(&tasks("message.call", 5)).await;
+    let held = wait_for_retry_after(&delayd, "message.call", true).await;
+    assert!((800_000..=900_000).contains(&held["retry_after_ms"].as_u64().unwrap()), "15 minutes at most: {held}");
+    receiver.answer(|_| Answer::Status(200));
+    let calls = receiver.seen().len();
+    let answer = delayd.post("/delay/destination/release", r#"{"sn":"message.call"}"#).await.ok();
+    assert_eq!(answer.body["held"], false);
+    // The one that was answered with Retry-After keeps its own wait; the others do not.
+    assert_eq!(receiver.wait_for(calls + 4).await.len(), 5);
+    assert!(listed(&delayd, "message.call").await["retry_after_ms"].is_null());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_lifts_what_a_retry_after_holds_on_every_instance() {
+    let kept = Kept::redis();
+    let receiver = Receiver::answering(busy).await;
+    let settings = [service("message.call", &receiver), "services.\"message.call\".concurrency=1".into()];
+    let (one, two) = (kept.start(&settings).await, kept.start(&settings).await);
+    for round in 1..=2 {
+        receiver.answer(busy);
+        one.add_all(&tasks("message.call", 5)).await;
+        wait_for_retry_after(&one, "message.call", true).await;
+        wait_for_retry_after(&two, "message.call", true).await;
+        receiver.answer(|_| Answer::Status(200));
+        one.post("/delay/destination/release", r#"{"sn":"message.call"}"#).await.ok();
+        wait_for_retry_after(&two, "message.call", false).await;
+        assert_eq!(receiver.wait_for(round * 5).await.len(), round * 5);
+    }
 }

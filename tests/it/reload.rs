@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::program::{Program, embedded, folder, serve};
-use crate::receiver::Receiver;
+use crate::receiver::{Answer, Receiver};
 
 /// A folder with the store and a configuration, and the program that reads it.
 struct Served {
@@ -121,6 +121,24 @@ async fn limits_and_the_log_level_change_and_what_cannot_is_named() {
     assert_eq!(delayd.post("/delay/task/add", large).await.status, 413);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shorter_retry_after_max_holds_for_what_is_held_already() {
+    let receiver = Receiver::answering(|_| Answer::With(429, vec![("retry-after", "600")], "")).await;
+    let text = service("one", &receiver)
+        + "concurrency = 1
+";
+    let served = Served::by(&text).await;
+    for _ in 0..3 {
+        add(&served.delayd, "one").await.ok();
+    }
+    receiver.wait_for(1).await;
+    receiver.answer(|_| Answer::Status(200));
+    served.save(&(text + "[callback]\nretry_after_max = \"1s\"\n"));
+    wait_for_log(&served.delayd, "changed: callback.retry_after_max", 1).await;
+    // The one that was answered keeps its own wait.
+    receiver.wait_for(3).await;
+}
+
 /// A file that is the same, and a folder in which others work, are no reason to load anything; SIGHUP always is.
 #[tokio::test(flavor = "multi_thread")]
 async fn sighup_reads_the_configuration_again_and_ends_nothing() {
@@ -165,7 +183,7 @@ async fn a_swapped_folder_behind_a_link_is_noticed() {
 /// Two hundred tasks are called while the services are replaced over and over: each comes once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_loses_no_call() {
-    let receiver = Receiver::answering(|_| crate::receiver::Answer::After(Duration::from_millis(50))).await;
+    let receiver = Receiver::answering(|_| Answer::After(Duration::from_millis(50))).await;
     let served = Served::by(&service("one", &receiver)).await;
     for round in 0..10 {
         let tasks: Vec<_> =

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
-use delayd::callback::{Allowance, LimitParams, Limits, ServiceParams, Services, SuccessRule};
+use delayd::callback::{Allowance, LONGEST_RETRY_AFTER, LimitParams, Limits, ServiceParams, Services, SuccessRule};
 use delayd::clock::{Clock, UnixMillis};
 use delayd::outcome::Policy;
 use delayd::retry::Backoff;
@@ -282,6 +282,7 @@ impl Deployment {
                 concurrency: plan.settings.concurrency,
                 concurrency_per_service: plan.settings.concurrency_per_service,
                 breaker: plan.settings.breaker.clone(),
+                retry_after_max: LONGEST_RETRY_AFTER,
             })),
             clock: clock.clone(),
         };

@@ -19,8 +19,8 @@ use std::time::Duration;
 use delayd::clock::UnixMillis;
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error,
-    Forecast, Hint, Histories, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
-    Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Transition, Waiting,
+    Forecast, Hint, Histories, Holds, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
+    Registered, Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Transition, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -361,7 +361,7 @@ impl Store for Access {
         self.ask("set_hold", about, move |world| world.look(|model| model.set_hold(&destination, is_held))).await
     }
 
-    async fn holds(&self) -> Result<Vec<Destination>> {
+    async fn holds(&self) -> Result<Holds> {
         self.ask("holds", (), |world| world.look(|model| model.holds())).await
     }
 

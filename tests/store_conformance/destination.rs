@@ -7,16 +7,16 @@ use crate::bench::{Bench, lane, new_task, topic, topic_of};
 
 pub(crate) async fn a_hold_lasts_until_it_is_released(bench: Bench<impl Store>) {
     let (one, other) = ("message.call".parse().unwrap(), "other.server".parse().unwrap());
-    assert!(bench.store.holds().await.unwrap().is_empty());
+    assert!(bench.store.holds().await.unwrap().held.is_empty());
     for destination in [&other, &one, &one] {
         bench.store.set_hold(destination, true).await.unwrap();
     }
-    let mut held = bench.store.holds().await.unwrap();
+    let mut held = bench.store.holds().await.unwrap().held;
     held.sort_unstable();
     assert_eq!(held, [one.clone(), other.clone()]);
     bench.store.set_hold(&one, false).await.unwrap();
     bench.store.set_hold(&one, false).await.unwrap();
-    assert_eq!(bench.store.holds().await.unwrap(), [other]);
+    assert_eq!(bench.store.holds().await.unwrap().held, [other]);
 }
 
 pub(crate) async fn what_waits_is_counted_by_destination_over_all_lanes(bench: Bench<impl Store>) {

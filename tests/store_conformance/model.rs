@@ -12,7 +12,7 @@ use std::time::Duration;
 use delayd::clock::UnixMillis;
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Counts, EXPIRED, Error, Forecast, Grant, Histories,
-    History, Idempotency, LeasedTask, ListQuery, Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST,
+    History, Holds, Idempotency, LeasedTask, ListQuery, Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST,
     MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
     Novelty, Outlook, Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Summary, Task, TopicEntry,
     Waiting,
@@ -526,8 +526,8 @@ impl Model {
         };
     }
 
-    pub(crate) fn holds(&self) -> Vec<Destination> {
-        self.holds.iter().cloned().collect()
+    pub(crate) fn holds(&self) -> Holds {
+        Holds { held: self.holds.iter().cloned().collect(), released: Vec::new() }
     }
 
     pub(crate) fn waiting_for_each(&self, lanes: &[Lane]) -> Vec<Waiting> {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
-    Hint, Histories, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered,
-    Rescheduled, Result, Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Transition, Waiting,
+    Hint, Histories, Holds, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty,
+    Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Transition,
+    Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -215,7 +216,7 @@ impl Store for Reference {
         Ok(())
     }
 
-    async fn holds(&self) -> Result<Vec<Destination>> {
+    async fn holds(&self) -> Result<Holds> {
         Ok(self.model().holds())
     }
 

@@ -164,6 +164,18 @@ impl Door {
         self.held_until = self.held_until.max(Some(until));
     }
 
+    /// A hold that lasts for longer ends then; the one who watches sets their timer anew.
+    pub(super) fn shorten_hold(&mut self, until: Instant) {
+        if self.held_until.is_some_and(|held| held > until) {
+            self.held_until = Some(until);
+            self.line.call_watch();
+        }
+    }
+
+    pub(super) fn lift_hold(&mut self) {
+        self.held_until = None;
+    }
+
     fn held_for(&self, now: Instant) -> Option<Duration> {
         let left = self.held_until?.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)

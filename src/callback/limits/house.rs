@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::door::Door;
 use super::{Allowance, Chance, LimitParams};
+use crate::clock::UnixMillis;
 use crate::task::Destination;
 
 /// Below so many destinations nobody is forgotten.
@@ -20,6 +21,8 @@ pub(super) struct House {
     pub(super) doors: HashMap<Destination, Door>,
     /// Held by hand.
     pub(super) on_hold: HashSet<Destination>,
+    /// Releases by hand that have been seen, and when each was.
+    pub(super) released: HashMap<Destination, UnixMillis>,
     /// How often the store was asked what is, and which of these answers `on_hold` is.
     pub(super) holds_asked: u64,
     pub(super) holds_known: u64,
@@ -38,6 +41,7 @@ impl House {
             in_flight: 0,
             doors: HashMap::new(),
             on_hold: HashSet::new(),
+            released: HashMap::new(),
             holds_asked: 0,
             holds_known: 0,
             crowded_out: BTreeSet::new(),
@@ -69,6 +73,14 @@ impl House {
         let door = self.doors.entry(destination.clone()).or_insert_with(fresh);
         door.used = now;
         (self.on_hold.contains(destination), door)
+    }
+
+    /// Ends the hold that the destination's own `Retry-After` has set.
+    pub(super) fn lift(&mut self, destination: &Destination, now: Instant) {
+        if let Some(door) = self.doors.get_mut(destination) {
+            door.lift_hold();
+            self.serve(destination, now);
+        }
     }
 
     /// What the one of that number in the destination's line may expect.

@@ -21,7 +21,7 @@
 //! - A destination's entry is forgotten once it has been idle for as long as a success lasts: by then
 //!   it says nothing that a new one would not.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::breaker;
+use crate::clock::UnixMillis;
 use crate::rate::Rate;
 use crate::task::Destination;
 
@@ -52,6 +53,8 @@ pub struct LimitParams {
     pub concurrency_per_service: usize,
     /// When a destination is left alone (`callback.breaker`).
     pub breaker: breaker::Params,
+    /// The longest that a destination's `Retry-After` holds it (`callback.retry_after_max`).
+    pub retry_after_max: Duration,
 }
 
 /// What a service's own section allows it.
@@ -103,6 +106,7 @@ impl Limits {
         house.concurrency = params.concurrency;
         for door in house.doors.values_mut() {
             door.set_breaker(&params.breaker, now);
+            door.shorten_hold(now + params.retry_after_max);
         }
         *self.params.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(params);
         // Whoever waits looks by the new settings.
@@ -168,12 +172,18 @@ impl Limits {
         Place::new(Arc::clone(self), destination.clone(), number, sleeper)
     }
 
+    /// The longest that a `Retry-After` may ask for now.
+    pub fn retry_after_max(&self) -> Duration {
+        self.params().retry_after_max
+    }
+
     /// Grants nothing to `destination` for so long; a longer hold stays. For a `Retry-After` that speaks for all of it.
     pub fn hold(&self, destination: &Destination, wait: Duration) {
         let now = Instant::now();
+        let params = self.params();
         let mut house = self.house();
-        let (_, door) = house.door(destination, &self.params(), now);
-        door.hold_until(now + wait);
+        let (_, door) = house.door(destination, &params, now);
+        door.hold_until(now + wait.min(params.retry_after_max));
         // Whoever waits for a slot has to wait for the end of the hold instead.
         house.serve(destination, now);
     }
@@ -185,15 +195,34 @@ impl Limits {
         HoldsAsked(house.holds_asked)
     }
 
+    /// Ends the hold that `destination`'s `Retry-After` has set. An answer that comes later may set another.
+    pub fn lift(&self, destination: &Destination) {
+        self.house().lift(destination, Instant::now());
+    }
+
     /// Which destinations are held by hand from now on: these, and no others. What was asked for before what is known already says nothing:
     /// it may have been read before a hold of which the caller has been told that it is set.
-    pub fn set_holds(&self, asked: HoldsAsked, destinations: HashSet<Destination>) {
+    ///
+    /// `released` are the latest releases by hand, on any instance. One that is new lifts the destination's `Retry-After` hold here.
+    pub fn set_holds(
+        &self,
+        asked: HoldsAsked,
+        destinations: HashSet<Destination>,
+        released: HashMap<Destination, UnixMillis>,
+    ) {
         let now = Instant::now();
         let mut house = self.house();
         if asked.0 < house.holds_known {
             return;
         }
         house.holds_known = asked.0;
+        let known = std::mem::replace(&mut house.released, released);
+        let is_new = |(destination, at): &(&Destination, &UnixMillis)| known.get(*destination) != Some(*at);
+        let lifted: Vec<Destination> =
+            house.released.iter().filter(is_new).map(|(destination, _)| destination.clone()).collect();
+        for destination in lifted {
+            house.lift(&destination, now);
+        }
         let before = std::mem::replace(&mut house.on_hold, destinations);
         let released: Vec<Destination> = before.difference(&house.on_hold).cloned().collect();
         for destination in released {

@@ -12,8 +12,13 @@ fn most(concurrency: usize) -> Allowance {
     Allowance { concurrency, rate: None }
 }
 
+fn params(concurrency: usize, concurrency_per_service: usize) -> LimitParams {
+    let (breaker, retry_after_max) = (breaker::Params::default(), Duration::from_secs(60));
+    LimitParams { concurrency, concurrency_per_service, breaker, retry_after_max }
+}
+
 fn limits(concurrency: usize, concurrency_per_service: usize) -> Arc<Limits> {
-    Arc::new(Limits::new(LimitParams { concurrency, concurrency_per_service, breaker: breaker::Params::default() }))
+    Arc::new(Limits::new(params(concurrency, concurrency_per_service)))
 }
 
 fn name(name: &str) -> Destination {
@@ -261,6 +266,37 @@ async fn a_held_destination_gets_nothing_until_the_hold_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hold_is_no_longer_than_the_longest_that_is_allowed() {
+    let (limits, a) = (limits(100, 10), name("a"));
+    limits.hold(&a, Duration::from_secs(3_600));
+    assert_eq!(wait_for(&limits, &a), Some(Duration::from_secs(60)));
+    limits.set_params(LimitParams { retry_after_max: Duration::from_secs(5), ..params(100, 10) });
+    assert_eq!(wait_for(&limits, &a), Some(Duration::from_secs(5)), "a lower bound holds for those that are set");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_by_hand_lifts_what_a_retry_after_holds_once() {
+    let (limits, a) = (limits(100, 10), name("a"));
+    let sleeper = Arc::new(Notify::new());
+    let seen = |at| limits.set_holds(limits.ask_holds(), HashSet::new(), [(a.clone(), UnixMillis(at))].into());
+    limits.hold(&a, Duration::from_secs(30));
+    let _place = stand(&limits, &a, &sleeper);
+    assert!(!is_awake(&sleeper));
+    seen(1);
+    assert!(is_awake(&sleeper), "who waits for the end of the hold is woken");
+    assert_eq!(limits.free(&a, most(0)), 10);
+    // Another answer holds it again; the same release says nothing about that, and the next one does.
+    limits.hold(&a, Duration::from_secs(30));
+    seen(1);
+    assert_eq!(limits.free(&a, most(0)), 0);
+    seen(2);
+    assert_eq!(limits.free(&a, most(0)), 10);
+    limits.hold(&a, Duration::from_secs(30));
+    limits.lift(&a);
+    assert_eq!(limits.free(&a, most(0)), 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_destination_that_keeps_failing_is_left_alone_and_met_by_few_on_its_return() {
     let (limits, a) = (limits(1_000, 100), name("a"));
     succeed(&limits, &a, 16 + 32);
@@ -368,12 +404,12 @@ fn calls_that_were_not_made_say_nothing() {
 fn a_hold_by_hand_lasts_until_it_is_ended() {
     let (limits, a) = (limits(100, 10), name("a"));
     let sleeper = Arc::new(Notify::new());
-    limits.set_holds(limits.ask_holds(), [a.clone()].into());
+    limits.set_holds(limits.ask_holds(), [a.clone()].into(), HashMap::new());
     assert_eq!((limits.free(&a, most(0)), wait_for(&limits, &a)), (0, None));
     assert!(limits.reserve(&a, most(0), 1).is_empty());
     let _place = stand(&limits, &a, &sleeper);
     assert!(!is_awake(&sleeper));
-    limits.set_holds(limits.ask_holds(), [name("b")].into());
+    limits.set_holds(limits.ask_holds(), [name("b")].into(), HashMap::new());
     assert!(is_awake(&sleeper));
     assert_eq!(limits.reserve(&a, most(0), 1).len(), 1);
 }
@@ -382,10 +418,10 @@ fn a_hold_by_hand_lasts_until_it_is_ended() {
 fn an_answer_that_was_asked_for_earlier_undoes_no_hold() {
     let (limits, a) = (limits(100, 10), name("a"));
     let (early, late) = (limits.ask_holds(), limits.ask_holds());
-    limits.set_holds(late, [a.clone()].into());
-    limits.set_holds(early, HashSet::new());
+    limits.set_holds(late, [a.clone()].into(), HashMap::new());
+    limits.set_holds(early, HashSet::new(), HashMap::new());
     assert_eq!(limits.free(&a, most(0)), 0);
-    limits.set_holds(limits.ask_holds(), HashSet::new());
+    limits.set_holds(limits.ask_holds(), HashSet::new(), HashMap::new());
     assert_eq!(limits.free(&a, most(0)), 10);
 }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::clock::UnixMillis;
 use crate::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
-    Hint, Histories, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
+    Hint, Histories, Holds, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
     Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
@@ -194,8 +194,9 @@ impl Store for Embedded {
         self.writes.ask(1, move |ledger| destination::set_hold(ledger, &destination, is_held)).await
     }
 
-    async fn holds(&self) -> Result<Vec<Destination>> {
-        self.reads.run(destination::holds).await
+    async fn holds(&self) -> Result<Holds> {
+        let held = self.reads.run(destination::holds).await?;
+        Ok(Holds { held, released: Vec::new() })
     }
 
     async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {

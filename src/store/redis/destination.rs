@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use deadpool_redis::redis::{FromRedisValue, cmd};
 
 use super::Inner;
-use crate::store::{Error, Result, Waiting};
+use crate::clock::UnixMillis;
+use crate::store::{Error, Holds, RELEASES_KEPT, Result, Waiting};
 use crate::task::{Destination, Lane};
 
 /// Commands of one pipeline.
@@ -16,19 +17,32 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
 }
 
 pub(super) async fn set_hold(inner: &Inner, destination: &Destination, is_held: bool) -> Result<()> {
-    let (key, name) = (inner.keys.holds(), destination.as_str());
-    let change = match is_held {
-        true => cmd("HSETNX").arg(key).arg(name).arg(inner.clock.now().0).take(),
-        false => cmd("HDEL").arg(key).arg(name).take(),
+    let (holds, releases) = (inner.keys.holds(), inner.keys.releases());
+    let (name, now) = (destination.as_str(), inner.clock.now());
+    let changes = match is_held {
+        true => vec![cmd("HSETNX").arg(holds).arg(name).arg(now.0).take()],
+        false => vec![
+            cmd("HDEL").arg(holds).arg(name).take(),
+            cmd("ZADD").arg(&releases).arg(now.0).arg(name).take(),
+            cmd("ZREMRANGEBYSCORE").arg(&releases).arg("-inf").arg((now - RELEASES_KEPT).0).take(),
+            cmd("PEXPIRE").arg(&releases).arg(RELEASES_KEPT.as_millis() as u64).take(),
+        ],
     };
-    inner.working.run_one(change).await.map(drop)
+    inner.working.run_repeatable(&changes).await.into_iter().try_for_each(|answer| answer.map(drop))
 }
 
-pub(super) async fn holds(inner: &Inner) -> Result<Vec<Destination>> {
-    let answer = inner.working.run_one(cmd("HKEYS").arg(inner.keys.holds()).take()).await?;
-    let names = Vec::<String>::from_redis_value(answer).map_err(corrupt)?;
+pub(super) async fn holds(inner: &Inner) -> Result<Holds> {
+    let held = cmd("HKEYS").arg(inner.keys.holds()).take();
+    let released = cmd("ZRANGE").arg(inner.keys.releases()).arg(0).arg(-1).arg("WITHSCORES").take();
+    let mut answers = inner.working.run_repeatable(&[held, released]).await.into_iter();
+    let mut next = || answers.next().unwrap_or_else(|| Err(corrupt("too few answers")));
+    let held = Vec::<String>::from_redis_value(next()?).map_err(corrupt)?;
+    let released = Vec::<(String, i64)>::from_redis_value(next()?).map_err(corrupt)?;
     // A name that is none holds nobody back.
-    Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+    Ok(Holds {
+        held: held.iter().filter_map(|name| name.parse().ok()).collect(),
+        released: released.iter().filter_map(|(name, at)| Some((name.parse().ok()?, UnixMillis(*at)))).collect(),
+    })
 }
 
 /// Two rounds of pipelines: who is there, then how many.

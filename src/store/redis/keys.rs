@@ -7,6 +7,7 @@
 //! | pauses | `<p>:DELAY_TOPIC_PAUSES-{<p>:DELAY_TOPIC_LIST}` | hash topic → see `lua/pause.lua` |
 //! | last task id | `<p>:DELAY_TASK_ID` | string |
 //! | destinations held by hand | `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
+//! | releases by hand | `<p>:DELAY_DESTINATION_RELEASES-{<p>:DELAY_DESTINATION_HOLDS}` | zset destination → when, Unix ms |
 //! | hints | `<p>:DELAY_HINT` | channel, message `lane due_ms`, or `lane due_ms pull origin` |
 //! | a lane's keys | see `lua/lane.lua` | |
 //!
@@ -111,6 +112,11 @@ impl Keys {
 
     pub(super) fn holds(&self) -> String {
         format!("{}:DELAY_DESTINATION_HOLDS", self.prefix)
+    }
+
+    /// In the slot of the holds.
+    pub(super) fn releases(&self) -> String {
+        format!("{}:DELAY_DESTINATION_RELEASES-{{{}}}", self.prefix, self.holds())
     }
 
     pub(super) fn schedule(&self, lane: &Lane, destination: &Destination) -> String {

@@ -27,8 +27,8 @@ use self::servers::{Route, Servers};
 use self::topic::Complaints;
 use super::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error,
-    Forecast, Hint, Histories, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
-    Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
+    Forecast, Hint, Histories, Holds, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
+    Registered, Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use crate::breaker;
 use crate::clock::{Clock, UnixMillis};
@@ -368,7 +368,7 @@ impl Store for Redis {
         destination::set_hold(&self.inner, destination, is_held).await
     }
 
-    async fn holds(&self) -> Result<Vec<Destination>> {
+    async fn holds(&self) -> Result<Holds> {
         destination::holds(&self.inner).await
     }
 

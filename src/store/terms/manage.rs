@@ -28,6 +28,15 @@ pub struct Summary {
     pub key: Option<String>,
 }
 
+/// What is held by hand, and what was released lately.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// The destinations that are held.
+    pub held: Vec<Destination>,
+    /// Destinations that were released, and when each was last, for the other instances. Always empty for a store of one process.
+    pub released: Vec<(Destination, UnixMillis)>,
+}
+
 /// When replayed tasks fall due: the first after `first`, each further one `step` later, from the store's now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spread {

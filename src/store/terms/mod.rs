@@ -11,7 +11,7 @@ mod topic;
 mod transfer;
 
 pub use identity::{Idempotency, Novelty};
-pub use manage::{AttemptNote, Forecast, Spread, Summary};
+pub use manage::{AttemptNote, Forecast, Holds, Spread, Summary};
 pub use topic::{Misfire, Misfired, Registered, TopicEntry};
 pub use transfer::{Adopted, Adoptee, LENT, Lent, Standing};
 

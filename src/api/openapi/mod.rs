@@ -136,7 +136,7 @@ fn calls() -> Vec<Call> {
             "Keep calls off a service",
             UNKNOWN,
         ),
-        call::<destination::HoldRequest, destination::Held>("/delay/destination/release", "End a hold", UNKNOWN),
+        call::<destination::HoldRequest, destination::Held>("/delay/destination/release", "End a hold by hand, and one by Retry-After", UNKNOWN),
         page("/healthz", "Is it alive?", Answer::Health(described::<health::Health>(), &[200])),
         page("/readyz", "Should it be given work?", Answer::Health(described::<health::Health>(), &[200, 503])),
         Call {

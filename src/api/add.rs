@@ -24,7 +24,7 @@ use super::openapi::values::{Durability, Way};
 use super::sameness::HeaderKey;
 use crate::clock::UnixMillis;
 use crate::store::{self, Added, NewTask, Novelty, Registered, Store};
-use crate::task::{Destination, TaskId, Topic};
+use crate::task::{self, Destination, TaskId, Topic};
 
 /// The answer to a stored task.
 #[derive(Debug, Serialize, ToSchema)]
@@ -42,6 +42,9 @@ pub(super) struct Stored {
     /// The task was added before, under the same idempotency key.
     #[serde(skip_serializing_if = "is_false")]
     duplicate: bool,
+    /// Of a duplicate: where the first task stands now. Left out: it is forgotten here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<task::State>,
     /// The pending task of the same `key` was moved.
     #[serde(skip_serializing_if = "is_false")]
     replaced: bool,
@@ -49,8 +52,12 @@ pub(super) struct Stored {
 
 impl Stored {
     fn of(added: Added, mode: &'static str, durability: store::Durability) -> Self {
-        let (duplicate, replaced) = (added.novelty == Novelty::Duplicate, added.novelty == Novelty::Replaced);
-        Self { task_id: added.id, due_ms: added.due, mode, durability: durability.as_str(), duplicate, replaced }
+        let (duplicate, state) = match added.novelty {
+            Novelty::Duplicate { state } => (true, state),
+            Novelty::New | Novelty::Replaced => (false, None),
+        };
+        let (replaced, durability) = (added.novelty == Novelty::Replaced, durability.as_str());
+        Self { task_id: added.id, due_ms: added.due, mode, durability, duplicate, state, replaced }
     }
 }
 
@@ -65,7 +72,7 @@ pub(super) struct One(Stored);
 
 impl IntoResponse for One {
     fn into_response(self) -> Response {
-        let Stored { task_id, due_ms, mode, durability, duplicate, replaced } = self.0;
+        let Stored { task_id, due_ms, mode, durability, duplicate, state, replaced } = self.0;
         let (mut id, mut due) = (itoa::Buffer::new(), itoa::Buffer::new());
         let text = [
             envelope::BEGIN,
@@ -78,6 +85,9 @@ impl IntoResponse for One {
             r#"","durability":""#,
             durability,
             if duplicate { r#"","duplicate":true"# } else { "\"" },
+            if state.is_some() { r#","state":""# } else { "" },
+            state.map_or("", task::State::as_str),
+            if state.is_some() { "\"" } else { "" },
             if replaced { r#","replaced":true}"# } else { "}" },
         ];
         envelope::json(text.concat().into())
@@ -246,6 +256,7 @@ mod tests {
             mode: "pull",
             durability: "fsynced",
             duplicate: false,
+            state: None,
             replaced: false,
         })
     }
@@ -275,11 +286,13 @@ mod tests {
     #[tokio::test]
     async fn a_single_add_is_answered_in_the_words_of_every_success() {
         for (duplicate, replaced) in [(false, false), (true, false), (false, true), (true, true)] {
-            let stored = || Stored { duplicate, replaced, ..stored().unwrap() };
-            let (one, usual) = (One(stored()).into_response(), Success::of(stored()).into_response());
-            assert_eq!(one.headers(), usual.headers());
-            let text = |response: Response| axum::body::to_bytes(response.into_body(), usize::MAX);
-            assert_eq!(text(one).await.unwrap(), text(usual).await.unwrap());
+            for state in [None, Some(task::State::Cancelled)] {
+                let stored = || Stored { duplicate, state, replaced, ..stored().unwrap() };
+                let (one, usual) = (One(stored()).into_response(), Success::of(stored()).into_response());
+                assert_eq!(one.headers(), usual.headers());
+                let text = |response: Response| axum::body::to_bytes(response.into_body(), usize::MAX);
+                assert_eq!(text(one).await.unwrap(), text(usual).await.unwrap());
+            }
         }
     }
 

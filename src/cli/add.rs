@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::client::{ServerArgs, cell, fields, moment};
 use super::due::Due;
 use super::wishes::{self, Mode, word};
-use super::{Code, table};
+use super::{Code, out, table};
 use crate::span::Span;
 use crate::task::Topic;
 
@@ -106,6 +106,8 @@ fn shown(answer: &Value) -> String {
     ];
     if answer["duplicate"] == true {
         pairs.push(("duplicate", "it was added before, with this idempotency key".into()));
+        let state = answer["state"].as_str().unwrap_or("forgotten");
+        pairs.push(("state", out::plain(state, 20)));
     }
     if answer["replaced"] == true {
         pairs.push(("replaced", "the waiting task of this key was moved".into()));

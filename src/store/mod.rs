@@ -43,9 +43,10 @@
 //!
 //! An add is looked at in this order, in one atomic step with its storing:
 //!
-//! 1. Its **idempotency key** was used in the lane within the window (at u, and now is before u + window): the same fingerprint answers
-//!    that task's id and the due moment that the first add answered ([`Novelty::Duplicate`], whatever became of the task), another one
-//!    [`Error::KeyReused`].
+//! 1. Its **idempotency key** was used in the topic with the same `key`, or both times without one, within the window (at u, and now is
+//!    before u + window): the same fingerprint answers that task's id, the due moment that the first add answered, and the state in which
+//!    the task is now ([`Novelty::Duplicate`]), another one [`Error::KeyReused`]. The lane alone can say so: the `key` leads to it, or,
+//!    without one, the idempotency key.
 //! 2. Its **key** (`options.key`) names a task of the lane that waits (a lease that has run out counts as waiting; one with a pending cancel
 //!    does not, it is cancelled by this look): that task gets the new moment, destination, content and options, a new revision and fresh
 //!    attempts, and keeps its id and moment of creation ([`Novelty::Replaced`]). Its `on_dead` id stays, if it has one.

@@ -166,7 +166,7 @@ impl World {
         self.write(match added.novelty {
             Novelty::New => What::Stored { id, lane, asked, call },
             Novelty::Replaced => What::Replaced { id, lane, asked, call },
-            Novelty::Duplicate => What::Repeated { id },
+            Novelty::Duplicate { .. } => What::Repeated { id },
         });
         Ok(added)
     }

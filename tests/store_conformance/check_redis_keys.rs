@@ -104,7 +104,7 @@ async fn an_idempotency_key_that_cannot_be_read_is_forgotten() {
     let second = broken.bench.try_add(once("k")).await.unwrap();
     assert_eq!(second.novelty, Novelty::New);
     let third = broken.bench.try_add(once("k")).await.unwrap();
-    assert_eq!((third.novelty, third.id), (Novelty::Duplicate, second.id));
+    assert_eq!((third.novelty, third.id), (Novelty::Duplicate { state: Some(State::Scheduled) }, second.id));
 }
 
 #[tokio::test]

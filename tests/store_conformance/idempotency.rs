@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use delayd::store::{Added, Error, Idempotency, NewTask, Novelty, Store};
-use delayd::task::{Lane, State, TaskId};
+use delayd::store::{Added, Cancelled, Error, Idempotency, NewTask, Novelty, Store};
+use delayd::task::{Lane, Options, State, TaskId};
 use futures_util::future::join_all;
 
 use crate::bench::{Bench, at, connect, delivered, lane, ms, new_task, redis, topic_of};
@@ -16,8 +16,13 @@ fn once(key: &str, fingerprint: u128) -> NewTask {
     NewTask { idempotency, ..new_task("message.call", 1_000) }
 }
 
+/// What the repeat of an add is answered while its task stands so; `None`: it is forgotten.
+fn again(first: Added, state: Option<State>) -> Added {
+    Added { novelty: Novelty::Duplicate { state }, ..first }
+}
+
 fn duplicate_of(first: Added) -> Added {
-    Added { novelty: Novelty::Duplicate, ..first }
+    again(first, Some(State::Scheduled))
 }
 
 pub(crate) async fn a_repeated_add_answers_the_first_task_whatever_became_of_it(bench: Bench<impl Store>) {
@@ -26,8 +31,9 @@ pub(crate) async fn a_repeated_add_answers_the_first_task_whatever_became_of_it(
     let check = async |what: &str| {
         let task = bench.store.get(&lane(), first.id).await.unwrap();
         let counts = bench.counts().await;
-        let again = NewTask { content: "{\"not\":\"looked at\"}".into(), ..once("k", 7) };
-        assert_eq!(bench.try_add(again).await.unwrap(), duplicate_of(first), "{what}");
+        let repeat = NewTask { content: "{\"not\":\"looked at\"}".into(), ..once("k", 7) };
+        let state = task.as_ref().map(|task| task.state);
+        assert_eq!(bench.try_add(repeat).await.unwrap(), again(first, state), "{what}");
         assert_eq!(bench.store.get(&lane(), first.id).await.unwrap(), task, "{what}: nothing changed");
         assert_eq!(bench.counts().await, counts, "{what}: nothing was stored");
     };
@@ -138,8 +144,8 @@ pub(crate) async fn an_emptied_lane_forgets_its_idempotency_keys(bench: Bench<im
     let held = bench.hold().await;
     let other = bench.try_add(once("l", 1)).await.unwrap();
     assert_eq!(bench.store.clear(&lane(), 10).await.unwrap(), 1);
-    assert_eq!(bench.try_add(once("k", 1)).await.unwrap(), duplicate_of(first), "a leased one is left");
-    assert_eq!(bench.try_add(once("l", 1)).await.unwrap(), duplicate_of(other), "though its task is gone");
+    assert_eq!(bench.try_add(once("k", 1)).await.unwrap(), again(first, Some(State::Leased)), "a leased one is left");
+    assert_eq!(bench.try_add(once("l", 1)).await.unwrap(), again(other, None), "though its task is gone");
     bench.settle(&held, delivered()).await;
     assert_eq!(bench.store.clear(&lane(), 10).await.unwrap(), 1);
     for key in ["k", "l"] {
@@ -151,7 +157,45 @@ pub(crate) async fn an_emptied_lane_forgets_its_idempotency_keys(bench: Bench<im
         bench.store.cancel(&lane(), *id).await.unwrap();
     }
     assert_eq!(bench.store.discard(&lane(), State::Cancelled, ids).await.unwrap(), 2);
-    assert_eq!(bench.try_add(once("k", 2)).await.unwrap().novelty, Novelty::Duplicate);
+    assert_eq!(bench.try_add(once("k", 2)).await.unwrap().novelty, Novelty::Duplicate { state: None });
+}
+
+/// It was looked for in the lane of the `key` alone: what was one key in a topic of one lane was several in others.
+pub(crate) async fn an_idempotency_key_is_unique_within_topic_and_key(bench: Bench<impl Store>) {
+    for shards in [1, 8] {
+        let sharded = topic_of(&format!("of-{shards}"), shards);
+        let keys = [None, Some("a"), Some("b"), Some("c"), Some("d"), Some("i")];
+        let add = async |key: Option<&str>, fingerprint| {
+            let options = Options { key: key.map(Into::into), ..Options::default() };
+            bench.try_add(NewTask { topic: sharded.clone(), options, ..once("i", fingerprint) }).await
+        };
+        let mut ids = HashSet::new();
+        for (n, key) in (1..).zip(keys) {
+            let first = add(key, n).await.unwrap();
+            assert_eq!(first.novelty, Novelty::New, "{key:?} in {shards} lanes");
+            assert!(ids.insert(first.id));
+            assert_eq!(add(key, n).await.unwrap(), duplicate_of(first), "{key:?} in {shards} lanes");
+            assert!(matches!(add(key, n + 1).await, Err(Error::KeyReused)), "{key:?} in {shards} lanes");
+        }
+    }
+}
+
+/// An order's timer that was cancelled could not be set again, and its caller did not hear of it.
+pub(crate) async fn a_repeat_is_told_how_its_task_has_ended(bench: Bench<impl Store>) {
+    let cancelled = bench.try_add(once("cancelled", 1)).await.unwrap();
+    bench.store.cancel(&lane(), cancelled.id).await.unwrap();
+    let repeat = bench.try_add(once("cancelled", 1)).await.unwrap();
+    assert_eq!(repeat, again(cancelled, Some(State::Cancelled)));
+    let pending = bench.try_add(once("pending", 1)).await.unwrap();
+    bench.advance(1_000);
+    let held = bench.hold().await;
+    assert_eq!(held.id, pending.id);
+    assert_eq!(bench.store.cancel(&lane(), pending.id).await.unwrap(), Cancelled::Pending);
+    assert_eq!(bench.try_add(once("pending", 1)).await.unwrap(), again(pending, Some(State::Leased)));
+    // Its lease has run out, and with that it is cancelled.
+    bench.advance(60_000);
+    assert_eq!(bench.try_add(once("pending", 1)).await.unwrap(), again(pending, Some(State::Cancelled)));
+    assert_eq!(bench.state(pending.id).await, State::Cancelled);
 }
 
 /// 32 producers of which each hears of a timeout, and asks another instance.

@@ -116,6 +116,8 @@ macro_rules! conformance {
             idempotency any_text_is_an_idempotency_key_of_its_own,
             idempotency an_idempotency_key_finds_its_lane,
             idempotency an_emptied_lane_forgets_its_idempotency_keys,
+            idempotency an_idempotency_key_is_unique_within_topic_and_key,
+            idempotency a_repeat_is_told_how_its_task_has_ended,
 
             key a_key_pushes_its_waiting_task_back,
             key a_push_back_begins_a_revision,

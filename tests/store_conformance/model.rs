@@ -31,7 +31,7 @@ pub(crate) struct Model {
     tasks: BTreeMap<TaskId, Record>,
     /// Which task a key belongs to.
     owners: BTreeMap<(Lane, String), TaskId>,
-    /// The idempotency keys.
+    /// The idempotency keys, by the names under which their lanes remember them.
     used: BTreeMap<(Lane, String), Used>,
     notes: BTreeMap<TaskId, Vec<AttemptNote>>,
     topics: Topics,
@@ -68,10 +68,11 @@ impl Model {
         let task = NewTask { topic: entry.clone(), ..task };
         let id = self.draw(&entry, task.pinned_shard());
         let lane = entry.lane_of(id);
-        if let Some(first) = self.added_before(&lane, task.idempotency.as_ref())? {
+        if let Some(first) = self.added_before(&lane, &task)? {
             return Ok(first);
         }
         let due = self.due(task.moment);
+        let name = task.idempotency_name().map(std::borrow::Cow::into_owned);
         let mut body = Body { destination: task.destination, options: task.options, content: task.content };
         if let Some(on_dead) = &mut body.options.on_dead {
             on_dead.task_id = Some(self.draw(&entry, Some(lane.shard)));
@@ -94,8 +95,8 @@ impl Model {
                 Added { id, due, novelty: Novelty::New }
             }
         };
-        if let Some(Idempotency { key, fingerprint, window }) = task.idempotency {
-            self.used.insert((lane, key), Used { fingerprint, until: self.now + window, first: added });
+        if let (Some(name), Some(Idempotency { fingerprint, window, .. })) = (name, task.idempotency) {
+            self.used.insert((lane, name), Used { fingerprint, until: self.now + window, first: added });
         }
         Ok(added)
     }
@@ -110,12 +111,16 @@ impl Model {
     }
 
     /// What the first add of an idempotency key was answered, within its window.
-    fn added_before(&self, lane: &Lane, again: Option<&Idempotency>) -> Result<Option<Added>> {
-        let Some(again) = again else { return Ok(None) };
-        match self.used.get(&(lane.clone(), again.key.clone())).filter(|used| self.now < used.until) {
-            Some(used) if used.fingerprint != again.fingerprint => Err(Error::KeyReused),
-            used => Ok(used.map(|used| Added { novelty: Novelty::Duplicate, ..used.first })),
+    fn added_before(&mut self, lane: &Lane, task: &NewTask) -> Result<Option<Added>> {
+        let (Some(again), Some(name)) = (&task.idempotency, task.idempotency_name()) else { return Ok(None) };
+        let used = self.used.get(&(lane.clone(), name.into_owned())).filter(|used| self.now < used.until);
+        let Some(used) = used else { return Ok(None) };
+        if used.fingerprint != again.fingerprint {
+            return Err(Error::KeyReused);
         }
+        let (first, now) = (used.first, self.now);
+        let state = self.of_lane(lane, first.id).map(|record| record.met(now));
+        Ok(Some(Added { novelty: Novelty::Duplicate { state }, ..first }))
     }
 
     /// The task that a key belongs to, and where it is.

@@ -221,5 +221,5 @@ pub(crate) async fn a_topic_that_was_unregistered_begins_anew(bench: Bench<impl 
     assert_eq!(registered(&bench).await, Registered::plain(topic_of("orders", 2)));
     let lane = topic_of("orders", 2).lane_of(second.id);
     assert_eq!(bench.store.stats(&lane).await.unwrap().scheduled, 1);
-    assert_eq!(add(topic_of("orders", 2)).await.unwrap().novelty, Novelty::Duplicate);
+    assert!(matches!(add(topic_of("orders", 2)).await.unwrap().novelty, Novelty::Duplicate { .. }));
 }

@@ -18,9 +18,7 @@ fn add_one(ledger: &mut Ledger<'_>, task: &NewTask) -> rusqlite::Result<Result<A
     let Some(shard) = task.pinned_shard() else { return add_new(ledger, task, None, None) };
     let lane = Lane { topic: task.topic.topic.clone(), shard };
     let Some(number) = ledger.find_lane(&lane)? else { return add_new(ledger, task, Some(shard), None) };
-    if let Some(idempotency) = &task.idempotency
-        && let Some(answer) = ledger.answered(number, idempotency)?
-    {
+    if let Some(answer) = ledger.answered(number, task)? {
         return Ok(answer);
     }
     match find_owner(ledger, number, task.options.key.as_deref())? {
@@ -89,9 +87,7 @@ fn push_back(
         .execute((due, destination, options_text(&options), &task.content, id))?;
     ledger.hint(lane, destination, due)?;
     let added = Added { id, due, novelty: Novelty::Replaced };
-    if let Some(idempotency) = &task.idempotency {
-        ledger.remember_answer(number, idempotency, added)?;
-    }
+    ledger.remember_answer(number, task, added)?;
     Ok(added)
 }
 
@@ -130,9 +126,7 @@ fn add_new(
     if let Some(key) = &task.options.key {
         ledger.give_key(number, key, id)?;
     }
-    if let Some(idempotency) = &task.idempotency {
-        ledger.remember_answer(number, idempotency, added)?;
-    }
+    ledger.remember_answer(number, task, added)?;
     ledger.hint(&lane, destination, due)?;
     Ok(Ok(added))
 }
@@ -186,6 +180,6 @@ pub(super) fn options_text(options: &Options) -> Option<String> {
 pub(super) fn bytes_beside(task: &NewTask) -> usize {
     let key = task.options.key.as_ref().map_or(0, String::len);
     let idempotency = task.idempotency.as_ref().map_or(0, |idempotency| idempotency.key.len());
-    // A key stands in the options and in its table, an idempotency key in its table and in an index.
-    super::PER_TASK + 2 * key + 2 * idempotency
+    // A key stands in the options, in its table and in the name of an idempotency key; that name in its table and in an index.
+    super::PER_TASK + 3 * key + 2 * idempotency
 }

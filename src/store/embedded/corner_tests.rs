@@ -129,7 +129,8 @@ async fn keys_of_tasks_and_answers_that_cannot_be_read_count_as_free() {
     assert!(id > owner && novelty == Novelty::New);
     let (id, novelty) = bench.try_add(idempotent("i")).await.unwrap();
     assert!(id > first && novelty == Novelty::New);
-    assert_eq!(bench.try_add(idempotent("i")).await.unwrap(), (id, Novelty::Duplicate), "it is written anew");
+    let duplicate = Novelty::Duplicate { state: Some(State::Scheduled) };
+    assert_eq!(bench.try_add(idempotent("i")).await.unwrap(), (id, duplicate), "it is written anew");
     let summaries = bench.store.summaries(&lane(), vec![owner, first]).await.unwrap();
     assert_eq!(summaries.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true], "it hides no other");
     while bench.store.clear(&lane(), 2).await.unwrap() > 0 {}

@@ -5,35 +5,58 @@ use rusqlite::{OptionalExtension, Row};
 use super::ledger::Ledger;
 use super::rows::is_unreadable;
 use super::values::rows;
-use crate::store::{Added, Error, Idempotency, Novelty, Result};
-use crate::task::TaskId;
+use crate::store::{Added, Error, NewTask, Novelty, Result};
+use crate::task::{State, TaskId};
 
 impl Ledger<'_> {
-    /// What an add has to be answered whose idempotency key was used within its window; `None`: it was not.
-    pub(super) fn answered(&self, lane: i64, asked: &Idempotency) -> rusqlite::Result<Option<Result<Added>>> {
+    /// What an add has to be answered whose idempotency key was used within its window; `None`: it was not, or it has none.
+    pub(super) fn answered(&mut self, lane: i64, task: &NewTask) -> rusqlite::Result<Option<Result<Added>>> {
+        let (Some(asked), Some(name)) = (&task.idempotency, task.idempotency_name()) else { return Ok(None) };
         let read = |row: &Row<'_>| {
             let fingerprint: [u8; 16] = row.get(0)?;
-            let first = Added { id: row.get(1)?, due: row.get(2)?, novelty: Novelty::Duplicate };
+            let first = Added { id: row.get(1)?, due: row.get(2)?, novelty: Novelty::Duplicate { state: None } };
             let is_same = fingerprint == asked.fingerprint.to_be_bytes();
             Ok(if is_same { Ok(first) } else { Err(Error::KeyReused) })
         };
         let found = self
             .db
             .prepare_cached("SELECT fingerprint, task, due FROM idempotency WHERE lane = ? AND key = ? AND until > ?")?
-            .query_row((lane, &asked.key, self.now), read)
+            .query_row((lane, name, self.now), read)
             .optional();
-        found.or_else(|failure| match is_unreadable(&failure) {
-            true => {
+        match found {
+            Ok(Some(Ok(first))) => {
+                let novelty = Novelty::Duplicate { state: self.state_by_now(lane, first.id)? };
+                Ok(Some(Ok(Added { novelty, ..first })))
+            }
+            Err(failure) if is_unreadable(&failure) => {
                 tracing::error!("What an idempotency key answered cannot be read; it counts as unused: {failure}");
                 Ok(None)
             }
-            false => Err(failure),
-        })
+            found => found,
+        }
     }
 
-    /// Remembers what an idempotency key answered. Two whose window is over go for each that comes: they cannot pile up between the rounds
+    /// Where a task stands, for whoever asks by hand: a cancel that waited for the end of its lease is fulfilled by that. `None`: there is
+    /// no such task, or it cannot be read.
+    fn state_by_now(&mut self, lane: i64, id: TaskId) -> rusqlite::Result<Option<State>> {
+        match self.load(lane, id) {
+            Ok(Some(record)) => match record.fulfilled(self.now) {
+                Some(cancelled) => {
+                    self.replace(id, &record, &cancelled)?;
+                    Ok(Some(cancelled.state(self.now)))
+                }
+                None => Ok(Some(record.state(self.now))),
+            },
+            Ok(None) => Ok(None),
+            Err(failure) if is_unreadable(&failure) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Remembers what an add's idempotency key answered, if it has one. Two whose window is over go for each that comes: they cannot pile up between the rounds
     /// that purge.
-    pub(super) fn remember_answer(&self, lane: i64, asked: &Idempotency, added: Added) -> rusqlite::Result<()> {
+    pub(super) fn remember_answer(&self, lane: i64, task: &NewTask, added: Added) -> rusqlite::Result<()> {
+        let (Some(asked), Some(name)) = (&task.idempotency, task.idempotency_name()) else { return Ok(()) };
         self.forget_answers(lane, 2)?;
         self.db
             .prepare_cached(
@@ -41,7 +64,7 @@ impl Ledger<'_> {
             )?
             .execute((
                 lane,
-                &asked.key,
+                name,
                 asked.fingerprint.to_be_bytes(),
                 added.id,
                 added.due,

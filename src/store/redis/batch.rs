@@ -16,7 +16,7 @@ use super::record::write_options;
 use super::script;
 use crate::clock::UnixMillis;
 use crate::store::{Added, Error, Hint, Idempotency, Moment, NewTask, Novelty, Result, TopicEntry};
-use crate::task::{Lane, Options, TaskId};
+use crate::task::{Lane, Options, State, TaskId};
 
 /// The most tasks of one script call: half a millisecond where Redis has a processor to itself.
 const MOST_TASKS: usize = 128;
@@ -193,7 +193,7 @@ fn hint(inner: &Inner, call: &Call, kept: &[Result<Kept>], batch: &Batch) {
     let mut earliest: [Option<UnixMillis>; 2] = [None; 2];
     for (&place, kept) in call.places.iter().zip(kept) {
         if let Ok(Kept::Added(added)) = kept
-            && added.novelty != Novelty::Duplicate
+            && !matches!(added.novelty, Novelty::Duplicate { .. })
         {
             let due = &mut earliest[usize::from(batch.task(place).destination.is_pull())];
             *due = Some(due.map_or(added.due, |due| due.min(added.due)));
@@ -272,15 +272,17 @@ struct Asked<'a> {
 
 #[derive(Serialize)]
 struct AskedOnce<'a> {
-    key: &'a str,
+    /// The name under which the lane remembers it.
+    key: Cow<'a, str>,
     fingerprint: String,
     window: u64,
 }
 
 impl<'a> AskedOnce<'a> {
-    fn of(Idempotency { key, fingerprint, window }: &'a Idempotency) -> Self {
+    fn of(task: &'a NewTask) -> Option<Self> {
+        let Idempotency { fingerprint, window, .. } = task.idempotency.as_ref()?;
         let window = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
-        Self { key, fingerprint: format!("{fingerprint:032x}"), window }
+        Some(Self { key: task.idempotency_name()?, fingerprint: format!("{fingerprint:032x}"), window })
     }
 }
 
@@ -297,7 +299,7 @@ fn asked(task: &NewTask, drawn: Drawn) -> String {
         expires_after: after,
         on_dead: drawn.call.map(|id| id.to_string()),
         quota: task.quota,
-        idempotency: task.idempotency.as_ref().map(AskedOnce::of),
+        idempotency: AskedOnce::of(task),
     };
     serde_json::to_string(&asked).expect("texts and numbers are plain data")
 }
@@ -358,9 +360,11 @@ fn read_unlike(drawn: TaskId, answer: Value) -> Result<Kept> {
         Value::Int(-3) => Err(Error::KeyReused),
         Value::Int(due) => added(drawn, due, Novelty::New),
         other => {
-            let (novelty, id, due): (String, u64, i64) = FromRedisValue::from_redis_value(other).map_err(corrupt)?;
+            let (novelty, id, due, state): (String, u64, i64, String) =
+                FromRedisValue::from_redis_value(other).map_err(corrupt)?;
+            let state = State::ALL.into_iter().find(|known| known.as_str() == state);
             match novelty.as_str() {
-                "duplicate" => added(TaskId(id), due, Novelty::Duplicate),
+                "duplicate" => added(TaskId(id), due, Novelty::Duplicate { state }),
                 "replaced" => added(TaskId(id), due, Novelty::Replaced),
                 other => Err(corrupt(other)),
             }
@@ -412,7 +416,7 @@ mod tests {
         let window = std::time::Duration::from_secs(1);
         let idempotency = Some(Idempotency { key: "i".into(), fingerprint: 0xab, window });
         let task = NewTask { options: options_asked, idempotency, ..plain() };
-        let once = r#"{"key":"i","fingerprint":"000000000000000000000000000000ab","window":1000}"#;
+        let once = r#"{"key":"\u001f4:k \"\ni","fingerprint":"000000000000000000000000000000ab","window":1000}"#;
         let expected = r#"{"key":"k \"\n","expires_after":2000,"on_dead":"1795234567000001","idempotency":"#;
         assert_eq!(asked(&task, drawn), format!("{expected}{once}}}"));
         assert!(options(&task, drawn).contains(r#""task_id":1795234567000001"#));

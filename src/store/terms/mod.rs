@@ -97,6 +97,11 @@ impl NewTask {
         let key = self.options.key.as_deref().or(idempotency_key)?;
         Some(Lane::shard_of_key(key, self.topic.shards))
     }
+
+    /// The name under which its lane remembers its idempotency key.
+    pub fn idempotency_name(&self) -> Option<std::borrow::Cow<'_, str>> {
+        self.idempotency.as_ref().map(|idempotency| idempotency.name(self.options.key.as_deref()))
+    }
 }
 
 /// A stored task's name and due moment.

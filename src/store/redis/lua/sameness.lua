@@ -1,7 +1,7 @@
 -- Storing a task, unless it is one that was added before. The order of the looks stands in store/mod.rs ("Sameness").
 --
 -- What may be asked of a task is JSON: {"key", "expires_after": ms, "on_dead": the drawn id that the options name, "quota",
--- "idempotency": {"key", "fingerprint", "window": ms}}.
+-- "idempotency": {"key", "fingerprint", "window": ms}}; that key is the name under which the lane remembers it (terms/identity.rs).
 -- An add that is repeated after a lost reply brings the same drawn id. It finds that with the idempotency key, else as a task's, else with the
 -- key, and answers what it did; another add of that key between the two is the one case in which it is done again. Each function returns what
 -- add_unlike.lua answers for the task, unless it says otherwise.
@@ -58,6 +58,15 @@ local function standing(id)
   return live_state(deadline), entry
 end
 
+-- The state of a task, as callers see it; '' if it is forgotten or cannot be read.
+local function state_of(id)
+  if redis.call('HEXISTS', BODIES, id) == 0 then return '' end
+  local state = standing(id)
+  if state then return state end
+  local entry = read_entry(redis.call('HGET', ENTRIES, id) or '')
+  return entry and ENDED[entry.mark] and entry.mark or ''
+end
+
 local function pending()
   local count = redis.call('HLEN', BODIES)
   for _, ended in pairs(ENDED) do count = count - redis.call('ZCARD', ended) end
@@ -95,21 +104,21 @@ local function add_unlike(id, due, destination, options, content, asked)
   local first = used_before(same)
   if first then
     if first.fingerprint ~= same.fingerprint then return KEY_REUSED end
-    if first.by ~= id then return { 'duplicate', first.id, first.due } end
-    return first.id == id and first.due or { 'replaced', first.id, first.due }
+    if first.by ~= id then return { 'duplicate', first.id, first.due, state_of(first.id) } end
+    return first.id == id and first.due or { 'replaced', first.id, first.due, '' }
   end
   local own = redis.call('HGET', BODIES, id)
   if own and key and key_of(own) == key then return due_of(own) end
 
   local owner, by = string.match(key and redis.call('HGET', OWNERS, key) or '', '^(%d+) (%d+)$')
   local record = not own and owner and redis.call('HGET', BODIES, owner)
-  if record and by == id then return { 'replaced', owner, due_of(record) } end
+  if record and by == id then return { 'replaced', owner, due_of(record), '' } end
   local state, entry
   if record then state, entry = standing(owner) end
   if state == 'scheduled' and replace(owner, record, due, destination, options, content, asked) then
     redis.call('HSET', OWNERS, key, owner .. ' ' .. id)
     remember(same, owner, due, id)
-    return { 'replaced', owner, due }
+    return { 'replaced', owner, due, '' }
   end
   if not own then
     if asked.quota and pending() >= asked.quota then return OVER_QUOTA end

@@ -22,7 +22,7 @@ use crate::api::{self, Api, Tokens};
 use crate::callback::{self, Client, Limits, Services};
 use crate::clock::Clock;
 use crate::open_files;
-use crate::settings::{Settings, StoreKind};
+use crate::settings::{self, Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
 use crate::store::{self, AnyStore, Store};
@@ -57,6 +57,9 @@ pub enum StartError {
     /// The services cannot be used.
     #[error("services: {0}")]
     Services(#[from] callback::InvalidService),
+    /// Everyone could call, and nothing says that they may.
+    #[error(transparent)]
+    Unguarded(#[from] settings::Error),
 }
 
 impl StartError {
@@ -64,7 +67,7 @@ impl StartError {
     pub fn is_configuration(&self) -> bool {
         match self {
             Self::Store(error) => matches!(error, store::Error::Misconfigured(_)),
-            Self::Services(_) => true,
+            Self::Services(_) | Self::Unguarded(_) => true,
             Self::Bind { .. } | Self::Callback(_) => false,
         }
     }
@@ -91,6 +94,7 @@ impl App {
     /// # Errors
     /// See [`StartError`]. A Redis that does not answer yet is no error: delayd starts, says so, and is not ready.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
+        settings.http.ensure_guarded()?;
         let address = settings.http.bind;
         let listener = api::listen(address).map_err(|source| StartError::Bind { address, source })?;
         let address = listener.local_addr().map_err(|source| StartError::Bind { address, source })?;

@@ -1,8 +1,8 @@
 //! Reading the configuration again while serving: on SIGHUP, and when a file of it changes.
 //!
 //! ```text
-//! SIGHUP ──────────────────────────────▶ load ─▶ check ─▶ hand out to the parts
-//! a change in a file's folder ─▶ calm ─▶ other text? ─┘      └▶ wrong: say so, and all stays
+//! SIGHUP ─────────────────────▶ read until the same ─▶ load ─▶ check ─▶ hand out to the parts
+//! a change in a file's folder ─▶ read until the same, other text? ─┘      └▶ wrong: say so, and all stays
 //! ```
 //!
 //! Services, tokens, limits, breakers and the log level change at once; calls that run end by what they began with. What cannot change while
@@ -14,6 +14,9 @@
 //!
 //! - All or nothing: what is checked first can fail, what is done then cannot.
 //! - The same layers as at the start: files, environment and `--set`, in their order.
+//! - What was read until it stayed the same is what is loaded: no file is read once more in between.
+//! - A file that was cut off gives nobody access: the last token goes only if `http.auth.anonymous` says so, a token names its
+//!   topics, and an empty file is refused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,25 +27,26 @@ use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::params;
 use crate::api::{Api, Tokens};
 use crate::callback::{Limits, Services};
-use crate::settings::{self, Settings};
+use crate::settings::{self, File, Settings};
 use crate::telemetry;
 use crate::topic::Registry;
 
-/// How long nothing must have happened to a file before it is read: who writes it may not be done.
-const CALM: Duration = Duration::from_millis(200);
-/// Changes that go on and on are looked at after so long all the same.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long files must stay the same before they are loaded: the program that writes them may not be done.
+const CALM: Duration = Duration::from_millis(500);
+/// How long that is waited for. A configuration that goes on changing is not taken.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the configuration comes from, and what tells that it may be another.
 pub struct Source {
-    /// The files, for their folders are watched.
-    pub files: Vec<PathBuf>,
-    /// Reads and checks all layers.
-    pub load: Box<dyn Fn() -> Result<Settings, settings::Error> + Send + Sync>,
+    /// The files as the start read them. Their folders are watched.
+    pub files: Vec<File>,
+    /// Makes settings of all layers, and checks them.
+    pub load: Box<dyn Fn(&[File]) -> Result<Settings, settings::Error> + Send + Sync>,
     /// SIGHUP.
     pub hangup: Signal,
     /// The level of the logs.
@@ -71,43 +75,68 @@ pub(super) struct Parts {
     pub(super) started: Settings,
 }
 
+/// A configuration and the files that it was made of.
+struct Taken {
+    files: Vec<File>,
+    settings: Settings,
+}
+
 /// Reloads whenever there is reason, until it is aborted.
 pub(super) async fn run(parts: Parts, mut source: Source) {
     let (changed, mut changes) = mpsc::channel(1);
-    let _watchers = watch(&source.files, &changed);
-    let mut texts = read(&source.files).await;
-    let mut current = parts.started.clone();
+    let paths: Vec<PathBuf> = source.files.iter().map(|file| file.path().to_owned()).collect();
+    let _watchers = watch(&paths, &changed);
+    if paths.iter().all(|path| path.is_file()) {
+        // They may have changed before they were watched. (A pipe cannot be read again.)
+        let _ = changed.try_send(());
+    }
+    let mut seen = source.files.clone();
+    let mut taken = Taken { files: std::mem::take(&mut source.files), settings: parts.started.clone() };
     loop {
-        tokio::select! {
+        let is_told = tokio::select! {
             hangup = source.hangup.recv() => {
                 if hangup.is_none() {
                     return;
                 }
                 tracing::info!("Received SIGHUP, reading the configuration again");
-                texts = read(&source.files).await;
+                true
             }
-            _ = changes.recv() => {
-                calm(&mut changes).await;
-                let now = read(&source.files).await;
-                if now == texts {
-                    continue;
+            _ = changes.recv() => false,
+        };
+        let reloaded = match settled(|| read(paths.clone())).await {
+            Some(files) if files == seen && !is_told => continue,
+            Some(files) => {
+                if files != seen {
+                    tracing::info!("The configuration's files have changed, reading them again");
                 }
-                texts = now;
-                tracing::info!("The configuration's files have changed, reading them again");
+                seen.clone_from(&files);
+                reload(&parts, &source, &taken, files)
             }
-        }
-        let reloaded = reload(&parts, &source, &current);
+            None => Err(one_line(&settings::Error::Unsettled { calm: CALM, patience: PATIENCE })),
+        };
         parts.api.count_reload(reloaded.is_ok());
         match reloaded {
-            Ok(settings) => current = settings,
+            Ok(now) => taken = now,
             Err(why) => tracing::error!("The new configuration is not taken, the old one stays: {why}"),
         }
     }
 }
 
+fn one_line(error: &settings::Error) -> String {
+    error.to_string().replace('\n', " ")
+}
+
+/// Makes settings of the files and refuses those that are wrong, or that a truncated file may have led to.
+fn checked(parts: &Parts, source: &Source, taken: &Taken, files: &[File]) -> Result<Settings, settings::Error> {
+    files.iter().zip(&taken.files).try_for_each(|(new, old)| new.ensure_may_replace(old))?;
+    let settings = (source.load)(files)?;
+    settings.http.ensure_may_replace(&taken.settings.http, parts.started.http.bind)?;
+    Ok(settings)
+}
+
 /// Loads, checks, and hands out.
-fn reload(parts: &Parts, source: &Source, current: &Settings) -> Result<Settings, String> {
-    let settings = (source.load)().map_err(|error| error.to_string().replace('\n', " "))?;
+fn reload(parts: &Parts, source: &Source, taken: &Taken, files: Vec<File>) -> Result<Taken, String> {
+    let settings = checked(parts, source, taken, &files).map_err(|error| one_line(&error))?;
     // The level was checked with the settings; the services are checked by being put in place.
     parts.services.replace(params::services(&settings)).map_err(|error| error.to_string())?;
     source.level.set(&settings.log.level).map_err(|error| error.to_string())?;
@@ -116,7 +145,7 @@ fn reload(parts: &Parts, source: &Source, current: &Settings) -> Result<Settings
     parts.limits.set_params(params::limits(&settings, parts.open_files));
     parts.topics.set_params(&params::topic(&settings));
     parts.api.set_bounds(&params::api(&settings, parts.connections));
-    let changed = changed(current, &settings);
+    let changed = changed(&taken.settings, &settings);
     match changed.is_empty() {
         true => tracing::info!("The configuration has been read again; nothing changes"),
         false => tracing::info!(
@@ -130,7 +159,7 @@ fn reload(parts: &Parts, source: &Source, current: &Settings) -> Result<Settings
         let fixed = fixed.join(", ");
         tracing::warn!(fixed, "Not taken before the next start: {fixed}");
     }
-    Ok(settings)
+    Ok(Taken { files, settings })
 }
 
 /// Which sections that can change are other than before.
@@ -175,21 +204,25 @@ fn named<const N: usize>(parts: [(&'static str, bool); N]) -> Vec<&'static str> 
     parts.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
 }
 
-/// The files' texts; `None` for one that cannot be read just now.
-async fn read(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
-    let mut texts = Vec::with_capacity(files.len());
-    for file in files {
-        texts.push(tokio::fs::read(file).await.ok());
-    }
-    texts
+/// Reads the files. That blocks, so it has a thread of its own.
+async fn read(paths: Vec<PathBuf>) -> Vec<File> {
+    let read = tokio::task::spawn_blocking(move || paths.iter().map(|path| File::read(path)).collect());
+    read.await.expect("reading a file does not panic")
 }
 
-/// Returns once nothing has happened for a while.
-async fn calm(changes: &mut mpsc::Receiver<()>) {
-    let quiet =
-        async { while tokio::time::timeout(CALM, changes.recv()).await.is_ok_and(|change| change.is_some()) {} };
-    // Somebody who writes on and on is read in between.
-    let _ = tokio::time::timeout(PATIENCE, quiet).await;
+/// What `read` answers once it has answered the same twice, [`CALM`] apart; `None` if it does not within [`PATIENCE`].
+async fn settled<T: PartialEq, R: Future<Output = T>>(read: impl Fn() -> R) -> Option<T> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut before = read().await;
+    while Instant::now() < deadline {
+        tokio::time::sleep(CALM).await;
+        let now = read().await;
+        if now == before {
+            return Some(now);
+        }
+        before = now;
+    }
+    None
 }
 
 /// Watches the folders of the files, and of what they link to. One that cannot be watched is said; SIGHUP works all the same.
@@ -231,4 +264,31 @@ fn folders_of(file: &Path) -> Vec<PathBuf> {
 /// Our own reading is none.
 fn is_change(kind: EventKind) -> bool {
     !matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read of a file that is written to every 300 ms for so long; and how long it was read for.
+    async fn written_for(span: Duration) -> (Option<u128>, Duration) {
+        let start = Instant::now();
+        let read = settled(|| async move { start.elapsed().min(span).as_millis() / 300 }).await;
+        (read, start.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_is_read_once_it_has_stopped_changing() {
+        assert_eq!(written_for(Duration::ZERO).await, (Some(0), CALM));
+        let (read, took) = written_for(Duration::from_secs(3)).await;
+        assert_eq!(read, Some(10));
+        assert!(took >= Duration::from_secs(3) + CALM && took < PATIENCE, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_goes_on_changing_is_not_taken() {
+        let (read, took) = written_for(Duration::from_secs(3_600)).await;
+        assert_eq!(read, None);
+        assert!(took <= PATIENCE + CALM, "{took:?}");
+    }
 }

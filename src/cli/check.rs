@@ -25,10 +25,9 @@ pub(super) async fn run(settings: &Settings) -> anyhow::Result<Code> {
 
 fn summary(settings: &Settings) -> String {
     let Settings { http, callback, worker, services, .. } = settings;
-    let notice = match (http.is_open_to_others(), http.auth.tokens.len()) {
-        (true, _) => " (ATTENTION: not loopback, and there are no access tokens)".to_owned(),
-        (false, 0) => String::new(),
-        (false, count) => format!(", tokens: {count}"),
+    let notice = match http.auth.tokens.len() {
+        0 => String::new(),
+        count => format!(", tokens: {count}"),
     };
     let work = if worker.enabled { format!("yes, lease {}", worker.lease) } else { "no".into() };
     let calls = format!(
@@ -64,7 +63,7 @@ mod tests {
         let settings = Settings::load(&[], &sets, std::iter::empty()).unwrap();
         insta::assert_snapshot!(summary(&settings), @r#"
         configuration  valid
-        http           0.0.0.0:80 (ATTENTION: not loopback, and there are no access tokens)
+        http           0.0.0.0:80
         store          redis, standalone redis://***@d, keys delay:*
         works          yes, lease 30s
         calls          16384 at most, 256 per service, timeout 15s, 22 attempts

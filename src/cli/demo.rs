@@ -86,6 +86,7 @@ fn adapt(
 ) -> anyhow::Result<()> {
     settings.http.bind = bind;
     settings.http.auth.tokens.clear();
+    settings.http.auth.anonymous = false;
     settings.store.kind = StoreKind::Embedded;
     settings.store.embedded.path = folder.path().join("demo.db");
     settings.worker.enabled = true;

@@ -15,7 +15,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::app::StartError;
-use crate::settings::{self, LogFormat, Settings};
+use crate::settings::{self, File, LogFormat, Settings};
 use crate::{store, telemetry};
 
 mod add;
@@ -162,10 +162,20 @@ impl Configuration {
     }
 
     fn load(&self) -> Result<Settings, settings::Error> {
+        self.load_from(&self.read())
+    }
+
+    /// Reads the files.
+    fn read(&self) -> Vec<File> {
+        self.files.iter().map(|path| File::read(path)).collect()
+    }
+
+    /// As `load`, from files that have been read already.
+    fn load_from(&self, files: &[File]) -> Result<Settings, settings::Error> {
         // A variable that is no text becomes one that no key accepts, and is named; `vars` would panic.
         let env = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
-        Settings::load(&self.files, &self.sets, env)
+        Settings::of_files(files, &self.sets, env)
     }
 }
 

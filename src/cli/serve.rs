@@ -21,15 +21,15 @@ Examples:
 pub(super) struct Args {}
 
 pub(super) async fn run(configuration: Configuration) -> anyhow::Result<Code> {
-    let settings = configuration.load()?;
+    let files = configuration.read();
+    let settings = configuration.load_from(&files)?;
     let level = start_logs(&settings, None)?;
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     // From here on a SIGHUP ends nothing any more.
     let hangup = signal(SignalKind::hangup()).context("cannot listen for signals")?;
-    let files = configuration.files.clone();
-    let source = reload::Source { files, load: Box::new(move || configuration.load()), hangup, level };
+    let source = reload::Source { files, load: Box::new(move |files| configuration.load_from(files)), hangup, level };
     let store = settings.store.summary();
-    let is_open = settings.http.is_open_to_others();
+    let warning = settings.http.warning();
     let mut app = tokio::select! {
         app = App::start(settings) => app?,
         signal = signals.next() => {
@@ -40,12 +40,8 @@ pub(super) async fn run(configuration: Configuration) -> anyhow::Result<Code> {
     let bind = app.local_addr();
     let version = env!("CARGO_PKG_VERSION");
     info!(version, %bind, store, "delayd {version} listens on http://{bind}, store: {store}");
-    if is_open {
-        warn!(
-            %bind,
-            "ATTENTION: {bind} is not a loopback address and there are no access tokens: EVERYONE who reaches this port \
-             can add and read tasks. Set [http.auth] tokens (`delayd token` makes one), or bind to 127.0.0.1"
-        );
+    if let Some(warning) = warning {
+        warn!("{warning}");
     }
     app.reload_from(source);
     app.run(drain_on(signals)).await?;

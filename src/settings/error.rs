@@ -1,5 +1,6 @@
 //! What is wrong with a configuration, in one sentence. All of it ends as exit code 78.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Why the settings could not be had. No text holds a password, or more of a file than one value.
@@ -44,7 +45,7 @@ pub enum Error {
         nearest: String,
     },
     /// A key that a section cannot do without.
-    #[error("{origin}: {key} is missing")]
+    #[error("{origin}: {key} is missing{}", if key.ends_with(".topics") { ": name the topics, or [\"*\"] for all" } else { "" })]
     Missing {
         /// The file, variable or option that names the section.
         origin: String,
@@ -62,5 +63,41 @@ pub enum Error {
         given: String,
         /// What would be right; begins with a verb.
         reason: String,
+    },
+    /// Other machines can reach the port, and nothing says that everyone may call.
+    #[error(
+        "http.auth: expected a token, because http.bind = {bind} is not a loopback address; got none. Add a \
+         [[http.auth.tokens]] section (`delayd token` makes one), bind to 127.0.0.1, or set http.auth.anonymous = true \
+         to let everyone who reaches the port call"
+    )]
+    Unguarded {
+        /// The address.
+        bind: SocketAddr,
+    },
+    /// The configuration in force has tokens, and the one that would replace it has none.
+    #[error(
+        "http.auth.tokens: expected at least one token, as before; got none. If the file was cut off, restore it. If \
+         everyone who reaches the port may call from now on, set http.auth.anonymous = true"
+    )]
+    LastToken,
+    /// A file that had settings has none any more.
+    #[error(
+        "{}: expected settings, as before; got an empty file. If it was cut off, restore it. To do without its \
+         settings, start delayd again",
+        path.display()
+    )]
+    Emptied {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file that another program goes on writing to.
+    #[error(
+        "the configuration files: expected them to stay the same for {calm:?}; they went on changing for {patience:?}. They are read once they do"
+    )]
+    Unsettled {
+        /// How long they must stay the same.
+        calm: std::time::Duration,
+        /// How long that was waited for.
+        patience: std::time::Duration,
     },
 }

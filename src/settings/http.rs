@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Deserializer};
 
-use super::check::Wrong;
+use super::check::{self, Wrong};
+use super::error::Error;
 use super::value::{Parsed, rate};
 use crate::glob::Glob;
 use crate::rate::Rate;
@@ -28,7 +29,9 @@ pub struct Http {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Auth {
-    /// The tokens that are known; without any everyone may call.
+    /// Whether everyone who reaches the port may call. Goes only without tokens.
+    pub anonymous: bool,
+    /// The tokens that are known.
     pub tokens: Vec<Token>,
 }
 
@@ -42,8 +45,7 @@ pub struct Token {
     pub token_sha256: Parsed<TokenHash>,
     /// What it is for; one or more.
     pub scopes: Vec<Parsed<Scope>>,
-    /// The topics that it covers; one or more.
-    #[serde(default = "all_topics")]
+    /// The topics that it covers; one or more. Required: in a truncated file, a default would widen the token to all topics.
     pub topics: Vec<Parsed<Glob>>,
     /// How many calls it may make in a time; an empty text is no limit.
     #[serde(default, deserialize_with = "rate")]
@@ -51,13 +53,50 @@ pub struct Token {
 }
 
 impl Http {
-    /// Whether everyone who reaches the port may call, and others than this machine may reach it.
-    pub fn is_open_to_others(&self) -> bool {
-        self.auth.tokens.is_empty() && !self.bind.ip().is_loopback()
+    /// What the operator should know: everyone may call, and other machines can reach the port.
+    pub fn warning(&self) -> Option<String> {
+        let is_open = self.auth.tokens.is_empty() && !is_loopback(self.bind);
+        is_open.then(|| {
+            format!(
+                "ATTENTION: http.auth.anonymous is true and {} is not a loopback address: EVERYONE who reaches this port can \
+                 add, read and purge tasks. Set [http.auth] tokens (`delayd token` makes one), or bind to 127.0.0.1",
+                self.bind
+            )
+        })
+    }
+
+    /// Refuses to let everyone call from other machines unless `http.auth.anonymous` says so.
+    ///
+    /// # Errors
+    /// [`Error::Unguarded`].
+    pub fn ensure_guarded(&self) -> Result<(), Error> {
+        self.ensure_guarded_at(self.bind)
+    }
+
+    /// Refuses to replace `current` while serving at `bound`, if that would let everyone call without saying so. A truncated file is
+    /// often valid TOML, and tokens at its end are then missing.
+    ///
+    /// # Errors
+    /// [`Error::Unguarded`], [`Error::LastToken`].
+    pub fn ensure_may_replace(&self, current: &Self, bound: SocketAddr) -> Result<(), Error> {
+        self.ensure_guarded()?;
+        // The listener stays where the start put it, whatever http.bind says now.
+        self.ensure_guarded_at(bound)?;
+        let loses_last_token = self.auth.tokens.is_empty() && !current.auth.tokens.is_empty();
+        if loses_last_token && !self.auth.anonymous { Err(Error::LastToken) } else { Ok(()) }
+    }
+
+    fn ensure_guarded_at(&self, bind: SocketAddr) -> Result<(), Error> {
+        let is_guarded = !self.auth.tokens.is_empty() || self.auth.anonymous || is_loopback(bind);
+        if is_guarded { Ok(()) } else { Err(Error::Unguarded { bind }) }
     }
 
     pub(super) fn check(&self) -> Result<(), Wrong> {
         let tokens = &self.auth.tokens;
+        // Were the tokens simply preferred, a file that loses them would open the port.
+        check::ensure("http.auth.anonymous", !self.auth.anonymous || tokens.is_empty(), || {
+            "must be false where http.auth.tokens has tokens: remove the one or the others".into()
+        })?;
         for (i, token) in tokens.iter().enumerate() {
             let ensure = |key: &str, right: bool, reason: &str| {
                 let path = ["http", "auth", "tokens", &format!("[{i}]"), key].map(str::to_owned).to_vec();
@@ -76,12 +115,74 @@ impl Http {
     }
 }
 
-fn all_topics() -> Vec<Parsed<Glob>> {
-    vec![Parsed("*".parse().expect("a star is a pattern"))]
+/// Whether only this machine can reach the address. An IPv4 address within IPv6 counts as IPv4.
+fn is_loopback(bind: SocketAddr) -> bool {
+    bind.ip().to_canonical().is_loopback()
 }
 
 fn address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
     String::deserialize(from)?.parse().map_err(|_| {
         serde::de::Error::custom("must be an IP address and a port, such as \"127.0.0.1:7799\" or \"[::1]:7799\"")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+    use super::*;
+
+    const TOKEN: &str = "http.auth.tokens=[{name='a', scopes=['admin'], topics=['*'], \
+        token_sha256='2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b'}]";
+    const ANONYMOUS: &str = "http.auth.anonymous=true";
+
+    fn http(bind: &str, more: &[&str]) -> Http {
+        let sets: Vec<_> =
+            std::iter::once(format!("http.bind='{bind}'")).chain(more.iter().map(ToString::to_string)).collect();
+        Settings::load(&[], &sets, std::iter::empty()).unwrap().http
+    }
+
+    #[test]
+    fn other_machines_may_call_only_with_a_token_or_if_everyone_may() {
+        let check = |bind: &str, is_local: bool| {
+            let refusal = http(bind, &[]).ensure_guarded().err().map(|error| error.to_string());
+            assert_eq!(refusal.is_none(), is_local, "{bind}");
+            let says = |word: &str| refusal.as_ref().is_none_or(|text| text.contains(word));
+            assert!(says(bind) && says("http.auth.anonymous = true") && says("delayd token"), "{refusal:?}");
+            assert!(http(bind, &[TOKEN]).ensure_guarded().is_ok() && http(bind, &[TOKEN]).warning().is_none());
+            assert!(http(bind, &[ANONYMOUS]).ensure_guarded().is_ok());
+            assert_eq!(http(bind, &[ANONYMOUS]).warning().is_none(), is_local, "{bind}");
+        };
+        check("127.0.0.1:7799", true);
+        check("127.8.9.10:7799", true);
+        check("[::1]:7799", true);
+        check("[::ffff:127.0.0.1]:7799", true);
+        check("0.0.0.0:7799", false);
+        check("[::]:7799", false);
+        check("[::ffff:0.0.0.0]:7799", false);
+        check("[::ffff:10.0.0.5]:7799", false);
+        check("10.0.0.5:7799", false);
+        check("[fe80::1]:7799", false);
+    }
+
+    #[test]
+    fn a_reload_lets_everyone_in_only_if_it_says_so() {
+        const LOCAL: &str = "127.0.0.1:7799";
+        const OPEN: &str = "0.0.0.0:7799";
+        let check = |bound: &str, current: &[&str], (bind, new): (&str, &[&str]), is_taken: bool| {
+            let replaced = http(bind, new).ensure_may_replace(&http(bound, current), bound.parse().unwrap());
+            assert_eq!(replaced.is_ok(), is_taken, "{bound} {current:?} to {bind} {new:?}: {replaced:?}");
+        };
+        check(LOCAL, &[], (LOCAL, &[]), true);
+        check(LOCAL, &[TOKEN], (LOCAL, &[TOKEN]), true);
+        check(LOCAL, &[TOKEN], (LOCAL, &[]), false);
+        check(LOCAL, &[TOKEN], (LOCAL, &[ANONYMOUS]), true);
+        check(OPEN, &[TOKEN], (OPEN, &[]), false);
+        check(OPEN, &[TOKEN], (OPEN, &[ANONYMOUS]), true);
+        check(OPEN, &[ANONYMOUS], (OPEN, &[TOKEN]), true);
+        // The listener stays where it is, even if the file says otherwise.
+        check(OPEN, &[TOKEN], (LOCAL, &[]), false);
+        check(OPEN, &[ANONYMOUS], (LOCAL, &[]), false);
+        // What the next start would refuse.
+        check(LOCAL, &[], (OPEN, &[]), false);
+    }
 }

@@ -9,7 +9,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::Path;
 
 use config::{Config, ConfigError, Environment, Map, Source, Value, ValueKind};
 
@@ -62,10 +61,12 @@ impl Layer {
         Ok(Self { table: tagged_table(table, &origin.to_owned()) })
     }
 
-    /// A file.
-    pub(super) fn of_file(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_path_buf(), source })?;
-        Self::of_text(&path.display().to_string(), &text)
+    /// Whether it sets nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        fn is_empty(table: &Map<String, Value>) -> bool {
+            table.values().all(|value| matches!(&value.kind, ValueKind::Table(inner) if is_empty(inner)))
+        }
+        is_empty(&self.table)
     }
 
     /// The environment's variables of ours.
@@ -80,7 +81,7 @@ impl Layer {
             let path: Vec<&str> = key.split('.').collect();
             let variable = format!("{PREFIX}{SEPARATOR}{}", key.to_uppercase().replace('.', SEPARATOR));
             let text = value.into_string().expect("a variable is a text");
-            if path[0] == "services" || path.starts_with(&["http", "auth"]) {
+            if path[0] == "services" || path.starts_with(&["http", "auth", "tokens"]) {
                 let reason = "cannot come from the environment; services and tokens come from files or --set";
                 return Err(Error::Invalid { origin: variable, key, given: "…".into(), reason: reason.into() });
             }

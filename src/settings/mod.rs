@@ -26,6 +26,7 @@ mod breaker;
 mod callback;
 mod check;
 mod error;
+mod file;
 mod history;
 mod http;
 mod keys;
@@ -43,6 +44,7 @@ mod worker;
 pub use breaker::Breaker;
 pub use callback::{Callback, Retry};
 pub use error::Error;
+pub use file::File;
 pub use history::{History, NotedAttempts};
 pub use http::{Auth, Http, Token};
 pub use limits::Limits;
@@ -97,9 +99,22 @@ impl Settings {
         sets: &[String],
         env: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, Error> {
+        let files: Vec<_> = files.iter().map(|path| File::read(path)).collect();
+        Self::of_files(&files, sets, env)
+    }
+
+    /// As [`load`](Self::load), from files that have been read already.
+    ///
+    /// # Errors
+    /// Those of `load`.
+    pub fn of_files(
+        files: &[File],
+        sets: &[String],
+        env: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, Error> {
         let mut given = Vec::new();
         for file in files {
-            given.push(Layer::of_file(file)?);
+            given.push(file.layer()?);
         }
         given.push(Layer::of_env(env)?);
         for set in sets {
@@ -170,7 +185,7 @@ fn unreadable(tree: &Map<String, Value>, mut path: Vec<String>, error: ConfigErr
                 invalid(tree, &path, format!("does not go with the kind beside it, which takes {expected}"))
             }
             Some((_, "struct Token")) => {
-                invalid(tree, &path, "must be a table with name, token_sha256 and scopes".into())
+                invalid(tree, &path, "must be a table with name, token_sha256, scopes and topics".into())
             }
             // serde's own words; what stands before may repeat the value.
             Some((said, expected)) if said.starts_with("unknown") || said.starts_with("invalid") => {

@@ -300,7 +300,7 @@ const KEY: &str = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0";
 fn tokens_secrets_and_hosts_are_read() {
     let text = format!(
         "[[http.auth.tokens]]\nname = 'shop'\ntoken_sha256 = '{HASH}'\nscopes = ['produce', 'consume']\ntopics = ['order.*']\nrate = '100/s'\n\
-         [[http.auth.tokens]]\nname = 'operator'\ntoken_sha256 = '{}'\nscopes = ['admin']\n\
+         [[http.auth.tokens]]\nname = 'operator'\ntoken_sha256 = '{}'\nscopes = ['admin']\ntopics = ['*']\n\
          [services.a]\nendpoints = ['http://a']\nsecrets = ['{KEY}', '{KEY}']\n\
          [services_fallback]\ndns = 'http://{{sn}}:8080'",
         HASH.replace('2', "3").to_uppercase(),
@@ -318,31 +318,37 @@ fn tokens_secrets_and_hosts_are_read() {
     assert_eq!(settings.services["a"].secrets.len(), 2);
     assert_eq!((settings.callback.allow_hosts.len(), settings.callback.deny_private_hosts), (2, false));
     assert!(settings.services_fallback.dns.is_some());
-    assert!(!settings.http.is_open_to_others());
+    assert_eq!(settings.http.warning(), None);
 }
 
 #[test]
 fn bad_tokens_secrets_and_hosts_say_what_would_be_right_and_show_no_secret() {
     let token = |fields: &str| format!("http.auth.tokens = [{{ {fields} }}]");
     let good = format!("name = 'a', token_sha256 = '{HASH}'");
+    let all = "topics = ['*']";
     let cases = [
         "http.auth.tokens = 'secret'".into(),
         "http.auth.tokens = ['secret']".into(),
         "http.auth = 'secret'".into(),
-        token("name = 'a', token_sha256 = 'secret', scopes = ['admin']"),
-        token(&format!("{good}, scopes = []")),
-        token(&format!("{good}, scopes = ['root']")),
-        token(&good),
+        token(&format!("name = 'a', token_sha256 = 'secret', scopes = ['admin'], {all}")),
+        token(&format!("{good}, scopes = [], {all}")),
+        token(&format!("{good}, scopes = ['root'], {all}")),
+        token(&format!("{good}, {all}")),
+        token(&format!("{good}, scopes = ['admin']")),
         token(&format!("{good}, scopes = ['admin'], topics = []")),
         token(&format!("{good}, scopes = ['admin'], topics = ['a b']")),
-        token(&format!("{good}, scopes = ['admin'], rate = 'fast'")),
-        token(&format!("{good}, scopes = ['admin'], token = 'secret'")),
-        token(&format!("name = '', token_sha256 = '{HASH}', scopes = ['admin']")),
-        format!("http.auth.tokens = [{{ {good}, scopes = ['admin'] }}, {{ {good}, scopes = ['admin'] }}]"),
+        token(&format!("{good}, scopes = ['admin'], {all}, rate = 'fast'")),
+        token(&format!("{good}, scopes = ['admin'], {all}, token = 'secret'")),
+        token(&format!("name = '', token_sha256 = '{HASH}', scopes = ['admin'], {all}")),
         format!(
-            "http.auth.tokens = [{{ {good}, scopes = ['admin'] }}, {{ {}, scopes = ['admin'] }}]",
+            "http.auth.tokens = [{{ {good}, scopes = ['admin'], {all} }}, {{ {good}, scopes = ['admin'], {all} }}]"
+        ),
+        format!(
+            "http.auth.tokens = [{{ {good}, scopes = ['admin'], {all} }}, {{ {}, scopes = ['admin'], {all} }}]",
             good.replace("'a'", "'b'")
         ),
+        format!("http.auth.anonymous = true\n{}", token(&format!("{good}, scopes = ['admin'], {all}"))),
+        "http.auth.anonymous = 'yes'".into(),
         "services.a = { endpoints = ['http://a'], secrets = ['whsec_c2VjcmV0'] }".into(),
         "services.a = { endpoints = ['http://a'], secrets = 'whsec_c2VjcmV0' }".into(),
         format!("services.'a b' = {{ endpoints = ['http://a'], secrets = ['{KEY}'] }}"),
@@ -359,12 +365,13 @@ fn bad_tokens_secrets_and_hosts_say_what_would_be_right_and_show_no_secret() {
     }
     insta::assert_snapshot!(messages.join("\n"), @r#"
     test.toml: http.auth.tokens = *** must be a list
-    test.toml: http.auth.tokens[0] = *** must be a table with name, token_sha256 and scopes
+    test.toml: http.auth.tokens[0] = *** must be a table with name, token_sha256, scopes and topics
     test.toml: http.auth = *** must be a section, not a value
     test.toml: http.auth.tokens[0].token_sha256 = *** must be the SHA-256 of the token as 64 hexadecimal digits; `delayd token` makes both
     test.toml: http.auth.tokens[0].scopes = [] must hold "produce", "consume" or "admin"
     test.toml: http.auth.tokens[0].scopes[0] = "root" must be "produce", "consume" or "admin"
     test.toml: http.auth.tokens[0].scopes is missing
+    test.toml: http.auth.tokens[0].topics is missing: name the topics, or ["*"] for all
     test.toml: http.auth.tokens[0].topics = [] must hold at least one, such as "order.*" or "*"
     test.toml: http.auth.tokens[0].topics[0] = "a b" must be 1 to 256 visible characters, of which * stands for any, such as "order.*"
     test.toml: http.auth.tokens[0].rate = "fast" must be a number from 1 to 1000000 with a unit of time, such as "100/s", "6000/m" or "500/h"
@@ -372,6 +379,8 @@ fn bad_tokens_secrets_and_hosts_say_what_would_be_right_and_show_no_secret() {
     test.toml: http.auth.tokens[0].name = "" must be 1 to 64 visible characters
     test.toml: http.auth.tokens[1].name = "a" is the name of another token already
     test.toml: http.auth.tokens[1].token_sha256 = *** is the hash of another token already
+    test.toml: http.auth.anonymous = true must be false where http.auth.tokens has tokens: remove the one or the others
+    test.toml: http.auth.anonymous = "yes" must be true or false
     test.toml: services.a.secrets[0] = *** must be "whsec_" and 24 to 64 bytes in base64, as `openssl rand -base64 32` makes them
     test.toml: services.a.secrets = *** must be a list
     test.toml: services."a b" = {endpoints = ["http://a"], secrets = ***} has a name that cannot be used: it must be 1 to 128 characters out of A-Z a-z 0-9 . _ -
@@ -414,7 +423,7 @@ fn no_password_is_shown_anywhere() {
     check("store.redis.urls = ['redis://host?sentinel_password=secret&x=1']");
     let settings = load(
         &format!(
-            "http.auth.tokens = [{{ name = 'a', token_sha256 = '{HASH}', scopes = ['admin'] }}]\nservices.a = {{ endpoints = ['http://a'], secrets = ['{KEY}'] }}"
+            "http.auth.tokens = [{{ name = 'a', token_sha256 = '{HASH}', scopes = ['admin'], topics = ['*'] }}]\nservices.a = {{ endpoints = ['http://a'], secrets = ['{KEY}'] }}"
         ),
         &[],
         &[],

@@ -100,7 +100,7 @@ pub(super) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D
 /// Sections and keys whose values are never shown, whatever kind of value somebody has put there.
 const SECRET: [&str; 4] = ["auth", "tokens", "token_sha256", "secrets"];
 /// What may be shown all the same.
-const NO_SECRET: [&str; 4] = ["name", "scopes", "topics", "rate"];
+const NO_SECRET: [&str; 5] = ["anonymous", "name", "scopes", "topics", "rate"];
 
 fn is_secret<T: AsRef<str>>(path: &[T]) -> bool {
     let mut named = path.iter().map(AsRef::as_ref).filter(|part| !part.starts_with('['));

@@ -227,8 +227,9 @@ async fn what_the_new_service_will_not_have_stays_and_fires_at_the_old() {
 async fn a_refused_token_and_a_wrong_address_move_nothing() {
     let (from, into) = (Kept::embedded(), Kept::redis());
     let old = from.start(&[]).await;
-    let token =
-        "http.auth.tokens=[{name=\"a\",token_sha256=\"".to_owned() + &"0".repeat(64) + "\",scopes=[\"admin\"]}]";
+    let token = "http.auth.tokens=[{name=\"a\",token_sha256=\"".to_owned()
+        + &"0".repeat(64)
+        + "\",scopes=[\"admin\"],topics=[\"*\"]}]";
     let new = into.start(&[token]).await;
     old.add(json!({"topic": "t", "delay": "1h", "mode": "pull", "content": "x"})).await;
     for words in [&[][..], &["--to-token", "wrong"]] {

@@ -120,7 +120,7 @@ async fn the_command_prints_what_the_service_answers() {
 #[tokio::test]
 async fn the_page_is_open_and_may_load_nothing_from_elsewhere() {
     let hash = "265c0d5b0ee2e930fe3e35f14ccc7da75b8aa2717db15972da8e5c6e1fea94cb";
-    let token = format!("http.auth.tokens=[{{name=\"a\",token_sha256=\"{hash}\",scopes=[\"admin\"]}}]");
+    let token = format!("http.auth.tokens=[{{name=\"a\",token_sha256=\"{hash}\",scopes=[\"admin\"],topics=[\"*\"]}}]");
     let delayd = Kept::embedded().start(&[token]).await;
     assert_eq!(delayd.post("/delay/topic/list", "{}").await.status, 401);
     for (path, kind) in [
@@ -159,7 +159,7 @@ const TOKEN_HASH: &str = "60e3fdff7fa1ec662d2810194b3fb51ef76e2f9cbf092680b316f9
 #[tokio::test(flavor = "multi_thread")]
 async fn schemathesis_finds_no_call_that_does_without_its_token() {
     let receiver = Receiver::start().await;
-    let scopes = "scopes=[\"produce\",\"consume\",\"admin\"]";
+    let scopes = "scopes=[\"produce\",\"consume\",\"admin\"],topics=[\"*\"]";
     let tokens = format!("http.auth.tokens=[{{name=\"a\",token_sha256=\"{TOKEN_HASH}\",{scopes}}}]");
     let delayd = Kept::embedded().start(&[service("message.call", &receiver), tokens]).await;
     let mut document = document_for_testers(&delayd).await;

@@ -53,6 +53,11 @@ async fn wait_for_log(delayd: &Program, words: &str, times: usize) {
     panic!("the log has no {words:?}:\n{}", delayd.log());
 }
 
+async fn metrics(delayd: &Program, token: &str) -> String {
+    let get = reqwest::Client::new().get(delayd.url("/metrics")).bearer_auth(token);
+    get.send().await.unwrap().text().await.unwrap()
+}
+
 async fn add(delayd: &Program, sn: &str) -> crate::program::Answer {
     let task = json!({"topic": "t", "delay": 0, "content": {"sn": sn, "url": "/"}});
     delayd.post("/delay/task/add", task.to_string()).await
@@ -178,6 +183,66 @@ async fn a_swapped_folder_behind_a_link_is_noticed() {
     wait_for_log(&delayd, "changed: services", 1).await;
     add(&delayd, "two").await.ok();
     receiver.wait_for(2).await;
+}
+
+/// The SHA-256 of "dly_operator".
+const OPERATOR: &str = "ff8ea802a87c3f804697e03f957282a43674912f1a04d98b5cdd2c1e942b37ed";
+
+fn operators_token() -> String {
+    format!(
+        "[[http.auth.tokens]]\nname = \"operator\"\ntoken_sha256 = \"{OPERATOR}\"\nscopes = [\"produce\", \"admin\"]\n\
+         topics = [\"order.*\"]\n"
+    )
+}
+
+/// Calls without a token, or with the operator's; answers the status.
+async fn purge(delayd: &Program, topic: &str, token: Option<&str>) -> u16 {
+    let body = json!({"topic": topic, "confirm": topic}).to_string();
+    let mut post = reqwest::Client::new().post(delayd.url("/delay/topic/purge")).body(body);
+    if let Some(token) = token {
+        post = post.bearer_auth(token);
+    }
+    post.send().await.unwrap().status().as_u16()
+}
+
+/// A truncated file is valid TOML as a rule. Cut off before its tokens, it let everyone in, and the purge below succeeded.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_truncated_file_lets_nobody_in() {
+    let receiver = Receiver::start().await;
+    let before = service("one", &receiver) + "[log]\nlevel = \"info\"\n";
+    let whole = before.clone() + &operators_token();
+    let served = Served::by(&whole).await;
+    let delayd = &served.delayd;
+    let without_topics = whole.find("topics = ").unwrap();
+    let mut refused = 0;
+    for (length, why) in [
+        (before.len(), "http.auth.tokens: expected at least one token"),
+        (without_topics, "http.auth.tokens[0].topics is missing"),
+        (before.find("[log]").unwrap(), "http.auth.tokens: expected at least one token"),
+        (0, "got an empty file"),
+    ] {
+        // In place, as a full disk or a killed editor leaves it.
+        std::fs::write(&served.file, &whole[..length]).unwrap();
+        refused += 1;
+        wait_for_log(delayd, "the old one stays", refused).await;
+        let log = delayd.log();
+        let said = log.lines().rfind(|line| line.contains("the old one stays")).unwrap();
+        assert!(said.contains("ERROR") && said.contains(why), "{said}");
+        assert_eq!(purge(delayd, "order.a", None).await, 401);
+        assert_eq!(purge(delayd, "other", Some("dly_operator")).await, 403, "the token was widened");
+        assert_eq!(purge(delayd, "order.a", Some("dly_operator")).await, 404);
+    }
+    let counted = metrics(delayd, "dly_operator").await;
+    assert!(counted.contains("delayd_config_reloads_total{result=\"refused\"} 4\n"), "{counted}");
+    assert!(counted.contains("delayd_config_reloads_total{result=\"taken\"} 0\n"), "{counted}");
+    // SIGHUP takes no more than a change of the file does.
+    delayd.signal("HUP");
+    wait_for_log(delayd, "the old one stays", 5).await;
+    assert_eq!(purge(delayd, "order.a", None).await, 401);
+    // On purpose it works: the word is in the file.
+    served.save(&(before + "[http.auth]\nanonymous = true\n"));
+    wait_for_log(delayd, "changed: http.auth", 1).await;
+    assert_eq!(purge(delayd, "order.a", None).await, 404);
 }
 
 /// Two hundred tasks are called while the services are replaced over and over: each comes once.

@@ -29,8 +29,8 @@ fn tokens() -> String {
     let [writer, reader, keeper] = HASHES;
     format!(
         "http.auth.tokens=[{{name='writer', token_sha256='{writer}', scopes=['produce'], topics=['order.*']}}, \
-         {{name='reader', token_sha256='{reader}', scopes=['consume']}}, \
-         {{name='keeper', token_sha256='{keeper}', scopes=['consume', 'admin']}}]"
+         {{name='reader', token_sha256='{reader}', scopes=['consume'], topics=['*']}}, \
+         {{name='keeper', token_sha256='{keeper}', scopes=['consume', 'admin'], topics=['*']}}]"
     )
 }
 
@@ -136,7 +136,7 @@ async fn pages_of_other_sites_may_not_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_port_is_warned_of_loudly_and_one_with_tokens_is_not() {
     let kept = Kept::embedded();
-    for (sets, warns) in [(vec![], true), (vec![tokens()], false)] {
+    for (sets, warns) in [(vec!["http.auth.anonymous=true".to_owned()], true), (vec![tokens()], false)] {
         let sets = [vec!["http.bind='0.0.0.0:0'".to_owned()], sets].concat();
         let delayd = kept.start(&sets).await;
         // The line comes right after that of the address, by which the start is known; the drain's after both.

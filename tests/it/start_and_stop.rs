@@ -35,6 +35,22 @@ async fn a_bad_configuration_ends_with_78_and_names_the_key() {
     refuses(&["services.\"a b\".endpoints=[\"http://127.0.0.1:1\"]".into()], 78, &["a b"]).await;
 }
 
+/// Beyond loopback, a start without tokens let everyone in; a warning was all that told.
+#[tokio::test]
+async fn a_start_beyond_loopback_without_tokens_is_refused_before_anything_is_touched() {
+    let folder = program::folder();
+    let path = format!("store.embedded.path={:?}", folder.path().join("sub/delayd.db"));
+    for bind in ["0.0.0.0:0", "[::]:0", "[::ffff:0.0.0.0]:0"] {
+        let sets = [format!("http.bind=\"{bind}\""), path.clone()];
+        refuses(&sets, 78, &["http.auth.anonymous = true", "delayd token", bind]).await;
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    // The contradiction of both is refused as well: were the file cut off behind the first, everyone could call.
+    let token =
+        format!("http.auth.tokens=[{{name='a', token_sha256='{}', scopes=['admin'], topics=['*']}}]", "0".repeat(64));
+    refuses(&[path, token, "http.auth.anonymous=true".into()], 78, &["http.auth.anonymous"]).await;
+}
+
 #[tokio::test]
 async fn a_port_in_use_is_one_clear_line() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

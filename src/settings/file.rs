@@ -1,0 +1,52 @@
+//! A configuration file as it was read at one moment.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::Error;
+use super::layers::Layer;
+
+/// A file that was read. Two are equal if their texts are.
+#[derive(Clone, PartialEq, Eq)]
+pub struct File {
+    path: PathBuf,
+    /// The text, or the system's reason why it could not be read.
+    text: Result<String, String>,
+}
+
+impl File {
+    /// Reads it. A file that cannot be read becomes an error once settings are made of it.
+    pub fn read(path: &Path) -> Self {
+        Self { path: path.to_owned(), text: std::fs::read_to_string(path).map_err(|error| error.to_string()) }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Refuses a file without any setting in the place of one that had some.
+    ///
+    /// # Errors
+    /// [`Error::Emptied`].
+    pub fn ensure_may_replace(&self, current: &Self) -> Result<(), Error> {
+        let is_empty = |file: &Self| file.layer().is_ok_and(|layer| layer.is_empty());
+        let is_emptied = is_empty(self) && !is_empty(current);
+        if is_emptied { Err(Error::Emptied { path: self.path.clone() }) } else { Ok(()) }
+    }
+
+    pub(super) fn layer(&self) -> Result<Layer, Error> {
+        match &self.text {
+            Ok(text) => Layer::of_text(&self.path.display().to_string(), text),
+            Err(reason) => Err(Error::File { path: self.path.clone(), source: io::Error::other(reason.clone()) }),
+        }
+    }
+}
+
+impl fmt::Debug for File {
+    /// Without the text, which may hold passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File").field("path", &self.path).finish_non_exhaustive()
+    }
+}

@@ -40,7 +40,9 @@ fn what_the_images_first_layer_has_is_a_package() {
     let (before, _) = image.split_once("COPY src src").unwrap();
     let copied = before.lines().filter_map(|line| line.strip_prefix("COPY ")).flat_map(|line| line.split(' '));
     for name in copied.filter(|name| root.join(name).is_file()) {
-        std::fs::copy(root.join(name), layer.path().join(name)).unwrap();
+        let to = layer.path().join(name);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(root.join(name), to).unwrap();
     }
     let made = before.lines().find_map(|line| line.strip_prefix("RUN ")).unwrap();
     let (skeleton, _) = made.split_once("&& cargo build").unwrap();

@@ -1,4 +1,4 @@
-# Two stages: the toolchain stays behind. Build: docker build -t delayd .
+# Two stages, so that the image holds no toolchain. Build: docker build -t delayd .
 FROM rust:1-bookworm AS build
 WORKDIR /src
 COPY Cargo.toml Cargo.lock build.rs ./
@@ -6,25 +6,35 @@ COPY .cargo .cargo
 COPY config config
 COPY migrations migrations
 # The dependencies in a layer of their own, so that a change of the sources does not build them again.
-RUN mkdir src benches && touch src/lib.rs benches/parts.rs && printf 'fn main() {}\n' > src/main.rs && cargo build --release --locked && rm -r src
+RUN mkdir src benches && touch src/lib.rs benches/parts.rs && printf 'fn main() {}\n' > src/main.rs && cargo build --profile dist --locked && rm -r src
+COPY scripts/dist scripts/split-debug scripts/
 COPY src src
-RUN touch src/lib.rs src/main.rs && cargo build --release --locked
+RUN touch src/lib.rs src/main.rs && scripts/dist /dist
 
 FROM debian:bookworm-slim
-# Certificates for https callbacks; a user of its own.
+LABEL org.opencontainers.image.title="delayd" \
+      org.opencontainers.image.description="A standalone HTTP service for delay tasks: accept now, call back at the due moment" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="MIT OR Apache-2.0"
+# Certificates for https callbacks; a user without a shell, who owns the folder of the embedded store.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates \
  && rm -rf /var/lib/apt/lists/* \
- && useradd --system --uid 10001 --create-home --home-dir /var/lib/delayd delayd
-COPY --from=build /src/target/release/delayd /usr/local/bin/delayd
-USER delayd
+ && groupadd --gid 10001 delayd \
+ && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/delayd --shell /usr/sbin/nologin delayd \
+ && install -d -o 10001 -g 10001 -m 0750 /var/lib/delayd
+COPY LICENSE-MIT LICENSE-APACHE /usr/share/doc/delayd/
+COPY --from=build /dist/delayd /usr/local/bin/delayd
+# Numbers: Kubernetes cannot tell from a name that it is not root (runAsNonRoot).
+USER 10001:10001
 WORKDIR /var/lib/delayd
+# The only place that is written to, so the root file system may be read-only.
 VOLUME /var/lib/delayd
 # The environment wins over --config files: change these two with -e or --set.
 ENV DELAYD__HTTP__BIND=0.0.0.0:7799 DELAYD__STORE__EMBEDDED__PATH=/var/lib/delayd/delayd.db
 EXPOSE 7799
 # SIGTERM drains; give it longer than shutdown.grace (20 s) before the kill.
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["delayd", "healthcheck"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["delayd", "healthcheck"]
 ENTRYPOINT ["delayd"]
 CMD ["serve"]

@@ -3,12 +3,12 @@
 //! stdout belongs to the commands' own output. What is absent on purpose: `RUST_LOG`; the level is a setting like
 //! every other.
 
-use std::fmt;
 use std::io::IsTerminal;
 
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
-use tracing_subscriber::{EnvFilter, reload};
+use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 /// The settings of the logs.
 #[derive(Clone, Debug)]
@@ -31,7 +31,8 @@ pub enum Error {
 }
 
 /// Changes the level of logs that run.
-pub struct Level(Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>);
+#[derive(Debug)]
+pub struct Level(reload::Handle<Targets, Registry>);
 
 impl Level {
     /// Logs at another level from now on.
@@ -39,14 +40,7 @@ impl Level {
     /// # Errors
     /// [`Error::Level`]; the old one then stays.
     pub fn set(&self, level: &str) -> Result<(), Error> {
-        let filter = filter(level)?;
-        (self.0)(filter).map_err(|e| Error::Level(e.to_string()))
-    }
-}
-
-impl fmt::Debug for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Level")
+        self.0.reload(filter(level)?).map_err(|e| Error::Level(e.to_string()))
     }
 }
 
@@ -55,35 +49,30 @@ impl fmt::Debug for Level {
 /// # Errors
 /// An unreadable level, or logs that were started before.
 pub fn init(params: &Params) -> Result<Level, Error> {
-    let filter = filter(&params.level)?;
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if params.json {
-        let logs = logs.json().flatten_event(true).with_filter_reloading();
-        let handle = logs.reload_handle();
-        logs.finish().try_init()?;
-        Ok(Level(Box::new(move |filter| handle.reload(filter))))
+    let (filter, handle) = reload::Layer::new(filter(&params.level)?);
+    let lines = fmt::layer().with_writer(std::io::stderr);
+    let lines = if params.json {
+        lines.json().flatten_event(true).boxed()
     } else {
-        let logs = logs.with_ansi(std::io::stderr().is_terminal()).with_filter_reloading();
-        let handle = logs.reload_handle();
-        logs.finish().try_init()?;
-        Ok(Level(Box::new(move |filter| handle.reload(filter))))
-    }
+        lines.with_ansi(std::io::stderr().is_terminal()).boxed()
+    };
+    tracing_subscriber::registry().with(filter).with(lines).try_init()?;
+    Ok(Level(handle))
 }
 
 /// Reads a level or directives.
 ///
 /// # Errors
 /// [`Error::Level`] says what is wrong.
-pub fn filter(level: &str) -> Result<EnvFilter, Error> {
-    // EnvFilter takes a misspelt level ("inof") for the name of a module, and then logs nothing else.
+pub fn filter(level: &str) -> Result<Targets, Error> {
+    // A directive without a level ("inof") would be the name of a module, and nothing else would be logged.
     let directives: Vec<_> = level.split(',').map(str::trim).collect();
     for directive in &directives {
-        let is_level = !directive.contains(['=', '[']);
-        if is_level && (directive.is_empty() || directive.parse::<LevelFilter>().is_err()) {
+        if !directive.contains('=') && (directive.is_empty() || directive.parse::<LevelFilter>().is_err()) {
             return Err(Error::Level(format!("{directive:?} is no level")));
         }
     }
-    EnvFilter::builder().parse(directives.join(",")).map_err(|e| Error::Level(e.to_string()))
+    directives.join(",").parse().map_err(|e: ParseError| Error::Level(e.to_string()))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ import peers
 import stalls
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "delayd"
+PROGRAM = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "dist" / "delayd"
 FIGURES = ROOT / "docs" / "performance" / "figures.json"
 STORES = ["embedded", "redis"]
 LONGEST_S = 1200

@@ -13,8 +13,13 @@ on_both_stores!(
     the_examples_for_those_who_come_from_elsewhere_work,
 );
 
+/// A page of the project's folder.
+fn page(name: &str) -> String {
+    std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
 fn readme() -> String {
-    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap()
+    page("README.md")
 }
 
 /// The shell blocks of a Markdown text.
@@ -107,11 +112,56 @@ fn shape(value: &serde_json::Value) -> String {
 #[test]
 fn the_commands_of_the_readme_are_there() {
     let readme = readme();
-    for needed in ["cargo run --release -- demo\n", "scripts/test\n", "docker-compose up --build\n"] {
+    for needed in ["cargo run -- demo\n", "scripts/test\n", "docker compose up --build\n"] {
         assert!(shell_blocks(&readme).iter().any(|block| block.contains(needed)), "{needed}");
     }
     for file in ["scripts/test", "docker-compose.yml", "config/dev.toml", "docs/ARCHITECTURE.md", "docs/LIFECYCLE.md"] {
         assert!(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists(), "{file}");
+    }
+}
+
+/// A table of CONTRIBUTING.md that names a test or a script that is gone would send newcomers the wrong way.
+#[test]
+fn the_commands_for_contributors_name_tests_and_scripts_that_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = page("CONTRIBUTING.md");
+    let commands: Vec<&str> = page.split('`').skip(1).step_by(2).collect();
+    let mut checked = 0;
+    for command in commands.into_iter().chain(shell_blocks(&page).into_iter().flat_map(str::lines)) {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        if words.first().is_some_and(|word| word.starts_with("scripts/") || word.starts_with(".ci/")) {
+            assert!(root.join(words[0]).is_file(), "{command}");
+            checked += 1;
+        }
+        let Some(at) = words.iter().position(|word| *word == "--test") else { continue };
+        let (test, filter) = (words[at + 1], words.get(at + 2).map(|word| word.trim_end_matches("::")));
+        let exists = |path: String| root.join("tests").join(path).is_file();
+        assert!(exists(format!("{test}.rs")) || exists(format!("{test}/main.rs")), "{command}");
+        if let Some(module) = filter.filter(|module| !["embedded", "redis"].contains(module)) {
+            assert!(exists(format!("{test}/{module}.rs")), "{command}");
+        }
+        checked += 1;
+    }
+    assert!(checked > 10, "{checked}");
+}
+
+/// The manifest, the README and both texts name the same licences; tools read the field, lawyers the texts.
+#[test]
+fn the_licence_is_named_and_both_texts_are_there() {
+    assert!(page("Cargo.toml").contains("\nlicense = \"MIT OR Apache-2.0\"\n"));
+    assert!(page("LICENSE-MIT").starts_with("MIT License\n\nCopyright (c) "));
+    let apache = page("LICENSE-APACHE");
+    assert!(apache.contains("Version 2.0, January 2004") && apache.contains("END OF TERMS AND CONDITIONS"));
+    for name in ["README.md", "CONTRIBUTING.md"] {
+        assert!(page(name).contains("(LICENSE-MIT)") && page(name).contains("(LICENSE-APACHE)"), "{name}");
+    }
+}
+
+/// These pages are read on whatever platform hosts the repository, which the project does not know.
+#[test]
+fn the_pages_for_contributors_have_relative_links_only() {
+    for name in ["CONTRIBUTING.md", "SECURITY.md"] {
+        assert!(!page(name).contains("://"), "{name}");
     }
 }
 
@@ -137,8 +187,8 @@ async fn the_demo_shows_tasks_arriving_on_time_and_exits_0() {
 #[test]
 fn the_links_between_the_pages_lead_somewhere() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut pages = vec![root.join("README.md")];
-    for folder in ["docs", "docs/from"] {
+    let mut pages = Vec::new();
+    for folder in ["", "docs", "docs/from"] {
         let files = std::fs::read_dir(root.join(folder)).unwrap().map(|file| file.unwrap().path());
         pages.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
     }

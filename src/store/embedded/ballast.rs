@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rand::RngCore;
+use rand::Rng;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 

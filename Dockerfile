@@ -5,7 +5,7 @@ COPY Cargo.toml Cargo.lock build.rs ./
 COPY .cargo .cargo
 COPY config config
 COPY migrations migrations
-# The dependencies in a layer of their own, so that a change of the sources does not build them again.
+# The dependencies have a layer of their own: a change of the sources does not build them again.
 RUN mkdir src benches && touch src/lib.rs benches/parts.rs && printf 'fn main() {}\n' > src/main.rs && cargo build --profile dist --locked && rm -r src
 COPY scripts/dist scripts/split-debug scripts/
 COPY src src

@@ -5,7 +5,7 @@ COPY Cargo.toml Cargo.lock build.rs ./
 COPY .cargo .cargo
 COPY config config
 COPY migrations migrations
-# The dependencies in a layer of their own, so that a change of the sources does not build them again.
+# The dependencies have a layer of their own: a change of the sources does not build them again.
 RUN mkdir src benches && touch src/lib.rs benches/parts.rs && printf 'fn main() {}\n' > src/main.rs && cargo build --profile dist --locked && rm -r src
 COPY scripts/dist scripts/split-debug scripts/
 COPY src src
@@ -19,9 +19,9 @@ LABEL org.opencontainers.image.title="delayd" \
 # Certificates for https callbacks; a user without a shell, who owns the folder of the embedded store.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates \
- && rm -rf /var/lib/apt/lists/* \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \
  && groupadd --gid 10001 delayd \
- && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/delayd --shell /usr/sbin/nologin delayd \
+ && useradd --uid 10001 --gid 10001 --no-log-init --no-create-home --home-dir /var/lib/delayd --shell /usr/sbin/nologin delayd \
  && install -d -o 10001 -g 10001 -m 0750 /var/lib/delayd
 COPY LICENSE-MIT LICENSE-APACHE /usr/share/doc/delayd/
 COPY --from=build /dist/delayd /usr/local/bin/delayd

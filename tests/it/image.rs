@@ -52,7 +52,7 @@ fn what_the_images_first_layer_has_is_a_package() {
     assert_worked(fetch, &sh(fetch, layer.path()));
 }
 
-/// Kubernetes' `runAsNonRoot` refuses an image whose user is a name. Root was the owner of nothing but could be anything.
+/// Kubernetes' `runAsNonRoot` refuses an image whose user is a name: it may be root by another name.
 #[test]
 fn the_image_runs_as_a_number_and_says_what_it_is() {
     let image = text("Dockerfile");
@@ -141,7 +141,7 @@ fn compose_waits_for_redis_and_writes_to_volumes_alone() {
     check("volumes:", &["redis-data:"]);
 }
 
-/// Docker ships Compose as `docker compose`; who copied the old spelling got "command not found".
+/// Docker ships Compose as `docker compose`; the old spelling ends with "command not found".
 #[test]
 fn the_pages_spell_compose_as_docker_does() {
     for name in ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/OPERATIONS.md", "docker-compose.yml"] {

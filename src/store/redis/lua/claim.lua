@@ -206,18 +206,18 @@ for i = FIRST_WANT, #ARGV, 2 do
   if misfires[1] then end_misfired(destination) end
   local due, found = due_tasks(destination, slots)
   local records, taken = read_records(due)
+  local offset
   if taken > 0 then
-    local offset = redis.call('ZSCORE', SCHEDULES .. destination, due[taken])
+    offset = redis.call('ZSCORE', SCHEDULES .. destination, due[taken])
     local ids
     ids, records = readable(due, records, taken, destination, leased)
     for first = 1, #ids, 500 do
       lease(ids, records, destination, first, math.min(first + 499, #ids), leased)
     end
     redis.call('ZREMRANGEBYRANK', SCHEDULES .. destination, 0, taken - 1)
-    redis.call('HSET', OFFSETS, destination, offset)
   end
   cut = cut or taken == slots or taken < found
-  correct(destination)
+  if correct(destination) and offset then redis.call('HSET', OFFSETS, destination, offset) end
 end
 
 local due = redis.call('ZRANGEBYSCORE', DESTINATIONS, '-inf', now, 'LIMIT', ARGV[6], ARGV[9])

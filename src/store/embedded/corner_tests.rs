@@ -62,7 +62,7 @@ impl Bench {
     async fn claim_with(&self, misfires: Vec<Misfire>) -> Grant {
         let wants = vec![crate::store::Want { destination: "a".parse().unwrap(), slots: 9 }];
         let lease = super::testing::LEASE;
-        let claim = Claim { lane: lane(), wants, lease, holder: None, more: false, skip: 0, misfires };
+        let claim = Claim { lane: lane(), wants, lease, holder: None, more: false, skip: 0, in_hand: 0, misfires };
         match self.store.claim(claim).await.unwrap() {
             Claimed::Granted(grant) => grant,
             Claimed::Refused { .. } => panic!("nobody is refused here"),

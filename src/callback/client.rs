@@ -109,6 +109,7 @@ pub trait Caller: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct Client {
     anywhere: Pair,
+    private: Pair,
     network: Pair,
     public: Pair,
     params: Params,
@@ -137,13 +138,15 @@ impl Client {
     pub fn new(params: Params) -> Result<Self, BuildError> {
         let tls = connector::tls()?;
         let pair = |reach| Pair::new(&params, &tls, &Guard::new(reach));
-        let (anywhere, network, public) = (pair(Reach::Anywhere), pair(Reach::Network), pair(Reach::Public));
-        Ok(Self { anywhere, network, public, params })
+        let (anywhere, private) = (pair(Reach::Anywhere), pair(Reach::Private));
+        let (network, public) = (pair(Reach::Network), pair(Reach::Public));
+        Ok(Self { anywhere, private, network, public, params })
     }
 
     fn pair(&self, reach: Reach) -> &Pair {
         match reach {
             Reach::Anywhere => &self.anywhere,
+            Reach::Private => &self.private,
             Reach::Network => &self.network,
             Reach::Public => &self.public,
         }

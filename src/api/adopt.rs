@@ -21,7 +21,7 @@ use super::json::{self, required};
 use super::new_task::{self, MAX_ATTEMPTS, TIMEOUT};
 use super::openapi::values::{TopicName, Way};
 use super::sameness;
-use crate::callback::{check_url, target};
+use crate::callback::{Services, target};
 use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{
@@ -305,7 +305,8 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
         mode => new_task::destination(mode, &api.services, || target(&content))?,
     };
     let key = record.key.map(|key| sameness::checked(key, "key")).transpose()?;
-    let options = Options { key, ..options.map(read_options).transpose()?.unwrap_or_default() };
+    let options =
+        Options { key, ..options.map(|options| read_options(options, &api.services)).transpose()?.unwrap_or_default() };
     let outcome = record.last_outcome.unwrap_or_default();
     if Lent::read(&outcome).is_some() {
         return Err(Error::invalid("last_outcome: is that of a task that is lent, and means something to the store"));
@@ -322,18 +323,13 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     Ok(Checked { topic, task, notes })
 }
 
-fn read_options(raw: &RawValue) -> Result<Options, Error> {
+fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
     let given: GivenOptions<'_> = json::read(raw.get().as_bytes())?;
     let headers = given.headers.map(Headers::new).transpose();
-    let on_dead = |call: GivenCall| {
-        let Name(sn) = required(call.sn, "options.on_dead.sn")?;
-        let url = required(call.url, "options.on_dead.url")?;
+    let on_dead = |call: GivenCall| -> Result<OnDead, Error> {
         let task_id = required(Id::given(call.task_id), "options.on_dead.task_id")?;
-        check_url(&url).map_err(|error| Error::Invalid(format!("options.on_dead.url: {error}")))?;
-        if !sn.is_service() {
-            return Err(Error::invalid("options.on_dead.sn: must be a service"));
-        }
-        Ok(OnDead { sn, url, task_id: Some(task_id) })
+        let call = new_task::on_dead(call.sn, call.url, "options.on_dead", services)?;
+        Ok(OnDead { task_id: Some(task_id), ..call })
     };
     let attempts = given.max_attempts.map(|number| number.whole("options.max_attempts", MAX_ATTEMPTS));
     Ok(Options {
@@ -342,7 +338,7 @@ fn read_options(raw: &RawValue) -> Result<Options, Error> {
         backoff: given.backoff.map(new_task::backoff).transpose()?,
         headers: headers.map_err(|error| Error::Invalid(format!("options.headers: {error}")))?.unwrap_or_default(),
         key: None,
-        expires_after: given.expires_after,
+        expires_after: given.expires_after.map(|span| new_task::expiry(span, "options.expires_after")).transpose()?,
         on_dead: given.on_dead.map(on_dead).transpose()?,
     })
 }

@@ -135,8 +135,8 @@ pub(super) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
         backoff: request.backoff.map(backoff).transpose()?,
         headers: request.headers.map(headers).transpose()?.unwrap_or_default(),
         key: request.key.map(|key| sameness::checked(key, "key")).transpose()?,
-        expires_after: request.expires_after.map(expiry).transpose()?,
-        on_dead: request.on_dead.map(|call| on_dead(call, rules.services)).transpose()?,
+        expires_after: request.expires_after.map(|span| expiry(span, "expires_after")).transpose()?,
+        on_dead: request.on_dead.map(|call| on_dead(call.sn, call.url, "on_dead", rules.services)).transpose()?,
     };
     let mode = request.mode.or_else(|| (rules.mode_of)(&topic)).unwrap_or_default();
     let content = content(required(request.content, "content")?, mode, rules.content_limit)?;
@@ -160,17 +160,22 @@ pub(super) fn moment(timing_moment: Option<Number>, delay: Option<Span>, rules: 
 }
 
 /// How long a task is worth delivering: a millisecond at least, or it could expire as it falls due.
-fn expiry(span: Span) -> Result<Span, Error> {
-    within(span, "expires_after", EXPIRES_AFTER).map(Span)
+pub(super) fn expiry(span: Span, field: &str) -> Result<Span, Error> {
+    within(span, field, EXPIRES_AFTER).map(Span)
 }
 
 /// The call for the dead: a service and a path on it, as in a content.
-fn on_dead(call: OnDeadCall, services: &Services) -> Result<OnDead, Error> {
-    let Name(sn) = required(call.sn, "on_dead.sn")?;
-    let url = required(call.url, "on_dead.url")?;
-    check_url(&url).map_err(|error| Error::Invalid(format!("on_dead.url: {error}")))?;
+pub(super) fn on_dead(
+    sn: Option<Name<Destination>>,
+    url: Option<String>,
+    field: &str,
+    services: &Services,
+) -> Result<OnDead, Error> {
+    let Name(sn) = required(sn, &format!("{field}.sn"))?;
+    let url = required(url, &format!("{field}.url"))?;
+    check_url(&url).map_err(|error| Error::Invalid(format!("{field}.url: {error}")))?;
     if !sn.is_service() || services.get(sn.as_str()).is_none() {
-        return Err(unknown_service("on_dead.sn", &sn));
+        return Err(unknown_service(&format!("{field}.sn"), &sn));
     }
     Ok(OnDead { sn, url, task_id: None })
 }

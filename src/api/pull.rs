@@ -130,7 +130,7 @@ async fn read(api: &Api, topic: &Topic, id: TaskId) -> Result<Success<Pulled>, E
 
 /// The answer, which tells those in hand what became of it.
 fn answer(taken: Taken, is_list: bool) -> Result<Response, Error> {
-    let Taken { tasks, held, deadline } = taken;
+    let Taken { tasks, held, deadline, .. } = taken;
     let bytes = match is_list {
         true => serde_json::to_vec(&Success::of(Many { tasks })),
         false => serde_json::to_vec(&Success::of(tasks.into_iter().next().unwrap_or_default())),

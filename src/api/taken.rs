@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::Api;
 use super::error::Error;
 use super::settle::settle_unasked;
-use crate::store::{self, Claim, Claimed, Registered, Settle, Store, Transition, Want};
+use crate::store::{self, Claim, Claimed, MAX_CLAIM_BYTES, Registered, Settle, Store, Transition, Want};
 use crate::task::{Destination, Lane, Receipt, TaskId};
 
 /// How long the answer of a pull without `lease` may take to be written.
@@ -47,6 +47,8 @@ pub(super) struct Pulled {
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) tasks: Vec<Pulled>,
+    /// The bytes of their contents.
+    bytes: usize,
     pub(super) held: Held,
     /// When the consumer has to have it: before another may.
     pub(super) deadline: Instant,
@@ -56,11 +58,12 @@ impl Taken {
     pub(super) fn nothing(api: &Arc<Api>, wish: Wish) -> Self {
         // Counted from before the claim, and over before the lease is.
         let deadline = Instant::now() + wish.lease.unwrap_or(WRITING).min(WRITING).mul_f32(0.9);
-        Self { tasks: Vec::new(), held: Held::new(api.clone(), wish.lease.is_none()), deadline }
+        Self { tasks: Vec::new(), bytes: 0, held: Held::new(api.clone(), wish.lease.is_none()), deadline }
     }
 
     fn add(&mut self, lane: &Lane, receipt: &Receipt, task: crate::store::LeasedTask) {
         self.held.hold(lane.clone(), task.id, receipt.clone());
+        self.bytes += task.content.len();
         self.tasks.push(Pulled {
             content: Some(task.content),
             task_id: Some(task.id),
@@ -83,7 +86,7 @@ pub(super) fn lanes_in_turn(api: &Api, topic: &Registered) -> Vec<Lane> {
     lanes
 }
 
-/// Claims what is wished for, lane by lane. To be run where no caller's hanging up ends it: it alone knows what was claimed.
+/// Claims what is wished for, lane by lane, and no more than [`MAX_CLAIM_BYTES`] of contents from all of them together. To be run where no caller's hanging up ends it: it alone knows what was claimed.
 pub(super) async fn take(api: Arc<Api>, topic: &Registered, lanes: Vec<Lane>, wish: Wish) -> Result<Taken, Error> {
     let mut taken = Taken::nothing(&api, wish);
     if is_held(topic) {
@@ -98,6 +101,7 @@ pub(super) async fn take(api: Arc<Api>, topic: &Registered, lanes: Vec<Lane>, wi
             holder: None,
             more: false,
             skip: 0,
+            in_hand: taken.bytes,
             misfires: topic.misfires.clone(),
         };
         let grant = match claim_promptly(&api, claim).await {
@@ -114,7 +118,7 @@ pub(super) async fn take(api: Arc<Api>, topic: &Registered, lanes: Vec<Lane>, wi
         for task in grant.tasks {
             taken.add(&lane, &grant.receipt, task);
         }
-        if taken.tasks.len() >= wish.slots {
+        if taken.tasks.len() >= wish.slots || taken.bytes >= MAX_CLAIM_BYTES {
             break;
         }
     }

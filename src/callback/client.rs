@@ -14,21 +14,31 @@
 //! connection closed in the middle of an answer's head from one closed before it; both are repeated.
 //!
 //! A call of which not a byte was written yet is no failure: the library moves it to another connection by itself.
+//!
+//! # A connection that is full
+//!
+//! The library opens one HTTP/2 connection to a server, and a call beyond the streams that the server allows waits on it, unsent, however
+//! long. So a call over TLS that has not begun within [`PATIENCE`] is withdrawn ([`Content`]) and goes by a connection of its own,
+//! through the client without a pool. A call that the server refuses because it has too many (`REFUSED_STREAM`) goes there as well: by the
+//! protocol it has not been looked at. There are no more such connections than calls, which have their own limits.
 
 use std::error::Error;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use http::uri::Scheme;
 use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper_util::client::legacy;
 use rustls::ClientConfig;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::classify::{self, Reply, Rules};
 use super::connector::{self, Connector, Pooled};
+use super::content::Content;
 use super::guard::{Guard, Reach};
 use super::services::Aim;
 use super::signature::signatures;
@@ -42,6 +52,9 @@ const MAX_ANSWER: usize = 64 * 1024;
 
 /// How long an unused connection is kept: less than the five seconds after which many servers close it.
 const POOL_IDLE: Duration = Duration::from_secs(4);
+
+/// How long a call may wait for a stream of an HTTP/2 connection.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The headers of every call, those of the library (host, content-length) among them: a map that has room for no more takes half as much.
 const HEADERS: usize = 12;
@@ -109,6 +122,7 @@ pub trait Caller: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct Client {
     anywhere: Pair,
+    private: Pair,
     network: Pair,
     public: Pair,
     params: Params,
@@ -117,9 +131,9 @@ pub struct Client {
 /// The clients of one reach, with connections that no other uses.
 #[derive(Clone, Debug)]
 struct Pair {
-    pooled: legacy::Client<Connector, Full<Bytes>>,
+    pooled: legacy::Client<Connector, Content>,
     /// Keeps no connections: each call gets a fresh one.
-    unpooled: legacy::Client<Connector, Full<Bytes>>,
+    unpooled: legacy::Client<Connector, Content>,
 }
 
 impl Pair {
@@ -135,15 +149,24 @@ impl Client {
     /// # Errors
     /// If TLS cannot be set up.
     pub fn new(params: Params) -> Result<Self, BuildError> {
-        let tls = connector::tls()?;
-        let pair = |reach| Pair::new(&params, &tls, &Guard::new(reach));
-        let (anywhere, network, public) = (pair(Reach::Anywhere), pair(Reach::Network), pair(Reach::Public));
-        Ok(Self { anywhere, network, public, params })
+        Ok(Self::trusting(params, &connector::tls()?))
+    }
+
+    fn trusting(params: Params, tls: &ClientConfig) -> Self {
+        let pair = |reach| Pair::new(&params, tls, &Guard::new(reach));
+        Self {
+            anywhere: pair(Reach::Anywhere),
+            private: pair(Reach::Private),
+            network: pair(Reach::Network),
+            public: pair(Reach::Public),
+            params,
+        }
     }
 
     fn pair(&self, reach: Reach) -> &Pair {
         match reach {
             Reach::Anywhere => &self.anywhere,
+            Reach::Private => &self.private,
             Reach::Network => &self.network,
             Reach::Public => &self.public,
         }
@@ -161,22 +184,61 @@ impl Client {
         })
     }
 
-    /// Sends the call, once more if its connection had gone stale.
+    /// Sends the call, once more if its connection had gone stale or was full.
     async fn send(&self, call: &Call<'_>, aim: &Aim<'_>) -> Result<Response<Incoming>, Trouble> {
         let pair = self.pair(call.service.reach());
-        let (sent, is_fresh) = connector::with_mark(pair.pooled.request(self.request(call, aim))).await;
+        let (sent, is_fresh) = connector::with_mark(self.send_pooled(pair, call, aim)).await;
         let trouble = match sent {
-            Ok(response) => return Ok(response),
-            Err(error) => self.trouble(&error),
+            Some(Ok(response)) => return Ok(response),
+            Some(Err(error)) => Some(self.trouble(&error)),
+            None => None,
         };
-        if is_fresh || !trouble.may_be_stale_connection() {
+        if let Some(trouble) = trouble
+            && trouble != Trouble::StreamRefused
+            && (is_fresh || !trouble.may_be_stale_connection())
+        {
             return Err(trouble);
         }
-        pair.unpooled.request(self.request(call, aim)).await.map_err(|error| self.trouble(&error))
+        let content = Content::new(call.body.clone());
+        pair.unpooled.request(self.request(call, aim, content)).await.map_err(|error| self.trouble(&error))
     }
 
-    fn request(&self, call: &Call<'_>, aim: &Aim<'_>) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(call.body.clone()));
+    /// Sends the call by a connection that others use as well; `None` if it got no stream of one and was withdrawn.
+    async fn send_pooled(
+        &self,
+        pair: &Pair,
+        call: &Call<'_>,
+        aim: &Aim<'_>,
+    ) -> Option<Result<Response<Incoming>, legacy::Error>> {
+        // Only TLS tells that a server speaks HTTP/2. What is empty begins without a word to its content.
+        let may_be_queued = aim.url.scheme() == Some(&Scheme::HTTPS) && !call.body.is_empty();
+        if !may_be_queued {
+            return Some(pair.pooled.request(self.request(call, aim, Content::new(call.body.clone()))).await);
+        }
+        let (content, beginning) = Content::watched(call.body.clone());
+        let mut sending = pin!(pair.pooled.request(self.request(call, aim, content)));
+        let since = Instant::now();
+        let mut until = since + PATIENCE;
+        loop {
+            tokio::select! {
+                biased;
+                sent = &mut sending => return Some(sent),
+                () = sleep_until(until) => {}
+            }
+            // A connection that is being made for the call may still come.
+            let longest = since + self.params.connect_timeout + PATIENCE;
+            if connector::is_connecting() && until < longest {
+                until = longest;
+            } else if beginning.withdraw() {
+                return None;
+            } else {
+                return Some(sending.await);
+            }
+        }
+    }
+
+    fn request(&self, call: &Call<'_>, aim: &Aim<'_>, content: Content) -> Request<Content> {
+        let mut request = Request::new(content);
         *request.method_mut() = Method::POST;
         *request.uri_mut() = aim.url.clone();
         *request.headers_mut() = headers(call, aim, self.params.clock.now());

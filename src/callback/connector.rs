@@ -10,9 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::Uri;
-use http_body_util::Full;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -23,6 +21,7 @@ use rustls_platform_verifier::ConfigVerifierExt;
 use tokio::net::TcpStream;
 use tower::Service;
 
+use super::content::Content;
 use super::guard::Guard;
 
 /// How often a silent connection is asked whether its other side is there, how many times in vain, and how long what was written may
@@ -35,15 +34,29 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 const SESSIONS: usize = 256;
 
 tokio::task_local! {
-    /// Whether a connection was made for the call that runs in this task.
-    static IS_FRESH: Cell<bool>;
+    /// What became of a connection for the call that runs in this task.
+    static CONNECTION: Cell<Made>;
+}
+
+/// Whether a connection is made for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Made {
+    No,
+    /// It was begun. Should a used one have come first, the rest happens elsewhere.
+    Begun,
+    Yes,
 }
 
 /// What `call` comes to, and whether a connection was made for it.
 ///
 /// A connection that lost the race against a used one is finished elsewhere than in the call's task, for whoever comes next.
 pub(super) async fn with_mark<T>(call: impl Future<Output = T>) -> (T, bool) {
-    IS_FRESH.scope(Cell::new(false), async { (call.await, IS_FRESH.with(Cell::get)) }).await
+    CONNECTION.scope(Cell::new(Made::No), async { (call.await, CONNECTION.with(Cell::get) == Made::Yes) }).await
+}
+
+/// Whether a connection was begun for the call that runs in this task, and may not have come about.
+pub(super) fn is_connecting() -> bool {
+    CONNECTION.try_with(Cell::get) == Ok(Made::Begun)
 }
 
 /// What the system trusts could not be read: most likely no root certificates were found.
@@ -64,7 +77,7 @@ pub(super) fn client(
     guard: Guard,
     tls: &ClientConfig,
     pooled: Pooled,
-) -> Client<Connector, Full<Bytes>> {
+) -> Client<Connector, Content> {
     let mut tcp = HttpConnector::new_with_resolver(guard);
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -111,10 +124,11 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, to: Uri) -> Self::Future {
+        let _ = CONNECTION.try_with(|made| made.set(Made::Begun));
         let (connecting, timeout) = (self.https.call(to), self.timeout);
         Box::pin(async move {
             let connection = tokio::time::timeout(timeout, connecting).await.map_err(|_| TooLate)??;
-            let _ = IS_FRESH.try_with(|fresh| fresh.set(true));
+            let _ = CONNECTION.try_with(|made| made.set(Made::Yes));
             Ok(connection)
         })
     }

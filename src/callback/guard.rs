@@ -25,8 +25,10 @@ use url::Url;
 pub(super) enum Reach {
     /// The operator's: wherever it is.
     Anywhere,
-    /// A name that a caller put into the operator's template: the operator's network, but neither this machine nor its link,
-    /// on which clouds keep their metadata.
+    /// A caller's, where the operator lets callers name private hosts: wherever it is, but for the link and a cloud's metadata.
+    Private,
+    /// A name that a caller put into the operator's template: the operator's network, but neither this machine nor its link, nor a
+    /// cloud's metadata.
     Network,
     /// A caller's: the public Internet.
     Public,
@@ -35,8 +37,11 @@ pub(super) enum Reach {
 impl Reach {
     /// Whether the address may be called.
     pub(super) fn allows(self, address: IpAddr) -> bool {
-        match (self, address.to_canonical()) {
+        let address = address.to_canonical();
+        match (self, address) {
             (Self::Anywhere, _) => true,
+            _ if is_metadata(address) => false,
+            (Self::Private, _) => true,
             (Self::Network, IpAddr::V4(address)) => is_beyond_link_v4(address),
             (Self::Network, IpAddr::V6(address)) => is_beyond_link_v6(address),
             (Self::Public, IpAddr::V4(address)) => is_public_v4(address),
@@ -57,6 +62,37 @@ impl Reach {
     }
 }
 
+/// Where clouds answer whoever asks with credentials of the machine: on the link (169.254.169.254 and others), and at addresses of their own.
+fn is_metadata(address: IpAddr) -> bool {
+    const ALIBABA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
+    const AZURE: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
+    match address {
+        IpAddr::V4(address) => address.is_link_local() || address == ALIBABA || address == AZURE,
+        IpAddr::V6(address) => match (address.segments(), v4_within(address)) {
+            // Amazon's, of which fd00:ec2::254 has the metadata.
+            ([0xfd00, 0xec2, ..], _) => true,
+            // The local NAT64: who set it up knows what it leads to.
+            ([0x64, 0xff9b, 1, ..], _) => true,
+            (_, Some(within)) => is_metadata(within.into()),
+            _ => address.is_unicast_link_local(),
+        },
+    }
+}
+
+/// The IPv4 address that an IPv6 address leads to: through NAT64 or 6to4, or in the old way to write one.
+fn v4_within(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [first, second, third, ..] = address.segments();
+    let [.., a, b, c, d] = address.octets();
+    match (first, second, third) {
+        (0x64, 0xff9b, 0) | (0, 0, 0) => Some(Ipv4Addr::new(a, b, c, d)),
+        (0x2002, ..) => {
+            let ([a, b], [c, d]) = (second.to_be_bytes(), third.to_be_bytes());
+            Some(Ipv4Addr::new(a, b, c, d))
+        }
+        _ => None,
+    }
+}
+
 /// Neither this machine, nor its link, nor everybody at once.
 fn is_beyond_link_v4(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
@@ -64,17 +100,11 @@ fn is_beyond_link_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_beyond_link_v6(address: Ipv6Addr) -> bool {
-    let [first, second, third, ..] = address.segments();
-    let [.., a, b, c, d] = address.octets();
-    match (first, second) {
-        // NAT64 and 6to4 lead to the IPv4 address within; the local NAT64 has it who knows where.
-        (0x64, 0xff9b) => third == 0 && is_beyond_link_v4(Ipv4Addr::new(a, b, c, d)),
-        (0x2002, _) => {
-            let ([a, b], [c, d]) = (second.to_be_bytes(), third.to_be_bytes());
-            is_beyond_link_v4(Ipv4Addr::new(a, b, c, d))
-        }
-        // ::, ::1 and the old way to write IPv4.
-        (0, _) => false,
+    match (address.segments(), v4_within(address)) {
+        // ::, ::1 and the old way to write IPv4; the local NAT64.
+        ([0, ..], _) => false,
+        ([0x64, 0xff9b, third, ..], _) if third != 0 => false,
+        (_, Some(within)) => is_beyond_link_v4(within),
         _ => !address.is_multicast() && !address.is_unicast_link_local(),
     }
 }
@@ -132,6 +162,7 @@ impl Guard {
     pub(super) fn new(reach: Reach) -> Self {
         let allows = match reach {
             Reach::Anywhere => |_| true,
+            Reach::Private => |address| Reach::Private.allows(address),
             Reach::Network => |address| Reach::Network.allows(address),
             Reach::Public => |address| Reach::Public.allows(address),
         };
@@ -246,6 +277,38 @@ mod tests {
         check("2002:a9fe:a9fe::1", false, false);
         check("fe80::1", false, false);
         check("ff02::1", false, false);
+    }
+
+    #[test]
+    fn a_clouds_metadata_is_reached_by_no_host_that_a_caller_names() {
+        let check = |address: &str, private: bool| {
+            let address: IpAddr = address.parse().unwrap();
+            assert_eq!(Reach::Private.allows(address), private, "private {address}");
+            assert!(Reach::Anywhere.allows(address), "an operator's own service may be there");
+            if !private {
+                assert!(!Reach::Network.allows(address), "network {address}");
+                assert!(!Reach::Public.allows(address), "public {address}");
+            }
+        };
+        for address in ["169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16"] {
+            let v4: Ipv4Addr = address.parse().unwrap();
+            let [a, b, c, d] = v4.octets();
+            let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+            check(address, false);
+            check(&format!("::ffff:{address}"), false);
+            check(&format!("::{address}"), false);
+            check(&format!("64:ff9b::{address}"), false);
+            check(&format!("64:ff9b:1::{address}"), false);
+            check(&format!("2002:{high:x}:{low:x}::1"), false);
+        }
+        for address in ["fd00:ec2::254", "fd00:ec2::23", "fe80::1", "fe80::a9fe:a9fe"] {
+            check(address, false);
+        }
+        for address in
+            ["127.0.0.1", "10.0.0.1", "100.100.100.201", "168.63.129.17", "::1", "fd00:ec3::254", "64:ff9b::a00:1"]
+        {
+            check(address, true);
+        }
     }
 
     #[test]

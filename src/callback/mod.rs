@@ -24,6 +24,7 @@
 mod classify;
 mod client;
 mod connector;
+mod content;
 mod endpoint;
 mod excerpt;
 #[cfg(any(test, feature = "fuzzing"))]

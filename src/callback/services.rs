@@ -187,18 +187,23 @@ impl Service {
     /// # Errors
     /// If it would go elsewhere.
     pub(super) fn aim(&self, url: &str) -> Result<Aim<'_>, InvalidUrl> {
-        const PRIVATE: InvalidUrl = InvalidUrl("must name a host on the public Internet (callback.deny_private_hosts)");
+        let denied = match self.reach {
+            Reach::Private => {
+                InvalidUrl("must not name the address of a cloud's metadata; only a service in [services] may be there")
+            }
+            _ => InvalidUrl("must name a host on the public Internet (callback.deny_private_hosts)"),
+        };
         if !self.name.is_host() {
             let endpoint = self.pick();
             let url = endpoint.url(url)?;
             let may_go = self.reach.allows_literal(&endpoint.parsed);
-            return if may_go { Ok(Aim { url, endpoint: Some(endpoint) }) } else { Err(PRIVATE) };
+            return if may_go { Ok(Aim { url, endpoint: Some(endpoint) }) } else { Err(denied) };
         }
         let read = CallersUrl::read(url).filter(|read| read.host == self.name);
         let read = read.ok_or(InvalidUrl("must be an absolute URL on the host that it was added for"))?;
         read.check(url)?;
         let may_go = self.reach.allows_literal(&read.url);
-        if may_go { Ok(Aim { url: sendable(read.url.into())?, endpoint: None }) } else { Err(PRIVATE) }
+        if may_go { Ok(Aim { url: sendable(read.url.into())?, endpoint: None }) } else { Err(denied) }
     }
 
     /// The next endpoint in turn that did not just refuse a connection; if all did, the next in turn.

@@ -39,6 +39,8 @@ pub(super) enum Trouble {
     TooManyFiles,
     #[error("answer is no HTTP")]
     NoHttp,
+    #[error("HTTP/2 stream refused")]
+    StreamRefused,
     #[error("no connection")]
     NoConnection,
     #[error("call failed")]
@@ -74,6 +76,10 @@ impl Trouble {
         }
         if cause.is::<rustls::Error>() {
             return Some(Self::Tls);
+        }
+        if let Some(error) = cause.downcast_ref::<h2::Error>() {
+            return (error.is_remote() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
+                .then_some(Self::StreamRefused);
         }
         if let Some(error) = cause.downcast_ref::<hyper::Error>() {
             if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {

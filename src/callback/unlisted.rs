@@ -32,7 +32,7 @@ impl Unlisted {
     /// How far calls of that host may reach, if there may be any.
     pub(super) fn host(&self, host: &Destination) -> Option<Reach> {
         let is_allowed = self.hosts.iter().any(|pattern| pattern.matches(host));
-        is_allowed.then_some(if self.deny_private { Reach::Public } else { Reach::Anywhere })
+        is_allowed.then_some(if self.deny_private { Reach::Public } else { Reach::Private })
     }
 
     /// Where the service is by the template.

@@ -147,7 +147,7 @@ pub const KEPT: &str = "202 Accepted, to be acknowledged";
 /// The last outcome of a task that died because what is stored of it cannot be read. Nothing of it is deleted.
 pub const UNREADABLE: &str = "record cannot be read";
 
-/// The most body bytes that one claim hands out (a single larger body still goes).
+/// The most body bytes that one claim hands out, together with what the caller has in hand (a single larger body still goes).
 pub const MAX_CLAIM_BYTES: usize = 4 << 20;
 
 /// The most expired leases that one claim sweeps.

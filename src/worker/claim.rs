@@ -117,6 +117,7 @@ impl Claimer {
             holder: Some(shared.holder.clone()),
             more,
             skip: self.seen.len(),
+            in_hand: 0,
             misfires: shared.parts.topics.misfires_of(&self.lane.topic),
         };
         let (since, asked) = (Instant::now(), shared.parts.clock.now());

@@ -52,6 +52,8 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>) {
 
 async fn keep_house(shared: &Shared<impl Store, impl Caller>, round: u32, said: &mut Said) -> Result<()> {
     let Shared { parts, params, .. } = shared;
+    parts.limits.forget_idle();
+    shared.topic_limits.forget_idle();
     restore_topics(parts).await?;
     if round.is_multiple_of(ROUNDS_A_SEARCH) {
         let found = parts.store.recover_topics().await?;

@@ -99,7 +99,7 @@ mod tests {
             for lane in self.topic.lanes() {
                 let wants = vec![Want { destination: "a".parse().unwrap(), slots: 9 }];
                 let misfires = misfires.to_vec();
-                let claim = Claim { lane, wants, lease, holder: None, more: false, skip: 0, misfires };
+                let claim = Claim { lane, wants, lease, holder: None, more: false, skip: 0, in_hand: 0, misfires };
                 let crate::store::Claimed::Granted(grant) = self.store.claim(claim).await.unwrap() else {
                     panic!("refused")
                 };

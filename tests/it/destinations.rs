@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::program::{Program, service};
+use crate::program::{Program, StoreAt, service};
 use crate::receiver::{Answer, Receiver};
-use crate::{Kept, on_both_stores};
+use crate::{Kept, on_both_stores, redis_server};
 
 on_both_stores!(
     a_failing_service_is_left_alone_and_met_by_a_few_calls_on_its_return,
@@ -16,6 +16,7 @@ on_both_stores!(
     a_held_service_is_not_called_until_it_is_released,
     a_rate_spreads_the_calls_of_a_service,
     a_release_lifts_what_a_retry_after_holds,
+    hosts_that_callers_name_leave_nothing_in_the_store,
 );
 
 /// Breakers that open and close within a test.
@@ -210,4 +211,42 @@ async fn a_release_lifts_what_a_retry_after_holds_on_every_instance() {
         wait_for_retry_after(&two, "message.call", false).await;
         assert_eq!(receiver.wait_for(round * 5).await.len(), round * 5);
     }
+}
+
+/// The destinations that the store knows of topic `t`.
+fn destinations_kept(kept: &Kept) -> usize {
+    match &kept.store {
+        StoreAt::Embedded(folder) => {
+            let db = rusqlite::Connection::open(folder.join("delayd.db")).unwrap();
+            let count: i64 = db.query_row("SELECT count(*) FROM destination", [], |row| row.get(0)).unwrap();
+            usize::try_from(count).unwrap()
+        }
+        StoreAt::Redis(_, prefix) => {
+            let offsets = format!("{prefix}:DELAY_TOPIC_OFFSET-{{t:0}}");
+            let names = redis_server::shared().command(&["HKEYS", &offsets]);
+            names.lines().filter(|name| !name.is_empty() && *name != "#shards").count()
+        }
+        StoreAt::Set(_) => panic!("it is on no store of its own"),
+    }
+}
+
+/// Each host left a row, or a field, for ever.
+async fn hosts_that_callers_name_leave_nothing_in_the_store(kept: Kept) {
+    let receiver = Receiver::answering_at([0, 0, 0, 0].into(), |_| Answer::Status(200)).await;
+    let settings = ["callback.allow_hosts=[\"127.*\"]".into(), "callback.deny_private_hosts=false".into()];
+    let delayd = kept.start(&settings).await;
+    let task = |n: usize| {
+        let url = format!("http://127.0.{}.{}:{}/", 1 + n / 200, 1 + n % 200, receiver.address.port());
+        json!({"topic": "t", "delay": 0, "content": {"url": url}})
+    };
+    let ids = delayd.add_all(&(0..2_000).map(task).collect::<Vec<_>>()).await;
+    receiver.wait_for(2_000).await;
+    for id in ids {
+        delayd.wait_for_state("t", id, "delivered").await;
+    }
+    delayd.post("/delay/topic/purge", r#"{"topic":"t","confirm":"t"}"#).await.ok();
+    assert_eq!(destinations_kept(&kept), 0);
+    // They can be called again.
+    delayd.add_all(&(0..5).map(task).collect::<Vec<_>>()).await;
+    receiver.wait_for(2_005).await;
 }

@@ -278,6 +278,12 @@ async fn a_record_that_cannot_be_kept_leaves_the_others_alone() {
         (json!({"mode": "auto"}), "mode: must be"),
         (json!({"last_outcome": "being moved, due 5: "}), "last_outcome: "),
         (json!({"options": {"on_dead": {"sn": "s", "url": "/"}}}), "options.on_dead.task_id: is missing"),
+        (
+            json!({"options": {"on_dead": {"sn": "nobody", "url": "/", "task_id": 7}}}),
+            "options.on_dead.sn: \"nobody\" is not a service that is known here",
+        ),
+        (json!({"options": {"expires_after": "3651d"}}), "options.expires_after: must be"),
+        (json!({"options": {"expires_after": 0}}), "options.expires_after: must be"),
         (json!({"options": {"headers": {"host": "a"}}}), "options.headers: "),
         (json!({"colour": "red"}), "colour"),
     ];

@@ -13,6 +13,7 @@ on_both_stores!(
     many_consumers_never_get_the_same_task,
     a_caller_that_hung_up_loses_nothing,
     a_nacked_task_comes_back_and_dies_of_its_attempts,
+    the_contents_of_a_pull_are_bounded_over_all_lanes,
 );
 
 async fn add(delayd: &Program, count: usize) -> Vec<u64> {
@@ -127,4 +128,36 @@ async fn a_nacked_task_comes_back_and_dies_of_its_attempts(kept: Kept) {
         delayd.post("/delay/task/nack", nack.to_string()).await.ok();
     }
     assert_eq!(delayd.task("t", id).await["state"], "dead");
+}
+
+/// Each lane gave as much as all of them together may.
+async fn the_contents_of_a_pull_are_bounded_over_all_lanes(kept: Kept) {
+    const MOST: usize = 4 << 20;
+    let settings = ["limits.content=\"6MiB\"", "limits.body=\"7MiB\"", "limits.batch_body=\"64MiB\""];
+    let delayd = kept.start(&settings.map(str::to_owned)).await;
+    delayd.post("/delay/topic/set", json!({"topic": "t", "shards": 8}).to_string()).await.ok();
+    let task = |bytes: usize| {
+        let content = "x".repeat(bytes);
+        json!({"topic": "t", "delay": 0, "mode": "pull", "content": content})
+    };
+    let mut ids: HashSet<u64> =
+        delayd.add_all(&(0..40).map(|_| task(600_000)).collect::<Vec<_>>()).await.into_iter().collect();
+    let larger = delayd.add(task(MOST + 1)).await.id();
+    ids.insert(larger);
+    let mut pulls = 0;
+    while !ids.is_empty() {
+        // Waiting pulls are bounded as well.
+        let wait = if pulls % 2 == 0 { "0s" } else { "1s" };
+        let answer = pull(&delayd, json!({"count": 100, "lease": "60s", "wait": wait})).await;
+        let tasks = answer["tasks"].as_array().unwrap();
+        let bytes: usize = tasks.iter().map(|task| task["content"].as_str().unwrap().len()).sum();
+        let is_alone = tasks.len() == 1 && tasks[0]["task_id"] == larger;
+        assert!(bytes <= MOST || is_alone, "{bytes} bytes in {} tasks", tasks.len());
+        for task in tasks {
+            assert!(ids.remove(&task["task_id"].as_u64().unwrap()), "{} came twice", task["task_id"]);
+            assert_eq!(task["attempt"], 1, "nothing was claimed and given back with an attempt spent");
+        }
+        pulls += 1;
+        assert!(pulls < 200, "{} tasks never came", ids.len());
+    }
 }

@@ -73,6 +73,7 @@ async fn an_add_repeated_after_a_lost_answer_does_not_schedule_a_claimed_task_ag
         holder: None,
         more: false,
         skip: 0,
+        in_hand: 0,
         misfires: Vec::new(),
     };
     let Claimed::Granted(grant) = direct.claim(claim).await.unwrap() else { unreachable!("no lock was asked for") };

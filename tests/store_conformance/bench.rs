@@ -171,6 +171,7 @@ pub(crate) fn claim_of(pairs: &[(&str, usize)]) -> Claim {
         holder: Some(Holder("bench".into())),
         more: false,
         skip: 0,
+        in_hand: 0,
         misfires: Vec::new(),
     }
 }

@@ -141,6 +141,18 @@ pub(crate) async fn a_claim_stops_at_its_bytes_but_a_single_larger_body_goes(ben
     assert_eq!(ids(&bench.claim(&[("message.call", 10)]).await), [small]);
 }
 
+pub(crate) async fn bytes_in_hand_count_for_a_claim(bench: Bench<impl Store>) {
+    let big = |bytes: usize| NewTask { content: "x".repeat(bytes), ..new_task("@pull", 0) };
+    let half = bench.add_task(big(MAX_CLAIM_BYTES / 2)).await;
+    bench.advance(1);
+    let small = bench.add_task(big(10)).await;
+    let claim = |in_hand: usize| Claim { holder: None, in_hand, ..claim_of(&[("@pull", 10)]) };
+    assert!(bench.grant(claim(1 + MAX_CLAIM_BYTES / 2)).await.tasks.is_empty(), "what does not fit waits");
+    assert_eq!(bench.get(half).await.attempts, 0, "with no attempt spent");
+    // Room for the head of a record as well, where it counts.
+    assert_eq!(ids(&bench.grant(claim(MAX_CLAIM_BYTES / 2 - 1_000)).await), [half, small]);
+}
+
 /// Scripts pass lists of bounded length only: a thousand due tasks must not be too many.
 pub(crate) async fn a_thousand_due_tasks_go_in_one_claim(bench: Bench<impl Store>) {
     bench.store.add((0..1_200).map(|i| new_task("message.call", i)).collect()).await;

@@ -71,6 +71,7 @@ macro_rules! conformance {
             claim an_outlook_names_due_destinations_and_the_next_moment,
             claim an_outlook_can_look_behind_full_destinations,
             claim a_claim_stops_at_its_bytes_but_a_single_larger_body_goes,
+            claim bytes_in_hand_count_for_a_claim,
             claim a_thousand_due_tasks_go_in_one_claim,
             claim a_claim_never_reaches_into_another_lane,
             claim claims_at_the_same_time_share_no_task,

@@ -155,7 +155,7 @@ impl Model {
         expired.into_iter().for_each(|(_, id)| self.task(id).expire(EXPIRED, now));
         let until = self.now + claim.lease;
         let mut tasks: Vec<LeasedTask> = Vec::new();
-        let mut bytes = 0;
+        let mut bytes = claim.in_hand;
         'full: for want in &claim.wants {
             for misfire in &claim.misfires {
                 let ended: Vec<_> = self.misfired(lane, &want.destination, misfire).into_iter().take(may_end).collect();
@@ -167,7 +167,7 @@ impl Model {
             for (_, id) in due {
                 let record = self.task(id);
                 bytes += record.body.content.len();
-                if bytes > MAX_CLAIM_BYTES && !tasks.is_empty() {
+                if bytes > MAX_CLAIM_BYTES && (!tasks.is_empty() || claim.in_hand > 0) {
                     break 'full;
                 }
                 record.lease(&receipt, until);

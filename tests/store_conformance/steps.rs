@@ -397,6 +397,7 @@ impl World {
                     holder: is_worker.then(|| Holder("machine".into())),
                     more: *more,
                     skip: *skip,
+                    in_hand: 0,
                     misfires: misfires.iter().map(misfire).collect(),
                 })
             }

@@ -11,6 +11,8 @@ use super::*;
 
 #[path = "guard_tests.rs"]
 mod guard_tests;
+#[path = "h2_tests.rs"]
+mod h2_tests;
 
 /// What the receiver does once it has read a request.
 #[derive(Clone)]

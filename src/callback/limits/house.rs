@@ -60,11 +60,16 @@ impl House {
         self.numbers
     }
 
+    pub(super) fn forget_idle(&mut self, now: Instant) {
+        self.doors.retain(|_, door| !door.is_forgettable(now));
+        self.doors.shrink_to(self.doors.len() * 2);
+        self.sweep_at = FEW.max(self.doors.len() * 2);
+    }
+
     /// Whether the destination is held by hand, and its door, in use from now.
     pub(super) fn door(&mut self, destination: &Destination, params: &LimitParams, now: Instant) -> (bool, &mut Door) {
         if !self.doors.contains_key(destination) && self.doors.len() >= self.sweep_at {
-            self.doors.retain(|_, door| !door.is_forgettable(now));
-            self.sweep_at = FEW.max(self.doors.len() * 2);
+            self.forget_idle(now);
         }
         let fresh = || {
             let allowance = Allowance { concurrency: params.concurrency_per_service, rate: None };

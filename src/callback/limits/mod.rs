@@ -19,7 +19,7 @@
 //!   them than there are slots.
 //! - What comes back with time alone (a token, the end of a hold or of an open breaker) wakes nobody: one of those who wait sets a timer.
 //! - A destination's entry is forgotten once it has been idle for as long as a success lasts: by then
-//!   it says nothing that a new one would not.
+//!   it says nothing that a new one would not. That is looked for when many new ones come, and by the janitor's rounds.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -238,6 +238,11 @@ impl Limits {
             Some(door) => door.standing(now),
             None => Door::new(allowance, &self.params().breaker, now).standing(now),
         }
+    }
+
+    /// Forgets the destinations that say nothing any more. To be called now and then: callers may name any number of hosts.
+    pub fn forget_idle(&self) {
+        self.house().forget_idle(Instant::now());
     }
 
     /// How many slots are taken in the whole house.

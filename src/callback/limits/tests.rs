@@ -7,6 +7,9 @@ use super::house::FEW;
 use super::*;
 use crate::callback::window::RECENT;
 
+#[path = "state_tests.rs"]
+mod state_tests;
+
 /// No limit but that of calls at a time.
 fn most(concurrency: usize) -> Allowance {
     Allowance { concurrency, rate: None }
@@ -266,37 +269,6 @@ async fn a_held_destination_gets_nothing_until_the_hold_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_is_no_longer_than_the_longest_that_is_allowed() {
-    let (limits, a) = (limits(100, 10), name("a"));
-    limits.hold(&a, Duration::from_secs(3_600));
-    assert_eq!(wait_for(&limits, &a), Some(Duration::from_secs(60)));
-    limits.set_params(LimitParams { retry_after_max: Duration::from_secs(5), ..params(100, 10) });
-    assert_eq!(wait_for(&limits, &a), Some(Duration::from_secs(5)), "a lower bound holds for those that are set");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_release_by_hand_lifts_what_a_retry_after_holds_once() {
-    let (limits, a) = (limits(100, 10), name("a"));
-    let sleeper = Arc::new(Notify::new());
-    let seen = |at| limits.set_holds(limits.ask_holds(), HashSet::new(), [(a.clone(), UnixMillis(at))].into());
-    limits.hold(&a, Duration::from_secs(30));
-    let _place = stand(&limits, &a, &sleeper);
-    assert!(!is_awake(&sleeper));
-    seen(1);
-    assert!(is_awake(&sleeper), "who waits for the end of the hold is woken");
-    assert_eq!(limits.free(&a, most(0)), 10);
-    // Another answer holds it again; the same release says nothing about that, and the next one does.
-    limits.hold(&a, Duration::from_secs(30));
-    seen(1);
-    assert_eq!(limits.free(&a, most(0)), 0);
-    seen(2);
-    assert_eq!(limits.free(&a, most(0)), 10);
-    limits.hold(&a, Duration::from_secs(30));
-    limits.lift(&a);
-    assert_eq!(limits.free(&a, most(0)), 10);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_destination_that_keeps_failing_is_left_alone_and_met_by_few_on_its_return() {
     let (limits, a) = (limits(1_000, 100), name("a"));
     succeed(&limits, &a, 16 + 32);
@@ -423,22 +395,6 @@ fn an_answer_that_was_asked_for_earlier_undoes_no_hold() {
     assert_eq!(limits.free(&a, most(0)), 0);
     limits.set_holds(limits.ask_holds(), HashSet::new(), HashMap::new());
     assert_eq!(limits.free(&a, most(0)), 10);
-}
-
-#[tokio::test(start_paused = true)]
-async fn destinations_that_nobody_uses_are_forgotten() {
-    let limits = limits(100, 10);
-    let busy = limits.reserve(&name("busy"), most(0), 1);
-    for round in 0..20 {
-        for number in 0..FEW {
-            drop(limits.reserve(&name(&format!("d{round}-{number}")), most(0), 1));
-        }
-        tokio::time::advance(RECENT).await;
-    }
-    let known = limits.house().doors.len();
-    assert!(known <= 2 * FEW, "{known}");
-    drop(busy);
-    assert_eq!(limits.in_flight(), 0);
 }
 
 proptest! {

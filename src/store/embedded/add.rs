@@ -85,6 +85,7 @@ fn push_back(
         .db
         .prepare_cached("UPDATE task SET due = ?, destination = ?, options = ?, content = ? WHERE id = ?")?
         .execute((due, destination, options_text(&options), &task.content, id))?;
+    ledger.release_destination(before.record.destination)?;
     ledger.hint(lane, destination, due)?;
     let added = Added { id, due, novelty: Novelty::Replaced };
     ledger.remember_answer(number, task, added)?;

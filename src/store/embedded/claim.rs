@@ -103,12 +103,13 @@ fn take(
     budget: &mut Budget,
 ) -> rusqlite::Result<Vec<LeasedTask>> {
     let mut tasks = Vec::new();
-    let mut room = MAX_CLAIM_BYTES;
+    let mut room = MAX_CLAIM_BYTES.saturating_sub(claim.in_hand);
     let deadline = record::deadline(claim.lease, ledger.now);
     for want in &claim.wants {
         let Some(destination) = ledger.find_destination(lane, &want.destination)? else { continue };
         let left_over = ending::misfire(ledger, (lane, destination), &claim.misfires, budget)?;
-        let (due, is_full) = read_due(ledger, (lane, destination), want, left_over, &mut room, tasks.is_empty())?;
+        let (due, is_full) =
+            read_due(ledger, (lane, destination), want, left_over, &mut room, tasks.is_empty() && claim.in_hand == 0)?;
         if let (Some(first), Some(last)) = (due.first(), due.last()) {
             ledger.leave_schedule_up_to(&first.before, &last.before, last.id)?;
         }

@@ -62,7 +62,7 @@ impl Bench {
     async fn claim_with(&self, misfires: Vec<Misfire>) -> Grant {
         let wants = vec![crate::store::Want { destination: "a".parse().unwrap(), slots: 9 }];
         let lease = super::testing::LEASE;
-        let claim = Claim { lane: lane(), wants, lease, holder: None, more: false, skip: 0, misfires };
+        let claim = Claim { lane: lane(), wants, lease, holder: None, more: false, skip: 0, in_hand: 0, misfires };
         match self.store.claim(claim).await.unwrap() {
             Claimed::Granted(grant) => grant,
             Claimed::Refused { .. } => panic!("nobody is refused here"),
@@ -218,6 +218,42 @@ async fn a_topic_that_was_taken_out_leaves_the_next_one_nothing() {
     let topics = bench.store.topics().await.unwrap();
     assert_eq!(topics, [Registered::plain(topic()), Registered::plain(other)]);
     bench.assert_in_order().await;
+}
+
+/// Callers may name any number of hosts: each left a row for ever.
+#[tokio::test]
+async fn a_host_is_forgotten_with_its_last_task_and_not_before() {
+    let bench = bench();
+    let known = async |host: &str| bench.rows(&format!("destination WHERE name = '{host}'")).await == 1;
+    let push_back = |host: &str| NewTask { options: keyed("k").options, ..new_task(host, 60_000) };
+    // One that is dead needs its host, for a replay.
+    let ended = bench.add("h1:80", 0).await;
+    let grant = bench.claim(&[("h1:80", 1)]).await;
+    bench.settle(ended, &grant.receipt, dead()).await;
+    let waiting = bench.add("h1:80", 60_000).await;
+    assert_eq!(bench.store.discard(&lane(), State::Dead, vec![ended]).await.unwrap(), 1);
+    assert!(known("h1:80").await, "a task waits for it");
+    bench.store.cancel(&lane(), waiting).await.unwrap();
+    assert!(known("h1:80").await, "a task that has ended names it");
+    bench.advance(1);
+    assert_eq!(bench.store.purge(&lane(), State::Cancelled, bench.clock.now(), 9).await.unwrap(), 1);
+    assert!(!known("h1:80").await);
+    // It comes back with its next task, and goes as that is pushed back or rescheduled to another.
+    bench.add_task(push_back("h1:80")).await;
+    let moved = bench.add_task(push_back("h2:80")).await;
+    assert_eq!((known("h1:80").await, known("h2:80").await), (false, true));
+    let content = crate::store::NewContent { destination: "a".parse().unwrap(), content: "{}".into() };
+    let moment = crate::store::Moment::After(Duration::ZERO);
+    bench.store.reschedule(&lane(), moved, moment, Some(content)).await.unwrap();
+    assert!(!known("h2:80").await);
+    assert_eq!(bench.claim(&[("a", 1)]).await.tasks.len(), 1);
+    bench.assert_in_order().await;
+    // A service stays, and a lane is cleared of its hosts.
+    bench.add("h3:80", 60_000).await;
+    bench.advance(60_000);
+    while bench.store.clear(&lane(), 9).await.unwrap() > 0 {}
+    assert_eq!(bench.rows("destination").await, 1);
+    assert!(known("a").await);
 }
 
 /// A batch that is rolled back takes its counts back with it.

@@ -116,15 +116,16 @@ fn select(ledger: &Ledger<'_>, select: &str, params: impl rusqlite::Params) -> r
 impl Ledger<'_> {
     /// Forgets a body, and what goes with it.
     fn forget_body(&mut self, lane: i64, id: TaskId) -> rusqlite::Result<()> {
-        let options = self
+        let body = self
             .db
-            .prepare_cached("DELETE FROM task WHERE id = ? RETURNING options")?
-            .query_row([id], |row| read_options(row, 0, id))
+            .prepare_cached("DELETE FROM task WHERE id = ? RETURNING options, destination")?
+            .query_row([id], |row| Ok((read_options(row, 0, id)?, row.get(1)?)))
             .optional()?;
         self.db.prepare_cached("DELETE FROM note WHERE task = ?")?.execute([id])?;
-        match options.and_then(|options| options.key) {
-            Some(key) => self.drop_key(lane, &key, id),
-            None => Ok(()),
+        let Some((options, destination)) = body else { return Ok(()) };
+        if let Some(key) = options.key {
+            self.drop_key(lane, &key, id)?;
         }
+        self.release_destination(destination)
     }
 }

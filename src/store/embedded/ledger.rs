@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
 use super::counts::Tally;
+use super::rows::read_name;
 use crate::clock::UnixMillis;
 use crate::store::{Hint, TopicEntry};
 use crate::task::{Destination, Lane, TaskId};
@@ -32,6 +33,13 @@ pub(super) struct Names {
 
 /// How many ids are reserved at once: a page less in nearly every transaction. Those that are left when the process ends are never drawn.
 const RESERVED: u64 = 4_096;
+
+/// Destinations with this number and above are forgotten with their last task: hosts, of which callers may name any number. Services have
+/// numbers below and stay, so that their tasks need no entry in the index that finds a destination's last task (`task_by_host`).
+const LEAVING: i64 = 1 << 40;
+
+/// How many services stay; any further ones are numbered as hosts are.
+const MOST_STAYING: i64 = 65_536;
 
 /// A destination's earliest due moment.
 #[derive(Debug)]
@@ -227,14 +235,53 @@ impl<'a> Ledger<'a> {
         if let Some(number) = self.find_destination(lane, name)? {
             return Ok(number);
         }
-        self.db.prepare_cached("INSERT INTO destination (lane, name, called) VALUES (?, ?, ?)")?.execute((
+        let number = self.draw_destination(name)?;
+        self.db.prepare_cached("INSERT INTO destination (id, lane, name, called) VALUES (?, ?, ?, ?)")?.execute((
+            number,
             lane,
             name.as_str(),
             !name.is_pull(),
         ))?;
-        let number = self.db.last_insert_rowid();
         self.names.destinations.insert((lane, name.clone()), number);
         Ok(number)
+    }
+
+    fn draw_destination(&self, name: &Destination) -> rusqlite::Result<i64> {
+        let next = |first: i64, last: i64| {
+            self.db
+                .prepare_cached("SELECT ifnull(max(id) + 1, ?1) FROM destination WHERE id BETWEEN ?1 AND ?2")?
+                .query_row((first, last), |row| row.get::<_, i64>(0))
+        };
+        if !name.is_host() {
+            let number = next(1, LEAVING - 1)?;
+            if number <= MOST_STAYING {
+                return Ok(number);
+            }
+        }
+        next(LEAVING, i64::MAX)
+    }
+
+    /// A task of the destination has been forgotten or has gone to another destination. Forgets one that stays no longer than its tasks, if
+    /// that was its last.
+    pub(super) fn release_destination(&mut self, number: i64) -> rusqlite::Result<()> {
+        if number < LEAVING {
+            return Ok(());
+        }
+        let gone = self
+            .db
+            .prepare_cached(
+                "DELETE FROM destination WHERE id = ?1
+                 AND NOT EXISTS (SELECT 1 FROM task WHERE destination = ?1 AND destination >= 1099511627776)
+                 AND NOT EXISTS (SELECT 1 FROM schedule WHERE destination = ?1)
+                 RETURNING lane, name",
+            )?
+            .query_row([number], |row| Ok((row.get(0)?, read_name(row, 1).ok())))
+            .optional()?;
+        if let Some((lane, name)) = gone {
+            self.names.schedules.remove(&number);
+            name.map(|name| self.names.destinations.remove(&(lane, name)));
+        }
+        Ok(())
     }
 
     /// A destination's name, if it can be read. Where it cannot, its tasks wait: nobody could say who gets them.
@@ -304,8 +351,11 @@ impl<'a> Ledger<'a> {
                     .query_row([destination], |row| {
                         let earliest = row.get(1)?;
                         Ok(Schedule { called: row.get(0)?, earliest, changed: false, stale: false })
-                    })?;
-                Ok(vacant.insert(schedule))
+                    })
+                    .optional()?;
+                // A damaged file may have a lease whose body, and with it the destination, is gone. It holds up no claim.
+                let unknown = Schedule { called: true, earliest: None, changed: false, stale: false };
+                Ok(vacant.insert(schedule.unwrap_or(unknown)))
             }
         }
     }

@@ -45,6 +45,7 @@ pub(super) fn reschedule(
         .db
         .prepare_cached("UPDATE task SET due = ?, destination = ?, content = ifnull(?, content) WHERE id = ?")?
         .execute((due, destination, content.map(|new| &new.content), id))?;
+    ledger.release_destination(before.destination)?;
     ledger.hint(lane, destination, due)?;
     Ok(Rescheduled::Done { due })
 }

@@ -103,6 +103,7 @@ impl Bench {
             holder,
             more: false,
             skip: 0,
+            in_hand: 0,
             misfires: Vec::new(),
         };
         match self.store.claim(claim).await? {

@@ -32,7 +32,8 @@ pub(super) async fn claim(inner: &Inner, claim: &Claim) -> Result<Claimed> {
         .arg(MAX_CLAIM_BYTES)
         .arg(MAX_OUTLOOK)
         .arg(MAX_ENDED)
-        .arg(write_misfires(&claim.misfires));
+        .arg(write_misfires(&claim.misfires))
+        .arg(claim.in_hand);
     for want in &claim.wants {
         call.arg(want.destination.as_str()).arg(want.slots);
     }

@@ -131,6 +131,9 @@ pub struct Claim {
     pub more: bool,
     /// How many due destinations the outlook passes over, to see those behind a full one.
     pub skip: usize,
+    /// Bytes of bodies that the caller has in hand already, from other lanes. They count as if this claim had handed them out: it adds no
+    /// body that makes them more than [`MAX_CLAIM_BYTES`](super::MAX_CLAIM_BYTES). With none in hand a single larger body still goes.
+    pub in_hand: usize,
     /// Pauses of the topic that are over, and what becomes of the tasks that fell due in them. At most [`MAX_MISFIRES`](super::MAX_MISFIRES).
     pub misfires: Vec<Misfire>,
 }

@@ -4,7 +4,7 @@
 -- ARGV    2 receipt; 3 lease ms; 4 lock token ('' goes past the lock); 5 whether the holder will claim again at once
 --         (1) or not (0); 6 due destinations the outlook passes over; 7 most leases swept; 8 most body bytes;
 --         9 most destinations of the outlook; 10 most tasks ended; 11 pauses that are over: '', or "<from ms> <to ms> <what becomes of
---         what fell due in it> ..."; then pairs of destination and slots
+--         what fell due in it> ..."; 12 body bytes that the holder has in hand already; then pairs of destination and slots
 -- returns {0, ms left of another's lock}, or
 --         {1, now, {id, attempt, record, ...}, {due destination, ...}, next moment or ''}
 --
@@ -15,7 +15,7 @@ local receipt, lease_ms, token = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local max_bytes = tonumber(ARGV[8])
 
 -- A look takes no lock: a lane of which every destination is blocked is looked at each second, and nothing is written.
-local FIRST_WANT = 12
+local FIRST_WANT = 13
 local takes = #ARGV >= FIRST_WANT
 if token ~= '' and takes and not redis.call('SET', LOCK, token, 'NX', 'EX', 2) then
   if redis.call('GET', LOCK) ~= token then
@@ -109,7 +109,7 @@ local function is_to_end(id, due)
 end
 
 local deadline = string.format('%d', now + lease_ms)
-local bytes = 0
+local bytes = tonumber(ARGV[12])
 
 -- The first due tasks of a destination, at most `slots`, and not behind one that is to be ended; and how many there are with those behind it.
 local function due_tasks(destination, slots)
@@ -206,18 +206,18 @@ for i = FIRST_WANT, #ARGV, 2 do
   if misfires[1] then end_misfired(destination) end
   local due, found = due_tasks(destination, slots)
   local records, taken = read_records(due)
+  local offset
   if taken > 0 then
-    local offset = redis.call('ZSCORE', SCHEDULES .. destination, due[taken])
+    offset = redis.call('ZSCORE', SCHEDULES .. destination, due[taken])
     local ids
     ids, records = readable(due, records, taken, destination, leased)
     for first = 1, #ids, 500 do
       lease(ids, records, destination, first, math.min(first + 499, #ids), leased)
     end
     redis.call('ZREMRANGEBYRANK', SCHEDULES .. destination, 0, taken - 1)
-    redis.call('HSET', OFFSETS, destination, offset)
   end
   cut = cut or taken == slots or taken < found
-  correct(destination)
+  if correct(destination) and offset then redis.call('HSET', OFFSETS, destination, offset) end
 end
 
 local due = redis.call('ZRANGEBYSCORE', DESTINATIONS, '-inf', now, 'LIMIT', ARGV[6], ARGV[9])

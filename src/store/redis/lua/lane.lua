@@ -6,7 +6,7 @@
 --                   from a task's first claim or its end; mark: - (live), ! (cancel pending), or its final state; receipts: * for none
 --   3 leased        zset id -> deadline ms
 --   4 destinations  zset destination -> its earliest due ms (@pull apart)
---   5 offsets       hash destination -> due ms claimed up to (for eyes and metrics); "#shards" -> lanes of the topic
+--   5 offsets       hash destination -> due ms claimed up to, while tasks wait for it (for eyes); "#shards" -> lanes of the topic
 --   6 lock          string: the claimer's token
 --   7..10           zset id -> end ms, of delivered, dead, cancelled, expired
 --   11 schedules    prefix of the schedules: zset <prefix><destination>, id -> due ms
@@ -138,15 +138,18 @@ local function live_state(deadline)
   return lease_lasts(deadline) and 'leased' or 'scheduled'
 end
 
--- Puts a destination's entry right after something left its schedule.
+-- Puts a destination's entry right after something left its schedule. One for which nothing waits any more is forgotten: callers may name
+-- any number of hosts. Answers whether it is known.
 local function correct(destination)
-  if destination == '@pull' then return end
+  if destination == '@pull' then return true end
   local head = redis.call('ZRANGE', SCHEDULES .. destination, 0, 0, 'WITHSCORES')
   if head[2] then
     redis.call('ZADD', DESTINATIONS, head[2], destination)
-  else
-    redis.call('ZREM', DESTINATIONS, destination)
+    return true
   end
+  redis.call('ZREM', DESTINATIONS, destination)
+  redis.call('HDEL', OFFSETS, destination)
+  return false
 end
 
 local function schedule(id, destination, due)

@@ -1,0 +1,86 @@
+//! Tests of calls to a server that speaks HTTP/2 and allows few streams a connection.
+//!
+//! `localhost/` holds a certificate that signs itself, and its key; only these tests trust it. It was made by
+//! `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -days 36500
+//! -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE`.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::join_all;
+use http_body_util::{BodyExt, Full};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+
+const CERTIFICATE: &[u8] = include_bytes!("localhost/cert.der");
+const KEY: &[u8] = include_bytes!("localhost/key.der");
+
+/// The streams that the server allows on each connection.
+const STREAMS: u32 = 2;
+/// The calls at a time.
+const CALLS: usize = 10;
+
+/// What the server has seen.
+#[derive(Default)]
+struct Seen {
+    connections: AtomicUsize,
+    /// Requests whose bodies came whole.
+    requests: AtomicUsize,
+}
+
+/// Serves HTTP/2 alone. Nobody is answered before as many are there as the barrier waits for.
+async fn serve_h2(listener: TcpListener, seen: Arc<Seen>, barrier: Arc<Barrier>) {
+    let key = PrivateKeyDer::try_from(KEY).unwrap();
+    let mut tls =
+        ServerConfig::builder().with_no_client_auth().with_single_cert(vec![CERTIFICATE.into()], key).unwrap();
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(tls));
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (acceptor, seen, barrier) = (acceptor.clone(), seen.clone(), barrier.clone());
+        tokio::spawn(async move {
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            seen.connections.fetch_add(1, Ordering::SeqCst);
+            let answer = service_fn(move |request: Request<Incoming>| {
+                let (seen, barrier) = (seen.clone(), barrier.clone());
+                async move {
+                    if request.into_body().collect().await.is_ok() {
+                        seen.requests.fetch_add(1, Ordering::SeqCst);
+                        barrier.wait().await;
+                    }
+                    Ok::<_, Infallible>(Response::new(Full::new(Bytes::new())))
+                }
+            });
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            let _ = builder.max_concurrent_streams(STREAMS).serve_connection(TokioIo::new(stream), answer).await;
+        });
+    }
+}
+
+/// Calls beyond the streams of a connection waited on it, unsent, until they timed out.
+#[tokio::test]
+async fn calls_beyond_the_streams_of_a_connection_go_by_others_each_once() {
+    let mut receiver = Receiver::start(Vec::new()).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    receiver.point_at(vec![format!("https://{}", listener.local_addr().unwrap())], SuccessRule::DmError);
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from(CERTIFICATE)).unwrap();
+    let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    receiver.client = Client::trusting(params(Duration::from_secs(2)), &tls);
+    let seen = Arc::new(Seen::default());
+    tokio::spawn(serve_h2(listener, seen.clone(), Arc::new(Barrier::new(CALLS))));
+    // First without any connection, then with one.
+    for round in 1..=2 {
+        let answers = join_all((0..CALLS).map(|_| receiver.call())).await;
+        assert_eq!(answers, vec![delivered(); CALLS], "round {round}");
+        assert_eq!(seen.requests.load(Ordering::SeqCst), round * CALLS, "each comes once");
+    }
+    let connections = seen.connections.load(Ordering::SeqCst);
+    assert!(connections <= 4 * CALLS, "{connections} connections");
+}

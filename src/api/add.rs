@@ -15,9 +15,10 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::Caller;
-use super::body::JsonBody;
+use super::body::{JsonBody, LONG, reading, size};
 use super::envelope::{self, Success};
 use super::error::Error;
+use super::fields::AtMost;
 use super::json::{self, required};
 use super::new_task::{self, Checked};
 use super::openapi::values::{Durability, Way};
@@ -25,6 +26,9 @@ use super::sameness::HeaderKey;
 use crate::clock::UnixMillis;
 use crate::store::{self, Added, NewTask, Novelty, Registered, Store};
 use crate::task::{Destination, TaskId, Topic};
+
+/// The most tasks of a batch, whatever `limits.batch` says.
+pub(super) const MAX_BATCH: usize = 10_000;
 
 /// The answer to a stored task.
 #[derive(Debug, Serialize, ToSchema)]
@@ -116,7 +120,7 @@ pub(super) struct BatchRequest<'a> {
     /// Each as in a single add; one bad task does not spoil the others.
     #[serde(borrow)]
     #[schema(value_type = Vec<new_task::Request<'_>>, min_items = 1)]
-    pub(super) tasks: Option<Vec<&'a RawValue>>,
+    pub(super) tasks: Option<AtMost<&'a RawValue, MAX_BATCH>>,
 }
 
 /// How a task leaves, as the wire names it.
@@ -131,7 +135,13 @@ pub(super) async fn add(
     JsonBody(body): JsonBody,
 ) -> Result<One, Error> {
     api.check_accepting()?;
-    let checked = api.checked(header_key.as_deref(), |rules| new_task::read(&body, rules))?;
+    let checked = match body.len() {
+        ..=LONG => api.checked(header_key.as_deref(), |rules| new_task::read(&body, rules))?,
+        _ => {
+            let api = api.clone();
+            reading(body.clone(), move |body| api.checked(header_key.as_deref(), |rules| new_task::read(body, rules))).await?
+        }
+    };
     let topic = api.topics.ensure(&checked.topic).await?;
     let (task, mode) = task_of(checked, topic);
     let added = api.store.add(vec![task]).await.pop().expect("a store answers every task")?;
@@ -151,20 +161,34 @@ pub(super) async fn add_batch(
             "Idempotency-Key: is for a single add; give each task of a batch its own idempotency_key",
         ));
     }
-    let request: BatchRequest<'_> = json::read(&body)?;
-    let tasks = required(request.tasks, "tasks")?;
-    let limit = api.bounds().batch_limit;
+    let checked = {
+        let api = api.clone();
+        reading(body.clone(), move |body| all_checked(&api, &caller, body)).await?
+    };
+    batch(store(&api, checked).await).map(Success::of)
+}
+
+/// Reads and checks each task of a batch by itself.
+///
+/// # Errors
+/// If there is no batch in the body.
+pub(super) fn all_checked(api: &Api, caller: &Caller, body: &[u8]) -> Result<Vec<Result<Checked, Error>>, Error> {
+    let request: BatchRequest<'_> = json::read(body)?;
+    let AtMost(tasks) = required(request.tasks, "tasks")?;
+    let (limit, longest) = (api.bounds().batch_limit, api.body_limit.bytes());
     if !(1..=limit).contains(&tasks.len()) {
         return Err(Error::Invalid(format!("tasks: must hold 1 to {limit} tasks, not {}", tasks.len())));
     }
-    let checked = api.checked(None, |rules| {
-        let read = |task: &&RawValue| {
+    Ok(api.checked(None, |rules| {
+        let read = |task: &RawValue| {
+            if task.get().len() > longest {
+                return Err(Error::TooLarge(format!("the task is larger than {}", size(longest))));
+            }
             let checked = new_task::read(task.get().as_bytes(), rules)?;
             caller.may_use(&checked.topic).map(|()| checked)
         };
-        tasks.iter().map(read).collect()
-    });
-    batch(store(&api, checked).await).map(Success::of)
+        tasks.into_iter().map(read).collect()
+    }))
 }
 
 /// Stores what passed the checks of a batch, in one call. One answer per task, in order.

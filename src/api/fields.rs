@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::error::Error;
 use crate::span::Span;
@@ -133,6 +133,37 @@ impl<'de> Deserialize<'de> for Number {
         }
 
         from.deserialize_any(Reader)
+    }
+}
+
+/// A list of at most `MOST` entries. A longer one is refused without being read to its end.
+#[derive(Debug)]
+pub(super) struct AtMost<T, const MOST: usize>(pub(super) Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T, MOST> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader<T, const MOST: usize>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Reader<T, MOST> {
+            type Value = AtMost<T, MOST>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+                let mut list = Vec::new();
+                while let Some(entry) = entries.next_element()? {
+                    if list.len() == MOST {
+                        return Err(serde::de::Error::custom(format_args!("must hold at most {MOST} entries")));
+                    }
+                    list.push(entry);
+                }
+                Ok(AtMost(list))
+            }
+        }
+
+        from.deserialize_seq(Reader(PhantomData))
     }
 }
 

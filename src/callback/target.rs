@@ -187,7 +187,10 @@ pub(super) struct CallersUrl {
 impl CallersUrl {
     /// Reads where it goes, if it goes anywhere.
     pub(super) fn read(text: &str) -> Option<Self> {
-        let url = Url::parse(text).ok().filter(|_| is_absolute(text))?;
+        if !is_absolute(text) {
+            return None;
+        }
+        let url = Url::parse(text).ok()?;
         let host = Destination::host(url.host_str()?, url.port_or_known_default()?)?;
         Some(Self { url, host })
     }

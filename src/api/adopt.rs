@@ -12,11 +12,11 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Api;
+use super::add::MAX_BATCH;
 use super::auth::Caller;
 use super::body::{JsonBody, reading, size};
 use super::envelope::Success;
 use super::error::Error;
-use super::add::MAX_BATCH;
 use super::fields::{AtMost, Id, Name, Number, within};
 use super::json::{self, required};
 use super::new_task::{self, MAX_ATTEMPTS, MAX_ON_DEAD, TIMEOUT};
@@ -264,6 +264,15 @@ fn check_lane(task: &Adoptee) -> Result<(), Error> {
         "task_id: it has a key or an on_dead, and its id was drawn for another number of shards than the {} that the topic has here",
         entry.shards
     )))
+}
+
+impl RecordRequest<'_> {
+    /// Reads what is kept as it stands until the record is checked.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn check_parts(&self) -> Result<(), Error> {
+        self.log.map(read_log).transpose()?;
+        self.options.map(read_options).transpose().map(drop)
+    }
 }
 
 impl GivenNote {

@@ -6,8 +6,8 @@
 
 use std::num::NonZero;
 use std::pin::pin;
-use std::sync::{Arc, LazyLock};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::body::Body;

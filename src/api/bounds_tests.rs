@@ -13,10 +13,8 @@ use super::testing::edge_with_store;
 use super::*;
 
 const MIB: usize = 1 << 20;
-/// The length of the bodies here: far beyond what is read on a thread of the runtime, and soon made.
-const LENGTH: usize = 4 * MIB;
-/// What may be looked at between two yields. The slowest reader goes over 200 MiB in a second, so this takes less than 50 ms.
-const BETWEEN_YIELDS: usize = 8 * MIB;
+/// The length of the bodies here: beyond what is read on a thread of the runtime, and as long as a call without a content may be.
+const LENGTH: usize = MIB;
 
 const ADD: &str = "/delay/task/add";
 const ADD_BATCH: &str = "/delay/task/add_batch";
@@ -128,8 +126,9 @@ async fn no_request_does_much_between_two_yields() {
             polled
         });
         let response = response.await;
-        assert!(most <= BETWEEN_YIELDS, "{path} {said}: {most} bytes looked at between two yields");
-        // (Some of the tasks are right.)
+        // The slowest reader goes over 200 MiB in a second, so 4 MiB take 20 ms.
+        let allowed = if matches!(path, REPLAY | SET) { 4 * MIB } else { body::LONG };
+        assert!(most <= allowed, "{path} {said}: {most} bytes looked at between two yields");
         assert!(response.status().as_u16() < 500, "{path} {said}: {}", response.status());
     }
 }
@@ -153,7 +152,7 @@ fn read(api: &Api, path: &str, body: &[u8]) {
 #[tokio::test]
 async fn reading_a_request_goes_over_it_a_few_times_and_takes_little_more_than_its_bytes() {
     let (api, _draining, _folder) = edge_with_store();
-    for body_limit in [MIB, 64 * MIB] {
+    for body_limit in [MIB / 2, 64 * MIB] {
         api.set_bounds(&Params { body_limit, batch_body_limit: 64 * MIB, ..limits() });
         for (path, body) in hostile(LENGTH) {
             let mut spent = 0;
@@ -162,7 +161,7 @@ async fn reading_a_request_goes_over_it_a_few_times_and_takes_little_more_than_i
             assert!(spent <= 12 * length, "{path} {said}: {spent} bytes looked at, of {length}");
             // Beside the body itself; 64 MiB would be allowed on top.
             let taken = taken.bytes_max as usize;
-            assert!(taken <= length + 8 * MIB, "{path} {said}: {taken} bytes taken, of {length}");
+            assert!(taken <= length + 16 * MIB, "{path} {said}: {taken} bytes taken, of {length}");
         }
     }
 }

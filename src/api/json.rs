@@ -106,7 +106,8 @@ pub(super) fn sentence(path: &str, error: &serde_json::Error) -> String {
     let at = if matches!(path, "" | "." | "?") { String::new() } else { format!("{path}: ") };
     if let Some((name, known)) = split(text, "unknown field `", "`, expected ") {
         // serde puts the name into the path at the top, and not below it.
-        let parent = path.strip_suffix(name).unwrap_or(path).trim_end_matches('.');
+        let above = path.strip_suffix(name).filter(|above| above.is_empty() || above.ends_with('.'));
+        let parent = above.unwrap_or(path).trim_end_matches('.');
         let at = if parent.is_empty() || parent == "?" { String::new() } else { format!("{parent}: ") };
         return format!("{at}{}", unknown_field(name, known));
     }

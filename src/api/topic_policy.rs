@@ -176,7 +176,10 @@ impl Changes {
         let concurrency = count(request.concurrency, "concurrency", CONCURRENCY)?;
         let given = TopicPolicy {
             max_attempts: count(retry.and_then(|retry| retry.max_attempts), "retry.max_attempts", MAX_ATTEMPTS)?,
-            backoff: retry.and_then(|retry| retry.backoff).map(|raw| new_task::backoff(raw, "retry.backoff")).transpose()?,
+            backoff: retry
+                .and_then(|retry| retry.backoff)
+                .map(|raw| new_task::backoff(raw, "retry.backoff"))
+                .transpose()?,
             final_statuses: final_statuses.transpose()?,
             timeout: timeout.transpose()?.map(Span),
             mode: request.mode,

@@ -228,6 +228,9 @@ fn unknown_field(name: &str, known: &str) -> String {
     };
     let nearest = backticked(known).map(|known| (likeness(known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
     let hint = match nearest {
+        _ if matches!(name, "sn" | "url") && backticked(known).any(|known| known == "content") => {
+            format!(r#"it belongs into content: "content":{{{name:?}:…}}"#)
+        }
         Some((alike, nearest)) if alike >= ALIKE => format!("did you mean {nearest:?}?"),
         _ => format!("the fields are {}", backticked(known).collect::<Vec<_>>().join(", ")),
     };
@@ -264,6 +267,8 @@ mod tests {
             assert_eq!(read::<Request<'_>>(text.as_bytes()).unwrap_err().to_string(), says, "{text}");
         };
         check(r#"{"topc":"t"}"#, r#"unknown field "topc": did you mean "topic"?"#);
+        check(r#"{"sn":"s"}"#, r#"unknown field "sn": it belongs into content: "content":{"sn":…}"#);
+        check(r#"{"url":"/x"}"#, r#"unknown field "url": it belongs into content: "content":{"url":…}"#);
         check(r#"{"wait":1}"#, r#"unknown field "wait": the fields are topic, delay, content"#);
         check(r#"{"a`, expected b":1}"#, r#"unknown field "a`, expected b": the fields are topic, delay, content"#);
         check(r#"{"topic":5}"#, "topic: must be a string, not integer 5");

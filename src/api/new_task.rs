@@ -324,8 +324,9 @@ pub(super) fn destination(
         Some(Target { sn: Some(sn), .. }) => Err(unknown_service("content.sn", &sn)),
         Some(Target { sn: None, url }) => match host(&url)? {
             Some(host) => Ok(host),
-            None if mode == Mode::Push => Err(Error::invalid(
-                "content.url: its host is not on callback.allow_hosts, and there is no sn, though mode is \"push\"",
+            None => Err(Error::invalid(
+                "content.url: its host is not on callback.allow_hosts, and there is no content.sn, so it cannot be called; for a \
+                 task that consumers pull, set mode to \"pull\"",
             )),
             None => Ok(Destination::pull()),
         },

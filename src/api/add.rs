@@ -17,7 +17,7 @@ use super::Api;
 use super::auth::Caller;
 use super::body::{JsonBody, LONG, reading, size};
 use super::envelope::{self, Success};
-use super::error::Error;
+use super::error::{Body, Error};
 use super::fields::AtMost;
 use super::json::{self, required};
 use super::new_task::{self, Checked};
@@ -139,7 +139,8 @@ pub(super) async fn add(
         ..=LONG => api.checked(header_key.as_deref(), |rules| new_task::read(&body, rules))?,
         _ => {
             let api = api.clone();
-            reading(body.clone(), move |body| api.checked(header_key.as_deref(), |rules| new_task::read(body, rules))).await?
+            reading(body.clone(), move |body| api.checked(header_key.as_deref(), |rules| new_task::read(body, rules)))
+                .await?
         }
     };
     let topic = api.topics.ensure(&checked.topic).await?;
@@ -154,7 +155,7 @@ pub(super) async fn add_batch(
     caller: Caller,
     HeaderKey(header_key): HeaderKey,
     JsonBody(body): JsonBody,
-) -> Result<Success<Batch>, Error> {
+) -> Result<Response, Error> {
     api.check_accepting()?;
     if header_key.is_some() {
         return Err(Error::invalid(
@@ -165,7 +166,7 @@ pub(super) async fn add_batch(
         let api = api.clone();
         reading(body.clone(), move |body| all_checked(&api, &caller, body)).await?
     };
-    batch(store(&api, checked).await).map(Success::of)
+    batch(store(&api, checked).await)
 }
 
 /// Reads and checks each task of a batch by itself.
@@ -237,8 +238,8 @@ async fn topics(api: &Api, checked: &[Result<Checked, Error>]) -> HashMap<Topic,
 }
 
 /// Puts the results side by side. If the store took none of those that got as far as the store, the whole batch is
-/// as unconfirmed as a single task would be.
-fn batch(results: Vec<Result<Stored, Error>>) -> Result<Batch, Error> {
+/// as unconfirmed as a single task would be. If every task failed, the answer is a failure: that of the highest code among them.
+fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
     let reached = || results.iter().filter(|result| matches!(result, Ok(_) | Err(Error::Store(_))));
     let first_failure = results.iter().find_map(|result| match result {
         Err(error @ Error::Store(_)) => Some(error.clone()),
@@ -255,12 +256,23 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Batch, Error> {
         Ok(stored) => Item::Stored(Success::of(stored)),
         Err(error) => Item::Failed { dm_error: error.dm_error(), error_msg: error.message() },
     };
-    Ok(Batch { failed, results: results.into_iter().map(item).collect() })
+    let gravest =
+        results.iter().filter_map(|result| result.as_ref().err()).max_by_key(|error| error.dm_error()).cloned();
+    let count = results.len();
+    let results = results.into_iter().map(item).collect();
+    Ok(match gravest {
+        Some(error) if failed == count => {
+            let error_msg = format!("tasks: none of the {count} was stored; one of them says: {}", error.message());
+            error.with_body(Body { error_msg, failed: Some(failed), results: Some(results), ..error.body() })
+        }
+        _ => Success::of(Batch { failed, results }).into_response(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::testing::json_of;
     use crate::store;
 
     fn stored() -> Result<Stored, Error> {
@@ -282,10 +294,9 @@ mod tests {
         Err(Error::invalid("topic: is missing"))
     }
 
-    #[test]
-    fn a_batch_answers_each_task_in_its_place() {
-        let answer = batch(vec![stored(), bad(), unreachable()]).unwrap();
-        let text = serde_json::to_value(Success::of(answer)).unwrap();
+    #[tokio::test]
+    async fn a_batch_answers_each_task_in_its_place() {
+        let text = json_of(batch(vec![stored(), bad(), unreachable()]).unwrap()).await;
         assert_eq!(text["dm_error"], 0);
         assert_eq!(text["failed"], 2);
         assert_eq!(text["results"][0]["task_id"], 7);
@@ -318,5 +329,27 @@ mod tests {
         check(vec![stored(), unreachable()], false);
         check(vec![bad(), bad()], false);
         check(vec![Err(Error::TooManyTopics(1)), bad()], false);
+    }
+
+    /// It once answered `dm_error` 0, and a caller that looked no further took its tasks for stored.
+    #[tokio::test]
+    async fn a_batch_of_which_every_task_failed_is_a_failure() {
+        let check = async |results: Vec<Result<Stored, Error>>, status: u16, dm_error: u16| {
+            let (said, count) = (format!("{results:?}"), results.len());
+            let response = batch(results).unwrap();
+            assert_eq!(response.status().as_u16(), status, "{said}");
+            assert_eq!(response.headers().contains_key("retry-after"), status == 429, "{said}");
+            let answer = json_of(response).await;
+            assert_eq!((&answer["dm_error"], answer["results"].as_array().unwrap().len()), (&dm_error.into(), count));
+            assert_eq!(answer["failed"], if dm_error == 0 { 1 } else { count }, "{said}");
+            assert!(dm_error == 0 || answer["error_msg"].as_str().unwrap().contains("none of the"), "{answer}");
+        };
+        let over_quota = || Err(store::Error::OverQuota.into());
+        check(vec![bad()], 400, 1000).await;
+        check(vec![bad(), bad()], 400, 1000).await;
+        check(vec![Err(store::Error::KeyReused.into())], 422, 1022).await;
+        check(vec![over_quota(), bad()], 429, 1029).await;
+        check(vec![bad(), Err(Error::TooManyTopics(1))], 429, 1029).await;
+        check(vec![bad(), stored()], 200, 0).await;
     }
 }

@@ -98,7 +98,7 @@ impl Call {
 fn calls() -> Vec<Call> {
     vec![
         call::<new_task::Request<'_>, add::Stored>("/delay/task/add", "Store a task", &[1022]),
-        call::<add::BatchRequest<'_>, add::Batch>("/delay/task/add_batch", "Store many tasks", NONE),
+        call::<add::BatchRequest<'_>, add::Batch>("/delay/task/add_batch", "Store many tasks", &[1022]),
         call::<pull::Request, Pulled>("/delay/task/pull", "Take due tasks, or read one task's content", UNKNOWN)
             .or::<pull::Many>(),
         call::<settle::AckRequest, Nothing>("/delay/task/ack", "A leased task is done", STANDS_ELSEWHERE),

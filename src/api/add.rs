@@ -18,7 +18,7 @@ use super::auth::Caller;
 use super::body::{JsonBody, LONG, reading, size};
 use super::envelope::{self, Success};
 use super::error::{Body, Error};
-use super::fields::AtMost;
+use super::fields::{AtMost, Rfc3339};
 use super::json::{self, required};
 use super::new_task::{self, Checked};
 use super::openapi::values::{Durability, Way};
@@ -37,6 +37,8 @@ pub(super) struct Stored {
     task_id: TaskId,
     /// When it is due.
     due_ms: UnixMillis,
+    /// The same.
+    due: Rfc3339,
     /// How it leaves.
     #[schema(value_type = Way)]
     mode: &'static str,
@@ -54,7 +56,8 @@ pub(super) struct Stored {
 impl Stored {
     fn of(added: Added, mode: &'static str, durability: store::Durability) -> Self {
         let (duplicate, replaced) = (added.novelty == Novelty::Duplicate, added.novelty == Novelty::Replaced);
-        Self { task_id: added.id, due_ms: added.due, mode, durability: durability.as_str(), duplicate, replaced }
+        let (due_ms, due) = (added.due, Rfc3339(added.due));
+        Self { task_id: added.id, due_ms, due, mode, durability: durability.as_str(), duplicate, replaced }
     }
 }
 
@@ -69,15 +72,18 @@ pub(super) struct One(Stored);
 
 impl IntoResponse for One {
     fn into_response(self) -> Response {
-        let Stored { task_id, due_ms, mode, durability, duplicate, replaced } = self.0;
-        let (mut id, mut due) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let Stored { task_id, due_ms, due: Rfc3339(due), mode, durability, duplicate, replaced } = self.0;
+        let due = due.rfc3339();
+        let (mut id, mut millis) = (itoa::Buffer::new(), itoa::Buffer::new());
         let text = [
             envelope::BEGIN,
             r#","task_id":"#,
             id.format(task_id.0),
             r#","due_ms":"#,
-            due.format(due_ms.0),
-            r#","mode":""#,
+            millis.format(due_ms.0),
+            r#","due":""#,
+            &due,
+            r#"","mode":""#,
             mode,
             r#"","durability":""#,
             durability,
@@ -279,6 +285,7 @@ mod tests {
         Ok(Stored {
             task_id: TaskId(7),
             due_ms: UnixMillis(1),
+            due: Rfc3339(UnixMillis(1)),
             mode: "pull",
             durability: "fsynced",
             duplicate: false,

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Serialize, Serializer};
 
 use super::error::Error;
+use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::task::{InvalidName, TaskId};
 
@@ -188,6 +190,16 @@ pub(super) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) ->
     }
 
     from.deserialize_any(Reader(PhantomData))
+}
+
+/// A moment that is shown as people read it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rfc3339(pub(super) UnixMillis);
+
+impl Serialize for Rfc3339 {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.0.rfc3339())
+    }
 }
 
 /// The duration, if it is within `range`.

@@ -275,7 +275,7 @@ mod tests {
         check(r#"{"topic":"a","topic":"b"}"#, "topic: is given more than once");
         check(
             r#"{"delay":"soon"}"#,
-            r#"delay: must be a number of seconds or a string with a unit, such as "1500ms", "10s", "5m", "2h" or "7d""#,
+            r#"delay: must be a number of seconds or a whole number with one of the units ms, s, m, h and d, such as "1500ms", "10s", "5m", "2h" or "7d""#,
         );
         check("", "body: is empty, and must be a JSON object");
         check(r#"["t"]"#, "body: must be a JSON object");

@@ -11,7 +11,7 @@ use super::Api;
 use super::body::{JsonBody, reading};
 use super::envelope::Success;
 use super::error::Error;
-use super::fields::{Id, Name, Number};
+use super::fields::{Id, Name, Number, Rfc3339};
 use super::json::{self, required};
 use super::new_task::{self, Rules};
 use super::openapi::values::{Content, TopicName};
@@ -63,6 +63,8 @@ pub(super) struct Gone {
 pub(super) struct Moved {
     task_id: TaskId,
     due_ms: UnixMillis,
+    /// The same.
+    due: Rfc3339,
 }
 
 /// `POST /delay/task/cancel`: OK means that the task never fires, however near its moment is.
@@ -113,7 +115,7 @@ pub(super) async fn update(State(api): State<Arc<Api>>, JsonBody(body): JsonBody
         }
     };
     match api.store.reschedule(&lane, task_id, moment, content).await? {
-        Rescheduled::Done { due } => Ok(Success::of(Moved { task_id, due_ms: due })),
+        Rescheduled::Done { due } => Ok(Success::of(Moved { task_id, due_ms: due, due: Rfc3339(due) })),
         Rescheduled::Refused { state } => Err(Error::Conflict(state)),
         Rescheduled::Unknown => Err(Error::no_task()),
     }

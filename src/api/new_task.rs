@@ -196,9 +196,12 @@ fn at(seconds: f64, rules: &Rules<'_>) -> Result<UnixMillis, Error> {
         ));
     }
     if seconds >= FIRST_MILLIS {
-        return Err(Error::invalid(
-            "timing_moment: must be Unix seconds; so large a number can only be milliseconds, which are to be divided by 1000",
-        ));
+        #[allow(clippy::cast_possible_truncation, reason = "what is too large is no moment either way")]
+        let as_millis = UnixMillis(seconds as i64).rfc3339();
+        return Err(Error::Invalid(format!(
+            "timing_moment: must be Unix seconds; {seconds} lies beyond the year 5000, so it can only be milliseconds ({as_millis}), \
+             which are to be divided by 1000"
+        )));
     }
     // A double holds seconds to well below a millisecond for longer than FIRST_MILLIS allows.
     #[allow(clippy::cast_possible_truncation, reason = "just checked to be below 10^14")]
@@ -222,8 +225,8 @@ pub(super) fn backoff(raw: &RawValue, field: &str) -> Result<Backoff, Error> {
     })?;
     // As everywhere, null is absent.
     fields.retain(|_, value| !value.is_null());
-    let backoff = Backoff::deserialize(Value::Object(fields))
-        .map_err(|error| Error::Invalid(json::sentence(field, &error)))?;
+    let backoff =
+        Backoff::deserialize(Value::Object(fields)).map_err(|error| Error::Invalid(json::sentence(field, &error)))?;
     backoff.check().map_err(|error| Error::Invalid(format!("{field}: {error}")))?;
     Ok(backoff)
 }
@@ -263,9 +266,8 @@ pub(super) fn headers(raw: &RawValue, field: &str) -> Result<Headers, Error> {
 
     json::check_length(raw, field, MAX_HEADERS)?;
     spend(raw.get().len());
-    let Pairs(pairs) = serde_json::from_str(raw.get()).map_err(|_| {
-        Error::Invalid(format!(r#"{field}: must be an object of strings such as {{"x-tenant":"a"}}"#))
-    })?;
+    let Pairs(pairs) = serde_json::from_str(raw.get())
+        .map_err(|_| Error::Invalid(format!(r#"{field}: must be an object of strings such as {{"x-tenant":"a"}}"#)))?;
     Headers::new(pairs).map_err(|error| Error::Invalid(format!("{field}: {error}")))
 }
 
@@ -328,7 +330,6 @@ pub(super) fn destination(
                 "content.url: its host is not on callback.allow_hosts, and there is no content.sn, so it cannot be called; for a \
                  task that consumers pull, set mode to \"pull\"",
             )),
-            None => Ok(Destination::pull()),
         },
         None if mode == Mode::Push => {
             Err(Error::invalid("content: must have sn (the service) and url (the path on it), for mode is \"push\""))

@@ -60,7 +60,7 @@ fn a_moment_that_cannot_be_meant_is_refused_with_the_reason() {
     check(r#""timing_moment":2110594568,"#, "from now");
     check(r#""timing_moment":"1795234567","#, "timing_moment: must be a number, not string");
     check(r#""delay":"3651d","#, "delay: must be from 0s to");
-    check(r#""delay":-1,"#, "delay: must be a number of seconds or a string with a unit");
+    check(r#""delay":-1,"#, "delay: must be a number of seconds or a whole number with one of the units");
     check("", "delay and timing_moment: give exactly one of the two");
     check(r#""delay":1,"timing_moment":1795234567,"#, "give exactly one of the two");
     check(r#""delay":null,"timing_moment":null,"#, "give exactly one of the two");

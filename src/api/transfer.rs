@@ -21,7 +21,7 @@ use super::get::Note;
 use super::json::{self, required};
 use super::openapi::values::{ReceiptText, TopicName, Way};
 use crate::clock::UnixMillis;
-use crate::span::Span;
+use crate::span::{self, Span};
 use crate::store::{AttemptNote, Lent, MAX_LEASE, Settle, Settled, Store, Task, TopicEntry, Transition};
 use crate::task::{Lane, Options, Receipt, State, TaskId, Topic};
 
@@ -44,6 +44,7 @@ pub(super) struct RecordsRequest {
     #[schema(value_type = Vec<Id>, min_items = 1, max_items = 1000)]
     task_ids: Option<AtMost<Id, MAX_IDS>>,
     /// Hold those that wait for so long (1 s to 12 h): they are about to be moved. Only those that are held then, and those that have ended, are answered.
+    #[serde(default, deserialize_with = "span::lease_if_given")]
     lend: Option<Span>,
     /// Hold them by this receipt, for longer if they are held already; a new one is drawn if there is none.
     #[schema(value_type = Option<ReceiptText>)]

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -29,6 +30,14 @@ impl UnixMillis {
     /// The time from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// The moment as people read it: RFC 3339 in UTC with milliseconds, `2026-11-21T12:30:00.000Z`. Beyond the year 9999 the number.
+    pub fn rfc3339(self) -> String {
+        match Timestamp::from_millisecond(self.0) {
+            Ok(timestamp) => format!("{timestamp:.3}"),
+            Err(_) => self.to_string(),
+        }
     }
 }
 

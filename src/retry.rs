@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::span::Span;
+use crate::span::{self, Span};
 
 /// The longest wait that a backoff may name: a year.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -26,12 +26,13 @@ pub enum Backoff {
     /// Doubling or the like, up to a cap.
     Exponential {
         /// The first wait.
+        #[serde(deserialize_with = "span::wait")]
         base: Span,
         /// What each further wait is multiplied by, 1 to 100.
         #[serde(default = "default_factor")]
         factor: f64,
         /// The longest wait, before jitter.
-        #[serde(default = "default_max")]
+        #[serde(default = "default_max", deserialize_with = "span::wait")]
         max: Span,
         /// The random share, 0 to 1.
         #[serde(default)]
@@ -40,11 +41,13 @@ pub enum Backoff {
     /// Always the same.
     Fixed {
         /// The wait.
+        #[serde(deserialize_with = "span::wait")]
         every: Span,
     },
     /// One wait after another.
     List {
         /// 1 to 100 waits.
+        #[serde(deserialize_with = "span::waits")]
         steps: Vec<Span>,
     },
 }

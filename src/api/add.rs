@@ -15,9 +15,10 @@ use utoipa::ToSchema;
 
 use super::Api;
 use super::auth::Caller;
-use super::body::JsonBody;
+use super::body::{JsonBody, LONG, reading, size};
 use super::envelope::{self, Success};
-use super::error::Error;
+use super::error::{Body, Error};
+use super::fields::{AtMost, Rfc3339};
 use super::json::{self, required};
 use super::new_task::{self, Checked};
 use super::openapi::values::{Durability, Way};
@@ -26,6 +27,9 @@ use crate::clock::UnixMillis;
 use crate::store::{self, Added, NewTask, Novelty, Registered, Store};
 use crate::task::{self, Destination, TaskId, Topic};
 
+/// The most tasks of a batch, whatever `limits.batch` says.
+pub(super) const MAX_BATCH: usize = 10_000;
+
 /// The answer to a stored task.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Stored {
@@ -33,6 +37,8 @@ pub(super) struct Stored {
     task_id: TaskId,
     /// When it is due.
     due_ms: UnixMillis,
+    /// The same.
+    due: Rfc3339,
     /// How it leaves.
     #[schema(value_type = Way)]
     mode: &'static str,
@@ -57,7 +63,8 @@ impl Stored {
             Novelty::New | Novelty::Replaced => (false, None),
         };
         let (replaced, durability) = (added.novelty == Novelty::Replaced, durability.as_str());
-        Self { task_id: added.id, due_ms: added.due, mode, durability, duplicate, state, replaced }
+        let (due_ms, due) = (added.due, Rfc3339(added.due));
+        Self { task_id: added.id, due_ms, due, mode, durability, duplicate, state, replaced }
     }
 }
 
@@ -72,15 +79,18 @@ pub(super) struct One(Stored);
 
 impl IntoResponse for One {
     fn into_response(self) -> Response {
-        let Stored { task_id, due_ms, mode, durability, duplicate, state, replaced } = self.0;
-        let (mut id, mut due) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let Stored { task_id, due_ms, due: Rfc3339(due), mode, durability, duplicate, state, replaced } = self.0;
+        let due = due.rfc3339();
+        let (mut id, mut millis) = (itoa::Buffer::new(), itoa::Buffer::new());
         let text = [
             envelope::BEGIN,
             r#","task_id":"#,
             id.format(task_id.0),
             r#","due_ms":"#,
-            due.format(due_ms.0),
-            r#","mode":""#,
+            millis.format(due_ms.0),
+            r#","due":""#,
+            &due,
+            r#"","mode":""#,
             mode,
             r#"","durability":""#,
             durability,
@@ -126,7 +136,7 @@ pub(super) struct BatchRequest<'a> {
     /// Each as in a single add; one bad task does not spoil the others.
     #[serde(borrow)]
     #[schema(value_type = Vec<new_task::Request<'_>>, min_items = 1)]
-    pub(super) tasks: Option<Vec<&'a RawValue>>,
+    pub(super) tasks: Option<AtMost<&'a RawValue, MAX_BATCH>>,
 }
 
 /// How a task leaves, as the wire names it.
@@ -141,7 +151,14 @@ pub(super) async fn add(
     JsonBody(body): JsonBody,
 ) -> Result<One, Error> {
     api.check_accepting()?;
-    let checked = api.checked(header_key.as_deref(), |rules| new_task::read(&body, rules))?;
+    let checked = match body.len() {
+        ..=LONG => api.checked(header_key.as_deref(), |rules| new_task::read(&body, rules))?,
+        _ => {
+            let api = api.clone();
+            reading(body.clone(), move |body| api.checked(header_key.as_deref(), |rules| new_task::read(body, rules)))
+                .await?
+        }
+    };
     let topic = api.topics.ensure(&checked.topic).await?;
     let (task, mode) = task_of(checked, topic);
     let added = api.store.add(vec![task]).await.pop().expect("a store answers every task")?;
@@ -154,27 +171,41 @@ pub(super) async fn add_batch(
     caller: Caller,
     HeaderKey(header_key): HeaderKey,
     JsonBody(body): JsonBody,
-) -> Result<Success<Batch>, Error> {
+) -> Result<Response, Error> {
     api.check_accepting()?;
     if header_key.is_some() {
         return Err(Error::invalid(
             "Idempotency-Key: is for a single add; give each task of a batch its own idempotency_key",
         ));
     }
-    let request: BatchRequest<'_> = json::read(&body)?;
-    let tasks = required(request.tasks, "tasks")?;
-    let limit = api.bounds().batch_limit;
+    let checked = {
+        let api = api.clone();
+        reading(body.clone(), move |body| all_checked(&api, &caller, body)).await?
+    };
+    batch(store(&api, checked).await)
+}
+
+/// Reads and checks each task of a batch by itself.
+///
+/// # Errors
+/// If there is no batch in the body.
+pub(super) fn all_checked(api: &Api, caller: &Caller, body: &[u8]) -> Result<Vec<Result<Checked, Error>>, Error> {
+    let request: BatchRequest<'_> = json::read(body)?;
+    let AtMost(tasks) = required(request.tasks, "tasks")?;
+    let (limit, longest) = (api.bounds().batch_limit, api.body_limit.bytes());
     if !(1..=limit).contains(&tasks.len()) {
         return Err(Error::Invalid(format!("tasks: must hold 1 to {limit} tasks, not {}", tasks.len())));
     }
-    let checked = api.checked(None, |rules| {
-        let read = |task: &&RawValue| {
+    Ok(api.checked(None, |rules| {
+        let read = |task: &RawValue| {
+            if task.get().len() > longest {
+                return Err(Error::TooLarge(format!("the task is larger than {}", size(longest))));
+            }
             let checked = new_task::read(task.get().as_bytes(), rules)?;
             caller.may_use(&checked.topic).map(|()| checked)
         };
-        tasks.iter().map(read).collect()
-    });
-    batch(store(&api, checked).await).map(Success::of)
+        tasks.into_iter().map(read).collect()
+    }))
 }
 
 /// Stores what passed the checks of a batch, in one call. One answer per task, in order.
@@ -223,8 +254,8 @@ async fn topics(api: &Api, checked: &[Result<Checked, Error>]) -> HashMap<Topic,
 }
 
 /// Puts the results side by side. If the store took none of those that got as far as the store, the whole batch is
-/// as unconfirmed as a single task would be.
-fn batch(results: Vec<Result<Stored, Error>>) -> Result<Batch, Error> {
+/// as unconfirmed as a single task would be. If every task failed, the answer is a failure: that of the highest code among them.
+fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
     let reached = || results.iter().filter(|result| matches!(result, Ok(_) | Err(Error::Store(_))));
     let first_failure = results.iter().find_map(|result| match result {
         Err(error @ Error::Store(_)) => Some(error.clone()),
@@ -241,18 +272,30 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Batch, Error> {
         Ok(stored) => Item::Stored(Success::of(stored)),
         Err(error) => Item::Failed { dm_error: error.dm_error(), error_msg: error.message() },
     };
-    Ok(Batch { failed, results: results.into_iter().map(item).collect() })
+    let gravest =
+        results.iter().filter_map(|result| result.as_ref().err()).max_by_key(|error| error.dm_error()).cloned();
+    let count = results.len();
+    let results = results.into_iter().map(item).collect();
+    Ok(match gravest {
+        Some(error) if failed == count => {
+            let error_msg = format!("tasks: none of the {count} was stored; one of them says: {}", error.message());
+            error.with_body(Body { error_msg, failed: Some(failed), results: Some(results), ..error.body() })
+        }
+        _ => Success::of(Batch { failed, results }).into_response(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::testing::json_of;
     use crate::store;
 
     fn stored() -> Result<Stored, Error> {
         Ok(Stored {
             task_id: TaskId(7),
             due_ms: UnixMillis(1),
+            due: Rfc3339(UnixMillis(1)),
             mode: "pull",
             durability: "fsynced",
             duplicate: false,
@@ -269,10 +312,9 @@ mod tests {
         Err(Error::invalid("topic: is missing"))
     }
 
-    #[test]
-    fn a_batch_answers_each_task_in_its_place() {
-        let answer = batch(vec![stored(), bad(), unreachable()]).unwrap();
-        let text = serde_json::to_value(Success::of(answer)).unwrap();
+    #[tokio::test]
+    async fn a_batch_answers_each_task_in_its_place() {
+        let text = json_of(batch(vec![stored(), bad(), unreachable()]).unwrap()).await;
         assert_eq!(text["dm_error"], 0);
         assert_eq!(text["failed"], 2);
         assert_eq!(text["results"][0]["task_id"], 7);
@@ -307,5 +349,27 @@ mod tests {
         check(vec![stored(), unreachable()], false);
         check(vec![bad(), bad()], false);
         check(vec![Err(Error::TooManyTopics(1)), bad()], false);
+    }
+
+    /// It once answered `dm_error` 0, and a caller that looked no further took its tasks for stored.
+    #[tokio::test]
+    async fn a_batch_of_which_every_task_failed_is_a_failure() {
+        let check = async |results: Vec<Result<Stored, Error>>, status: u16, dm_error: u16| {
+            let (said, count) = (format!("{results:?}"), results.len());
+            let response = batch(results).unwrap();
+            assert_eq!(response.status().as_u16(), status, "{said}");
+            assert_eq!(response.headers().contains_key("retry-after"), status == 429, "{said}");
+            let answer = json_of(response).await;
+            assert_eq!((&answer["dm_error"], answer["results"].as_array().unwrap().len()), (&dm_error.into(), count));
+            assert_eq!(answer["failed"], if dm_error == 0 { 1 } else { count }, "{said}");
+            assert!(dm_error == 0 || answer["error_msg"].as_str().unwrap().contains("none of the"), "{answer}");
+        };
+        let over_quota = || Err(store::Error::OverQuota.into());
+        check(vec![bad()], 400, 1000).await;
+        check(vec![bad(), bad()], 400, 1000).await;
+        check(vec![Err(store::Error::KeyReused.into())], 422, 1022).await;
+        check(vec![over_quota(), bad()], 429, 1029).await;
+        check(vec![bad(), Err(Error::TooManyTopics(1))], 429, 1029).await;
+        check(vec![bad(), stored()], 200, 0).await;
     }
 }

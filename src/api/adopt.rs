@@ -2,7 +2,7 @@
 //!
 //! A record is checked as an add is: who calls it must be known here, its host be allowed. Each is answered by itself.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,13 +12,14 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Api;
+use super::add::MAX_BATCH;
 use super::auth::Caller;
-use super::body::{JsonBody, size};
+use super::body::{JsonBody, reading, size};
 use super::envelope::Success;
 use super::error::Error;
-use super::fields::{Id, Name, Number, within};
+use super::fields::{AtMost, Id, Name, Number, within};
 use super::json::{self, required};
-use super::new_task::{self, MAX_ATTEMPTS, TIMEOUT};
+use super::new_task::{self, MAX_ATTEMPTS, MAX_ON_DEAD, TIMEOUT};
 use super::openapi::values::{TopicName, Way};
 use super::sameness;
 use crate::callback::{Services, target};
@@ -27,10 +28,13 @@ use crate::span::Span;
 use crate::store::{
     Adopted, Adoptee, AttemptNote, Lent, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Registered, Standing, Store, TopicEntry,
 };
-use crate::task::{Destination, Headers, Lane, Mode, OnDead, Options, State, TaskId, Topic};
+use crate::task::{Destination, Lane, Mode, OnDead, Options, State, TaskId, Topic};
 
 /// Unix milliseconds from this on (the year 5138) are no moments.
 const FAR: f64 = 1e14;
+/// The longest JSON text, in bytes, of a record's log and of its options: the most that they hold, with every character escaped.
+const MAX_LOG: usize = 512 << 10;
+const MAX_OPTIONS: usize = 256 << 10;
 /// The most attempts that a task can have had.
 const MAX_TRIED: u32 = 1_000_000_000;
 /// So far ahead of the clock an id may be: ids are drawn by clocks.
@@ -43,7 +47,7 @@ pub(super) struct AdoptRequest<'a> {
     /// As `records` answers them.
     #[serde(borrow)]
     #[schema(value_type = Vec<RecordRequest<'_>>, min_items = 1)]
-    records: Option<Vec<&'a RawValue>>,
+    records: Option<AtMost<&'a RawValue, MAX_BATCH>>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -77,7 +81,9 @@ pub(super) struct RecordRequest<'a> {
     options: Option<&'a RawValue>,
     #[schema(value_type = String)]
     content: Option<String>,
-    log: Option<Vec<GivenNote>>,
+    #[serde(borrow)]
+    #[schema(value_type = Option<Vec<GivenNote>>)]
+    log: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -100,9 +106,11 @@ struct GivenOptions<'a> {
     timeout: Option<Span>,
     #[serde(borrow)]
     backoff: Option<&'a RawValue>,
-    headers: Option<BTreeMap<String, String>>,
+    #[serde(borrow)]
+    headers: Option<&'a RawValue>,
     expires_after: Option<Span>,
-    on_dead: Option<GivenCall>,
+    #[serde(borrow)]
+    on_dead: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -147,7 +155,7 @@ pub(super) struct Kept {
 }
 
 /// A record that passed the checks.
-struct Checked {
+pub(super) struct Checked {
     /// Its topic's entry is filled in once it is at hand.
     topic: Topic,
     task: Adoptee,
@@ -161,19 +169,10 @@ pub(super) async fn adopt(
     JsonBody(body): JsonBody,
 ) -> Result<Success<Adoptions>, Error> {
     api.check_accepting()?;
-    let request: AdoptRequest<'_> = json::read(&body)?;
-    let records = required(request.records, "records")?;
-    let limit = api.bounds().batch_limit;
-    if !(1..=limit).contains(&records.len()) {
-        return Err(Error::Invalid(format!("records: must hold 1 to {limit} records, not {}", records.len())));
-    }
-    let checked: Vec<Result<Checked, Error>> = records
-        .iter()
-        .map(|record| {
-            let checked = check(&api, record)?;
-            caller.may_use(&checked.topic).map(|()| checked)
-        })
-        .collect();
+    let checked = {
+        let api = api.clone();
+        reading(body.clone(), move |body| all_checked(&api, &caller, body)).await?
+    };
     let results = keep(&api, checked).await?;
     let failed = results.iter().filter(|result| result.is_err()).count();
     let item = |result: Result<Kept, Error>| match result {
@@ -181,6 +180,20 @@ pub(super) async fn adopt(
         Err(error) => Item::Failed { dm_error: error.dm_error(), error_msg: error.message() },
     };
     Ok(Success::of(Adoptions { failed, results: results.into_iter().map(item).collect() }))
+}
+
+pub(super) fn all_checked(api: &Api, caller: &Caller, body: &[u8]) -> Result<Vec<Result<Checked, Error>>, Error> {
+    let request: AdoptRequest<'_> = json::read(body)?;
+    let AtMost(records) = required(request.records, "records")?;
+    let limit = api.bounds().batch_limit;
+    if !(1..=limit).contains(&records.len()) {
+        return Err(Error::Invalid(format!("records: must hold 1 to {limit} records, not {}", records.len())));
+    }
+    let read = |record: &RawValue| {
+        let checked = check(api, record)?;
+        caller.may_use(&checked.topic).map(|()| checked)
+    };
+    Ok(records.into_iter().map(read).collect())
 }
 
 /// One answer per record, in order; an error if nothing of it is confirmed.
@@ -253,6 +266,15 @@ fn check_lane(task: &Adoptee) -> Result<(), Error> {
     )))
 }
 
+impl RecordRequest<'_> {
+    /// Reads what is kept as it stands until the record is checked.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn check_parts(&self, services: &Services) -> Result<(), Error> {
+        self.log.map(read_log).transpose()?;
+        self.options.map(|options| read_options(options, services)).transpose().map(drop)
+    }
+}
+
 impl GivenNote {
     fn of(self, lane: &Lane, id: TaskId) -> AttemptNote {
         AttemptNote {
@@ -277,6 +299,11 @@ fn moment(Number(ms): Number, field: &str) -> Result<UnixMillis, Error> {
 }
 
 fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
+    // A content may have been added with fewer characters escaped than it is written with here.
+    let longest = 6 * api.bounds().content_limit + api.body_limit.bytes();
+    if record.get().len() > longest {
+        return Err(Error::TooLarge(format!("the record is larger than {}", size(longest))));
+    }
     let record: RecordRequest<'_> = json::read(record.get().as_bytes())?;
     let Name(topic) = required(record.topic, "topic")?;
     let id = required(Id::given(record.task_id), "task_id")?;
@@ -311,9 +338,8 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     if Lent::read(&outcome).is_some() {
         return Err(Error::invalid("last_outcome: is that of a task that is lent, and means something to the store"));
     }
-    let notes = record.log.unwrap_or_default();
-    if outcome.len() > MAX_OUTCOME || notes.len() > MAX_NOTES || notes.iter().any(|note| note.answer.len() > MAX_ANSWER)
-    {
+    let notes = record.log.map(read_log).transpose()?.unwrap_or_default();
+    if outcome.len() > MAX_OUTCOME || notes.iter().any(|note| note.answer.len() > MAX_ANSWER) {
         return Err(Error::invalid("last_outcome and log: are longer than any that are kept"));
     }
     let attempts = record.attempts.map_or(Ok(0), |attempts| attempts.whole("attempts", 0..=MAX_TRIED))?;
@@ -323,20 +349,28 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     Ok(Checked { topic, task, notes })
 }
 
+fn read_log(raw: &RawValue) -> Result<Vec<GivenNote>, Error> {
+    json::check_length(raw, "log", MAX_LOG)?;
+    let AtMost(notes) = serde_json::from_str::<AtMost<GivenNote, MAX_NOTES>>(raw.get())
+        .map_err(|error| Error::Invalid(json::sentence("log", &error)))?;
+    Ok(notes)
+}
+
 fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
-    let given: GivenOptions<'_> = json::read(raw.get().as_bytes())?;
-    let headers = given.headers.map(Headers::new).transpose();
-    let on_dead = |call: GivenCall| -> Result<OnDead, Error> {
+    let given: GivenOptions<'_> = json::read_field(raw, "options", MAX_OPTIONS)?;
+    let on_dead = |raw: &RawValue| -> Result<OnDead, Error> {
+        let call: GivenCall = json::read_field(raw, "options.on_dead", MAX_ON_DEAD)?;
         let task_id = required(Id::given(call.task_id), "options.on_dead.task_id")?;
         let call = new_task::on_dead(call.sn, call.url, "options.on_dead", services)?;
         Ok(OnDead { task_id: Some(task_id), ..call })
     };
+    let headers = given.headers.map(|raw| new_task::headers(raw, "options.headers"));
     let attempts = given.max_attempts.map(|number| number.whole("options.max_attempts", MAX_ATTEMPTS));
     Ok(Options {
         max_attempts: attempts.transpose()?,
         timeout: given.timeout.map(|span| within(span, "options.timeout", TIMEOUT).map(Span)).transpose()?,
-        backoff: given.backoff.map(new_task::backoff).transpose()?,
-        headers: headers.map_err(|error| Error::Invalid(format!("options.headers: {error}")))?.unwrap_or_default(),
+        backoff: given.backoff.map(|raw| new_task::backoff(raw, "options.backoff")).transpose()?,
+        headers: headers.transpose()?.unwrap_or_default(),
         key: None,
         expires_after: given.expires_after.map(|span| new_task::expiry(span, "options.expires_after")).transpose()?,
         on_dead: given.on_dead.map(on_dead).transpose()?,

@@ -139,7 +139,7 @@ async fn a_token_reaches_no_topic_that_it_does_not_cover() {
 #[tokio::test]
 async fn of_a_batch_each_task_is_looked_at() {
     let body = format!(r#"{{"tasks":[{OTHER},{{"topic":1}}]}}"#);
-    let answer = check(WRITER, "/delay/task/add_batch", &body, 200, 0).await;
+    let answer = check(WRITER, "/delay/task/add_batch", &body, 403, 1003).await;
     assert_eq!(answer["results"][0]["dm_error"], 1003, "{answer}");
     assert_eq!((&answer["results"][1]["dm_error"], &answer["failed"]), (&json!(1000), &json!(2)), "{answer}");
 }

@@ -4,9 +4,10 @@
 //! that came, and nothing that others wait for. What is refused is answered at once; the rest of its body is read and thrown away behind the answer, for a
 //! connection closed on a sender that still sends is reset, and the answer lost with it.
 
+use std::num::NonZero;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,6 +16,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use tokio::sync::Semaphore;
 
 use super::budget::{Budget, Exhausted};
 use super::door::Slot;
@@ -25,18 +27,52 @@ const MAX_DISCARDED: usize = 64 << 20;
 /// How long that may take.
 const MAX_DISCARDING: Duration = Duration::from_secs(2);
 
+/// The longest body, in bytes, that is read on a thread of the runtime. All that is done with it there takes a few milliseconds.
+pub(super) const LONG: usize = 256 << 10;
+
 /// The most bytes of a route's bodies; may change while serving.
 #[derive(Clone, Debug)]
-pub(super) struct Limit(Arc<AtomicUsize>);
+pub(super) struct Limit {
+    bytes: Arc<AtomicUsize>,
+    most: usize,
+}
 
 impl Limit {
     pub(super) fn of(bytes: usize) -> Self {
-        Self(Arc::new(AtomicUsize::new(bytes)))
+        Self { bytes: Arc::new(AtomicUsize::new(bytes)), most: usize::MAX }
+    }
+
+    /// The same limit, but never above `most`.
+    pub(super) fn at_most(&self, most: usize) -> Self {
+        Self { most, ..self.clone() }
     }
 
     pub(super) fn set(&self, bytes: usize) {
-        self.0.store(bytes, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
     }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed).min(self.most)
+    }
+}
+
+/// Does what takes time in proportion to the body: on this thread if the body is short, else on a thread beside the runtime.
+///
+/// A long body so keeps no other request waiting, however much it costs to read. At most half of the processors read long bodies at a time.
+pub(super) async fn reading<T: Send + 'static>(body: Bytes, read: impl FnOnce(&[u8]) -> T + Send + 'static) -> T {
+    static READERS: LazyLock<Semaphore> = LazyLock::new(|| {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Semaphore::new((processors / 2).max(1))
+    });
+    if body.len() <= LONG {
+        return read(&body);
+    }
+    let turn = READERS.acquire().await.expect("nobody closes it");
+    let reading = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        read(&body)
+    });
+    reading.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
 /// A request's body, read whole by [`read`], as a handler gets it.
@@ -51,7 +87,7 @@ pub(super) async fn read(
     limit: &Limit,
     budget: &Budget,
 ) -> Result<Bytes, Error> {
-    let limit = limit.0.load(Ordering::Relaxed);
+    let limit = limit.bytes();
     let whole = match check_type(headers) {
         Ok(()) => {
             let mut reading = pin!(whole(&mut body, limit, budget));
@@ -100,11 +136,13 @@ async fn whole(body: &mut Body, limit: usize, budget: &Budget) -> Result<Bytes, 
         if whole.len() + data.len() > limit {
             return Err(too_large());
         }
-        whole.push(&data, body.is_end_stream()).map_err(|Exhausted| {
-            Error::Unavailable("too many bytes of requests at once, so this one was not looked at: repeat it")
-        })?;
+        whole.push(&data, body.is_end_stream()).map_err(no_room)?;
     }
-    Ok(whole.whole())
+    whole.whole().map_err(no_room)
+}
+
+fn no_room(Exhausted: Exhausted) -> Error {
+    Error::Unavailable("too many bytes of requests at once, so this one was not looked at: repeat it")
 }
 
 /// Absent is taken as JSON, and so is what curl says of `-d` by itself.

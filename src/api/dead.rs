@@ -15,7 +15,7 @@ use super::Api;
 use super::body::JsonBody;
 use super::envelope::Success;
 use super::error::Error;
-use super::fields::{Id, Name, Number};
+use super::fields::{AtMost, Id, Name, Number};
 use super::json::{self, required};
 use super::openapi::values::{DeadCursorText, TopicName};
 use crate::clock::UnixMillis;
@@ -47,7 +47,8 @@ pub(super) struct ReplayRequest {
     #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
     /// These tasks; this or `all`.
-    task_ids: Option<Vec<Id>>,
+    #[schema(value_type = Option<Vec<Id>>)]
+    task_ids: Option<AtMost<Id, MAX_IDS>>,
     /// All of the topic's dead.
     all: Option<bool>,
     /// Only those whose last outcome is exactly this.
@@ -72,7 +73,8 @@ pub(super) struct PurgeRequest {
     #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
     /// These tasks; this or `all`.
-    task_ids: Option<Vec<Id>>,
+    #[schema(value_type = Option<Vec<Id>>)]
+    task_ids: Option<AtMost<Id, MAX_IDS>>,
     /// All of the topic's dead.
     all: Option<bool>,
     /// Only those whose last outcome is exactly this.
@@ -195,7 +197,7 @@ impl Done {
 /// What requests say about the tasks that they mean.
 struct Which {
     topic: Option<Name<Topic>>,
-    task_ids: Option<Vec<Id>>,
+    task_ids: Option<AtMost<Id, MAX_IDS>>,
     all: Option<bool>,
     reason: Option<String>,
     limit: Option<Number>,
@@ -207,7 +209,7 @@ impl Which {
         let Name(topic) = required(self.topic, "topic")?;
         let ids = match (self.task_ids, self.all.unwrap_or_default()) {
             (None, true) => None,
-            (Some(ids), false) if (1..=MAX_IDS).contains(&ids.len()) => {
+            (Some(AtMost(ids)), false) if !ids.is_empty() => {
                 let ids = ids.into_iter().map(|id| required(Id::given(Some(id)), "task_ids"));
                 Some(ids.collect::<Result<Vec<_>, _>>()?)
             }

@@ -13,6 +13,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::add::Item;
 use super::request_id;
 use crate::rate::Rate;
 use crate::task::State;
@@ -119,18 +120,24 @@ pub(super) fn status_of(dm_error: u16) -> StatusCode {
 pub(super) struct Body {
     /// The case.
     #[schema(minimum = 1000)]
-    dm_error: u16,
+    pub(super) dm_error: u16,
     /// A sentence that names the field and what would be right.
-    error_msg: String,
+    pub(super) error_msg: String,
     /// Where the task stands.
     #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<State>,
+    pub(super) state: Option<State>,
     #[serde(skip_serializing_if = "Option::is_none")]
     /// It will be cancelled unless it succeeds.
-    cancel_pending: Option<bool>,
+    pub(super) cancel_pending: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     /// Finds it in the log.
-    request_id: Option<String>,
+    pub(super) request_id: Option<String>,
+    /// Of a batch, none of whose tasks was stored: how many they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failed: Option<usize>,
+    /// Of the same: each task's answer, in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) results: Option<Vec<Item>>,
 }
 
 impl Error {
@@ -240,23 +247,36 @@ impl From<topic::Error> for Error {
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         self.log();
+        self.with_body(self.body())
+    }
+}
+
+impl Error {
+    /// The JSON of the answer.
+    pub(super) fn body(&self) -> Body {
         let dm_error = self.dm_error();
-        let body = Body {
+        Body {
             dm_error,
             error_msg: self.message(),
             state: match self {
-                Self::Stale(state) | Self::Conflict(state) => Some(state),
+                Self::Stale(state) | Self::Conflict(state) => Some(*state),
                 Self::CancelPending => Some(State::Leased),
                 _ => None,
             },
             cancel_pending: matches!(self, Self::CancelPending).then_some(true),
             request_id: if dm_error == 2000 { request_id::current() } else { None },
-        };
+            failed: None,
+            results: None,
+        }
+    }
+
+    /// The answer, with this JSON.
+    pub(super) fn with_body(&self, body: Body) -> Response {
         let mut response = (self.status(), Json(body)).into_response();
         if let Some(seconds) = self.retry_after() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if dm_error == 1001 {
+        if self.dm_error() == 1001 {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

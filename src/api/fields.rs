@@ -7,9 +7,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Serialize, Serializer};
 
 use super::error::Error;
+use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::task::{InvalidName, TaskId};
 
@@ -136,6 +138,37 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
+/// A list of at most `MOST` entries. A longer one is refused without being read to its end.
+#[derive(Debug)]
+pub(super) struct AtMost<T, const MOST: usize>(pub(super) Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T, MOST> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader<T, const MOST: usize>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Reader<T, MOST> {
+            type Value = AtMost<T, MOST>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+                let mut list = Vec::new();
+                while let Some(entry) = entries.next_element()? {
+                    if list.len() == MOST {
+                        return Err(serde::de::Error::custom(format_args!("must hold at most {MOST} entries")));
+                    }
+                    list.push(entry);
+                }
+                Ok(AtMost(list))
+            }
+        }
+
+        from.deserialize_seq(Reader(PhantomData))
+    }
+}
+
 /// Reads an object within a request. A derived reader alone would also take an array for it, field by field.
 pub(super) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     struct Reader<T>(PhantomData<T>);
@@ -157,6 +190,16 @@ pub(super) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) ->
     }
 
     from.deserialize_any(Reader(PhantomData))
+}
+
+/// A moment that is shown as people read it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rfc3339(pub(super) UnixMillis);
+
+impl Serialize for Rfc3339 {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.0.rfc3339())
+    }
 }
 
 /// The duration, if it is within `range`.

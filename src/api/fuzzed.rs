@@ -1,11 +1,13 @@
-//! The body of the fuzz target `request`: whatever bytes a request brings, it is read or refused in a short sentence.
+//! The bodies of two fuzz targets. `request`: whatever bytes a request brings, it is read or refused in a short sentence. `bounds`: reading it
+//! goes over its bytes a few times, and takes little more memory than they do.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::fields::AtMost;
 use super::new_task::{self, Checked, Rules};
-use super::{add, dead, destination, get, json, list, manage, pull, settle, topic, topic_policy};
+use super::{add, adopt, cost, dead, destination, get, json, list, manage, pull, settle, topic, topic_policy};
 use crate::callback::{ServiceParams, Services, SuccessRule, Unlisted};
 use crate::clock::UnixMillis;
 use crate::task::Options;
@@ -31,6 +33,39 @@ pub fn request(bytes: &[u8]) {
     reads::<destination::HoldRequest>(bytes);
 }
 
+/// How often the bytes of a request may be gone over, by one kind of reader.
+const TIMES: usize = 12;
+/// How many times its length a short request may take: a task of many options takes more than its text. (The sum of a long request's is bounded
+/// by the number of its tasks.)
+const MULTIPLE: usize = 32;
+/// What may be looked at, and allocated, for a request however short.
+const FREE: usize = 256 << 10;
+
+/// Reads the bytes as the requests that hold the most kinds of values, and counts what that costs. `peak_of` says how many bytes are
+/// allocated at the same time while it runs something.
+pub fn bounds(bytes: &[u8], peak_of: impl Fn(&mut dyn FnMut()) -> u64) {
+    let services = services();
+    let rules = rules(&services, usize::MAX);
+    let readers: [(&str, &dyn Fn()); 5] = [
+        ("add", &|| drop(new_task::read(bytes, &rules))),
+        ("add_batch", &|| {
+            if let Ok(request) = json::read::<add::BatchRequest<'_>>(bytes) {
+                let tasks = request.tasks.into_iter().flat_map(|AtMost(tasks)| tasks);
+                drop(tasks.map(|task| new_task::read(task.get().as_bytes(), &rules)).collect::<Vec<_>>());
+            }
+        }),
+        ("adopt", &|| drop(json::read::<adopt::RecordRequest<'_>>(bytes).map(|record| record.check_parts(&services)))),
+        ("replay", &|| drop(json::read::<dead::ReplayRequest>(bytes))),
+        ("set", &|| drop(json::read::<topic_policy::Request<'_>>(bytes).map(|request| topic_policy::check(&request)))),
+    ];
+    for (call, read) in readers {
+        let mut spent = 0;
+        let taken = peak_of(&mut || (spent, ()) = cost::of(read));
+        assert!(spent <= TIMES * bytes.len() + FREE, "{call} looked at {spent} bytes");
+        assert!(taken <= (MULTIPLE * bytes.len() + FREE) as u64, "{call} took {taken} bytes");
+    }
+}
+
 fn reads<'a, T: Deserialize<'a>>(bytes: &'a [u8]) {
     if let Err(refused) = json::read::<T>(bytes) {
         says_why(&refused.message());
@@ -44,15 +79,7 @@ fn says_why(sentence: &str) {
 /// What is taken for a task can be stored as it is read, and reads the same again.
 fn task(bytes: &[u8]) {
     let services = services();
-    let rules = Rules {
-        now: UnixMillis(1_795_234_567_000),
-        max_delay: Duration::from_secs(3650 * 86_400),
-        content_limit: CONTENT,
-        services: &services,
-        idempotency_window: Duration::from_secs(86_400),
-        mode_of: &|_| None,
-        header_key: None,
-    };
+    let rules = rules(&services, CONTENT);
     match new_task::read(bytes, &rules) {
         Err(refused) => says_why(&refused.message()),
         Ok(checked) => {
@@ -64,6 +91,18 @@ fn task(bytes: &[u8]) {
             assert_eq!(serde_json::to_string(&read.headers).ok(), serde_json::to_string(&options.headers).ok());
             assert_eq!(new_task::read(bytes, &rules).ok(), Some(checked));
         }
+    }
+}
+
+fn rules(services: &Services, content_limit: usize) -> Rules<'_> {
+    Rules {
+        now: UnixMillis(1_795_234_567_000),
+        max_delay: Duration::from_secs(3650 * 86_400),
+        content_limit,
+        services,
+        idempotency_window: Duration::from_secs(86_400),
+        mode_of: &|_| None,
+        header_key: None,
     }
 }
 
@@ -86,5 +125,10 @@ mod tests {
     #[test]
     fn any_bytes_are_read_or_refused_in_a_sentence() {
         crate::seeds::run("request", super::request);
+    }
+
+    #[test]
+    fn reading_any_bytes_stays_within_its_bounds() {
+        crate::seeds::run("bounds", |bytes| super::bounds(bytes, |does| allocation_counter::measure(does).bytes_max));
     }
 }

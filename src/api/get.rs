@@ -16,7 +16,7 @@ use super::auth::Caller;
 use super::body::JsonBody;
 use super::envelope::Success;
 use super::error::Error;
-use super::fields::{Id, Name};
+use super::fields::{Id, Name, Rfc3339};
 use super::json::{self, required};
 use super::openapi::values::{TopicName, Way};
 use crate::clock::UnixMillis;
@@ -52,6 +52,8 @@ pub(super) struct Shown {
     sn: Option<Destination>,
     key: Option<String>,
     due_ms: UnixMillis,
+    /// The same.
+    due: Rfc3339,
     attempts: u32,
     created_ms: UnixMillis,
     finished_ms: Option<UnixMillis>,
@@ -95,6 +97,7 @@ impl Shown {
             sn: Some(task.destination).filter(|destination| !destination.is_pull()),
             key: task.options.key,
             due_ms: task.due,
+            due: Rfc3339(task.due),
             attempts: task.attempts,
             created_ms: task.created,
             finished_ms: task.finished,

@@ -18,7 +18,7 @@ use super::add::mode_of;
 use super::body::JsonBody;
 use super::envelope::Success;
 use super::error::Error;
-use super::fields::{Name, Number};
+use super::fields::{Name, Number, Rfc3339};
 use super::json::{self, required};
 use super::openapi::values::{CursorText, TopicName, Way};
 use crate::clock::UnixMillis;
@@ -95,6 +95,8 @@ pub(super) struct Entry {
     mode: &'static str,
     sn: Option<Destination>,
     due_ms: UnixMillis,
+    /// The same.
+    due: Rfc3339,
     attempts: u32,
     created_ms: UnixMillis,
     finished_ms: Option<UnixMillis>,
@@ -110,6 +112,7 @@ impl From<Summary> for Entry {
             mode: mode_of(&task.destination),
             sn: Some(task.destination).filter(|destination| !destination.is_pull()),
             due_ms: task.due,
+            due: Rfc3339(task.due),
             attempts: task.attempts,
             created_ms: task.created,
             finished_ms: task.finished,

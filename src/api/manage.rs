@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::body::JsonBody;
+use super::body::{JsonBody, reading};
 use super::envelope::Success;
 use super::error::Error;
-use super::fields::{Id, Name, Number};
+use super::fields::{Id, Name, Number, Rfc3339};
 use super::json::{self, required};
-use super::new_task;
+use super::new_task::{self, Rules};
 use super::openapi::values::{Content, TopicName};
 use crate::callback::target_of_object;
 use crate::clock::UnixMillis;
@@ -63,6 +63,8 @@ pub(super) struct Gone {
 pub(super) struct Moved {
     task_id: TaskId,
     due_ms: UnixMillis,
+    /// The same.
+    due: Rfc3339,
 }
 
 /// `POST /delay/task/cancel`: OK means that the task never fires, however near its moment is.
@@ -82,26 +84,38 @@ pub(super) async fn cancel(State(api): State<Arc<Api>>, JsonBody(body): JsonBody
 /// `POST /delay/task/update`
 pub(super) async fn update(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Moved>, Error> {
     api.check_accepting()?;
-    let request: UpdateRequest<'_> = json::read(&body)?;
-    let Name(topic) = required(request.topic, "topic")?;
-    let task_id = required(Id::given(request.task_id), "task_id")?;
-    let moment = api.checked(None, |rules| new_task::moment(request.timing_moment, request.delay, rules))?;
+    let (topic, task_id, moment, content) = {
+        let api = api.clone();
+        let read = move |body: &[u8]| {
+            let request: UpdateRequest<'_> = json::read(body)?;
+            let Name(topic) = required(request.topic, "topic")?;
+            let task_id = required(Id::given(request.task_id), "task_id")?;
+            let moment = api.checked(None, |rules| new_task::moment(request.timing_moment, request.delay, rules))?;
+            Ok::<_, Error>((topic, task_id, moment, request.content.map(ToOwned::to_owned)))
+        };
+        reading(body.clone(), read).await?
+    };
     let lane = api.lane_of(&topic, task_id).await?;
-    let content = match request.content {
+    let content = match content {
         None => None,
         Some(raw) => {
             // It goes on leaving as it would have left.
             let task = api.store.get(&lane, task_id).await?.ok_or_else(Error::no_task)?;
             let mode = if task.destination.is_pull() { Mode::Pull } else { Mode::Push };
-            Some(api.checked(None, |rules| {
-                let content = new_task::content(raw, mode, rules.content_limit)?;
-                let destination = new_task::destination(mode, rules.services, || target_of_object(&content))?;
-                Ok::<_, Error>(NewContent { destination, content })
-            })?)
+            let content = {
+                let api = api.clone();
+                let read = move |rules: &Rules<'_>| {
+                    let content = new_task::content(&raw, mode, rules.content_limit)?;
+                    let destination = new_task::destination(mode, rules.services, || target_of_object(&content))?;
+                    Ok::<_, Error>(NewContent { destination, content })
+                };
+                reading(body, move |_| api.checked(None, read)).await?
+            };
+            Some(content)
         }
     };
     match api.store.reschedule(&lane, task_id, moment, content).await? {
-        Rescheduled::Done { due } => Ok(Success::of(Moved { task_id, due_ms: due })),
+        Rescheduled::Done { due } => Ok(Success::of(Moved { task_id, due_ms: due, due: Rfc3339(due) })),
         Rescheduled::Refused { state } => Err(Error::Conflict(state)),
         Rescheduled::Unknown => Err(Error::no_task()),
     }

@@ -10,7 +10,7 @@
 //!   nothing. `edge` is what every request passes, `door` turns away what is too much, `work` is what stands around every handler that works on
 //!   tasks, `budget` how many bytes all requests and answers may hold, `room` counts those of the answers.
 //! - `auth` says who may call what; its table is the whole access matrix.
-//! - `body` and `json` read a request, `fields` its values, `new_task` checks one task.
+//! - `body` and `json` read a request (a long one beside the runtime), `fields` its values, `new_task` checks one task.
 //! - `error` is the only answer of a failure, `envelope` that of a success.
 //! - `openapi` describes all of it, from the very types; `docs` is a page to read that by.
 //! - `transfer` hands whole tasks to another store, `adopt` takes them from one.
@@ -29,9 +29,12 @@ mod add;
 mod adopt;
 mod auth;
 mod body;
+#[cfg(test)]
+mod bounds_tests;
 mod budget;
 mod calls;
 mod connection;
+mod cost;
 mod dead;
 mod destination;
 mod docs;
@@ -317,7 +320,8 @@ pub fn edge(api: Arc<Api>) -> Edge {
     };
     let works = Works {
         batches: work(&api.batch_body_limit, budget.of_batches(), false),
-        others: work(&api.body_limit, budget, true),
+        contents: work(&api.body_limit, budget.clone(), true),
+        others: work(&Works::other_limit(&api.body_limit), budget, true),
     };
     let (tokens, draining, calls) = (api.tokens.clone(), api.draining.clone(), calls(&api));
     let router = router(api, &calls);

@@ -14,8 +14,9 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::body::size;
+use super::cost::spend;
 use super::error::Error;
-use super::fields::{Name, Number, object, within};
+use super::fields::{Name, Number, within};
 use super::json::{self, required};
 use super::openapi::values::{Content, ServiceName, TopicName};
 use super::sameness;
@@ -29,6 +30,11 @@ use crate::task::{Destination, Headers, Mode, OnDead, Options, Topic};
 pub(super) const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1000;
 const EXPIRES_AFTER: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3650 * 86_400);
 pub(super) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
+/// The longest JSON text, in bytes, of a backoff: a list of a hundred steps takes two thousand.
+const MAX_BACKOFF: usize = 8 << 10;
+/// The longest JSON text, in bytes, of headers and of an `on_dead`: the most that each allows, with every character escaped.
+const MAX_HEADERS: usize = 64 << 10;
+pub(super) const MAX_ON_DEAD: usize = 64 << 10;
 /// Unix seconds below this (the year 2001) can only be a delay in the wrong field, and would fire at once.
 const EARLIEST_SECONDS: f64 = 1e9;
 /// Unix seconds from this on (the year 5138) can only be milliseconds.
@@ -104,8 +110,9 @@ pub(super) struct Request<'a> {
     /// So long after its due moment the task is not worth delivering any more.
     expires_after: Option<Span>,
     /// Called once if the task dies.
-    #[serde(default, deserialize_with = "object")]
-    on_dead: Option<OnDeadCall>,
+    #[serde(borrow)]
+    #[schema(value_type = Option<OnDeadCall>)]
+    on_dead: Option<&'a RawValue>,
 }
 
 /// Whom to tell if the task dies.
@@ -132,11 +139,11 @@ pub(super) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
     let options = Options {
         max_attempts: request.max_attempts.map(|number| number.whole("max_attempts", MAX_ATTEMPTS)).transpose()?,
         timeout: request.timeout.map(|span| within(span, "timeout", TIMEOUT).map(Span)).transpose()?,
-        backoff: request.backoff.map(backoff).transpose()?,
-        headers: request.headers.map(headers).transpose()?.unwrap_or_default(),
+        backoff: request.backoff.map(|raw| backoff(raw, "backoff")).transpose()?,
+        headers: request.headers.map(|raw| headers(raw, "headers")).transpose()?.unwrap_or_default(),
         key: request.key.map(|key| sameness::checked(key, "key")).transpose()?,
         expires_after: request.expires_after.map(|span| expiry(span, "expires_after")).transpose()?,
-        on_dead: request.on_dead.map(|call| on_dead(call.sn, call.url, "on_dead", rules.services)).transpose()?,
+        on_dead: request.on_dead.map(|raw| read_on_dead(raw, rules.services)).transpose()?,
     };
     let mode = request.mode.or_else(|| (rules.mode_of)(&topic)).unwrap_or_default();
     let content = content(required(request.content, "content")?, mode, rules.content_limit)?;
@@ -165,6 +172,12 @@ pub(super) fn expiry(span: Span, field: &str) -> Result<Span, Error> {
 }
 
 /// The call for the dead: a service and a path on it, as in a content.
+fn read_on_dead(raw: &RawValue, services: &Services) -> Result<OnDead, Error> {
+    let call: OnDeadCall = json::read_field(raw, "on_dead", MAX_ON_DEAD)?;
+    on_dead(call.sn, call.url, "on_dead", services)
+}
+
+/// The same of its fields, as they stand in `field`.
 pub(super) fn on_dead(
     sn: Option<Name<Destination>>,
     url: Option<String>,
@@ -193,9 +206,12 @@ fn at(seconds: f64, rules: &Rules<'_>) -> Result<UnixMillis, Error> {
         ));
     }
     if seconds >= FIRST_MILLIS {
-        return Err(Error::invalid(
-            "timing_moment: must be Unix seconds; so large a number can only be milliseconds, which are to be divided by 1000",
-        ));
+        #[allow(clippy::cast_possible_truncation, reason = "what is too large is no moment either way")]
+        let as_millis = UnixMillis(seconds as i64).rfc3339();
+        return Err(Error::Invalid(format!(
+            "timing_moment: must be Unix seconds; {seconds} lies beyond the year 5000, so it can only be milliseconds ({as_millis}), \
+             which are to be divided by 1000"
+        )));
     }
     // A double holds seconds to well below a millisecond for longer than FIRST_MILLIS allows.
     #[allow(clippy::cast_possible_truncation, reason = "just checked to be below 10^14")]
@@ -207,22 +223,29 @@ fn at(seconds: f64, rules: &Rules<'_>) -> Result<UnixMillis, Error> {
     Ok(moment)
 }
 
-/// The wait between attempts.
+/// The wait between attempts, the value of `field`.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
-pub(super) fn backoff(raw: &RawValue) -> Result<Backoff, Error> {
-    let mut fields: Map<String, Value> = serde_json::from_str(raw.get())
-        .map_err(|_| Error::invalid(r#"backoff: must be an object such as {"kind":"fixed","every":"30s"}"#))?;
+pub(super) fn backoff(raw: &RawValue, field: &str) -> Result<Backoff, Error> {
+    json::check_length(raw, field, MAX_BACKOFF)?;
+    spend(raw.get().len());
+    let mut fields: Map<String, Value> = serde_json::from_str(raw.get()).map_err(|_| {
+        Error::Invalid(format!(r#"{field}: must be an object such as {{"kind":"fixed","every":"30s"}}"#))
+    })?;
     // As everywhere, null is absent.
     fields.retain(|_, value| !value.is_null());
-    let backoff = Backoff::deserialize(Value::Object(fields))
-        .map_err(|error| Error::Invalid(json::sentence("backoff", &error)))?;
-    backoff.check().map_err(|error| Error::Invalid(format!("backoff: {error}")))?;
+    let backoff =
+        Backoff::deserialize(Value::Object(fields)).map_err(|error| Error::Invalid(json::sentence(field, &error)))?;
+    backoff.check().map_err(|error| Error::Invalid(format!("{field}: {error}")))?;
     Ok(backoff)
 }
 
-fn headers(raw: &RawValue) -> Result<Headers, Error> {
+/// The headers that are the value of `field`.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+pub(super) fn headers(raw: &RawValue, field: &str) -> Result<Headers, Error> {
     /// In their order and with repeats, of which a map would keep the last.
     struct Pairs(Vec<(String, String)>);
 
@@ -251,9 +274,11 @@ fn headers(raw: &RawValue) -> Result<Headers, Error> {
         }
     }
 
+    json::check_length(raw, field, MAX_HEADERS)?;
+    spend(raw.get().len());
     let Pairs(pairs) = serde_json::from_str(raw.get())
-        .map_err(|_| Error::invalid(r#"headers: must be an object of strings such as {"x-tenant":"a"}"#))?;
-    Headers::new(pairs).map_err(|error| Error::Invalid(format!("headers: {error}")))
+        .map_err(|_| Error::Invalid(format!(r#"{field}: must be an object of strings such as {{"x-tenant":"a"}}"#)))?;
+    Headers::new(pairs).map_err(|error| Error::Invalid(format!("{field}: {error}")))
 }
 
 /// The text to be kept: the object's own, or the one that the string holds.
@@ -261,15 +286,18 @@ fn headers(raw: &RawValue) -> Result<Headers, Error> {
 /// # Errors
 /// [`Error::Invalid`], naming the field; [`Error::TooLarge`].
 pub(super) fn content(raw: &RawValue, mode: Mode, limit: usize) -> Result<String, Error> {
+    let too_large = || Error::TooLarge(format!("content: is larger than {}", size(limit)));
     let is_string = raw.get().starts_with('"');
+    spend(raw.get().len());
     let content = match raw.get().as_bytes().first() {
+        Some(b'{') if raw.get().len() > limit => return Err(too_large()),
         Some(b'{') => raw.get().to_owned(),
         Some(b'"') => serde_json::from_str(raw.get())
             .map_err(|_| Error::invalid("content: must be a string of whole Unicode characters"))?,
         _ => return Err(Error::invalid("content: must be a JSON object, or a string that holds one")),
     };
     if content.len() > limit {
-        return Err(Error::TooLarge(format!("content: is larger than {}", size(limit))));
+        return Err(too_large());
     }
     if is_string && mode == Mode::Pull {
         // Opaque: whatever its consumers make of it.
@@ -285,6 +313,7 @@ pub(super) fn content(raw: &RawValue, mode: Mode, limit: usize) -> Result<String
 }
 
 fn holds_object(text: &str) -> bool {
+    spend(text.len());
     text.trim_ascii_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
@@ -307,10 +336,10 @@ pub(super) fn destination(
         Some(Target { sn: Some(sn), .. }) => Err(unknown_service("content.sn", &sn)),
         Some(Target { sn: None, url }) => match host(&url)? {
             Some(host) => Ok(host),
-            None if mode == Mode::Push => Err(Error::invalid(
-                "content.url: its host is not on callback.allow_hosts, and there is no sn, though mode is \"push\"",
+            None => Err(Error::invalid(
+                "content.url: its host is not on callback.allow_hosts, and there is no content.sn, so it cannot be called; for a \
+                 task that consumers pull, set mode to \"pull\"",
             )),
-            None => Ok(Destination::pull()),
         },
         None if mode == Mode::Push => {
             Err(Error::invalid("content: must have sn (the service) and url (the path on it), for mode is \"push\""))

@@ -60,7 +60,7 @@ fn a_moment_that_cannot_be_meant_is_refused_with_the_reason() {
     check(r#""timing_moment":2110594568,"#, "from now");
     check(r#""timing_moment":"1795234567","#, "timing_moment: must be a number, not string");
     check(r#""delay":"3651d","#, "delay: must be from 0s to");
-    check(r#""delay":-1,"#, "delay: must be a number of seconds or a string with a unit");
+    check(r#""delay":-1,"#, "delay: must be a number of seconds or a whole number with one of the units");
     check("", "delay and timing_moment: give exactly one of the two");
     check(r#""delay":1,"timing_moment":1795234567,"#, "give exactly one of the two");
     check(r#""delay":null,"timing_moment":null,"#, "give exactly one of the two");
@@ -117,6 +117,13 @@ fn content_says_who_gets_it_unless_mode_does() {
     check(r#""auto""#, r#""{} trailing""#, r#"set mode to "pull""#);
     check(r#""auto""#, r#""[1]""#, r#"set mode to "pull""#);
     check(r#""auto""#, r#"{"sn":"message.call"}"#, "url");
+    // It once was stored to be pulled, and the callback never came.
+    for mode in [r#""auto""#, r#""push""#] {
+        check(mode, r#"{"url":"/call"}"#, r#"content.sn is missing: with a content.url, it names the service to call"#);
+        check(mode, r#""{\"url\":\"/call\"}""#, r#"set mode to "pull""#);
+        check(mode, r#"{"url":"https://shop.example/call"}"#, r#"set mode to "pull""#);
+    }
+    check(r#""pull""#, r#"{"url":"/call"}"#, "@pull");
     check(r#""auto""#, r#"{"sn":"message.call","url":"//evil"}"#, "url");
     check(r#""pull""#, "[1]", "must be a JSON object, or a string that holds one");
     check(r#""pull""#, "7", "must be a JSON object, or a string that holds one");
@@ -268,15 +275,15 @@ fn an_absolute_url_is_pushed_to_an_allowed_host() {
         assert!(said.contains(expected), "{mode} {content}: {said}");
     };
     let url = |url: &str| format!(r#"{{"url":"{url}"}}"#);
-    check("auto", &url("https://hooks.example.com/x"), "@pull");
+    check("auto", &url("https://hooks.example.com/x"), "not on callback.allow_hosts");
     check("push", &url("https://hooks.example.com/x"), "not on callback.allow_hosts");
     allow(&["*.example.com", "10.0.0.5"], true);
     check("auto", &url("https://hooks.example.com/x"), "hooks.example.com:443");
     check("push", &url("https://hooks.example.com/x"), "hooks.example.com:443");
     check("pull", &url("https://hooks.example.com/x"), "@pull");
-    check("auto", &url("https://other.example/x"), "@pull");
+    check("auto", &url("https://other.example/x"), "not on callback.allow_hosts");
     check("push", &url("https://other.example/x"), "not on callback.allow_hosts");
-    check("push", &url("/x"), "must have sn (the service) and url");
+    check("push", &url("/x"), "content.sn is missing");
     check("auto", &url("https://me:pw@hooks.example.com/x"), "content.url: must name a host, and neither user");
     check("auto", &url("http://10.0.0.5/x"), "content.url: must name a host on the public Internet");
     check("auto", r#"{"sn":"message.call","url":"https://hooks.example.com/x"}"#, "content.url must be a path");

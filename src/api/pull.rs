@@ -35,7 +35,7 @@ use super::taken::{Pulled, Taken, Wish, lanes_in_turn, take};
 use super::waiters;
 use super::work::Visit;
 use super::written::{Fate, watched};
-use crate::span::Span;
+use crate::span::{self, Span};
 use crate::store::{MAX_LEASE, Store};
 use crate::task::{TaskId, Topic};
 
@@ -53,6 +53,7 @@ pub(super) struct Request {
     /// Read this task's content instead, whatever its state; nothing is consumed.
     task_id: Option<Id>,
     /// The tasks are leased for so long (1 s to 12 h), and come back unless they are acked. Without it the pull consumes.
+    #[serde(default, deserialize_with = "span::lease_if_given")]
     lease: Option<Span>,
     /// That many at the most, answered in `tasks`.
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 256)]

@@ -18,7 +18,7 @@ use super::json::{self, required};
 use super::openapi::values::{ReceiptText, TopicName};
 use super::pull::MIN_LEASE;
 use crate::outcome;
-use crate::span::Span;
+use crate::span::{self, Span};
 use crate::store::{self, AnyStore, MAX_LEASE, Settle, Settled, Store, Transition};
 use crate::task::{Lane, Receipt, TaskId, Topic};
 
@@ -70,6 +70,7 @@ pub(super) struct ExtendRequest {
     #[schema(value_type = ReceiptText)]
     receipt: Option<Name<Receipt>>,
     /// So long from now: 1 s to 12 h.
+    #[serde(default, deserialize_with = "span::lease_if_given")]
     #[schema(value_type = Span)]
     lease: Option<Span>,
 }

@@ -15,7 +15,7 @@ use super::Api;
 use super::body::JsonBody;
 use super::envelope::Success;
 use super::error::Error;
-use super::fields::{Name, Number, object, within};
+use super::fields::{AtMost, Name, Number, object, within};
 use super::json::{self, required};
 use super::new_task::{self, MAX_ATTEMPTS, TIMEOUT};
 use super::openapi::values::TopicName;
@@ -30,6 +30,9 @@ const CONCURRENCY: RangeInclusive<u32> = 1..=1_000_000;
 const COUNT: RangeInclusive<u32> = 1..=4_000_000_000;
 const KEEP: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(3650 * 86_400);
 const STATUSES: RangeInclusive<u32> = 300..=599;
+/// Each of them once.
+const MAX_STATUSES: usize = 300;
+const MAX_RESET: usize = 16;
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -64,7 +67,8 @@ pub(super) struct Request<'a> {
     /// As /pause and /resume.
     paused: Option<bool>,
     /// What follows the configuration again.
-    reset: Option<Vec<Setting>>,
+    #[schema(value_type = Option<Vec<Setting>>)]
+    reset: Option<AtMost<Setting, MAX_RESET>>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -79,7 +83,7 @@ pub(super) struct Retry<'a> {
     backoff: Option<&'a RawValue>,
     /// Answers that end a task at once: 300 to 599.
     #[schema(value_type = Option<Vec<u32>>)]
-    final_statuses: Option<Vec<Number>>,
+    final_statuses: Option<AtMost<Number, MAX_STATUSES>>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -143,6 +147,12 @@ async fn created(api: &Api, topic: &Topic, shards: Option<u16>) -> Result<Regist
     }
 }
 
+/// Whether everything in the request is in its range.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn check(request: &Request<'_>) -> Result<(), Error> {
+    Changes::read(request).map(drop)
+}
+
 /// What a request sets.
 struct Changes {
     given: TopicPolicy,
@@ -154,7 +164,7 @@ impl Changes {
         let count = |number: Option<Number>, field: &str, range| number.map(|n| n.whole(field, range)).transpose();
         let retry = request.retry.as_ref();
         let history = request.history.as_ref();
-        let final_statuses = retry.and_then(|retry| retry.final_statuses.as_ref()).map(|statuses| {
+        let final_statuses = retry.and_then(|retry| retry.final_statuses.as_ref()).map(|AtMost(statuses)| {
             let read = |status: &Number| {
                 let status = status.whole("retry.final_statuses", STATUSES)?;
                 Ok::<_, Error>(u16::try_from(status).expect("just checked to be at most 599"))
@@ -166,7 +176,10 @@ impl Changes {
         let concurrency = count(request.concurrency, "concurrency", CONCURRENCY)?;
         let given = TopicPolicy {
             max_attempts: count(retry.and_then(|retry| retry.max_attempts), "retry.max_attempts", MAX_ATTEMPTS)?,
-            backoff: retry.and_then(|retry| retry.backoff).map(new_task::backoff).transpose()?,
+            backoff: retry
+                .and_then(|retry| retry.backoff)
+                .map(|raw| new_task::backoff(raw, "retry.backoff"))
+                .transpose()?,
             final_statuses: final_statuses.transpose()?,
             timeout: timeout.transpose()?.map(Span),
             mode: request.mode,
@@ -177,7 +190,7 @@ impl Changes {
             history_max: count(history.and_then(|history| history.max), "history.max", COUNT)?.map(u64::from),
             misfire: request.misfire,
         };
-        Ok(Self { given, reset: request.reset.clone().unwrap_or_default() })
+        Ok(Self { given, reset: request.reset.as_ref().map(|AtMost(reset)| reset.clone()).unwrap_or_default() })
     }
 
     fn applied_to(self, before: &TopicPolicy) -> TopicPolicy {
@@ -257,7 +270,7 @@ mod tests {
             assert!(said.contains(says), "{json}: {said}");
         };
         check(r#"{"retry":{"max_attempts":0}}"#, "retry.max_attempts: must be a whole number from 1 to 1000");
-        check(r#"{"retry":{"backoff":{"kind":"fixed"}}}"#, "backoff: every is missing");
+        check(r#"{"retry":{"backoff":{"kind":"fixed"}}}"#, "retry.backoff: every is missing");
         check(r#"{"retry":{"final_statuses":[200]}}"#, "retry.final_statuses: must be a whole number from 300 to 599");
         check(r#"{"timeout":"99ms"}"#, "timeout: must be from 100ms to 10m");
         check(r#"{"concurrency":0}"#, "concurrency: must be a whole number from 1");

@@ -16,12 +16,12 @@ use super::add::mode_of;
 use super::body::JsonBody;
 use super::envelope::Success;
 use super::error::Error;
-use super::fields::{Id, Name, within};
+use super::fields::{AtMost, Id, Name, within};
 use super::get::Note;
 use super::json::{self, required};
 use super::openapi::values::{ReceiptText, TopicName, Way};
 use crate::clock::UnixMillis;
-use crate::span::Span;
+use crate::span::{self, Span};
 use crate::store::{AttemptNote, Lent, MAX_LEASE, Settle, Settled, Store, Task, TopicEntry, Transition};
 use crate::task::{Lane, Options, Receipt, State, TaskId, Topic};
 
@@ -42,8 +42,9 @@ pub(super) struct RecordsRequest {
     topic: Option<Name<Topic>>,
     /// Which tasks.
     #[schema(value_type = Vec<Id>, min_items = 1, max_items = 1000)]
-    task_ids: Option<Vec<Id>>,
+    task_ids: Option<AtMost<Id, MAX_IDS>>,
     /// Hold those that wait for so long (1 s to 12 h): they are about to be moved. Only those that are held then, and those that have ended, are answered.
+    #[serde(default, deserialize_with = "span::lease_if_given")]
     lend: Option<Span>,
     /// Hold them by this receipt, for longer if they are held already; a new one is drawn if there is none.
     #[schema(value_type = Option<ReceiptText>)]
@@ -162,9 +163,9 @@ pub(super) async fn records(
     Ok(Success::of(Records { receipt: receipt.map(|receipt| receipt.to_string()), records, rest: ids.collect() }))
 }
 
-fn ids(given: Option<Vec<Id>>) -> Result<Vec<TaskId>, Error> {
-    let given = required(given, "task_ids")?;
-    if !(1..=MAX_IDS).contains(&given.len()) {
+fn ids(given: Option<AtMost<Id, MAX_IDS>>) -> Result<Vec<TaskId>, Error> {
+    let AtMost(given) = required(given, "task_ids")?;
+    if given.is_empty() {
         return Err(Error::Invalid(format!("task_ids: must hold 1 to {MAX_IDS} ids")));
     }
     given.into_iter().map(|id| required(Id::given(Some(id)), "task_ids")).collect()
@@ -208,7 +209,7 @@ pub(super) struct MovedRequest {
     topic: Option<Name<Topic>>,
     /// Which tasks.
     #[schema(value_type = Vec<Id>, min_items = 1, max_items = 1000)]
-    task_ids: Option<Vec<Id>>,
+    task_ids: Option<AtMost<Id, MAX_IDS>>,
     /// What `records` lent them by.
     #[schema(value_type = ReceiptText)]
     receipt: Option<Name<Receipt>>,

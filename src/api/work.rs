@@ -18,7 +18,7 @@ use http::Method;
 use tokio::time::Instant;
 
 use super::auth::Caller;
-use super::body;
+use super::body::{self, LONG, reading};
 use super::budget::Budget;
 use super::calls::Call;
 use super::door::{Line, Slot};
@@ -40,15 +40,25 @@ pub(super) struct Work {
     pub(super) may_hold_back: bool,
 }
 
-/// The two groups.
+/// The longest body of a request that brings no content. Reading it several times over takes a few milliseconds.
+const MAX_OTHER: usize = 1 << 20;
+
+/// The three groups.
 #[derive(Debug)]
 pub(super) struct Works {
     /// Those that many tasks are sent to at once: of them more bytes are read.
     pub(super) batches: Work,
+    /// Those that bring one task's content.
+    pub(super) contents: Work,
     pub(super) others: Work,
 }
 
 impl Works {
+    /// The limit of bodies that bring no content, where `limit` is that of bodies that bring one.
+    pub(super) fn other_limit(limit: &body::Limit) -> body::Limit {
+        limit.at_most(MAX_OTHER)
+    }
+
     #[cfg(test)]
     pub(super) fn for_test(line: &Line) -> Self {
         let work = |may_hold_back| Work {
@@ -58,7 +68,7 @@ impl Works {
             line: line.clone(),
             may_hold_back,
         };
-        Self { batches: work(false), others: work(true) }
+        Self { batches: work(false), contents: work(true), others: work(true) }
     }
 
     /// That of a request; `None`: it does not work on tasks, and is answered whatever its body.
@@ -66,6 +76,7 @@ impl Works {
         match path {
             _ if method != Method::POST => None,
             "/delay/task/add_batch" | "/delay/task/adopt" => Some(&self.batches),
+            "/delay/task/add" | "/delay/task/update" => Some(&self.contents),
             _ => path.starts_with("/delay/").then_some(&self.others),
         }
     }
@@ -116,7 +127,13 @@ impl Work {
             Some(slot) => slot,
             None => self.line.slot().await?,
         };
-        caller.check_topic(head.uri.path(), &body)?;
+        match body.len() {
+            ..=LONG => caller.check_topic(head.uri.path(), &body)?,
+            _ => {
+                let (caller, path) = (caller.clone(), head.uri.path().to_owned());
+                reading(body.clone(), move |body| caller.check_topic(&path, body)).await?;
+            }
+        }
         let visit = Visit { caller, slot, deadline: deadline.clone() };
         Ok((Request::from_parts(head, Body::empty()), visit, body))
     }

@@ -39,17 +39,17 @@ pub struct InvalidTarget(String);
 #[error("{0}")]
 pub struct InvalidUrl(pub(super) &'static str);
 
-/// The two fields as they stand, whatever their types: `url` is nobody's business without `sn`.
+/// The two fields as they stand, whatever their types.
 #[derive(Debug, PartialEq)]
 struct Fields<'a> {
     sn: Option<&'a str>,
     url: Option<&'a str>,
 }
 
-/// Reads the target of a task from its content. `None` without `sn` and an absolute `url`: such a task is pulled.
+/// Reads the target of a task from its content. `None` without `sn` and `url`: such a task is pulled.
 ///
 /// # Errors
-/// If the content is no JSON object, or `sn` stands there without a `url`, or either breaks its rule.
+/// If the content is no JSON object, or `sn` or a path in `url` stands there without the other, or either breaks its rule.
 pub fn target(content: &str) -> Result<Option<Target>, InvalidTarget> {
     let no_object = |why: &str| InvalidTarget(format!("content must be a JSON object{why}"));
     // Derived readers take an array for a struct, field by field; an array is no target.
@@ -140,8 +140,15 @@ impl<'a> Fields<'a> {
     /// The target that they name.
     fn target(self) -> Result<Option<Target>, InvalidTarget> {
         let Some(sn) = self.sn else {
-            let url = self.url.and_then(|url| text("content.url", url).ok());
-            return Ok(url.filter(|url| is_absolute(url)).map(|url| Target { sn: None, url: url.into_owned() }));
+            let Some(url) = self.url else { return Ok(None) };
+            return match text("content.url", url) {
+                Ok(url) if is_absolute(&url) => Ok(Some(Target { sn: None, url: url.into_owned() })),
+                _ => Err(InvalidTarget(
+                    "content.sn is missing: with a content.url, it names the service to call; for a task that consumers pull, \
+                     set mode to \"pull\""
+                        .into(),
+                )),
+            };
         };
         let Some(url) = self.url else {
             return Err(InvalidTarget(
@@ -187,7 +194,10 @@ pub(super) struct CallersUrl {
 impl CallersUrl {
     /// Reads where it goes, if it goes anywhere.
     pub(super) fn read(text: &str) -> Option<Self> {
-        let url = Url::parse(text).ok().filter(|_| is_absolute(text))?;
+        if !is_absolute(text) {
+            return None;
+        }
+        let url = Url::parse(text).ok()?;
         let host = Destination::host(url.host_str()?, url.port_or_known_default()?)?;
         Some(Self { url, host })
     }
@@ -282,15 +292,10 @@ mod tests {
         check(r#"{"sn":"message.call","url":"/call","id":[1,{"sn":"x"}]}"#, Some(("message.call", "/call")));
         check(" \n{ \"url\" : \"\\/a\", \"sn\":\"s\" }", Some(("s", "/a")));
         check(r#"{"n":{"sn":"inner","url":"/inner"}}"#, None);
-        check(r#"{"url":"/alone"}"#, None);
-        check(r#"{"url":5}"#, None);
-        check(r#"{"sn":null,"url":"/a"}"#, None);
         check("{}", None);
+        check(r#"{"sn":null,"url":null}"#, None);
         check(r#"{"url":"https://h.example/x"}"#, Some(("", "https://h.example/x")));
         check(r#"{"sn":null,"url":"HTTP://h"}"#, Some(("", "HTTP://h")));
-        check(r#"{"url":"ftp://h/"}"#, None);
-        check(r#"{"url":"http:/h/"}"#, None);
-        check(r#"{"url":"//h/"}"#, None);
     }
 
     /// What is found in an object is what a reader reads there, or left to it.
@@ -358,6 +363,10 @@ mod tests {
             let error = target(content).unwrap_err().to_string();
             assert!(error.contains(says), "{content}: {error}");
         };
+        for url in [r#""/alone""#, r#""""#, "5", "{}", r#""ftp://h/""#, r#""http:/h/""#, r#""//h/""#] {
+            check(&format!(r#"{{"url":{url}}}"#), "content.sn is missing");
+            check(&format!(r#"{{"sn":null,"url":{url}}}"#), "content.sn is missing");
+        }
         check(r#"{"sn":"s"}"#, "content.sn needs a content.url");
         check(r#"{"sn":"s","url":null}"#, "content.sn needs a content.url");
         check(r#"{"sn":7,"url":"/a"}"#, "content.sn must be a string");

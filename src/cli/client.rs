@@ -171,6 +171,14 @@ impl Answer {
         }
         bail!("{} (dm_error {})", self.value["error_msg"].as_str().unwrap_or("no error_msg"), self.value["dm_error"])
     }
+
+    /// What a batch's answer says of each entry. If none was stored the answer is a failure, and says it as well.
+    pub(super) fn results(mut self) -> anyhow::Result<Vec<Value>> {
+        match self.value["results"].take() {
+            Value::Array(results) => Ok(results),
+            _ => self.checked().map(|_| Vec::new()),
+        }
+    }
 }
 
 /// A client that waits no longer than `timeout` and goes past proxies, which have no place before one's own service.

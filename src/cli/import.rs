@@ -237,13 +237,12 @@ impl Import {
 
     /// Counts what an answer says of each task; answers those that are to be sent again.
     fn note(&mut self, batch: Vec<Waiting>, answer: Answer, is_last: bool) -> anyhow::Result<Vec<Waiting>> {
-        let answer = answer.checked()?;
-        let results = answer["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let results = answer.results()?;
         if results.len() != batch.len() {
             bail!("the service answered {} results to {} tasks", results.len(), batch.len());
         }
         let mut again = Vec::new();
-        for ((line, task), result) in batch.into_iter().zip(results) {
+        for ((line, task), result) in batch.into_iter().zip(&results) {
             match result["dm_error"].as_i64() {
                 Some(0) if result["duplicate"] == true => self.counts.known += 1,
                 Some(0) => self.counts.stored += 1,
@@ -298,5 +297,10 @@ mod tests {
         assert!(import.note(batch(), answer(), true).unwrap().is_empty());
         assert_eq!(import.counts.json(), json!({"stored": 2, "known": 2, "failed": 3}));
         assert!(import.note(batch(), Answer::of(json!({"dm_error": 0, "results": []})), true).is_err());
+        assert!(import.note(batch(), Answer::of(json!({"dm_error": 1003, "error_msg": "no"})), true).is_err());
+        let bad = json!({"dm_error": 1000, "error_msg": "content: is missing"});
+        let none = json!({"dm_error": 1000, "error_msg": "none", "failed": 4, "results": [bad, bad, bad, bad]});
+        assert!(import.note(batch(), Answer::of(none), false).unwrap().is_empty());
+        assert_eq!(import.counts.json(), json!({"stored": 2, "known": 2, "failed": 7}));
     }
 }

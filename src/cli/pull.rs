@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::client::{ServerArgs, cell, fields};
 use super::{Code, table};
-use crate::span::Span;
+use crate::span::{Span, lease_of};
 use crate::task::{TaskId, Topic};
 
 /// Take due tasks that wait to be pulled, or read one by its id.
@@ -24,7 +24,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     count: Option<u16>,
     /// Take them for so long instead of consuming them
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = lease_of)]
     lease: Option<Span>,
     /// With nothing due, wait so long for a task, at most 30s
     #[arg(long, value_name = "DURATION")]

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Code;
 use super::client::{ServerArgs, fields};
-use crate::span::Span;
+use crate::span::{Span, lease_of};
 use crate::task::{Receipt, TaskId, Topic};
 
 /// A task in one's hands.
@@ -58,7 +58,7 @@ pub(super) struct ExtendArgs {
     #[command(flatten)]
     held: Held,
     /// The lease ends so long from now: 1s to 12h
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = lease_of)]
     lease: Span,
     #[command(flatten)]
     server: ServerArgs,

@@ -1,15 +1,10 @@
 //! Moments as people read them.
 
-use jiff::Timestamp;
-
 use crate::clock::UnixMillis;
 
 /// RFC 3339 in UTC with milliseconds: `2026-11-21T12:30:00.000Z`.
 pub(super) fn rfc3339(moment: UnixMillis) -> String {
-    match Timestamp::from_millisecond(moment.0) {
-        Ok(timestamp) => timestamp.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
-        Err(_) => moment.to_string(),
-    }
+    moment.rfc3339()
 }
 
 /// How late, signed: `+2 ms`, `-1 ms`.

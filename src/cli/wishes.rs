@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::span::Span;
+use crate::span::{InvalidSpan, Span, wait_of};
 
 /// Whether a task is called back or pulled.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -27,14 +27,18 @@ pub(super) fn word(value: impl ValueEnum) -> Value {
 }
 
 /// `30s`, `5s,5m,30m`, or the object that the wire takes.
-pub(super) fn backoff(text: &str) -> Result<Value, &'static str> {
+pub(super) fn backoff(text: &str) -> Result<Value, String> {
     const WRONG: &str = "must be a wait such as 30s, a list such as 5s,5m,30m (the last one repeats), or an object such as \
                          {\"kind\":\"exponential\",\"base\":\"1s\",\"factor\":2,\"max\":\"1h\",\"jitter\":0.2}";
     if text.trim_start().starts_with('{') {
-        return serde_json::from_str(text).map_err(|_| WRONG);
+        return serde_json::from_str(text).map_err(|_| WRONG.into());
     }
-    let steps: Result<Vec<Span>, _> = text.split(',').map(|step| step.trim().parse()).collect();
-    match steps.map_err(|_| WRONG)?.as_slice() {
+    let steps: Result<Vec<Span>, _> = text.split(',').map(|step| wait_of(step.trim())).collect();
+    let steps = steps.map_err(|error| match error {
+        InvalidSpan::NoUnit(_) => error.to_string(),
+        _ => WRONG.into(),
+    })?;
+    match steps.as_slice() {
         [every] => Ok(json!({"kind": "fixed", "every": every})),
         steps => Ok(json!({"kind": "list", "steps": steps})),
     }

@@ -18,7 +18,7 @@ pub struct Limits {
     pub batch: usize,
     /// Of a batch's body, 1 KiB to 256 MiB.
     pub batch_body: Size,
-    /// Of all requests in hand, and of all answers on their way: 1 MiB to 4095 MiB, at least twice `body` and `batch_body`.
+    /// Of all requests in hand, and of all answers on their way: 1 MiB to 4095 MiB, at least three times `body` and `batch_body`.
     pub bodies: Size,
     /// How far ahead a task may be due, 1 s to 36,500 days.
     pub max_delay: Span,
@@ -39,8 +39,8 @@ impl Limits {
         within("limits.batch_body", self.batch_body, Size::kib(1)..=Size::mib(256))?;
         within("limits.bodies", self.bodies, Size::mib(1)..=Size::mib(4095))?;
         let longest = self.body.max(self.batch_body);
-        ensure("limits.bodies", self.bodies.bytes() / 2 >= longest.bytes(), || {
-            format!("must be at least twice limits.body and limits.batch_body ({longest})")
+        ensure("limits.bodies", self.bodies.bytes() / 3 >= longest.bytes(), || {
+            format!("must be at least three times limits.body and limits.batch_body ({longest})")
         })?;
         within_spans("limits.max_delay", self.max_delay, "1s", "36500d")?;
         within_spans("limits.idempotency_window", self.idempotency_window, "1s", "30d")?;

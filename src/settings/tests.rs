@@ -119,7 +119,7 @@ fn a_set_takes_toml_and_bare_words() {
     check("worker.lease=\"30s", "--set worker.lease: the value is not valid TOML: invalid basic string, expected `\"`");
     check(
         "worker.lease=",
-        "--set: worker.lease = \"\" must be a number of seconds or a string with a unit, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"",
+        "--set: worker.lease = \"\" must be a number of seconds or a whole number with one of the units ms, s, m, h and d, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"",
     );
 }
 
@@ -245,7 +245,7 @@ fn bad_values_say_what_would_be_right() {
     test.toml: worker.enabled = "maybe" must be true or false
     test.toml: worker.lease = "1s" must be longer than 1s and at most 12h
     test.toml: worker.lease = "13h" must be longer than 1s and at most 12h
-    test.toml: worker.lease = "soon" must be a number of seconds or a string with a unit, such as "1500ms", "10s", "5m", "2h" or "7d"
+    test.toml: worker.lease = "soon" must be a number of seconds or a whole number with one of the units ms, s, m, h and d, such as "1500ms", "10s", "5m", "2h" or "7d"
     built-in defaults: worker.lease = "30s" must be longer than store.redis.timeout (30s)
     test.toml: worker.claim_batch = 0 must be from 1 to 4096
     test.toml: worker.claim_batch = 1.7 must be a whole number, not negative

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::check::{Wrong, ensure, within, within_spans};
-use crate::span::Span;
+use crate::span::{self, Span};
 use crate::store::MAX_LEASE;
 
 /// The section `[worker]`.
@@ -15,6 +15,7 @@ pub struct Worker {
     /// Whether this instance calls back what is due.
     pub enabled: bool,
     /// How long a task is held, longer than 1 s and at most [`MAX_LEASE`].
+    #[serde(deserialize_with = "span::lease")]
     pub lease: Span,
     /// How long a lane's worker stays without work, 100 ms to 24 h.
     pub idle_stop: Span,

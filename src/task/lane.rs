@@ -18,8 +18,12 @@ pub struct Lane {
 impl Lane {
     /// The lane of `id` in a topic of `shards` lanes: an id alone finds its lane.
     pub fn of(topic: Topic, id: TaskId, shards: u16) -> Self {
-        let shard = u16::try_from(id.0 % u64::from(shards.max(1))).expect("a remainder of a u16 is a u16");
-        Self { topic, shard }
+        Self { topic, shard: Self::shard_of(id, shards) }
+    }
+
+    /// The shard of a task, in a topic of `shards` lanes.
+    pub fn shard_of(id: TaskId, shards: u16) -> u16 {
+        u16::try_from(id.0 % u64::from(shards.max(1))).expect("a remainder of a u16 is a u16")
     }
 
     /// The shard of everything that has this key, in a topic of `shards` lanes: FNV-1a of 64 bits

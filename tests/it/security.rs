@@ -223,12 +223,14 @@ async fn an_absolute_url_is_called_on_an_allowed_host(kept: Kept) {
     assert_eq!(code, 0, "a host is a destination like any other: {found}{error}");
     delayd.post("/delay/destination/release", json!({"sn": host}).to_string()).await.ok();
     delayd.wait_for_state("t", held, "delivered").await;
-    // Elsewhere nobody is called: pulled by default, refused if it has to be pushed.
-    let other = delayd.add(task("http://127.0.0.1:1/".into(), "auto")).await;
+    // Elsewhere nobody is called, so it is refused unless consumers are to pull it.
+    let other = delayd.add(task("http://127.0.0.1:1/".into(), "pull")).await;
     assert_eq!(other.body["mode"], "pull");
     for url in ["http://127.0.0.1:1/".into(), format!("http://me@{host}/"), format!("http://{host}/#x")] {
-        let answer = delayd.post("/delay/task/add", task(url, "push").to_string()).await;
-        assert_eq!((answer.status, &answer.body["dm_error"]), (400, &json!(1000)), "{answer:?}");
+        for mode in ["auto", "push"] {
+            let answer = delayd.post("/delay/task/add", task(url.clone(), mode).to_string()).await;
+            assert_eq!((answer.status, &answer.body["dm_error"]), (400, &json!(1000)), "{answer:?}");
+        }
     }
 }
 

@@ -98,7 +98,7 @@ impl Call {
 fn calls() -> Vec<Call> {
     vec![
         call::<new_task::Request<'_>, add::Stored>("/delay/task/add", "Store a task", &[1022]),
-        call::<add::BatchRequest<'_>, add::Batch>("/delay/task/add_batch", "Store many tasks", NONE),
+        call::<add::BatchRequest<'_>, add::Batch>("/delay/task/add_batch", "Store many tasks", &[1022]),
         call::<pull::Request, Pulled>("/delay/task/pull", "Take due tasks, or read one task's content", UNKNOWN)
             .or::<pull::Many>(),
         call::<settle::AckRequest, Nothing>("/delay/task/ack", "A leased task is done", STANDS_ELSEWHERE),
@@ -136,7 +136,11 @@ fn calls() -> Vec<Call> {
             "Keep calls off a service",
             UNKNOWN,
         ),
-        call::<destination::HoldRequest, destination::Held>("/delay/destination/release", "End a hold by hand, and one by Retry-After", UNKNOWN),
+        call::<destination::HoldRequest, destination::Held>(
+            "/delay/destination/release",
+            "End a hold by hand, and one by Retry-After",
+            UNKNOWN,
+        ),
         page("/healthz", "Is it alive?", Answer::Health(described::<health::Health>(), &[200])),
         page("/readyz", "Should it be given work?", Answer::Health(described::<health::Health>(), &[200, 503])),
         Call {

@@ -9,7 +9,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::api::dead;
 use crate::api::envelope::Success;
-use crate::api::fields::{Id, Name};
+use crate::api::fields::{Id, Name, Rfc3339};
 use crate::api::list::Cursor;
 use crate::clock::UnixMillis;
 use crate::rate::Rate;
@@ -60,10 +60,11 @@ described! {
         .description(Some("A task's id, as a number or a string of digits. 0 is absent."));
     TaskId, "TaskId" => whole(1).maximum(Some(MAX_ID)).description(Some("A task's id: a whole number below 2^53."));
     UnixMillis, "UnixMillis" => ObjectBuilder::new().schema_type(Type::Integer).description(Some("A moment, in Unix milliseconds."));
+    Rfc3339, "Rfc3339" => string("A moment as people read it, such as \"2026-11-21T12:30:00.000Z\" (RFC 3339, UTC).");
     Span, "Span" => AnyOfBuilder::new()
         .item(ObjectBuilder::new().schema_type(Type::Number).minimum(Some(0)))
         .item(ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)))
-        .description(Some("A duration: a number of seconds, or a string with a unit, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"."));
+        .description(Some("A duration: a number of seconds, at most 1000000 (a lease: 3600; a backoff: 86400), or a string of a whole number and a unit, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"."));
     Rate, "Rate" => string("So many in a time, such as \"100/s\", \"6000/m\" or \"500/h\".").min_length(Some(1));
     Content, "Content" => AnyOfBuilder::new()
         .item(ObjectBuilder::new())

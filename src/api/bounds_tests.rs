@@ -1,0 +1,167 @@
+//! What a request may cost, counted: bytes looked at between two yields and in all, and bytes allocated. No clock is asked.
+
+use std::fmt::Write as _;
+use std::future::poll_fn;
+use std::pin::pin;
+
+use axum::body::Body;
+use axum::extract::Request;
+use http::{HeaderMap, Uri};
+
+use super::auth::Caller;
+use super::testing::edge_with_store;
+use super::*;
+
+const MIB: usize = 1 << 20;
+/// The length of the bodies here: beyond what is read on a thread of the runtime, and as long as a call without a content may be.
+const LENGTH: usize = MIB;
+
+const ADD: &str = "/delay/task/add";
+const ADD_BATCH: &str = "/delay/task/add_batch";
+const ADOPT: &str = "/delay/task/adopt";
+const UPDATE: &str = "/delay/task/update";
+const REPLAY: &str = "/delay/dead/replay";
+const SET: &str = "/delay/topic/set";
+
+/// `before`, then as many of `piece`, which may count, as make the body that long, then `after`.
+fn filled(length: usize, before: &str, piece: impl Fn(usize) -> String, after: &str) -> String {
+    let mut body = before.to_owned();
+    for n in 0.. {
+        if body.len() + after.len() >= length {
+            break;
+        }
+        let comma = if n == 0 { "" } else { "," };
+        write!(body, "{comma}{}", piece(n)).unwrap();
+    }
+    body + after
+}
+
+/// What hurt, or could: by the call, and a body for it.
+fn hostile(length: usize) -> Vec<(&'static str, String)> {
+    let long = |unit: &str| unit.repeat(length / unit.len());
+    let task = |option: &str| format!(r#"{{"topic":"t","delay":1,"content":{{}},{option}}}"#);
+    let record = |field: &str| {
+        let must = r#""topic":"t","task_id":1,"mode":"pull","created_ms":1,"due_ms":1,"content":"{}""#;
+        format!(r#"{{"records":[{{{must},{field}}}]}}"#)
+    };
+    let objects = |name: &str| filled(length, &format!(r#""{name}":{{"#), |n| format!(r#""a{n}":{{}}"#), "}");
+    let strings = |name: &str| filled(length, &format!(r#""{name}":{{"#), |n| format!(r#""a{n}":"""#), "}");
+    let note = r#"{"attempt":1,"started_ms":1,"duration_ms":1,"outcome":"","answer":""}"#;
+    let one_each: Vec<String> = vec![
+        format!(r#""{}":1"#, long("x")),
+        format!(r#""{}":1"#, long("backoff")),
+        format!(r#""{}":1"#, long("\u{e000}")),
+        format!(r#""delay":"{}""#, long("9")),
+        format!(r#""delay":{}"#, long("9")),
+        format!(r#""delay":1e{}"#, long("9")),
+        format!(r#""mode":"{}""#, long("x")),
+        format!(r#""max_attempts":"{}""#, long("\u{e000}")),
+        format!(r#""key":"{}""#, long("\\u0041")),
+        format!(r#""timeout":{}"#, long("[")),
+        format!(r#""on_dead":{{"{}":1}}"#, long("x")),
+        format!(r#""on_dead":{{"sn":"{}"}}"#, long("x")),
+        objects("backoff"),
+        objects("on_dead"),
+        strings("headers"),
+        filled(length, r#""backoff":{"kind":"list","steps":["#, |_| "1".into(), "]}"),
+        filled(length, r#""headers":{"#, |_| r#""a":null"#.into(), "}"),
+        filled(length, r#""a":1"#, |_| r#""a":1"#.into(), ""),
+    ];
+    let urls = |url: String| format!(r#"{{"topic":"t","delay":1,"content":{{"url":"{url}"}}}}"#);
+    let mut all: Vec<(&str, String)> = one_each.iter().map(|option| (ADD, task(option))).collect();
+    all.extend(one_each.iter().map(|option| (ADD_BATCH, format!(r#"{{"tasks":[{}]}}"#, task(option)))));
+    all.extend(one_each.iter().map(|option| (UPDATE, format!(r#"{{"topic":"t","task_id":1,{option}}}"#))));
+    all.extend(one_each.iter().map(|option| (SET, format!(r#"{{"topic":"t","retry":{{{option}}}}}"#))));
+    all.extend(one_each.iter().map(|option| (ADOPT, record(&format!(r#""options":{{{option}}}"#)))));
+    all.extend([
+        (ADD, urls(format!("http://{}/", long("é")))),
+        (ADD, urls(format!("http://{}/", long("a.")))),
+        (ADD, format!(r#"{{"topic":"t","delay":1,"content":{}}}"#, long("["))),
+        (ADD, format!(r#"{{"topic":"t","delay":1,"content":{{"a":"{}"}}}}"#, long("\\u0041"))),
+        (ADD_BATCH, format!(r#"{{"{}":1}}"#, long("tasks"))),
+        (ADD_BATCH, format!(r#"{{"tasks":"{}"}}"#, long("\u{e000}"))),
+        (ADD_BATCH, format!(r#"{{"tasks":{}"#, long("["))),
+        (ADD_BATCH, filled(length, r#"{"tasks":["#, |_| "{}".into(), "]}")),
+        (ADD_BATCH, filled(length, r#"{"tasks":["#, |_| "[]".into(), "]}")),
+        (ADD_BATCH, filled(length, r#"{"tasks":["#, |_| task(r#""x":1"#), "]}")),
+        (ADD_BATCH, filled(length, r#"{"tasks":["#, |_| task(&format!(r#""key":"{}""#, "k".repeat(8_000))), "]}")),
+        (ADOPT, filled(length, r#"{"records":["#, |_| "{}".into(), "]}")),
+        (ADOPT, record(&filled(length, r#""log":["#, |_| note.into(), "]"))),
+        (ADOPT, record(&format!(r#""last_outcome":"{}""#, long("x")))),
+        (REPLAY, filled(length, r#"{"topic":"t","task_ids":["#, |_| "1".into(), "]}")),
+        (REPLAY, format!(r#"{{"topic":"t","all":true,"rate":"{}"}}"#, long("1"))),
+        (SET, filled(length, r#"{"topic":"t","reset":["#, |_| r#""rate""#.into(), "]}")),
+        (SET, filled(length, r#"{"topic":"t","retry":{"final_statuses":["#, |_| "500".into(), "]}}")),
+    ]);
+    all
+}
+
+/// The edge with the limits of the documentation.
+fn limits() -> Params {
+    Params::new(Policy { max_attempts: 3, backoff: Default::default() })
+}
+
+fn anyone() -> Caller {
+    let admitted = Tokens::default().admit(&Uri::from_static(ADD), &HeaderMap::new());
+    admitted.unwrap().expect("without tokens, anyone may call")
+}
+
+fn begin(body: &str) -> &str {
+    body.get(..80).unwrap_or("not ASCII")
+}
+
+/// 15 MiB with one long unknown name once kept everybody waiting for 5.2 s.
+#[tokio::test]
+async fn no_request_does_much_between_two_yields() {
+    let (api, _draining, _folder) = edge_with_store();
+    api.set_bounds(&Params { body_limit: 64 * MIB, batch_body_limit: 64 * MIB, ..limits() });
+    let edge = edge(Arc::new(api));
+    for (path, body) in hostile(LENGTH) {
+        let said = begin(&body).to_owned();
+        let mut answering = pin!(edge.clone().answer(Request::post(path).body(Body::from(body)).unwrap()));
+        let mut most = 0;
+        let response = poll_fn(|context| {
+            let (spent, polled) = cost::of(|| answering.as_mut().poll(context));
+            most = most.max(spent);
+            polled
+        });
+        let response = response.await;
+        // The slowest reader goes over 200 MiB in a second, so 4 MiB take 20 ms.
+        let allowed = if matches!(path, REPLAY | SET) { 4 * MIB } else { body::LONG };
+        assert!(most <= allowed, "{path} {said}: {most} bytes looked at between two yields");
+        assert!(response.status().as_u16() < 500, "{path} {said}: {}", response.status());
+    }
+}
+
+/// Reads it as the call does before it asks the store.
+fn read(api: &Api, path: &str, body: &[u8]) {
+    let refused = match path {
+        ADD => api.checked(None, |rules| new_task::read(body, rules)).err(),
+        ADD_BATCH => add::all_checked(api, &anyone(), body).err(),
+        ADOPT => adopt::all_checked(api, &anyone(), body).err(),
+        UPDATE => json::read::<manage::UpdateRequest<'_>>(body).err(),
+        REPLAY => json::read::<dead::ReplayRequest>(body).err(),
+        SET => json::read::<topic_policy::Request<'_>>(body).and_then(|request| topic_policy::check(&request)).err(),
+        other => panic!("no reader for {other}"),
+    };
+    let length = refused.map_or(0, |refused| refused.message().len());
+    assert!(length < 1_000, "{path} {}: an error of {length} bytes", begin(&String::from_utf8_lossy(body)));
+}
+
+/// `backoff` with many small objects once took a hundred times its bytes.
+#[tokio::test]
+async fn reading_a_request_goes_over_it_a_few_times_and_takes_little_more_than_its_bytes() {
+    let (api, _draining, _folder) = edge_with_store();
+    for body_limit in [MIB / 2, 64 * MIB] {
+        api.set_bounds(&Params { body_limit, batch_body_limit: 64 * MIB, ..limits() });
+        for (path, body) in hostile(LENGTH) {
+            let mut spent = 0;
+            let taken = allocation_counter::measure(|| (spent, ()) = cost::of(|| read(&api, path, body.as_bytes())));
+            let (length, said) = (body.len(), begin(&body));
+            assert!(spent <= 12 * length, "{path} {said}: {spent} bytes looked at, of {length}");
+            // Beside the body itself; 64 MiB would be allowed on top.
+            let taken = taken.bytes_max as usize;
+            assert!(taken <= length + 16 * MIB, "{path} {said}: {taken} bytes taken, of {length}");
+        }
+    }
+}

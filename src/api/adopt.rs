@@ -27,7 +27,7 @@ use crate::span::Span;
 use crate::store::{
     Adopted, Adoptee, AttemptNote, Lent, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Registered, Standing, Store, TopicEntry,
 };
-use crate::task::{Destination, Headers, Lane, Mode, OnDead, Options, State, TaskId, Topic};
+use crate::task::{Destination, Headers, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic};
 
 /// Unix milliseconds from this on (the year 5138) are no moments.
 const FAR: f64 = 1e14;
@@ -96,6 +96,7 @@ pub(super) struct GivenNote {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GivenOptions<'a> {
+    origin: Option<Name<StoreId>>,
     max_attempts: Option<Number>,
     timeout: Option<Span>,
     #[serde(borrow)]
@@ -167,10 +168,14 @@ pub(super) async fn adopt(
     if !(1..=limit).contains(&records.len()) {
         return Err(Error::Invalid(format!("records: must hold 1 to {limit} records, not {}", records.len())));
     }
+    let own = api.store.id().await?;
     let checked: Vec<Result<Checked, Error>> = records
         .iter()
         .map(|record| {
-            let checked = check(&api, record)?;
+            let mut checked = check(&api, record)?;
+            let origin = &mut checked.task.options.origin;
+            // What comes home is this store's own again.
+            *origin = origin.filter(|origin| *origin != own);
             caller.may_use(&checked.topic).map(|()| checked)
         })
         .collect();
@@ -337,6 +342,7 @@ fn read_options(raw: &RawValue) -> Result<Options, Error> {
     };
     let attempts = given.max_attempts.map(|number| number.whole("options.max_attempts", MAX_ATTEMPTS));
     Ok(Options {
+        origin: given.origin.map(|Name(store)| store),
         max_attempts: attempts.transpose()?,
         timeout: given.timeout.map(|span| within(span, "options.timeout", TIMEOUT).map(Span)).transpose()?,
         backoff: given.backoff.map(new_task::backoff).transpose()?,

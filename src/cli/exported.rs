@@ -73,7 +73,8 @@ impl Exported {
     /// The task of an add.
     pub(super) fn into_task(self) -> Map<String, Value> {
         let Self { topic, task_id, created_ms, due_ms, waits_ms, mode, key, mut options, content, .. } = self;
-        // The id that its call for the dead would have had is the other store's.
+        // It becomes a task of its new store, as does the call for it if it dies.
+        options.remove("origin");
         if let Some(Value::Object(call)) = options.get_mut("on_dead") {
             call.remove("task_id");
         }

@@ -22,7 +22,12 @@ pub(super) fn replace(path: &Path) -> Result<(StoreId, StoreId)> {
         return Err(Error::Misconfigured(format!("there is no store at {}", path.display())));
     }
     let explain = |failure| schema::explain(path, &failure);
-    let _lock = schema::lock(path)?;
+    let _lock = schema::lock(path).map_err(|error| match error {
+        Error::Misconfigured(text) => {
+            Error::Misconfigured(format!("a store gets another id while nothing has it open: {text}"))
+        }
+        error => error,
+    })?;
     let db = schema::open(path)?;
     let (before, id) = (read(&db).map_err(explain)?, StoreId::random());
     let number = id.0.cast_signed();

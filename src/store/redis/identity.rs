@@ -10,7 +10,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::answer::corrupt;
-use super::{Inner, query, survey};
+use super::ids::script_call;
+use super::{Inner, query, script, survey};
 use crate::store::{Error, Result};
 use crate::task::{StoreId, TaskId};
 
@@ -20,32 +21,35 @@ const FRESH: Duration = Duration::from_secs(1);
 const SLACK: Duration = Duration::from_secs(3_600);
 
 const ID: &str = "id";
-/// The lowest number that may have been drawn here; absent: any.
+/// The lowest number that may have been drawn here; 0: any.
 pub(super) const SINCE: &str = "since";
 
-/// What is known of the id, and when it was read.
+/// What was answered last, and when.
 #[derive(Debug, Default)]
-pub(super) struct Identity(Mutex<Option<(StoreId, Instant)>>);
+pub(super) struct Identity(Mutex<Option<(Instant, Result<StoreId>)>>);
 
 /// The store's id. While the server that has it is away, the one that was read last.
 pub(super) async fn id(inner: &Inner) -> Result<StoreId> {
-    let mut known = inner.identity.0.lock().await;
-    if let Some((id, read)) = *known
-        && read.elapsed() < FRESH
+    let arrived = Instant::now();
+    let mut last = inner.identity.0.lock().await;
+    let known = match &*last {
+        Some((read, Ok(id))) if read.elapsed() < FRESH => return Ok(*id),
+        // All who wait for one answer share it: a silent server costs each of them no more than one wait.
+        Some((read, Err(error))) if *read >= arrived => return Err(error.clone()),
+        Some((_, Ok(id))) => Some(*id),
+        _ => None,
+    };
+    let id = match (read_or_write(inner, known).await, known) {
+        (Err(_), Some(known)) => Ok(known),
+        (answer, _) => answer,
+    };
+    if let (Ok(id), Some(known)) = (&id, known)
+        && *id != known
     {
-        return Ok(id);
+        tracing::info!(%id, "The store was given another id, {id}");
     }
-    let last = known.map(|(id, _)| id);
-    match read_or_write(inner, last).await {
-        Ok(id) => {
-            if last.is_some_and(|last| last != id) {
-                tracing::info!(%id, "The store was given another id, {id}");
-            }
-            *known = Some((id, Instant::now()));
-            Ok(id)
-        }
-        Err(error) => last.ok_or(error),
-    }
+    *last = Some((Instant::now(), id.clone()));
+    id
 }
 
 /// Gives the store another id. Answers the one before, if it had one, and the new one.
@@ -75,15 +79,12 @@ async fn read_or_write(inner: &Inner, known: Option<StoreId>) -> Result<StoreId>
     if let Some(id) = read(inner).await? {
         return Ok(id);
     }
-    let field = |name: &str, value: String| cmd("HSETNX").arg(inner.keys.store()).arg(name).arg(value).take();
-    let mut commands = vec![field(ID, known.unwrap_or_else(StoreId::random).to_string())];
     // Where no number has been drawn yet, all will be later than now.
-    if known.is_none() && survey::counter(inner).await? == Some(0) {
-        let since = (query::now(inner).await? - SLACK).0.max(0).unsigned_abs() / 1_000 * TaskId::PER_SECOND;
-        commands.push(field(SINCE, since.to_string()));
-    }
-    for answer in inner.working.run_repeatable(&commands).await {
-        answer?;
-    }
-    read(inner).await?.ok_or_else(|| Error::Unavailable("the store's id was written, and is gone again".into()))
+    let since = match known.is_none() && survey::counter(inner).await? == Some(0) {
+        true => (query::now(inner).await? - SLACK).0.max(0).unsigned_abs() / 1_000 * TaskId::PER_SECOND,
+        false => 0,
+    };
+    let mut write = script_call(&script::STORE_ID, &[inner.keys.store()], &inner.clock);
+    write.arg(known.unwrap_or_else(StoreId::random).to_string()).arg(since);
+    parse(inner.working.run_one(write).await?)?.ok_or_else(|| corrupt("no id"))
 }

@@ -96,7 +96,7 @@ pub(super) struct GivenNote {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GivenOptions<'a> {
-    origin: Option<Name<StoreId>>,
+    origin: Option<String>,
     max_attempts: Option<Number>,
     timeout: Option<Span>,
     #[serde(borrow)]
@@ -327,6 +327,15 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     Ok(Checked { topic, task, notes })
 }
 
+fn read_origin(text: &str) -> Result<StoreId, Error> {
+    text.parse().map_err(|_| {
+        let given: String = text.chars().take(64).collect();
+        Error::Invalid(format!(
+            "options.origin: expected the id of a store, which is 16 characters out of 0-9 a-f, got {given:?}"
+        ))
+    })
+}
+
 fn read_options(raw: &RawValue) -> Result<Options, Error> {
     let given: GivenOptions<'_> = json::read(raw.get().as_bytes())?;
     let headers = given.headers.map(Headers::new).transpose();
@@ -342,7 +351,7 @@ fn read_options(raw: &RawValue) -> Result<Options, Error> {
     };
     let attempts = given.max_attempts.map(|number| number.whole("options.max_attempts", MAX_ATTEMPTS));
     Ok(Options {
-        origin: given.origin.map(|Name(store)| store),
+        origin: given.origin.as_deref().map(read_origin).transpose()?,
         max_attempts: attempts.transpose()?,
         timeout: given.timeout.map(|span| within(span, "options.timeout", TIMEOUT).map(Span)).transpose()?,
         backoff: given.backoff.map(new_task::backoff).transpose()?,

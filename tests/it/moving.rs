@@ -278,6 +278,7 @@ async fn a_record_that_cannot_be_kept_leaves_the_others_alone() {
         (json!({"last_outcome": "being moved, due 5: "}), "last_outcome: "),
         (json!({"options": {"on_dead": {"sn": "s", "url": "/"}}}), "options.on_dead.task_id: is missing"),
         (json!({"options": {"headers": {"host": "a"}}}), "options.headers: "),
+        (json!({"options": {"origin": "there"}}), "options.origin: expected the id of a store"),
         (json!({"colour": "red"}), "colour"),
     ];
     let mut records: Vec<Value> =

@@ -28,7 +28,7 @@ use crate::span::Span;
 use crate::store::{
     Adopted, Adoptee, AttemptNote, Lent, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Registered, Standing, Store, TopicEntry,
 };
-use crate::task::{Destination, Lane, Mode, OnDead, Options, State, TaskId, Topic};
+use crate::task::{Destination, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic};
 
 /// Unix milliseconds from this on (the year 5138) are no moments.
 const FAR: f64 = 1e14;
@@ -102,6 +102,7 @@ pub(super) struct GivenNote {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GivenOptions<'a> {
+    origin: Option<String>,
     max_attempts: Option<Number>,
     timeout: Option<Span>,
     #[serde(borrow)]
@@ -169,10 +170,15 @@ pub(super) async fn adopt(
     JsonBody(body): JsonBody,
 ) -> Result<Success<Adoptions>, Error> {
     api.check_accepting()?;
-    let checked = {
+    let mut checked = {
         let api = api.clone();
         reading(body.clone(), move |body| all_checked(&api, &caller, body)).await?
     };
+    // A task that returns to the store that first accepted it needs no origin.
+    let own = api.store.id().await?;
+    for Checked { task, .. } in checked.iter_mut().flatten() {
+        task.options.origin = task.options.origin.filter(|origin| *origin != own);
+    }
     let results = keep(&api, checked).await?;
     let failed = results.iter().filter(|result| result.is_err()).count();
     let item = |result: Result<Kept, Error>| match result {
@@ -356,6 +362,15 @@ fn read_log(raw: &RawValue) -> Result<Vec<GivenNote>, Error> {
     Ok(notes)
 }
 
+fn read_origin(text: &str) -> Result<StoreId, Error> {
+    text.parse().map_err(|_| {
+        let given: String = text.chars().take(64).collect();
+        Error::Invalid(format!(
+            "options.origin: expected the id of a store, which is 16 characters out of 0-9 a-f, got {given:?}"
+        ))
+    })
+}
+
 fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
     let given: GivenOptions<'_> = json::read_field(raw, "options", MAX_OPTIONS)?;
     let on_dead = |raw: &RawValue| -> Result<OnDead, Error> {
@@ -367,6 +382,7 @@ fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
     let headers = given.headers.map(|raw| new_task::headers(raw, "options.headers"));
     let attempts = given.max_attempts.map(|number| number.whole("options.max_attempts", MAX_ATTEMPTS));
     Ok(Options {
+        origin: given.origin.as_deref().map(read_origin).transpose()?,
         max_attempts: attempts.transpose()?,
         timeout: given.timeout.map(|span| within(span, "options.timeout", TIMEOUT).map(Span)).transpose()?,
         backoff: given.backoff.map(|raw| new_task::backoff(raw, "options.backoff")).transpose()?,

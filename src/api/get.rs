@@ -21,7 +21,7 @@ use super::json::{self, required};
 use super::openapi::values::{TopicName, Way};
 use crate::clock::UnixMillis;
 use crate::store::{AttemptNote, Store, Task};
-use crate::task::{Destination, OnDead, Options, State, TaskId, Topic};
+use crate::task::{Destination, OnDead, Options, State, StoreId, TaskId, Topic};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -45,6 +45,8 @@ pub(super) struct Found {
 #[schema(as = Task)]
 pub(super) struct Shown {
     task_id: TaskId,
+    /// What its callbacks carry as `webhook-id`.
+    webhook_id: String,
     state: State,
     /// How it leaves.
     #[schema(value_type = Way)]
@@ -88,10 +90,11 @@ impl From<AttemptNote> for Note {
 }
 
 impl Shown {
-    fn of(task: Task, notes: Vec<AttemptNote>, with_secrets: bool) -> Self {
+    fn of(task: Task, notes: Vec<AttemptNote>, store: StoreId, with_secrets: bool) -> Self {
         let options = options(&task.options, with_secrets);
         Self {
             task_id: task.id,
+            webhook_id: task.options.origin.unwrap_or(store).webhook_id(task.id),
             state: task.state,
             mode: mode_of(&task.destination),
             sn: Some(task.destination).filter(|destination| !destination.is_pull()),
@@ -109,10 +112,10 @@ impl Shown {
     }
 }
 
-/// The options as an add gives them: the key stands beside them, and the id that a call for the dead would have is the store's own.
+/// The options as an add gives them: the key stands beside them, and the origin and the id that a call for the dead would have are no caller's.
 fn options(options: &Options, with_secrets: bool) -> Value {
     let on_dead = options.on_dead.clone().map(|call| OnDead { task_id: None, ..call });
-    let shown = Options { key: None, on_dead, ..options.clone() };
+    let shown = Options { origin: None, key: None, on_dead, ..options.clone() };
     let mut shown = serde_json::to_value(shown).expect("options are plain data");
     if !with_secrets && let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut) {
         headers.values_mut().for_each(|value| *value = Value::Null);
@@ -131,9 +134,10 @@ pub(super) async fn get(
     let id = required(Id::given(request.task_id), "task_id")?;
     let lane = api.lane_of(&topic, id).await?;
     let task = api.store.get(&lane, id).await?.ok_or_else(Error::no_task)?;
+    let store = api.store.id().await?;
     // Of a task's notes nothing depends; without them the answer is as good.
     let notes = api.store.notes(&lane, id).await.unwrap_or_default();
-    Ok(Success::of(Found { task: Shown::of(task, notes, caller.sees_secrets()) }))
+    Ok(Success::of(Found { task: Shown::of(task, notes, store, caller.sees_secrets()) }))
 }
 
 #[cfg(test)]

@@ -137,6 +137,7 @@ pub(super) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
     let Name(topic) = required(request.topic, "topic")?;
     let moment = moment(request.timing_moment, request.delay, rules)?;
     let options = Options {
+        origin: None,
         max_attempts: request.max_attempts.map(|number| number.whole("max_attempts", MAX_ATTEMPTS)).transpose()?,
         timeout: request.timeout.map(|span| within(span, "timeout", TIMEOUT).map(Span)).transpose()?,
         backoff: request.backoff.map(|raw| backoff(raw, "backoff")).transpose()?,

@@ -23,7 +23,7 @@ use super::openapi::values::{ReceiptText, TopicName, Way};
 use crate::clock::UnixMillis;
 use crate::span::{self, Span};
 use crate::store::{AttemptNote, Lent, MAX_LEASE, Settle, Settled, Store, Task, TopicEntry, Transition};
-use crate::task::{Lane, Options, Receipt, State, TaskId, Topic};
+use crate::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
 
 /// The most ids of a call, and the most bytes of contents that it answers, but for a single task.
 const MAX_IDS: usize = 1_000;
@@ -85,7 +85,8 @@ pub(super) struct Record {
     last_outcome: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
-    /// As `get` shows them, and `task_id` in `on_dead`: the id that the call for the dead will have.
+    /// As `get` shows them; `origin`, the store that its `webhook-id` begins with; and `task_id` in `on_dead`: the id that the call for the
+    /// dead will have.
     #[schema(value_type = Object)]
     options: Options,
     content: String,
@@ -95,7 +96,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    fn of(topic: &Topic, task: Task, notes: Vec<AttemptNote>) -> Self {
+    fn of(topic: &Topic, task: Task, notes: Vec<AttemptNote>, store: StoreId) -> Self {
         let lent = Lent::read(&task.last_outcome).filter(|_| task.state == State::Leased);
         let (state, waits, outcome) = match lent {
             Some(Lent { due, outcome }) => (State::Scheduled, Some(due), outcome.to_owned()),
@@ -113,7 +114,7 @@ impl Record {
             attempts: task.attempts,
             last_outcome: Some(outcome).filter(|outcome| !outcome.is_empty()),
             key: task.options.key.clone(),
-            options: Options { key: None, ..task.options },
+            options: Options { key: None, origin: task.options.origin.or(Some(store)), ..task.options },
             content: task.content,
             log: notes.into_iter().map(Note::from).collect(),
         }
@@ -129,6 +130,7 @@ pub(super) async fn records(
     let Name(topic) = required(request.topic, "topic")?;
     let mut ids = ids(request.task_ids)?;
     let entry = api.topic(&topic).await?.entry;
+    let store = api.store.id().await?;
     let receipt = match request.lend {
         Some(lease) => {
             let lease = within(lease, "lend", MIN_LEASE..=MAX_LEASE)?;
@@ -154,7 +156,7 @@ pub(super) async fn records(
             _ => api.store.notes(&lane, id).await.unwrap_or_default(),
         };
         bytes += task.content.len();
-        records.push(Record::of(&topic, task, notes));
+        records.push(Record::of(&topic, task, notes, store));
     }
     if receipt.is_some() {
         // Somebody else's: between the two looks it came back and was claimed.

@@ -26,6 +26,7 @@ use crate::settings::{self, Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
 use crate::store::{self, AnyStore, Store};
+use crate::task::StoreId;
 use crate::topic::Registry;
 use crate::worker::{self, Worker};
 
@@ -223,6 +224,25 @@ async fn open_store_by(
             Ok(AnyStore::Embedded(opened.expect("opening the store does not panic")?))
         }
         StoreKind::Redis => Ok(AnyStore::Redis(Redis::connect(params::redis(settings, clock)).await?)),
+    }
+}
+
+/// Gives the configured store another id. Answers the one before, if it had one, and the new one.
+///
+/// # Errors
+/// Says what is wrong with the store: an embedded one that a process has open is refused.
+pub async fn replace_store_id(settings: &Settings) -> Result<(Option<StoreId>, StoreId), StartError> {
+    match settings.store.kind {
+        StoreKind::Embedded => {
+            let path = settings.store.embedded.path.clone();
+            let replaced = tokio::task::spawn_blocking(move || Embedded::replace_id(&path)).await;
+            let (before, id) = replaced.expect("opening the store does not panic")?;
+            Ok((Some(before), id))
+        }
+        StoreKind::Redis => {
+            let redis = Redis::connect(params::redis(settings, &Clock::system())).await?;
+            Ok(redis.replace_id().await?)
+        }
     }
 }
 

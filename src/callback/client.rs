@@ -92,6 +92,8 @@ pub struct Call<'a> {
     pub url: &'a str,
     /// The task.
     pub id: TaskId,
+    /// What no other task of any store is called: visible ASCII, without a dot.
+    pub webhook_id: &'a str,
     /// Its topic.
     pub topic: &'a Topic,
     /// This attempt's number, from 1.
@@ -320,11 +322,11 @@ fn headers(call: &Call<'_>, aim: &Aim<'_>, now: UnixMillis) -> HeaderMap {
         (name::ATTEMPT, HeaderValue::from(call.attempt)),
         (name::DUE_MS, HeaderValue::from(call.due.0)),
         (name::RECEIPT, text(call.receipt.as_str())),
-        (name::ID, HeaderValue::from(call.id.0)),
+        (name::ID, text(call.webhook_id)),
     ]);
     if is_signed {
         let seconds = now.0 / 1000;
-        let signed = signatures(call.service.secrets(), &call.id.to_string(), seconds, &call.body);
+        let signed = signatures(call.service.secrets(), call.webhook_id, seconds, &call.body);
         headers.insert(name::TIMESTAMP, HeaderValue::from(seconds));
         headers.insert(name::SIGNATURE, text(&signed));
     }

@@ -3,7 +3,7 @@
 //! # Invariants
 //!
 //! - The key that makes the second add of a line harmless depends on the task alone, so that another export of it, or another import, stores
-//!   nothing twice. Its moment of creation is in it because two stores may give the same id.
+//!   nothing twice. Its origin is in it, and its moment of creation, because two stores may give the same id: an older line has no origin.
 //! - A line of an older version, which knew waiting tasks alone, is read as one.
 
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,9 @@ impl Exported {
     /// The task of an add.
     pub(super) fn into_task(self) -> Map<String, Value> {
         let Self { topic, task_id, created_ms, due_ms, waits_ms, mode, key, mut options, content, .. } = self;
-        // The id that its call for the dead would have had is the other store's.
+        // It becomes a task of its new store, as does the call for it if it dies.
+        let origin = options.remove("origin");
+        let from = origin.as_ref().and_then(Value::as_str).map_or_else(String::new, |store| format!("{store}-"));
         if let Some(Value::Object(call)) = options.get_mut("on_dead") {
             call.remove("task_id");
         }
@@ -84,7 +86,7 @@ impl Exported {
             ("timing_moment", Some(json!(moment))),
             ("mode", Some(json!(mode))),
             ("key", key.map(|key| json!(key))),
-            ("idempotency_key", Some(json!(format!("import-{task_id}-{created_ms}")))),
+            ("idempotency_key", Some(json!(format!("import-{from}{task_id}-{created_ms}")))),
             ("content", Some(json!(content))),
         ]);
         for (name, value) in options {
@@ -104,7 +106,8 @@ mod tests {
         let record = json!({
             "topic": "orders", "task_id": 7, "state": "leased", "mode": "pull", "key": "k", "due_ms": 1_795_234_567_000_i64,
             "waits_ms": 1_795_234_567_042_i64, "attempts": 1, "created_ms": 1_795_234_000_000_i64, "last_outcome": "nacked",
-            "options": {"max_attempts": 3, "on_dead": {"sn": "s", "url": "/", "task_id": 8}}, "content": "any \"text\"",
+            "options": {"origin": "00c0ffee00c0ffee", "max_attempts": 3, "on_dead": {"sn": "s", "url": "/", "task_id": 8}},
+            "content": "any \"text\"",
         });
         let exported = Exported::of(record.clone(), "scheduled").unwrap().unwrap();
         let line = serde_json::to_string(&exported).unwrap();
@@ -117,7 +120,7 @@ mod tests {
             Value::Object(exported.into_task()),
             json!({
                 "topic": "orders", "timing_moment": 1_795_234_567.042, "mode": "pull", "key": "k", "max_attempts": 3,
-                "on_dead": {"sn": "s", "url": "/"}, "idempotency_key": "import-7-1795234000000",
+                "on_dead": {"sn": "s", "url": "/"}, "idempotency_key": "import-00c0ffee00c0ffee-7-1795234000000",
                 "content": "any \"text\"",
             })
         );

@@ -22,7 +22,8 @@ pub(super) struct Args {
 }
 
 /// The order in which people look at a task; what else there is comes behind.
-const ORDER: [&str; 7] = ["task_id", "topic", "state", "due_ms", "attempts", "last_outcome", "created_ms"];
+const ORDER: [&str; 8] =
+    ["task_id", "topic", "state", "due_ms", "attempts", "last_outcome", "created_ms", "webhook_id"];
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let body = fields([("topic", Some(json!(args.topic.as_str()))), ("task_id", Some(json!(args.task_id)))]);
@@ -58,6 +59,7 @@ mod tests {
         let task = json!({
             "attempts": 2, "content": "{\"sn\":\"a\"}", "created_ms": 1_795_234_567_042_i64, "due_ms": 1_795_234_577_000_i64,
             "finished_ms": null, "last_outcome": "500", "mode": "push", "state": "scheduled", "task_id": 7, "topic": "t",
+            "webhook_id": "00c0ffee00c0ffee-7",
         });
         insta::assert_snapshot!(shown(&task), @r#"
         task_id       7
@@ -67,6 +69,7 @@ mod tests {
         attempts      2
         last_outcome  500
         created       2026-11-21T04:16:07.042Z
+        webhook_id    00c0ffee00c0ffee-7
         finished      -
         mode          push
         content       {"sn":"a"}

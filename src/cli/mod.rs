@@ -1,6 +1,6 @@
 //! The command line: one file per command.
 //!
-//! `serve` runs the service; `demo`, `bench`, `receive`, `check`, `fsck`, `healthcheck`, `token`, `openapi` and `completions` stand beside it; all others are clients
+//! `serve` runs the service; `demo`, `bench`, `receive`, `check`, `fsck`, `store`, `healthcheck`, `token`, `openapi` and `completions` stand beside it; all others are clients
 //! of a running service over HTTP and know nothing of its inside.
 //!
 //! # Invariants
@@ -16,7 +16,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::app::StartError;
 use crate::settings::{self, File, LogFormat, Settings};
-use crate::{store, telemetry};
+use crate::telemetry;
 
 mod add;
 mod adopting;
@@ -50,6 +50,7 @@ mod serve;
 mod settle;
 mod signals;
 mod stats;
+mod store;
 mod table;
 mod time;
 mod token;
@@ -97,6 +98,7 @@ enum Command {
     Receive(receive::Args),
     Check(check::Args),
     Fsck(fsck::Args),
+    Store(store::Args),
     Healthcheck(healthcheck::Args),
     Token(token::Args),
     Completions(completions::Args),
@@ -141,9 +143,12 @@ impl Cli {
             return None;
         }
         match self.command.as_ref()? {
-            Command::Serve(_) | Command::Demo(_) | Command::Check(_) | Command::Fsck(_) | Command::Healthcheck(_) => {
-                None
-            }
+            Command::Serve(_)
+            | Command::Demo(_)
+            | Command::Check(_)
+            | Command::Fsck(_)
+            | Command::Store(_)
+            | Command::Healthcheck(_) => None,
             Command::Bench(args) => args.misplaced_configuration(),
             Command::Receive(_) | Command::Token(_) | Command::Completions(_) | Command::Openapi(_) => {
                 Some("--config and --set are for the service; this command takes its options from the command line")
@@ -215,6 +220,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Receive(args) => receive::run(args).await,
             Command::Check(_) => check::run(&configuration.load()?).await,
             Command::Fsck(args) => fsck::run(args, &configuration.load()?).await,
+            Command::Store(args) => store::run(args, &configuration.load()?).await,
             Command::Healthcheck(args) => healthcheck::run(args, &configuration).await,
             Command::Token(args) => token::run(&args),
             Command::Completions(args) => completions::run(&args),
@@ -254,7 +260,7 @@ fn sentence(error: &anyhow::Error) -> String {
 fn code_of(error: &anyhow::Error) -> Code {
     let is_configuration = error.is::<settings::Error>()
         || error.downcast_ref::<StartError>().is_some_and(StartError::is_configuration)
-        || matches!(error.downcast_ref(), Some(store::Error::Misconfigured(_)));
+        || matches!(error.downcast_ref(), Some(crate::store::Error::Misconfigured(_)));
     if is_configuration { Code::BadConfiguration } else { Code::Failed }
 }
 
@@ -306,6 +312,7 @@ mod tests {
         check(&["serve"], false);
         check(&["check"], false);
         check(&["fsck", "--repair"], false);
+        check(&["store", "new-id", "--yes"], false);
         check(&["healthcheck"], false);
         check(&["get", "t", "1"], true);
         check(&["pull", "t"], true);
@@ -343,6 +350,8 @@ mod tests {
         check("delayd receive --bind nowhere");
         check("delayd demo --tasks 0");
         check("delayd fsck --mend");
+        check("delayd store");
+        check("delayd store new-id");
         check("delayd ack orders 1");
         check("delayd extend orders 1 receipt");
         check("delayd list orders --state gone");
@@ -373,7 +382,7 @@ mod tests {
     fn bad_configuration_ends_with_78() {
         let error = Settings::load(&[], &["http.bnd=1".into()], std::iter::empty()).unwrap_err();
         assert_eq!(code_of(&error.into()), Code::BadConfiguration);
-        let error = store::Error::Misconfigured("wrong password".into());
+        let error = crate::store::Error::Misconfigured("wrong password".into());
         assert_eq!(code_of(&anyhow::Error::from(error).context("store")), Code::BadConfiguration);
         assert_eq!(code_of(&anyhow::anyhow!("else")), Code::Failed);
     }

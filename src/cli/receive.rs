@@ -119,6 +119,7 @@ fn ndjson(callback: &Callback) -> String {
     json!({
         "at_ms": callback.at,
         "task_id": callback.task_id.parse::<u64>().ok(),
+        "webhook_id": callback.webhook_id,
         "attempt": callback.attempt.parse::<u64>().ok(),
         "topic": callback.topic,
         "path": callback.path,
@@ -141,6 +142,7 @@ mod tests {
         Callback {
             at: UnixMillis(1_795_234_567_044),
             task_id: "1795234567000042".into(),
+            webhook_id: "00c0ffee00c0ffee-1795234567000042".into(),
             attempt: "1".into(),
             topic: "orders".into(),
             due: Some(UnixMillis(1_795_234_567_042)),
@@ -164,6 +166,6 @@ mod tests {
 
     #[test]
     fn a_callback_is_one_object() {
-        insta::assert_snapshot!(ndjson(&callback(StatusCode::OK)), @r#"{"at_ms":1795234567044,"attempt":1,"body":"{\n}","due_ms":1795234567042,"late_ms":2,"path":"/order/cancel","signature":null,"status":200,"task_id":1795234567000042,"topic":"orders"}"#);
+        insta::assert_snapshot!(ndjson(&callback(StatusCode::OK)), @r#"{"at_ms":1795234567044,"attempt":1,"body":"{\n}","due_ms":1795234567042,"late_ms":2,"path":"/order/cancel","signature":null,"status":200,"task_id":1795234567000042,"topic":"orders","webhook_id":"00c0ffee00c0ffee-1795234567000042"}"#);
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct Callback {
     pub(super) at: UnixMillis,
     /// `delay-task-id`; empty if it is not there, as are the others.
     pub(super) task_id: String,
+    /// `webhook-id`.
+    pub(super) webhook_id: String,
     /// `delay-attempt`.
     pub(super) attempt: String,
     /// `delay-topic`.
@@ -131,6 +133,7 @@ async fn answer(
     let callback = Callback {
         at,
         task_id: text_of("delay-task-id"),
+        webhook_id: text_of("webhook-id"),
         attempt: text_of("delay-attempt"),
         topic: text_of("delay-topic"),
         due: text_of("delay-due-ms").parse().ok().map(UnixMillis),

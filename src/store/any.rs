@@ -12,7 +12,7 @@ use super::{
 };
 use crate::breaker;
 use crate::clock::UnixMillis;
-use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
+use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 
 /// One of the two backends.
 #[derive(Debug)]
@@ -34,6 +34,13 @@ macro_rules! either {
 }
 
 impl Store for AnyStore {
+    async fn id(&self) -> Result<StoreId> {
+        match self {
+            Self::Embedded(store) => store.id().await,
+            Self::Redis(store) => store.id().await,
+        }
+    }
+
     fn durability(&self) -> Durability {
         match self {
             Self::Embedded(store) => store.durability(),

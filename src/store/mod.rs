@@ -49,7 +49,7 @@
 //!    without one, the idempotency key.
 //! 2. Its **key** (`options.key`) names a task of the lane that waits (a lease that has run out counts as waiting; one with a pending cancel
 //!    does not, it is cancelled by this look): that task gets the new moment, destination, content and options, a new revision and fresh
-//!    attempts, and keeps its id and moment of creation ([`Novelty::Replaced`]). Its `on_dead` id stays, if it has one.
+//!    attempts, and keeps its id, moment of creation and origin ([`Novelty::Replaced`]). Its `on_dead` id stays, if it has one.
 //! 3. Its key names a task that is leased: a cancel is marked on that one (any end of its lease but success makes it cancelled), and the
 //!    key goes to the new task. A task that has ended lets its key go to the new task.
 //! 4. The lane holds [`NewTask::quota`] waiting and leased tasks: [`Error::OverQuota`], and 3 marks nothing.
@@ -69,7 +69,7 @@
 //! - A claim goes on in this order: it sweeps leases; it ends what has expired, the earliest first; then, destination by destination as they are wanted, it ends
 //!   what lies in the misfires, the earliest of each first, and hands out. Where [`MAX_ENDED`] leaves some over, it hands out nothing behind those.
 //! - A task with `options.on_dead` that dies (settled dead, by a sweep, unreadable options apart, or by a misfire) has in the same step a new
-//!   task of its lane: id [`OnDead::task_id`](crate::task::OnDead), destination `sn`, due now, no options, and as its body the JSON object
+//!   task of its lane: id [`OnDead::task_id`](crate::task::OnDead), destination `sn`, due now, no options but the origin of the dead, and as its body the JSON object
 //!   `{"sn", "url", "task_id", "topic", "attempts", "outcome", "content"}` (`task_id` that of the dead, exact; `content` its body as a string). If a task of that id is
 //!   there already, nothing happens.
 //!
@@ -81,8 +81,11 @@
 //!   `Release`, or its lease runs out) it waits for that again, with the attempts, the outcome and the row of expiries as they were (a `Release` ends the row); its current receipt goes to
 //!   the front of the past ones, so that nothing but a success counts by it. A `Keep` leaves its outcome. Where a cancel is pending it becomes cancelled, as any other.
 //! - An adopted task has the id, the moments, the attempts and the content that it had. It takes its key if no task that waits or is leased has it, or both wait. No quota
-//!   is looked at, nobody is called for one that is dead, and no id is drawn below its own afterwards.
-//! - It is the same task if its moment of creation, its stored due moment and its content are the same: one that was changed by hand on either side is not.
+//!   is looked at, nobody is called for one that is dead, and no id is drawn below its own, or that of its call, afterwards.
+//! - It keeps its origin: the store that accepted it first, whose id its `webhook-id` begins with. Without one, this store is its origin.
+//! - It is the same task if its origin, its moment of creation, its stored due moment and its content are the same: one that was changed by
+//!   hand on either side is not.
+//! - An id belongs to one task of the store. If another task of any topic has it, the adopted one is refused ([`Adopted::Taken`]).
 //!
 //! # Invariants
 //!
@@ -107,7 +110,7 @@ use tokio::sync::broadcast;
 
 use crate::breaker;
 use crate::clock::UnixMillis;
-use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
+use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 
 mod any;
 mod check;
@@ -188,6 +191,10 @@ pub const MAX_FORECAST: usize = 1000;
 
 /// A kept task road. See the module's page for the invariants.
 pub trait Store: Send + Sync + 'static {
+    /// The store's own id, which the `webhook-id` of its tasks begins with. At most a second old, unless the server that has it is away:
+    /// `delayd store new-id` may give the store another.
+    fn id(&self) -> impl Future<Output = Result<StoreId>> + Send;
+
     /// What an accepted add survives.
     fn durability(&self) -> Durability;
 

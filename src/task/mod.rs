@@ -16,6 +16,7 @@ mod options;
 mod policy;
 mod receipt;
 mod state;
+mod store_id;
 mod topic;
 
 pub use destination::Destination;
@@ -26,6 +27,7 @@ pub use options::{OnDead, Options};
 pub use policy::{MisfirePolicy, Mode, TopicPolicy};
 pub use receipt::Receipt;
 pub use state::State;
+pub use store_id::StoreId;
 pub use topic::Topic;
 
 /// A name (topic, service, receipt) that breaks its rule; the text says what would be right.

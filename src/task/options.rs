@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Destination, Headers, TaskId};
+use super::{Destination, Headers, StoreId, TaskId};
 use crate::retry::Backoff;
 use crate::span::Span;
 
@@ -23,6 +23,10 @@ pub struct OnDead {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
+    /// The store that accepted the task first, if it was moved here from there. Not a caller's to set. Stays first: the scripts of the Redis store
+    /// look for it at the beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<StoreId>,
     /// Calls before the task dies, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
@@ -50,8 +54,8 @@ impl Options {
     /// Whether nothing is asked for.
     pub fn is_default(&self) -> bool {
         // Nearly all tasks are asked, and to make another one and compare costs ten times as much.
-        let Self { max_attempts, timeout, backoff, headers, key, expires_after, on_dead } = self;
+        let Self { origin, max_attempts, timeout, backoff, headers, key, expires_after, on_dead } = self;
         let has_times = max_attempts.is_some() || timeout.is_some() || backoff.is_some() || expires_after.is_some();
-        !has_times && headers.is_empty() && key.is_none() && on_dead.is_none()
+        origin.is_none() && !has_times && headers.is_empty() && key.is_none() && on_dead.is_none()
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn start(
     slots: &mut Slots,
 ) {
     let lease = Lease { receipt: receipt.clone(), until: since + shared.params.lease, attempt: task.attempt };
-    let Some(holding) = shared.held.take(task.id, lease) else {
+    let Some(holding) = shared.held.take(lane, task.id, lease) else {
         tracing::debug!(task.id = %task.id, %lane, "Task {} is still in flight here; its call goes on", task.id);
         return;
     };
@@ -67,6 +67,10 @@ impl<S: Store, C: Caller> Flight<S, C> {
         let Some(service) = self.shared.parts.services.get(self.task.destination.as_str()) else {
             return Some(Transition::Release);
         };
+        let Some(store) = self.task.options.origin.or_else(|| self.shared.store_id()) else {
+            return Some(Transition::Release);
+        };
+        let webhook_id = store.webhook_id(self.task.id);
         if self.shared.stopping.is_cancelled() || !self.lease_covers(timeout).await {
             return Some(Transition::Release);
         }
@@ -76,7 +80,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
         let (began, started, excerpt) = (Instant::now(), self.shared.time.store_now(), Excerpt::default());
         let answer = tokio::select! {
             biased;
-            answer = self.call(&service, &policy, timeout, &excerpt) => answer,
+            answer = self.call(&service, &webhook_id, &policy, timeout, &excerpt) => answer,
             () = shared.settler.finished() => return None,
         };
         let answer = answer.with_retry_after_of_at_most(shared.parts.limits.retry_after_max());
@@ -97,7 +101,14 @@ impl<S: Store, C: Caller> Flight<S, C> {
     }
 
     /// The content goes with the call: nobody needs it afterwards.
-    async fn call(&mut self, service: &Service, policy: &TopicPolicy, timeout: Duration, excerpt: &Excerpt) -> Answer {
+    async fn call(
+        &mut self,
+        service: &Service,
+        webhook_id: &str,
+        policy: &TopicPolicy,
+        timeout: Duration,
+        excerpt: &Excerpt,
+    ) -> Answer {
         let Some(target) = target(&self.task.content).ok().flatten() else {
             return Answer::Final { outcome: "the content names no sn and url".into() };
         };
@@ -106,6 +117,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
             service,
             url: &target.url,
             id: self.task.id,
+            webhook_id,
             topic: &self.lane.topic,
             attempt: lease.attempt,
             due: self.task.due,

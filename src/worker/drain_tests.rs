@@ -4,7 +4,7 @@ use super::*;
 use crate::callback::{Answer, Call, LONGEST_RETRY_AFTER, LimitParams};
 use crate::clock::UnixMillis;
 use crate::store::*;
-use crate::task::{Destination, Lane, State, TaskId, Topic, TopicPolicy};
+use crate::task::{Destination, Lane, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::topic;
 
 /// A store that takes what it is asked, and says nothing: a disk that hangs.
@@ -20,6 +20,10 @@ async fn never<T>() -> T {
 }
 
 impl Store for Silent {
+    async fn id(&self) -> Result<StoreId> {
+        never().await
+    }
+
     fn durability(&self) -> Durability {
         unreachable!("nobody asks")
     }

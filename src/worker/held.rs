@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::task::{Receipt, TaskId};
+use crate::task::{Lane, Receipt, TaskId};
 
 /// A lease in our hands.
 #[derive(Clone, Debug)]
@@ -34,7 +34,9 @@ struct Leases {
     put_by: Option<Lease>,
 }
 
-type ByTask = HashMap<TaskId, Leases>;
+/// A task's lane and number. The number alone is no name: a task that was moved here may have that of another topic's.
+type Name = (Lane, TaskId);
+type ByTask = HashMap<Name, Leases>;
 
 fn lock(leases: &Mutex<ByTask>) -> MutexGuard<'_, ByTask> {
     leases.lock().unwrap_or_else(PoisonError::into_inner)
@@ -46,21 +48,22 @@ pub(super) struct Held(Arc<Mutex<ByTask>>);
 
 impl Held {
     /// Takes a task in hand; `None` if it was there already, and the lease is put by.
-    pub(super) fn take(&self, id: TaskId, lease: Lease) -> Option<Holding> {
+    pub(super) fn take(&self, lane: &Lane, id: TaskId, lease: Lease) -> Option<Holding> {
+        let name = (lane.clone(), id);
         let mut leases = lock(&self.0);
-        if let Some(held) = leases.get_mut(&id) {
+        if let Some(held) = leases.get_mut(&name) {
             held.put_by = Some(lease);
             return None;
         }
-        leases.insert(id, Leases { own: lease, put_by: None });
-        Some(Holding { id, leases: self.0.clone(), is_held: true })
+        leases.insert(name.clone(), Leases { own: lease, put_by: None });
+        Some(Holding { name, leases: self.0.clone(), is_held: true })
     }
 }
 
 /// One task in hand; dropping it lets go.
 #[derive(Debug)]
 pub(super) struct Holding {
-    id: TaskId,
+    name: Name,
     leases: Arc<Mutex<ByTask>>,
     is_held: bool,
 }
@@ -68,18 +71,18 @@ pub(super) struct Holding {
 impl Holding {
     /// The task.
     pub(super) fn id(&self) -> TaskId {
-        self.id
+        self.name.1
     }
 
     /// The lease that it was taken with.
     pub(super) fn lease(&self) -> Lease {
         let leases = lock(&self.leases);
-        leases.get(&self.id).map(|leases| leases.own.clone()).expect("a holding keeps its lease until it is dropped")
+        leases.get(&self.name).map(|leases| leases.own.clone()).expect("a holding keeps its lease until it is dropped")
     }
 
     /// Notes an extension.
     pub(super) fn extended(&self, until: Instant) {
-        if let Some(leases) = lock(&self.leases).get_mut(&self.id) {
+        if let Some(leases) = lock(&self.leases).get_mut(&self.name) {
             leases.own.until = until;
         }
     }
@@ -89,14 +92,14 @@ impl Holding {
     pub(super) fn let_go(mut self) -> Option<Self> {
         // One step: a claim that comes right now finds the task either in hand or not.
         let mut leases = lock(&self.leases);
-        if let Some(held) = leases.get_mut(&self.id)
+        if let Some(held) = leases.get_mut(&self.name)
             && let Some(next) = held.put_by.take()
         {
             held.own = next;
             drop(leases);
             return Some(self);
         }
-        leases.remove(&self.id);
+        leases.remove(&self.name);
         drop(leases);
         self.is_held = false;
         None
@@ -106,7 +109,7 @@ impl Holding {
 impl Drop for Holding {
     fn drop(&mut self) {
         if self.is_held {
-            lock(&self.leases).remove(&self.id);
+            lock(&self.leases).remove(&self.name);
         }
     }
 }
@@ -122,23 +125,37 @@ mod tests {
     #[tokio::test]
     async fn a_task_still_held_is_not_fired_and_its_new_lease_is_put_by() {
         let held = Held::default();
-        let holding = held.take(TaskId(1), lease("first", 1)).unwrap();
-        assert!(held.take(TaskId(1), lease("second", 2)).is_none());
-        assert!(held.take(TaskId(1), lease("third", 3)).is_none());
+        let holding = held.take(&lane("t:0"), TaskId(1), lease("first", 1)).unwrap();
+        assert!(held.take(&lane("t:0"), TaskId(1), lease("second", 2)).is_none());
+        assert!(held.take(&lane("t:0"), TaskId(1), lease("third", 3)).is_none());
         assert_eq!(holding.lease().receipt.as_str(), "first", "the call that runs was made by that one");
         let holding = holding.let_go().unwrap();
         assert_eq!((holding.lease().receipt.as_str(), holding.lease().attempt), ("third", 3));
-        assert!(held.take(TaskId(2), lease("other", 1)).is_some());
+        assert!(held.take(&lane("t:0"), TaskId(2), lease("other", 1)).is_some());
         assert!(holding.let_go().is_none());
-        assert!(held.take(TaskId(1), lease("fourth", 4)).is_some());
+        assert!(held.take(&lane("t:0"), TaskId(1), lease("fourth", 4)).is_some());
+    }
+
+    fn lane(name: &str) -> Lane {
+        name.parse().unwrap()
+    }
+
+    /// Once, a call held up the other topic's task, and its end was taken for that one's.
+    #[tokio::test]
+    async fn the_same_number_in_two_topics_is_two_tasks() {
+        let held = Held::default();
+        let one = held.take(&lane("a:0"), TaskId(1), lease("first", 1)).unwrap();
+        let other = held.take(&lane("b:0"), TaskId(1), lease("second", 1)).unwrap();
+        assert!(one.let_go().is_none());
+        assert_eq!(other.lease().receipt.as_str(), "second");
     }
 
     #[tokio::test]
     async fn dropping_lets_go_of_everything() {
         let held = Held::default();
-        let holding = held.take(TaskId(1), lease("first", 1)).unwrap();
-        assert!(held.take(TaskId(1), lease("second", 2)).is_none());
+        let holding = held.take(&lane("t:0"), TaskId(1), lease("first", 1)).unwrap();
+        assert!(held.take(&lane("t:0"), TaskId(1), lease("second", 2)).is_none());
         drop(holding);
-        assert!(held.take(TaskId(1), lease("third", 3)).is_some());
+        assert!(held.take(&lane("t:0"), TaskId(1), lease("third", 3)).is_some());
     }
 }

@@ -22,8 +22,8 @@
 //! - A task that this instance still holds is never fired a second time, whatever the store hands out.
 //! - Time comes from the store; this instance's clock only decides when to look.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -35,7 +35,7 @@ use crate::callback::{Caller, Client, Limits, Services};
 use crate::clock::Clock;
 use crate::outcome::Policy;
 use crate::store::{AnyStore, Holder, Store};
-use crate::task::Receipt;
+use crate::task::{Receipt, StoreId};
 use crate::topic::Registry;
 
 mod call;
@@ -104,6 +104,8 @@ struct Shared<S, C> {
     parts: Parts<S, C>,
     params: Params,
     holder: Holder,
+    /// The store's id; nothing is claimed before it is known.
+    store_id: Mutex<Option<StoreId>>,
     time: StoreTime,
     held: Held,
     settler: Settler,
@@ -112,6 +114,16 @@ struct Shared<S, C> {
     calls: TaskTracker,
     stopping: CancellationToken,
     cut_off: AtomicBool,
+}
+
+impl<S, C> Shared<S, C> {
+    fn saw_store(&self, id: StoreId) {
+        *self.store_id.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+    }
+
+    fn store_id(&self) -> Option<StoreId> {
+        *self.store_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The running workers of this instance.
@@ -132,6 +144,7 @@ impl<S: Store, C: Caller> Worker<S, C> {
             parts,
             params,
             holder: Holder(Receipt::random().as_str().into()),
+            store_id: Mutex::default(),
             held: Held::default(),
             settler,
             topic_limits: topic::limits(),

@@ -23,7 +23,7 @@ struct Lanes {
     nudges: HashMap<Lane, Arc<Nudge>>,
     tasks: JoinSet<()>,
     names: HashMap<Id, Lane>,
-    holds_are_known: bool,
+    may_claim: bool,
     /// Whether the last look did.
     look_failed: bool,
 }
@@ -59,7 +59,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>) {
 
 /// What a look has seen.
 struct Seen {
-    holds_are_known: bool,
+    may_claim: bool,
     /// The lanes that have work coming, and when.
     due: Vec<(Lane, UnixMillis)>,
     failed: Option<String>,
@@ -68,7 +68,7 @@ struct Seen {
 /// The safety look: the registry, what is held by hand, then all lanes together.
 async fn look(shared: &Shared<impl Store, impl Caller>) -> Seen {
     // The registry, or what is held, may be on a server that is away while lanes are not: then those that are known are looked at. But
-    // nothing is claimed before it was known once what is held.
+    // nothing is claimed before it was known once what is held, and which store this is: calls name it.
     let refreshed = shared.parts.topics.refresh().await.err().map(|error| error.to_string());
     let all: Vec<Lane> = shared
         .parts
@@ -84,8 +84,9 @@ async fn look(shared: &Shared<impl Store, impl Caller>) -> Seen {
         let released = holds.released.into_iter().collect();
         shared.parts.limits.set_holds(asked, holds.held.into_iter().collect(), released);
     });
-    let holds_are_known = read.is_ok();
-    let held = read.err().map(|error| error.to_string());
+    let identified = shared.parts.store.id().await.map(|id| shared.saw_store(id));
+    let may_claim = read.is_ok() && identified.is_ok();
+    let held = read.and(identified).err().map(|error| error.to_string());
     let asked = shared.parts.clock.now();
     let mut due = Vec::new();
     let looked = shared.parts.store.next_due(all.clone()).await.map(|next| {
@@ -93,13 +94,13 @@ async fn look(shared: &Shared<impl Store, impl Caller>) -> Seen {
         due.extend(all.into_iter().zip(next.lanes).filter_map(|(lane, due)| Some((lane, due?))));
     });
     let failed = refreshed.or(held).or(looked.err().map(|error| error.to_string()));
-    Seen { holds_are_known, due, failed }
+    Seen { may_claim, due, failed }
 }
 
 fn take_in(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, seen: Seen) {
-    lanes.holds_are_known |= seen.holds_are_known;
+    lanes.may_claim |= seen.may_claim;
     for (lane, due) in seen.due {
-        if lanes.holds_are_known {
+        if lanes.may_claim {
             tell(shared, lanes, lane, due);
         }
     }
@@ -114,8 +115,8 @@ fn take_in(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, see
 }
 
 fn take_hint(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, hint: Hint) {
-    // Else the next look finds the task, once it is known what is held.
-    if lanes.holds_are_known && !hint.is_pull {
+    // Else the next look finds the task, once it is known what is held and which store this is.
+    if lanes.may_claim && !hint.is_pull {
         tell(shared, lanes, hint.lane, hint.due);
     }
 }

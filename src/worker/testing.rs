@@ -10,7 +10,7 @@ use super::*;
 use crate::callback::{Allowance, Answer, Call, Fault, LONGEST_RETRY_AFTER, LimitParams, ServiceParams, SuccessRule};
 use crate::clock::UnixMillis;
 use crate::store::*;
-use crate::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
+use crate::task::{Destination, Lane, Options, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::topic;
 
 /// What a test waits for at most.
@@ -65,6 +65,10 @@ async fn pass(gate: &Semaphore) {
 }
 
 impl Store for Watched {
+    async fn id(&self) -> Result<StoreId> {
+        self.store.id().await
+    }
+
     fn durability(&self) -> Durability {
         self.store.durability()
     }

@@ -45,7 +45,9 @@ async fn a_task_is_called_back_at_its_due_moment_and_never_before(kept: Kept) {
         assert!(call.lateness_ms() >= 0, "early: {call:?}");
         assert!(call.due_ms >= before);
         assert_eq!(call.path, "/cancel");
-        assert_eq!(call.headers["webhook-id"].to_str().unwrap(), call.id.to_string());
+        let webhook_id = delayd.task("order.cancel", call.id).await["webhook_id"].clone();
+        assert_eq!(call.headers["webhook-id"].to_str().unwrap(), webhook_id);
+        assert!(webhook_id.as_str().unwrap().ends_with(&format!("-{}", call.id)), "{webhook_id}");
         assert_eq!(call.headers["delay-topic"], "order.cancel");
         assert_eq!(call.headers["content-type"], "application/json");
         assert!(call.headers["user-agent"].to_str().unwrap().starts_with("delayd/"));

@@ -36,6 +36,7 @@ mod redis_sentinel;
 mod reload;
 mod security;
 mod start_and_stop;
+mod store_id;
 mod two_instances;
 mod verbs;
 

@@ -285,6 +285,7 @@ async fn a_record_that_cannot_be_kept_leaves_the_others_alone() {
         (json!({"options": {"expires_after": "3651d"}}), "options.expires_after: must be"),
         (json!({"options": {"expires_after": 0}}), "options.expires_after: must be"),
         (json!({"options": {"headers": {"host": "a"}}}), "options.headers: "),
+        (json!({"options": {"origin": "there"}}), "options.origin: expected the id of a store"),
         (json!({"colour": "red"}), "colour"),
     ];
     let mut records: Vec<Value> =

@@ -106,7 +106,7 @@ async fn check(program: &str, file: &str) {
     let right = add("message.call").await;
     let task = delayd.wait_for_state("t", right, "delivered").await;
     assert_eq!(task["last_outcome"], "200 OK", "{file}");
-    assert_eq!(sample.did(), [format!("did {right}")], "{file}");
+    assert_eq!(sample.did(), [format!("did {}", task["webhook_id"].as_str().unwrap())], "{file}");
 
     let wrong = add("foreign").await;
     let task = delayd.wait_for_state("t", wrong, "dead").await;
@@ -121,7 +121,12 @@ async fn check(program: &str, file: &str) {
     assert_eq!(sample.post(headers.clone(), &call.body).await, (200, json!({"dm_error": 0})), "{file}");
     let again = sample.post(headers.clone(), &call.body).await;
     assert_eq!(again, (200, json!({"dm_error": 0, "duplicate": true})), "{file}");
-    assert_eq!(sample.did(), [format!("did {recorded}")], "{file} did it twice, or what it refused");
+    let recorded = &delayd.task("t", recorded).await["webhook_id"];
+    assert_eq!(
+        sample.did(),
+        [format!("did {}", recorded.as_str().unwrap())],
+        "{file} did it twice, or what it refused"
+    );
 
     // Nothing that is not exactly what was signed, and just now.
     let refused = async |headers: HeaderMap, body: &str, why: &str| {

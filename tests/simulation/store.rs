@@ -22,7 +22,7 @@ use delayd::store::{
     Forecast, Hint, Histories, Holds, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
     Registered, Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Transition, Waiting,
 };
-use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
+use delayd::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
 use tokio::time::sleep;
 
@@ -184,6 +184,10 @@ impl Access {
 }
 
 impl Store for Access {
+    async fn id(&self) -> Result<StoreId> {
+        Ok(StoreId(1))
+    }
+
     fn durability(&self) -> Durability {
         Durability::Volatile
     }

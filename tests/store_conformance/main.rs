@@ -21,6 +21,7 @@ mod damage;
 mod destination;
 mod expiry;
 mod idempotency;
+mod identity;
 mod key;
 mod lease;
 mod machine;
@@ -233,6 +234,13 @@ macro_rules! conformance {
             transfer an_adopted_task_takes_its_key_if_it_is_free,
             transfer an_adoption_registers_its_topic_and_asks_for_no_quota,
             transfer nothing_is_forgotten_on_the_way,
+            transfer a_moved_task_keeps_its_origin,
+            transfer a_call_for_a_moved_task_has_its_origin,
+            transfer tasks_of_two_stores_with_one_id_are_told_apart,
+            transfer an_id_that_another_topic_has_is_taken,
+            transfer an_id_that_another_import_brought_to_another_topic_is_taken,
+            transfer a_batch_takes_an_id_once,
+            transfer the_id_of_a_call_for_a_moved_task_is_never_drawn,
 
             read pages_follow_one_another_in_time_order,
             read a_list_is_bounded_by_from_and_to,
@@ -242,6 +250,7 @@ macro_rules! conformance {
             read next_due_includes_the_earliest_lease_deadline,
             read next_pull_knows_what_consumers_wait_for_and_nothing_else,
             read what_does_not_exist_is_unknown_and_empty,
+            read a_store_keeps_its_id,
 
             destination a_hold_lasts_until_it_is_released,
             destination what_waits_is_counted_by_destination_over_all_lanes,
@@ -273,7 +282,8 @@ macro_rules! one_after_another {
         #[tokio::test]
         async fn keeps_every_sentence() {
             $(println!("{}", stringify!($sentence));
-            crate::$verb::$sentence(crate::bench::$store().await).await;)+
+            // On the heap: together they are more than a thread's stack holds.
+            Box::pin(crate::$verb::$sentence(crate::bench::$store().await)).await;)+
         }
     };
 }

@@ -254,7 +254,8 @@ impl Model {
             "content": task.content,
         });
         let id = on_dead.task_id.expect("it was drawn with the task's own");
-        let body = Body { destination: on_dead.sn.clone(), options: Options::default(), content: content.to_string() };
+        let options = Options { origin: record.body.options.origin, ..Options::default() };
+        let body = Body { destination: on_dead.sn.clone(), options, content: content.to_string() };
         let call = Record::new(record.lane.clone(), body, now, now);
         self.tasks.entry(id).or_insert(call);
     }
@@ -365,7 +366,7 @@ impl Model {
             Some(_) => return Adopted::Known,
             None => {}
         }
-        self.last_id = self.last_id.max(id.0);
+        self.last_id = self.last_id.max(task.highest_id().0);
         let entry = self.register(task.topic.clone());
         let lane = entry.lane_of(id);
         let key = task.options.key.clone().filter(|key| Lane::shard_of_key(key, entry.shards) == lane.shard);

@@ -174,3 +174,9 @@ pub(crate) async fn what_does_not_exist_is_unknown_and_empty(bench: Bench<impl S
     assert!(grant.tasks.is_empty() && grant.outlook.due.is_empty() && grant.outlook.next.is_none());
     assert!(bench.store.topics().await.unwrap().is_empty(), "looking makes no topic");
 }
+
+pub(crate) async fn a_store_keeps_its_id(bench: Bench<impl Store>) {
+    let id = bench.store.id().await.unwrap();
+    bench.add("message.call", 0).await;
+    assert_eq!(bench.store.id().await.unwrap(), id);
+}

@@ -122,7 +122,8 @@ impl Record {
     }
 
     pub(crate) fn is_same(&self, task: &Adoptee) -> bool {
-        self.created == task.created && self.due == task.due && self.body.content == task.content
+        let same_origin = self.body.options.origin == task.options.origin;
+        same_origin && self.created == task.created && self.due == task.due && self.body.content == task.content
     }
 
     /// The state that callers see: a lease that holds no more counts as scheduled.
@@ -368,6 +369,7 @@ impl Record {
         if let (Some(on_dead), Some(_)) = (&mut body.options.on_dead, call) {
             on_dead.task_id = call;
         }
+        body.options.origin = self.body.options.origin;
         self.begin_revision(due);
         self.body = body;
     }

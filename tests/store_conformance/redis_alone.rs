@@ -353,6 +353,8 @@ async fn a_full_redis_refuses_adds_and_lets_everything_out() {
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let refused = store.add(vec![new_task("message.call", 0)]).await.remove(0);
     assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
+    // Before that is known, nothing is claimed.
+    store.id().await.unwrap();
 
     let leased = grant(&store, claim_by("first", 2, true)).await;
     assert_eq!(leased.tasks.len(), 2);

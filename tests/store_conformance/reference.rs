@@ -10,13 +10,14 @@ use delayd::store::{
     Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Transition,
     Waiting,
 };
-use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
+use delayd::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
 
 use crate::model::Model;
 
 /// A store that keeps nothing but its word.
 pub(crate) struct Reference {
+    id: StoreId,
     model: Mutex<Model>,
     clock: Clock,
     hints: broadcast::Sender<Hint>,
@@ -24,7 +25,12 @@ pub(crate) struct Reference {
 
 impl Reference {
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { model: Mutex::new(Model::new(clock.now())), clock, hints: broadcast::Sender::new(64) }
+        Self {
+            id: StoreId::random(),
+            model: Mutex::new(Model::new(clock.now())),
+            clock,
+            hints: broadcast::Sender::new(64),
+        }
     }
 
     /// The model, at the clock's now.
@@ -48,6 +54,10 @@ impl Reference {
 }
 
 impl Store for Reference {
+    async fn id(&self) -> Result<StoreId> {
+        Ok(self.id)
+    }
+
     fn durability(&self) -> Durability {
         Durability::Volatile
     }

@@ -9,7 +9,7 @@ use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Grant, Holder, Idempotency, MAX_LEASE, Misfire, Misfired,
     Moment, NewContent, NewTask, Rescheduled, Result, Settle, Settled, Spread, Standing, TopicEntry, Transition, Want,
 };
-use delayd::task::{Destination, Lane, OnDead, Options, Receipt, State, TaskId, TopicPolicy};
+use delayd::task::{Destination, Lane, OnDead, Options, Receipt, State, StoreId, TaskId, TopicPolicy};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -73,6 +73,8 @@ pub(crate) struct Stranger {
     key: Option<u8>,
     expires_after: Option<Duration>,
     content: u8,
+    /// Which store it comes from; none: the one that it is moved to.
+    origin: Option<u64>,
 }
 
 /// What is done to a topic.
@@ -187,8 +189,10 @@ fn stranger() -> impl Strategy<Value = Stranger> {
     let standing = (prop::sample::select(states.to_vec()), span());
     let expires_after = prop::option::weighted(0.3, prop::sample::select(vec![0, 1_000, 30_000]).prop_map(ms));
     let key = prop::option::weighted(0.5, 0..2_u8);
-    let parts = (0..4_u64, 0..3_usize, due, standing, 0..3_u32, key, expires_after, (0..20_u8).prop_map(|n| n / 19));
-    parts.prop_map(|(id, destination, due, standing, attempts, key, expires_after, content)| Stranger {
+    let origin = prop::option::weighted(0.7, (0..20_u64).prop_map(|n| n / 19));
+    let content = (0..20_u8).prop_map(|n| n / 19);
+    let parts = (0..4_u64, 0..3_usize, due, standing, 0..3_u32, key, expires_after, content, origin);
+    parts.prop_map(|(id, destination, due, standing, attempts, key, expires_after, content, origin)| Stranger {
         id,
         destination,
         due,
@@ -197,6 +201,7 @@ fn stranger() -> impl Strategy<Value = Stranger> {
         key,
         expires_after,
         content,
+        origin,
     })
 }
 
@@ -306,6 +311,7 @@ fn adoptee(task: &Stranger) -> Adoptee {
         attempts: task.attempts,
         outcome: if task.attempts > 0 { "503".into() } else { String::new() },
         options: Options {
+            origin: task.origin.map(StoreId),
             key: task.key.map(|key| format!("key {key}")),
             expires_after: task.expires_after.map(Span),
             ..Options::default()

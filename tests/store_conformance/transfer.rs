@@ -5,7 +5,7 @@ use delayd::store::{
     Adopted, Adoptee, Cancelled, LENT, MAX_EXPIRIES, Novelty, Rescheduled, Settled, Standing, Store, Task, Transition,
 };
 use delayd::store::{Moment, NewTask, TopicEntry};
-use delayd::task::{OnDead, Options, Receipt, State, TaskId};
+use delayd::task::{OnDead, Options, Receipt, State, StoreId, TaskId};
 
 use crate::bench::{
     Bench, Held, START, at, dead, delivered, expiring, hear, ids, keyed, lamented, lane, ms, new_task, receipt, retry,
@@ -372,4 +372,88 @@ pub(crate) async fn nothing_is_forgotten_on_the_way(bench: Bench<impl Store>) {
         assert_eq!(adopt(&new, task).await, Adopted::New);
         assert_eq!(new.get(id).await, before);
     }
+}
+
+fn from(store: u64, task: Adoptee) -> Adoptee {
+    Adoptee { options: Options { origin: Some(StoreId(store)), ..task.options }, ..task }
+}
+
+pub(crate) async fn a_moved_task_keeps_its_origin(bench: Bench<impl Store>) {
+    let options = Options { key: Some("k".into()), ..Options::default() };
+    let moved = from(7, Adoptee { options, ..stranger(1_700_000_000_000_005) });
+    adopt(&bench, moved.clone()).await;
+    assert_eq!(bench.get(moved.id).await.options, moved.options);
+    // Pushed back here, it is the same task still, whether the add asks for little or much.
+    let more = Options { max_attempts: Some(2), ..keyed("k", 0).options };
+    for options in [keyed("k", 0).options, more] {
+        let pushed = bench.try_add(NewTask { options: options.clone(), ..keyed("k", 5_000) }).await.unwrap();
+        assert_eq!((pushed.id, pushed.novelty), (moved.id, Novelty::Replaced));
+        let expected = Options { origin: Some(StoreId(7)), ..options };
+        assert_eq!(bench.get(moved.id).await.options, expected);
+    }
+    bench.advance(5_000);
+    let grant = bench.claim(&[("message.call", 5)]).await;
+    assert_eq!(grant.tasks[0].options.origin, Some(StoreId(7)));
+    assert_eq!(bench.get(bench.add("message.call", 0).await).await.options.origin, None);
+}
+
+pub(crate) async fn a_call_for_a_moved_task_has_its_origin(bench: Bench<impl Store>) {
+    let on_dead = OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: Some(TaskId(99)) };
+    let options = Options { on_dead: Some(on_dead), ..Options::default() };
+    adopt(&bench, from(7, Adoptee { options, due: at(0), ..stranger(1_700_000_000_000_005) })).await;
+    bench.advance(60_000);
+    bench.settle(&bench.hold().await, dead()).await;
+    assert_eq!(bench.get(TaskId(99)).await.options, Options { origin: Some(StoreId(7)), ..Options::default() });
+}
+
+/// Two stores that took an add in the same second have given the same id, and perhaps for the same content in the same millisecond.
+pub(crate) async fn tasks_of_two_stores_with_one_id_are_told_apart(bench: Bench<impl Store>) {
+    let task = stranger(1_700_000_000_000_005);
+    assert_eq!(adopt(&bench, from(7, task.clone())).await, Adopted::New);
+    assert_eq!(adopt(&bench, from(8, task.clone())).await, Adopted::Taken);
+    assert_eq!(adopt(&bench, task.clone()).await, Adopted::Taken, "this store's own");
+    assert_eq!(adopt(&bench, from(7, task)).await, Adopted::Known);
+}
+
+pub(crate) async fn an_id_that_another_topic_has_is_taken(bench: Bench<impl Store>) {
+    let own = bench.add("message.call", 1_000).await;
+    let topic = topic_of("elsewhere", 4);
+    let task = Adoptee { topic: topic.clone(), id: own, ..stranger(1) };
+    assert_eq!(adopt(&bench, from(7, task.clone())).await, Adopted::Taken);
+    assert_eq!(adopt(&bench, task.clone()).await, Adopted::Taken, "without an origin");
+    assert_eq!(bench.store.get(&topic.lane_of(own), own).await.unwrap(), None);
+    // What was forgotten has its id no more.
+    bench.store.cancel(&lane(), own).await.unwrap();
+    assert_eq!(bench.store.discard(&lane(), State::Cancelled, vec![own]).await.unwrap(), 1);
+    assert_eq!(adopt(&bench, from(7, task)).await, Adopted::New);
+}
+
+pub(crate) async fn an_id_that_another_import_brought_to_another_topic_is_taken(bench: Bench<impl Store>) {
+    let other = |task| Adoptee { topic: topic_of("elsewhere", 4), ..task };
+    let [first, second] = [1_600_000_000_000_005, 1_600_000_000_000_006].map(stranger);
+    assert_eq!(adopt(&bench, from(7, first.clone())).await, Adopted::New);
+    assert_eq!(adopt(&bench, other(from(8, first.clone()))).await, Adopted::Taken);
+    assert_eq!(adopt(&bench, other(first.clone())).await, Adopted::Taken);
+    assert_eq!(adopt(&bench, from(7, first)).await, Adopted::Known);
+    assert_eq!(adopt(&bench, second.clone()).await, Adopted::New, "without an origin");
+    assert_eq!(adopt(&bench, other(second)).await, Adopted::Taken);
+}
+
+pub(crate) async fn a_batch_takes_an_id_once(bench: Bench<impl Store>) {
+    let task = from(7, stranger(1_700_000_000_000_005));
+    let other = from(8, Adoptee { topic: topic_of("elsewhere", 4), ..stranger(task.id.0) });
+    let next = from(8, Adoptee { topic: topic_of("elsewhere", 4), ..stranger(task.id.0 + 1) });
+    let adopted = bench.store.adopt(vec![task.clone(), other, task, next]).await;
+    let expected = [Adopted::New, Adopted::Taken, Adopted::Known, Adopted::New];
+    assert_eq!(adopted.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected);
+}
+
+/// Its call would not be made if another task had its id.
+pub(crate) async fn the_id_of_a_call_for_a_moved_task_is_never_drawn(bench: Bench<impl Store>) {
+    let first = bench.add("message.call", 0).await;
+    let call = TaskId(first.0 + 1_500);
+    let on_dead = OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: Some(call) };
+    let options = Options { on_dead: Some(on_dead), ..Options::default() };
+    adopt(&bench, from(7, Adoptee { options, ..stranger(first.0 + 1) })).await;
+    assert!(bench.add("message.call", 0).await > call);
 }

@@ -107,6 +107,7 @@ impl Receiver {
             service: &service,
             url,
             id: TaskId(42),
+            webhook_id: "00c0ffee00c0ffee-42",
             topic: &"orders".parse().unwrap(),
             attempt: 2,
             due: UnixMillis(1_795_236_367_000),
@@ -183,7 +184,7 @@ async fn a_call_says_what_task_it_is_about() {
     has("delay-attempt: 2");
     has("delay-due-ms: 1795236367000");
     has("delay-receipt: abc");
-    has("webhook-id: 42");
+    has("webhook-id: 00c0ffee00c0ffee-42");
     has(concat!("user-agent: delayd/", env!("CARGO_PKG_VERSION")));
     has("content-length: 8");
     let trace = lines.iter().find_map(|line| line.strip_prefix("traceparent: ")).unwrap();

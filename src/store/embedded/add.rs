@@ -72,13 +72,9 @@ fn push_back(
     let number = before.record.lane;
     let due = task.moment.due(ledger.now);
     let destination = ledger.destination(number, &task.destination)?;
-    let options = match &task.options.on_dead {
-        None => task.options.clone(),
-        Some(_) => {
-            let drawn = ledger.options(id)?.on_dead.and_then(|on_dead| on_dead.task_id);
-            with_call(ledger, task, lane.shard, drawn)?
-        }
-    };
+    let first = ledger.options(id)?;
+    let drawn = first.on_dead.and_then(|on_dead| on_dead.task_id);
+    let options = Options { origin: first.origin, ..with_call(ledger, task, lane.shard, drawn)? };
     let after = Pending { expires: expiry(due, &options), ..Pending::fresh(number, destination, due) };
     ledger.restart(id, &before.record, &after)?;
     ledger

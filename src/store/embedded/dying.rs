@@ -10,12 +10,13 @@
 use rusqlite::OptionalExtension;
 use serde::Serialize;
 
+use super::add::options_text;
 use super::ledger::Ledger;
 use super::record::{Ended, Pending, Record};
 use super::rows::{is_unreadable, read_name, read_options};
 use super::values::rows;
 use crate::store::MAX_CLAIM_BYTES;
-use crate::task::{Destination, Lane, State, TaskId};
+use crate::task::{Destination, Lane, Options, State, TaskId};
 
 /// The most owed calls that are stored at a time.
 const OWED: usize = 64;
@@ -37,6 +38,8 @@ struct Call {
     id: TaskId,
     lane: Lane,
     destination: Destination,
+    /// Its origin is its dead task's: that store drew its id.
+    options: Options,
     body: String,
 }
 
@@ -60,9 +63,10 @@ impl Ledger<'_> {
         let stored = self
             .db
             .prepare_cached(
-                "INSERT OR IGNORE INTO task (id, lane, destination, due, created, content) VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT OR IGNORE INTO task (id, lane, destination, due, created, options, content)
+                 VALUES (?, ?, ?, ?, ?, ?, ?)",
             )?
-            .execute((call.id, dead.lane, destination, self.now, self.now, &call.body))?;
+            .execute((call.id, dead.lane, destination, self.now, self.now, options_text(&call.options), &call.body))?;
         if stored == 1 {
             self.called += call.body.len();
             self.join_schedule(call.id, &Pending::fresh(dead.lane, destination, self.now))?;
@@ -108,7 +112,7 @@ impl Ledger<'_> {
             .prepare_cached("SELECT options FROM task WHERE id = ? AND options IS NOT NULL")?
             .query_row([id], |row| read_options(row, 0, id))
             .optional()?;
-        let Some(on_dead) = options.and_then(|options| options.on_dead) else { return Ok(None) };
+        let Some(Options { origin, on_dead: Some(on_dead), .. }) = options else { return Ok(None) };
         let Some(call) = on_dead.task_id else { return Ok(None) };
         self.db
             .prepare_cached(
@@ -126,7 +130,8 @@ impl Ledger<'_> {
                     content: row.get_ref(2)?.as_str()?,
                 };
                 let body = serde_json::to_string(&body).expect("an obituary is plain data");
-                Ok(Call { id: call, lane, destination: on_dead.sn.clone(), body })
+                let options = Options { origin, ..Options::default() };
+                Ok(Call { id: call, lane, destination: on_dead.sn.clone(), options, body })
             })
             .optional()
     }

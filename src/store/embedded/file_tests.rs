@@ -35,6 +35,31 @@ fn length(path: &Path) -> u64 {
     std::fs::metadata(path).unwrap().len()
 }
 
+/// Two files have two ids, a copy has that of its original, and `replace` gives it one of its own.
+#[tokio::test]
+async fn a_file_keeps_its_id_until_it_is_given_another() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = open(one.path()).unwrap();
+    let id = store.id().await.unwrap();
+    assert_ne!(open(two.path()).unwrap().id().await.unwrap(), id);
+    let path = one.path().join("delayd.db");
+    let refused = Embedded::replace_id(&path).unwrap_err().to_string();
+    assert!(refused.contains("another process works on"), "{refused}");
+    drop(store);
+    assert_eq!(open(one.path()).unwrap().id().await.unwrap(), id);
+    std::fs::copy(&path, two.path().join("delayd.db")).unwrap();
+    for beside in ["delayd.db-wal", "delayd.db-shm"] {
+        let _ = std::fs::remove_file(two.path().join(beside));
+    }
+    assert_eq!(open(two.path()).unwrap().id().await.unwrap(), id);
+    let (before, fresh) = Embedded::replace_id(&two.path().join("delayd.db")).unwrap();
+    assert!(before == id && fresh != id);
+    assert_eq!(open(two.path()).unwrap().id().await.unwrap(), fresh);
+    assert_eq!(open(one.path()).unwrap().id().await.unwrap(), id);
+    let missing = Embedded::replace_id(&two.path().join("none.db")).unwrap_err().to_string();
+    assert!(missing.contains("there is no store at") && !two.path().join("none.db").exists(), "{missing}");
+}
+
 async fn assert_kept(store: &Embedded, ids: &[TaskId]) {
     for id in ids {
         assert!(store.get(&lane(), *id).await.unwrap().is_some(), "task {id} was answered and is lost");

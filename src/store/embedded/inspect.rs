@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::broadcast;
 
-use super::{Embedded, Params, Threads, fault, reader, schema, space, spawn, writes};
+use super::{Embedded, Params, Threads, fault, identity, reader, schema, space, spawn, writes};
 use crate::store::{Error, Result};
 
 impl Embedded {
@@ -35,6 +35,7 @@ impl Embedded {
     fn open_to_look(Params { path, clock, .. }: Params) -> Result<Self> {
         let health = Arc::new(fault::Health::new());
         let db = open_reader(&path)?;
+        let id = identity::read(&db).map_err(|failure| schema::explain(&path, &failure))?;
         // Nobody takes what is written: it is refused.
         let (writes, ..) = writes::Writes::new();
         // Nobody asks for anything but a check.
@@ -43,7 +44,8 @@ impl Embedded {
         let watched = Arc::clone(&health);
         let handles = vec![spawn("store-scan", move || reader::run(db, &reader, &watched))?];
         let (hints, _) = broadcast::channel(1);
-        Ok(Self { writes, reads, scans, clock, hints, health, threads: Mutex::new(Threads { handles, lock: None }) })
+        let threads = Mutex::new(Threads { handles, lock: None });
+        Ok(Self { id, writes, reads, scans, clock, hints, health, threads })
     }
 }
 

@@ -34,7 +34,7 @@
 //! - A task without key, idempotency key, expiry and call for the dead has no row for any of them, and none is looked for.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -44,6 +44,7 @@ use tokio::sync::{broadcast, watch};
 
 use super::{Error, Hint, Result};
 use crate::clock::Clock;
+use crate::task::StoreId;
 
 mod add;
 mod ballast;
@@ -64,6 +65,7 @@ mod fsck;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzed;
+mod identity;
 mod inspect;
 mod ledger;
 mod list;
@@ -119,6 +121,7 @@ pub struct Params {
 /// The embedded store. Dropping it waits until everything accepted is on disk, as [`close`](super::Store::close) does.
 #[derive(Debug)]
 pub struct Embedded {
+    id: StoreId,
     writes: writes::Writes,
     reads: reader::Reads,
     /// For what takes the longer the more is kept: behind one such, nothing else may wait.
@@ -187,6 +190,7 @@ impl Embedded {
             error => Err(error),
         })?;
         let beside = schema::open_beside(&path).map_err(explain)?;
+        let id = identity::read(&beside).map_err(explain)?;
 
         let (hints, _) = broadcast::channel(HINTS);
         let (writes, jobs, pace) = writes::Writes::new();
@@ -215,7 +219,15 @@ impl Embedded {
         let watched = Arc::clone(&health);
         handles.push(spawn("store-checkpoint", move || checkpoint::run(&beside, &wakes, &turn, &watched))?);
         let threads = Mutex::new(Threads { handles, lock: Some(lock) });
-        Ok(Self { writes, reads, scans, clock, hints, health, threads })
+        Ok(Self { id, writes, reads, scans, clock, hints, health, threads })
+    }
+
+    /// Gives the store in `path` another id. Answers the one before, and the new one.
+    ///
+    /// # Errors
+    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what SQLite says.
+    pub fn replace_id(path: &Path) -> Result<(StoreId, StoreId)> {
+        identity::replace(path)
     }
 
     /// Turns true when an I/O error (a failed fsync, say) leaves the disk's content unknown. Every call fails

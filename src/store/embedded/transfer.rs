@@ -8,7 +8,7 @@ use super::add::{Body, find_owner, options_text, write_body};
 use super::ledger::Ledger;
 use super::receipts::Receipts;
 use super::record::{self, Ended, Pending, Record, expiry};
-use super::rows::is_unreadable;
+use super::rows::{is_unreadable, read_options};
 use crate::clock::UnixMillis;
 use crate::store::{Adopted, Adoptee, Lent, MAX_OUTCOME, Result, Standing};
 use crate::task::{Lane, Receipt, State, TaskId};
@@ -85,7 +85,7 @@ fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopte
     if let Some(known) = find(ledger, &lane, task)? {
         return Ok(known);
     }
-    ledger.skip_ids_to(task.id)?;
+    ledger.skip_ids_to(task.highest_id())?;
     let number = ledger.lane(&lane, &task.topic)?;
     let destination = ledger.destination(number, &task.destination)?;
     let options = options_text(&task.options);
@@ -117,8 +117,11 @@ fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopte
 fn find(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<Option<Adopted>> {
     let found: Option<(i64, bool)> = ledger
         .db
-        .prepare_cached("SELECT lane, created = ? AND due = ? AND content = ? FROM task WHERE id = ?")?
-        .query_row((task.created, task.due, &task.content, task.id), |row| Ok((row.get(0)?, row.get(1)?)))
+        .prepare_cached("SELECT lane, created = ? AND due = ? AND content = ?, options FROM task WHERE id = ?")?
+        .query_row((task.created, task.due, &task.content, task.id), |row| {
+            let origin = read_options(row, 2, task.id)?.origin;
+            Ok((row.get(0)?, row.get(1)? && origin == task.options.origin))
+        })
         .optional()?;
     let Some((number, is_same)) = found else { return Ok(None) };
     if !is_same || ledger.find_lane(lane)? != Some(number) {

@@ -17,9 +17,13 @@ use crate::store::{
     Hint, Histories, Holds, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
     Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
-use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
+use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 
 impl Store for Embedded {
+    async fn id(&self) -> Result<StoreId> {
+        Ok(self.id)
+    }
+
     fn durability(&self) -> Durability {
         Durability::Fsynced
     }

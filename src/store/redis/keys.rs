@@ -5,6 +5,7 @@
 //! | topic registry | `<p>:DELAY_TOPIC_LIST` | hash topic → `{"shards":n}` |
 //! | policies | `<p>:DELAY_TOPIC_POLICY-{<p>:DELAY_TOPIC_LIST}` | hash topic → JSON |
 //! | pauses | `<p>:DELAY_TOPIC_PAUSES-{<p>:DELAY_TOPIC_LIST}` | hash topic → see `lua/pause.lua` |
+//! | the store | `<p>:DELAY_STORE-{<p>:DELAY_TOPIC_LIST}` | hash: `id`, `since`; see `identity` |
 //! | last task id | `<p>:DELAY_TASK_ID` | string |
 //! | destinations held by hand | `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
 //! | releases by hand | `<p>:DELAY_DESTINATION_RELEASES-{<p>:DELAY_DESTINATION_HOLDS}` | zset destination → when, Unix ms |
@@ -12,7 +13,7 @@
 //! | a lane's keys | see `lua/lane.lua` | |
 //!
 //! `<p>` is `store.redis.key_prefix`. A lane's keys end in its hash tag `{topic:shard}`, so that one node of a
-//! cluster holds them all. So do those of policies and pauses: in the registry's name, by which it has the slot of that.
+//! cluster holds them all. So do those of policies, pauses and the store: in the registry's name, by which it has the slot of that.
 
 use super::slot;
 use crate::task::{Destination, Lane};
@@ -96,6 +97,11 @@ impl Keys {
 
     pub(super) fn pauses(&self) -> String {
         self.beside_topics("DELAY_TOPIC_PAUSES")
+    }
+
+    /// What is known of the store as a whole.
+    pub(super) fn store(&self) -> String {
+        self.beside_topics("DELAY_STORE")
     }
 
     fn beside_topics(&self, role: &str) -> String {
@@ -244,7 +250,7 @@ mod tests {
         assert_eq!(of_script[10], "delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}:");
         assert_eq!(keys.lane_of(&of_script[0]), Some(lane));
         assert_eq!(keys.pauses(), "delay:DELAY_TOPIC_PAUSES-{delay:DELAY_TOPIC_LIST}");
-        for beside in [keys.policies(), keys.pauses()] {
+        for beside in [keys.policies(), keys.pauses(), keys.store()] {
             assert_eq!(slot::of_key(beside.as_bytes()), slot::of_key(keys.topics().as_bytes()), "{beside}");
         }
         assert_eq!(Keys::new("a[b").any_bodies(), "a\\[b:DELAY_REALL_TOPIC_TASK-{*}");

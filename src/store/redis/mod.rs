@@ -17,6 +17,7 @@ use self::add::Adders;
 use self::address::{Login, read_url};
 use self::dial::Target;
 use self::hints::Hints;
+use self::identity::Identity;
 use self::ids::Ids;
 use self::keys::Keys;
 use self::node::Purpose;
@@ -32,7 +33,7 @@ use super::{
 };
 use crate::breaker;
 use crate::clock::{Clock, UnixMillis};
-use crate::task::{Destination, Lane, Receipt, State, TaskId, Topic, TopicPolicy};
+use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 
 mod add;
 mod address;
@@ -49,6 +50,7 @@ mod fsck;
 #[doc(hidden)]
 pub mod fuzzed;
 mod hints;
+mod identity;
 mod ids;
 mod keys;
 mod link;
@@ -57,6 +59,7 @@ mod map;
 #[cfg(feature = "benching")]
 #[doc(hidden)]
 pub mod measured;
+mod namesakes;
 mod node;
 mod note;
 mod query;
@@ -183,6 +186,7 @@ struct Inner {
     servers: Arc<Servers>,
     keys: Keys,
     ids: Ids,
+    identity: Identity,
     pinged: Pinged,
     complaints: Complaints,
     hints: Hints,
@@ -200,6 +204,7 @@ impl Inner {
             servers,
             keys: Keys::new(&params.key_prefix),
             ids: Ids::default(),
+            identity: Identity::default(),
             pinged: Pinged::default(),
             complaints: Complaints::default(),
             hints,
@@ -235,6 +240,14 @@ impl Redis {
         Ok(Self { inner, adders, tasks })
     }
 
+    /// Gives the store another id. Running instances take it up within seconds. Answers the one before, if it had one, and the new one.
+    ///
+    /// # Errors
+    /// What Redis says.
+    pub async fn replace_id(&self) -> Result<(Option<StoreId>, StoreId)> {
+        identity::replace(&self.inner).await
+    }
+
     /// Which servers there are, for people.
     pub fn describe(&self) -> String {
         self.inner.servers.describe()
@@ -250,6 +263,10 @@ impl Drop for Redis {
 }
 
 impl Store for Redis {
+    async fn id(&self) -> Result<StoreId> {
+        identity::id(&self.inner).await
+    }
+
     fn durability(&self) -> Durability {
         self.inner.servers.durability()
     }

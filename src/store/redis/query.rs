@@ -204,5 +204,10 @@ async fn ping_alone(inner: &Inner) -> Result<UnixMillis> {
     let counter = || cmd("EXISTS").arg(inner.keys.last_id()).take();
     inner.adding.run_one(counter()).await?;
     inner.working.run_one(counter()).await?;
+    now(inner).await
+}
+
+/// The store's now.
+pub(super) async fn now(inner: &Inner) -> Result<UnixMillis> {
     read_time(inner, inner.working.run_one(cmd("TIME")).await?)
 }

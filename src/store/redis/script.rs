@@ -62,6 +62,9 @@ scripts! {
     DISCARD: WAY_OUT, [LANE, FORGET, include_str!("lua/discard.lua")];
     CLEAR: WAY_OUT, [LANE, FORGET, include_str!("lua/clear.lua")];
     LEND: WAY_OUT, [LANE, include_str!("lua/lend.lua")];
+    STORE_ID: WAY_OUT, [include_str!("lua/store_id.lua")];
+    IMPORTED: NORMAL, [include_str!("lua/imported.lua")];
+    PRESENT: READ, [include_str!("lua/present.lua")];
     ADOPT: NORMAL, [LANE, SAMENESS, include_str!("lua/adopt.lua")];
     LEAVE: WAY_OUT, [LANE, include_str!("lua/leave.lua")];
     NOTE: NORMAL, [LANE, include_str!("lua/note.lua")];

@@ -11,7 +11,7 @@ use super::batch::chunks;
 use super::ids::script_call;
 use super::record::write_options;
 use super::settle::shorten;
-use super::{registry, script, survey};
+use super::{namesakes, registry, script, survey};
 use crate::clock::UnixMillis;
 use crate::store::{Adopted, Adoptee, Hint, MAX_LEASE, Result, Standing, TopicEntry};
 use crate::task::{Lane, Receipt, State, TaskId};
@@ -42,22 +42,39 @@ pub(super) async fn lend(
     Ok(lent)
 }
 
-/// The counter is raised before anything is kept: an id that was adopted is never drawn.
+/// The counter is raised before anything is kept: an id that was adopted is never drawn, nor that of a call for a dead.
 pub(super) async fn adopt(inner: &Inner, tasks: &[Adoptee]) -> Vec<Result<Adopted>> {
-    let highest = tasks.iter().map(|task| task.id.0).max().unwrap_or(0);
+    let highest = tasks.iter().map(|task| task.highest_id().0).max().unwrap_or(0);
     if let Err(error) = survey::raise_counter(inner, highest).await {
         return vec![Err(error); tasks.len()];
     }
     inner.ids.drop_blocks().await;
+    // An id that comes twice in one batch, for two topics, is the first one's.
+    let mut first: HashMap<TaskId, &TopicEntry> = HashMap::new();
+    let is_first = |&place: &usize| *first.entry(tasks[place].id).or_insert(&tasks[place].topic) == &tasks[place].topic;
+    let (places, others): (Vec<usize>, Vec<usize>) = (0..tasks.len()).partition(is_first);
+    let mut answers = vec![Ok(Adopted::Taken); tasks.len()];
+    keep(inner, tasks, places, &mut answers).await;
+    if !others.is_empty() {
+        keep(inner, tasks, others, &mut answers).await;
+    }
+    answers
+}
+
+/// Keeps the tasks at these places, and writes their answers there.
+async fn keep(inner: &Inner, tasks: &[Adoptee], places: Vec<usize>, answers: &mut [Result<Adopted>]) {
+    let taken = match namesakes::taken(inner, tasks, &places).await {
+        Ok(taken) => taken,
+        Err(error) => return places.into_iter().for_each(|place| answers[place] = Err(error.clone())),
+    };
     let mut calls: Vec<Cmd> = Vec::new();
     let mut called = Vec::new();
-    for (lane, places) in by_lane(tasks) {
+    for (lane, places) in by_lane(tasks, places.into_iter().filter(|&place| !taken.contains(&tasks[place].id))) {
         for chunk in chunks(places, |&place| tasks[place].content.len()) {
             calls.push(call(inner, &lane, &chunk, tasks));
             called.push((lane.clone(), chunk));
         }
     }
-    let mut answers: Vec<Result<Adopted>> = vec![Ok(Adopted::Taken); tasks.len()];
     for ((lane, places), reply) in called.into_iter().zip(inner.adding.run_repeatable(&calls).await) {
         let adopted = match reply.and_then(|reply| read(reply, places.len())) {
             Ok((was_empty, adopted)) => match registered(inner, was_empty, &tasks[places[0]].topic).await {
@@ -69,14 +86,14 @@ pub(super) async fn adopt(inner: &Inner, tasks: &[Adoptee]) -> Vec<Result<Adopte
         hint(inner, &lane, tasks, &places, &adopted);
         places.into_iter().zip(adopted).for_each(|(place, adopted)| answers[place] = adopted);
     }
-    answers
 }
 
 /// Where the tasks of each lane stand among the others.
-fn by_lane(tasks: &[Adoptee]) -> HashMap<Lane, Vec<usize>> {
+fn by_lane(tasks: &[Adoptee], places: impl Iterator<Item = usize>) -> HashMap<Lane, Vec<usize>> {
     let mut lanes: HashMap<Lane, Vec<usize>> = HashMap::new();
-    for (i, task) in tasks.iter().enumerate() {
-        lanes.entry(task.topic.lane_of(task.id)).or_default().push(i);
+    for place in places {
+        let task = &tasks[place];
+        lanes.entry(task.topic.lane_of(task.id)).or_default().push(place);
     }
     lanes
 }

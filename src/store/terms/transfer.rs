@@ -49,10 +49,18 @@ pub struct Adoptee {
     pub attempts: u32,
     /// The last attempt's outcome.
     pub outcome: String,
-    /// Its own settings. A call for the dead has its id.
+    /// Its own settings. A call for the dead has its id. Without an origin, this store is it.
     pub options: Options,
     /// The body, kept byte for byte.
     pub content: String,
+}
+
+impl Adoptee {
+    /// The higher of its id and that of the call that is made if it dies.
+    pub fn highest_id(&self) -> TaskId {
+        let call = self.options.on_dead.as_ref().and_then(|call| call.task_id);
+        call.map_or(self.id, |call| call.max(self.id))
+    }
 }
 
 /// Where an adopted task stands.

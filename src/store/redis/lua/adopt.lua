@@ -9,10 +9,11 @@ if was_empty then
   redis.call('HSET', OFFSETS, '#shards', ARGV[2])
 end
 
-local function known(id, created, due, content)
-  local stored_due, stored_created, stored_content =
-    string.match(redis.call('HGET', BODIES, id), '^1 (%d+) (%d+) %S+ [^\n]*\n(.*)$')
-  if stored_due ~= due or stored_created ~= created or stored_content ~= content then return 'taken' end
+local function known(id, created, due, options, content)
+  local stored_due, stored_created, stored_options, stored_content =
+    string.match(redis.call('HGET', BODIES, id), '^1 (%d+) (%d+) %S+ ([^\n]*)\n(.*)$')
+  local is_same = stored_due == due and stored_created == created and stored_content == content
+  if not is_same or origin_of(stored_options) ~= origin_of(options) then return 'taken' end
   local raw = redis.call('HGET', ENTRIES, id)
   local entry = raw and read_entry(raw)
   return entry and read_lent(entry) and lease_lasts(deadline_of(id)) and 'own' or 'known'
@@ -20,7 +21,7 @@ end
 
 local function adopt(id, created, due, destination, options, content, state, moment, attempts, outcome, key, expires)
   local record = '1 ' .. due .. ' ' .. created .. ' ' .. destination .. ' ' .. options .. '\n' .. content
-  if redis.call('HSETNX', BODIES, id, record) == 0 then return known(id, created, due, content) end
+  if redis.call('HSETNX', BODIES, id, record) == 0 then return known(id, created, due, options, content) end
   local entry = fresh_entry(destination)
   entry.attempts, entry.outcome = tonumber(attempts), outcome
   if ENDED[state] then

@@ -88,6 +88,11 @@ local function read_options(options)
   return is_json and type(asked) == 'table' and asked or nil
 end
 
+-- The store that the options of a record's head say the task was accepted by first; nil: this one. It always comes first in them.
+local function origin_of(options)
+  return options and string.match(options, '^{"origin":"(%x+)"')
+end
+
 -- The key in the head of a task's record, if it has one.
 local function key_of(record)
   local asked = read_options(string.match(record, '^1 %d+ %d+ %S+ ([^\n]*)\n'))
@@ -187,8 +192,8 @@ local function obituary(id, entry, call, content)
     .. ',"outcome":' .. cjson.encode(entry.outcome) .. ',"content":' .. cjson.encode(content) .. '}'
 end
 
--- Ends a task as dead. If it names whom to call then, that is a new task, whose id was drawn with its own: it is made once however often
--- the task dies. Answers whether it was made now.
+-- Ends a task as dead. If it names whom to call then, that is a new task, whose id was drawn with its own, by the same store: it is made once
+-- however often the task dies. Answers whether it was made now.
 local function die(id, entry)
   finish(id, entry, 'dead')
   local record = redis.call('HGET', BODIES, id) or ''
@@ -198,7 +203,9 @@ local function die(id, entry)
   if type(call) ~= 'table' or type(call.task_id) ~= 'number' or type(call.sn) ~= 'string' then return false end
   local call_id = string.format('%.0f', call.task_id)
   local body = obituary(id, entry, call, string.sub(record, content_at))
-  local call_record = '1 ' .. now .. ' ' .. now .. ' ' .. call.sn .. ' -\n' .. body
+  local origin = origin_of(options)
+  local call_options = origin and '{"origin":"' .. origin .. '"}' or '-'
+  local call_record = '1 ' .. now .. ' ' .. now .. ' ' .. call.sn .. ' ' .. call_options .. '\n' .. body
   if redis.call('HSETNX', BODIES, call_id, call_record) == 0 then return false end
   schedule(call_id, call.sn, now)
   return true

@@ -84,13 +84,21 @@ local function with_first_call(options, drawn, before)
   return string.sub(options, 1, first - 1) .. field .. string.format('%.0f', call.task_id) .. string.sub(options, last + 1)
 end
 
+-- The store that accepted the first version stays the task's origin.
+local function with_origin(options, before)
+  local origin = origin_of(before)
+  if not origin then return options end
+  local field = '{"origin":"' .. origin .. '"'
+  return options == '-' and field .. '}' or field .. ',' .. string.sub(options, 2)
+end
+
 -- Gives a task that waits another moment, content and options. Answers whether its record could be read.
 local function replace(owner, record, due, destination, options, content, asked)
   local created, before, old_options = string.match(record, '^1 %d+ (%d+) (%S+) ([^\n]*)\n')
   if not created then return false end
   lift(owner, before)
   left[before] = true
-  options = with_first_call(options, asked.on_dead, old_options)
+  options = with_origin(with_first_call(options, asked.on_dead, old_options), old_options)
   redis.call('HDEL', ENTRIES, owner)
   redis.call('HSET', BODIES, owner, '1 ' .. due .. ' ' .. created .. ' ' .. destination .. ' ' .. options .. '\n' .. content)
   schedule(owner, destination, due)

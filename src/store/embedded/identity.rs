@@ -1,0 +1,38 @@
+//! The store's own id: a row of `meta`, drawn by the migration that made it.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::schema;
+use crate::store::{Error, Result};
+use crate::task::StoreId;
+
+pub(super) fn read(db: &Connection) -> rusqlite::Result<StoreId> {
+    let number: i64 = db.query_row("SELECT value FROM meta WHERE name = 'store_id'", [], |row| row.get(0))?;
+    Ok(StoreId(number.cast_unsigned()))
+}
+
+/// Gives the store in `path` another id, which nothing else may have open. Answers the one before and the new one.
+///
+/// # Errors
+/// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what SQLite says.
+pub(super) fn replace(path: &Path) -> Result<(StoreId, StoreId)> {
+    if !path.is_file() {
+        return Err(Error::Misconfigured(format!("there is no store at {}", path.display())));
+    }
+    let explain = |failure| schema::explain(path, &failure);
+    let _lock = schema::lock(path).map_err(|error| match error {
+        Error::Misconfigured(text) => {
+            Error::Misconfigured(format!("a store gets another id while nothing has it open: {text}"))
+        }
+        error => error,
+    })?;
+    let db = schema::open(path)?;
+    let (before, id) = (read(&db).map_err(explain)?, StoreId::random());
+    let number = id.0.cast_signed();
+    db.execute("UPDATE meta SET value = ? WHERE name = 'store_id'", [number]).map_err(explain)?;
+    // The file alone is whole then: who copies it next need not think of its log.
+    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(explain)?;
+    Ok((before, id))
+}

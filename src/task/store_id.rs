@@ -1,0 +1,77 @@
+//! The id of a store, and the `webhook-id` that it makes of a task's number.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{InvalidName, TaskId};
+
+/// The id of a store: 64 random bits, drawn once and kept with its tasks. Written as 16 hexadecimal digits.
+///
+/// Two stores that start in the same second number their tasks alike. The store's id tells those tasks apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreId(pub u64);
+
+impl StoreId {
+    /// A fresh one.
+    pub fn random() -> Self {
+        Self(rand::random())
+    }
+
+    /// The `webhook-id` of a task that this store accepted: `<store>-<task id>`.
+    pub fn webhook_id(self, task: TaskId) -> String {
+        format!("{self}-{task}")
+    }
+}
+
+impl FromStr for StoreId {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let is_plain = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let read = is_plain.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+        read.map(Self).ok_or_else(|| InvalidName("must be 16 characters out of 0-9 a-f, as a store is called".into()))
+    }
+}
+
+impl fmt::Display for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl Serialize for StoreId {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for StoreId {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'_, str>::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_called_by_16_digits_and_its_tasks_by_its_name_and_their_number() {
+        let store: StoreId = "00c0ffee00c0ffee".parse().unwrap();
+        assert_eq!(store.to_string(), "00c0ffee00c0ffee");
+        assert_eq!(store.webhook_id(TaskId(1_795_268_529_000_001)), "00c0ffee00c0ffee-1795268529000001");
+        assert_eq!(serde_json::to_string(&store).unwrap(), "\"00c0ffee00c0ffee\"");
+        assert_eq!(serde_json::from_str::<StoreId>("\"00c0ffee00c0ffee\"").unwrap(), store);
+        for wrong in ["", "c0ffee", "00C0FFEE00C0FFEE", "+0c0ffee00c0ffee", "00c0ffee00c0ffee0", "00c0ffee00c0ffeg"] {
+            assert!(wrong.parse::<StoreId>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn two_stores_have_two_ids() {
+        assert_ne!(StoreId::random(), StoreId::random());
+    }
+}

@@ -1,0 +1,168 @@
+//! `webhook-id`: no two tasks of two stores share one, and a task keeps its own.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::program::{Program, command, folder, run, service};
+use crate::receiver::{Answer, Receiver, Seen, now_ms};
+use crate::{Kept, on_both_stores};
+
+on_both_stores!(a_task_keeps_its_webhook_id_over_restarts_kills_and_a_move, another_id_is_for_the_tasks_that_come_next);
+
+fn webhook_id(call: &Seen) -> String {
+    call.headers["webhook-id"].to_str().unwrap().to_owned()
+}
+
+fn task(n: usize) -> Value {
+    json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/", "n": n}})
+}
+
+/// Each store's first id of a second is the same. A receiver that knew tasks by `webhook-id` took four of these eight for duplicates.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_deployments_share_no_webhook_id_where_they_share_task_ids() {
+    let receiver = Receiver::start().await;
+    let settings = [service("message.call", &receiver)];
+    let (one, two) = (Kept::embedded(), Kept::embedded());
+    let (one, two) = (one.start(&settings).await, two.start(&settings).await);
+    let mut sent = 0;
+    // The two have to draw in the same second, for the first time in it.
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(1_005 - now_ms() as u64 % 1_000)).await;
+        let tasks: Vec<Value> = (0..4).map(task).collect();
+        let (here, there) = tokio::join!(one.add_all(&tasks), two.add_all(&tasks));
+        sent += 8;
+        let seen = receiver.wait_for(sent).await.split_off(sent - 8);
+        if here == there {
+            assert_eq!(seen.iter().map(|call| call.id).collect::<HashSet<_>>().len(), 4);
+            assert_eq!(seen.iter().map(webhook_id).collect::<HashSet<_>>().len(), 8, "{here:?}");
+            return;
+        }
+    }
+    panic!("the two never gave the same ids");
+}
+
+async fn a_task_keeps_its_webhook_id_over_restarts_kills_and_a_move(kept: Kept) {
+    let receiver = Receiver::answering(|_| Answer::Status(500)).await;
+    let settings = [service("message.call", &receiver)];
+    let delayd = kept.start(&settings).await;
+    let retried = json!({"topic": "t", "delay": 0, "key": "k", "backoff": {"kind": "fixed", "every": "2s"},
+        "content": {"sn": "message.call", "url": "/"}});
+    let id = delayd.add(retried).await.id();
+    let first = webhook_id(&receiver.wait_for(1).await[0]);
+    let (store, number) = first.split_once('-').unwrap();
+    assert!(number == id.to_string() && store.len() == 16, "{first}");
+    assert_eq!(delayd.task("t", id).await["webhook_id"], *first);
+    delayd.kill();
+
+    let mut delayd = kept.start(&settings).await;
+    assert_eq!(webhook_id(&receiver.wait_for(2).await[1]), first, "after kill -9");
+    delayd.signal("TERM");
+    delayd.ended().await;
+
+    let delayd = kept.start(&settings).await;
+    assert_eq!(webhook_id(&receiver.wait_for(3).await[2]), first, "after a restart");
+    let record = json!({"topic": "t", "task_ids": [id]}).to_string();
+    let record = delayd.post("/delay/task/records", record).await.ok().body["records"][0].clone();
+    assert_eq!(record["options"]["origin"], store, "{record}");
+
+    // By way of another store, and home again.
+    let other = Kept::embedded();
+    let away = other.start(&settings).await;
+    move_all(&delayd, &away).await;
+    let before = receiver.seen().len();
+    let again = receiver.wait_for(before + 1).await;
+    assert_eq!(webhook_id(&again[before]), first, "after a move");
+    let moved = away.task("t", id).await;
+    assert_eq!((&moved["webhook_id"], &moved["options"]["origin"]), (&json!(first), &Value::Null), "{moved}");
+    let pushed = json!({"topic": "t", "delay": "1h", "key": "k", "content": {"sn": "message.call", "url": "/late"}});
+    assert_eq!(away.add(pushed).await.id(), id);
+    assert_eq!(away.task("t", id).await["webhook_id"], *first, "pushed back by its key");
+    move_all(&away, &delayd).await;
+    assert_eq!(delayd.task("t", id).await["webhook_id"], *first, "at home");
+}
+
+async fn move_all(old: &Program, new: &Program) {
+    let mut mover = command(&[]);
+    mover.args(["move", "--server", &old.url(""), "--to", &new.url(""), "--margin", "10ms", "--json"]);
+    let (code, output, error) = run(mover).await;
+    assert_eq!(code, 0, "{output}{error}\n{}", new.log());
+    let summary: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!((&summary["moved"], &summary["left"]), (&json!(1), &json!(0)), "{summary}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_instances_on_one_redis_are_one_store() {
+    let receiver = Receiver::start().await;
+    let settings = [service("message.call", &receiver)];
+    let kept = Kept::redis();
+    let (one, two) = tokio::join!(kept.start(&settings), kept.start(&settings));
+    let tasks: Vec<Value> = (0..50).map(task).collect();
+    tokio::join!(one.add_all(&tasks), two.add_all(&tasks));
+    let seen = receiver.wait_for(100).await;
+    let stores: HashSet<String> = seen.iter().map(|call| webhook_id(call)[..16].to_owned()).collect();
+    assert_eq!(stores.len(), 1, "{stores:?}");
+    let id = seen[0].id;
+    assert_eq!(one.task("t", id).await["webhook_id"], two.task("t", id).await["webhook_id"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_keeps_webhook_ids_where_it_keeps_ids() {
+    let (from, into, fresh) = (Kept::embedded(), Kept::redis(), Kept::embedded());
+    let (old, new, other) = (from.start(&[]).await, into.start(&[]).await, fresh.start(&[]).await);
+    let id = old.add(json!({"topic": "t", "delay": "1h", "mode": "pull", "content": "x"})).await.id();
+    let first = old.task("t", id).await["webhook_id"].clone();
+    let folder = folder();
+    let file = folder.path().join("tasks.ndjson");
+    let client = async |delayd: &Program, words: &[&str]| {
+        let mut client = command(&[]);
+        client.args(words).arg("--server").arg(delayd.url(""));
+        let (code, output, error) = run(client).await;
+        assert_eq!(code, 0, "{output}{error}");
+        output
+    };
+    std::fs::write(&file, client(&old, &["export", "--topic", "t"]).await).unwrap();
+    client(&new, &["import", "--keep-ids", file.to_str().unwrap()]).await;
+    assert_eq!(new.task("t", id).await["webhook_id"], first);
+    client(&other, &["import", file.to_str().unwrap()]).await;
+    let listed = other.post("/delay/task/list", r#"{"topic":"t","state":"scheduled"}"#).await.ok().body;
+    let added = listed["tasks"][0]["task_id"].as_u64().unwrap();
+    let shown = other.task("t", added).await;
+    assert!(shown["webhook_id"].as_str().unwrap()[..16] != first.as_str().unwrap()[..16], "{shown}");
+}
+
+async fn another_id_is_for_the_tasks_that_come_next(kept: Kept) {
+    let receiver = Receiver::start().await;
+    let settings = [service("message.call", &receiver)];
+    let mut delayd = kept.start(&settings).await;
+    delayd.add(task(0)).await;
+    let first = webhook_id(&receiver.wait_for(1).await[0])[..16].to_owned();
+    let new_id = || {
+        let mut new_id = command(&kept.store.sets());
+        new_id.args(["store", "new-id", "--yes"]);
+        run(new_id)
+    };
+    if matches!(kept.store, crate::StoreAt::Embedded(_)) {
+        let (code, output, error) = new_id().await;
+        assert!(code == 78 && error.contains("another process works on"), "{output}{error}");
+        delayd.signal("TERM");
+        delayd.ended().await;
+    }
+    let (code, output, error) = new_id().await;
+    assert!(code == 0 && output.contains(&first), "{output}{error}");
+    if matches!(kept.store, crate::StoreAt::Embedded(_)) {
+        delayd = kept.start(&settings).await;
+    }
+    // Instances on Redis go on, and take it up.
+    for n in 1..200 {
+        delayd.add(task(n)).await;
+        let second = webhook_id(&receiver.wait_for(n + 1).await[n])[..16].to_owned();
+        if second != first {
+            assert!(output.contains(&second), "{output}");
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("nobody took up the new id:\n{}", delayd.log());
+}

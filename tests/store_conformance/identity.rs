@@ -1,0 +1,141 @@
+//! The store's own id in Redis, which several instances share; and when an import looks into other topics.
+
+use std::time::Duration;
+
+use delayd::clock::Clock;
+use delayd::store::redis::Redis;
+use delayd::store::{Adopted, Adoptee, Standing, Store};
+use delayd::task::{Options, StoreId, TaskId};
+
+use crate::bench::{START, at, connect, fresh_prefix, new_task, topic_of};
+use crate::redis_alone::{connect_to, raw};
+use crate::redis_server::Server;
+
+fn key_of(prefix: &str) -> String {
+    format!("{prefix}:DELAY_STORE-{{{prefix}:DELAY_TOPIC_LIST}}")
+}
+
+/// Asks an instance until it says so: it may answer what it read less than a second ago.
+async fn wait_for(store: &Redis, id: StoreId) {
+    for _ in 0..200 {
+        if store.id().await.unwrap() == id {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the instance never took up the id {id}");
+}
+
+#[tokio::test]
+async fn instances_that_start_at_the_same_time_draw_one_id() {
+    let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
+    let mut instances = Vec::new();
+    for _ in 0..12 {
+        instances.push(connect(&prefix, &clock, false).await);
+    }
+    let ids = futures_util::future::join_all(instances.iter().map(Store::id)).await;
+    let first = *ids[0].as_ref().unwrap();
+    for id in ids {
+        assert_eq!(id.unwrap(), first);
+    }
+    assert_eq!(raw::<String>(&["HGET", &key_of(&prefix), "id"]), first.to_string());
+    let other = connect(&fresh_prefix(), &clock, false).await;
+    assert_ne!(other.id().await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn another_id_reaches_every_instance() {
+    let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
+    let (one, two) = (connect(&prefix, &clock, false).await, connect(&prefix, &clock, false).await);
+    let first = one.id().await.unwrap();
+    assert_eq!(two.id().await.unwrap(), first);
+    let (before, id) = one.replace_id().await.unwrap();
+    assert_eq!(before, Some(first));
+    assert_ne!(id, first);
+    wait_for(&one, id).await;
+    wait_for(&two, id).await;
+}
+
+/// Servers of a cluster that kept their tasks may have calls under way.
+#[tokio::test]
+async fn an_id_that_is_lost_is_put_back_by_those_who_know_it() {
+    let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
+    let (one, two) = (connect(&prefix, &clock, false).await, connect(&prefix, &clock, false).await);
+    let first = one.id().await.unwrap();
+    raw::<i64>(&["DEL", &key_of(&prefix)]);
+    wait_for_key(&one, &prefix).await;
+    // An instance that starts now finds it there.
+    wait_for(&two, first).await;
+    assert_eq!(raw::<String>(&["HGET", &key_of(&prefix), "id"]), first.to_string());
+}
+
+async fn wait_for_key(store: &Redis, prefix: &str) {
+    for _ in 0..200 {
+        store.id().await.unwrap();
+        if raw::<i64>(&["EXISTS", &key_of(prefix)]) == 1 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the id is not put back");
+}
+
+#[tokio::test]
+async fn the_last_id_is_answered_while_the_server_is_away_and_after_it() {
+    let mut server = Server::start();
+    let store = connect_to(&server, &Clock::manual(START)).await;
+    let id = store.id().await.unwrap();
+    server.kill();
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    assert_eq!(store.id().await.unwrap(), id);
+    server.restart();
+    for _ in 0..200 {
+        if store.ping().await.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(store.id().await.unwrap(), id);
+}
+
+fn stranger(id: u64, origin: u64, topic: &str) -> Adoptee {
+    Adoptee {
+        topic: topic_of(topic, 1),
+        id: TaskId(id),
+        destination: "message.call".parse().unwrap(),
+        created: at(-3_600_000),
+        due: at(60_000),
+        standing: Standing::Waiting { due: at(60_000) },
+        attempts: 0,
+        outcome: String::new(),
+        options: Options { origin: Some(StoreId(origin)), ..Options::default() },
+        content: "{}".into(),
+    }
+}
+
+/// A move into a new store takes no longer for the topics that there are.
+#[tokio::test]
+async fn only_ids_that_may_have_been_given_twice_are_looked_for_in_other_topics() {
+    let server = Server::start();
+    let store = connect_to(&server, &Clock::manual(START)).await;
+    store.id().await.unwrap();
+    for n in 0..20 {
+        let task = delayd::store::NewTask { topic: topic_of(&format!("t{n}"), 1), ..new_task("message.call", 0) };
+        store.add(vec![task]).await.remove(0).unwrap();
+    }
+    let mut looks = 0;
+    let mut looks_for = async |task: Adoptee| {
+        assert_eq!(store.adopt(vec![task]).await.remove(0).unwrap(), Adopted::New);
+        let stats = server.command(&["INFO", "commandstats"]);
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_hexists:")).unwrap_or_default();
+        let calls: usize = line.split(['=', ',']).nth(1).map_or(0, |calls| calls.parse().unwrap());
+        calls - std::mem::replace(&mut looks, calls)
+    };
+    let old = 1_700_000_000_000_000;
+    assert_eq!(looks_for(stranger(old, 7, "t0")).await, 0, "older than anything here");
+    assert_eq!(looks_for(stranger(old + 10, 7, "t1")).await, 0, "of the same store");
+    assert_eq!(looks_for(stranger(old + 5, 8, "t2")).await, 20, "among those of another store");
+    assert_eq!(looks_for(stranger(old + 11, 8, "t2")).await, 0, "beside them");
+    let now = START.0.unsigned_abs() * 1_000;
+    assert_eq!(looks_for(stranger(now + 999_999, 7, "t3")).await, 20, "as young as those of this store");
+}

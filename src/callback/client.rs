@@ -38,7 +38,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::classify::{self, Reply, Rules};
 use super::connector::{self, Connector, Pooled};
-use super::content::Content;
+use super::content::{self, Content};
 use super::guard::{Guard, Reach};
 use super::services::Aim;
 use super::signature::signatures;
@@ -212,8 +212,8 @@ impl Client {
         call: &Call<'_>,
         aim: &Aim<'_>,
     ) -> Option<Result<Response<Incoming>, legacy::Error>> {
-        // Only TLS tells that a server speaks HTTP/2. What is empty begins without a word to its content.
-        let may_be_queued = aim.url.scheme() == Some(&Scheme::HTTPS) && !call.body.is_empty();
+        // Only TLS tells that a server speaks HTTP/2. What has no second part would never begin.
+        let may_be_queued = aim.url.scheme() == Some(&Scheme::HTTPS) && call.body.len() > content::SEND_BUFFER;
         if !may_be_queued {
             return Some(pair.pooled.request(self.request(call, aim, Content::new(call.body.clone()))).await);
         }

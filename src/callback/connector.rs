@@ -21,7 +21,7 @@ use rustls_platform_verifier::ConfigVerifierExt;
 use tokio::net::TcpStream;
 use tower::Service;
 
-use super::content::Content;
+use super::content::{self, Content};
 use super::guard::Guard;
 
 /// How often a silent connection is asked whether its other side is there, how many times in vain, and how long what was written may
@@ -93,7 +93,9 @@ pub(super) fn client(
         HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions().wrap_connector(tcp);
     let mut builder = Client::builder(TokioExecutor::new());
     match pooled {
-        Pooled::For(idle) => builder.pool_timer(TokioTimer::new()).pool_idle_timeout(idle),
+        Pooled::For(idle) => {
+            builder.pool_timer(TokioTimer::new()).pool_idle_timeout(idle).http2_max_send_buf_size(content::SEND_BUFFER)
+        }
         Pooled::Never => builder.pool_max_idle_per_host(0),
     };
     builder.build(Connector { https, timeout: connect_timeout })

@@ -297,7 +297,10 @@ mod tests {
         check("http://0177.1/x", Err("public Internet"));
         let open = services_that_allow(&["127.0.0.1"], false, "");
         assert!(open.host_of("http://127.0.0.1:9000/x").unwrap().is_some());
-        assert_eq!(open.get("127.0.0.1:9000").unwrap().reach(), Reach::Anywhere);
+        assert_eq!(open.get("127.0.0.1:9000").unwrap().reach(), Reach::Private);
+        let open = services_that_allow(&["*"], false, "");
+        let refused = open.host_of("http://169.254.169.254/latest").unwrap_err().to_string();
+        assert!(refused.contains("metadata"), "{refused}");
     }
 
     #[test]

@@ -133,15 +133,17 @@ async fn a_nacked_task_comes_back_and_dies_of_its_attempts(kept: Kept) {
 /// Each lane gave as much as all of them together may.
 async fn the_contents_of_a_pull_are_bounded_over_all_lanes(kept: Kept) {
     const MOST: usize = 4 << 20;
-    let settings = ["limits.content=\"6MiB\"", "limits.body=\"7MiB\"", "limits.batch_body=\"64MiB\""];
+    let settings = ["limits.content=\"6MiB\"", "limits.body=\"7MiB\"", "store.redis.timeout=\"20s\""];
     let delayd = kept.start(&settings.map(str::to_owned)).await;
     delayd.post("/delay/topic/set", json!({"topic": "t", "shards": 8}).to_string()).await.ok();
     let task = |bytes: usize| {
         let content = "x".repeat(bytes);
         json!({"topic": "t", "delay": 0, "mode": "pull", "content": content})
     };
-    let mut ids: HashSet<u64> =
-        delayd.add_all(&(0..40).map(|_| task(600_000)).collect::<Vec<_>>()).await.into_iter().collect();
+    let mut ids = HashSet::new();
+    for _ in 0..10 {
+        ids.extend(delayd.add_all(&[task(600_000), task(600_000), task(600_000), task(600_000)]).await);
+    }
     let larger = delayd.add(task(MOST + 1)).await.id();
     ids.insert(larger);
     let mut pulls = 0;

@@ -78,8 +78,13 @@ async fn calls_beyond_the_streams_of_a_connection_go_by_others_each_once() {
     // First without any connection, then with one.
     for round in 1..=2 {
         let answers = join_all((0..CALLS).map(|_| receiver.call())).await;
-        assert_eq!(answers, vec![delivered(); CALLS], "round {round}");
-        assert_eq!(seen.requests.load(Ordering::SeqCst), round * CALLS, "each comes once");
+        let (requests, connections) = (&seen.requests, &seen.connections);
+        assert_eq!(
+            answers,
+            vec![delivered(); CALLS],
+            "round {round}: {requests:?} requests, {connections:?} connections"
+        );
+        assert_eq!(requests.load(Ordering::SeqCst), round * CALLS, "each comes once");
     }
     let connections = seen.connections.load(Ordering::SeqCst);
     assert!(connections <= 4 * CALLS, "{connections} connections");

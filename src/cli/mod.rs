@@ -213,7 +213,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Serve(_) => serve::run(configuration).await,
             Command::Demo(args) => demo::run(args, configuration.load()?).await,
             Command::Receive(args) => receive::run(args).await,
-            Command::Check(_) => check::run(&configuration.load()?).await,
+            Command::Check(args) => check::run(&args, &configuration.load()?).await,
             Command::Fsck(args) => fsck::run(args, &configuration.load()?).await,
             Command::Healthcheck(args) => healthcheck::run(args, &configuration).await,
             Command::Token(args) => token::run(&args),

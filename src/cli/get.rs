@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::client::{ServerArgs, cell, fields, moment};
+use super::client::{ServerArgs, cell, fields, moment, whole};
 use super::{Code, table};
 use crate::task::{TaskId, Topic};
 
@@ -45,6 +45,7 @@ fn shown(task: &Value) -> String {
 fn pair<'a>(name: &'a str, value: &Value) -> (&'a str, String) {
     match name.strip_suffix("_ms") {
         Some(name) => (name, moment(value)),
+        None if name == "content" => (name, whole(value)),
         None => (name, cell(value)),
     }
 }
@@ -59,6 +60,8 @@ mod tests {
             "attempts": 2, "content": "{\"sn\":\"a\"}", "created_ms": 1_795_234_567_042_i64, "due_ms": 1_795_234_577_000_i64,
             "finished_ms": null, "last_outcome": "500", "mode": "push", "state": "scheduled", "task_id": 7, "topic": "t",
         });
+        let long = "x".repeat(1_000);
+        assert!(shown(&json!({"task_id": 7, "content": &long})).ends_with(&long));
         insta::assert_snapshot!(shown(&task), @r#"
         task_id       7
         topic         t

@@ -4,7 +4,7 @@
 //! path ─▶ table ─▶ foreign Origin? 403 ─▶ token known? 401 ─▶ scope? 403 ─▶ rate? 429 ─▶ body ─▶ topic? 403 ─▶ handler
 //! ```
 //!
-//! [`rule_of`] is the whole access matrix. Without any token configured everything is open, which the start says loudly.
+//! [`rule_of`] is the whole access matrix. Without any token configured everything is open: on loopback, or by `http.auth.anonymous`.
 //!
 //! # Invariants
 //!

@@ -35,6 +35,7 @@ const CLOSING: Duration = Duration::from_secs(2);
 /// How long the store may take to close; a disk that hangs would take for ever.
 const STORE_CLOSING: Duration = Duration::from_secs(10);
 
+pub mod check;
 mod params;
 pub mod reload;
 
@@ -258,20 +259,4 @@ async fn broken(store: &AnyStore) {
         }
         AnyStore::Redis(_) => std::future::pending().await,
     }
-}
-
-/// Opens the configured store and asks it once, for `delayd check`.
-///
-/// # Errors
-/// Says what is wrong with it.
-pub async fn check_store(settings: &Settings) -> anyhow::Result<String> {
-    let store = open_store(settings, &Clock::system()).await.map_err(StartError::from)?;
-    store.ping().await.map_err(StartError::from)?;
-    let servers = match &store {
-        AnyStore::Embedded(_) => String::new(),
-        AnyStore::Redis(redis) => format!(", {}", redis.describe()),
-    };
-    let answer = format!("answers{servers}, durability: {}", store.durability().as_str());
-    store.close().await;
-    Ok(answer)
 }

@@ -41,12 +41,15 @@ const CALM: Duration = Duration::from_millis(500);
 /// How long that is waited for. A configuration that goes on changing is not taken.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Makes settings of files that were read, and of all other layers.
+pub type Load = Box<dyn Fn(&[File]) -> Result<Settings, settings::Error> + Send + Sync>;
+
 /// Where the configuration comes from, and what tells that it may be another.
 pub struct Source {
     /// The files as the start read them. Their folders are watched.
     pub files: Vec<File>,
     /// Makes settings of all layers, and checks them.
-    pub load: Box<dyn Fn(&[File]) -> Result<Settings, settings::Error> + Send + Sync>,
+    pub load: Load,
     /// SIGHUP.
     pub hangup: Signal,
     /// The level of the logs.

@@ -1,26 +1,46 @@
-//! `delayd check`: is the configuration right, and does the store answer?
+//! `delayd check`: is the configuration right, and would a start find what it needs?
 
 use anyhow::Context;
 
 use super::{Code, out, table};
-use crate::app;
+use crate::app::check::{Checked, check, warnings};
 use crate::settings::Settings;
 
-/// Read the configuration, open the store, and say what is there and what is wrong.
+/// Read the configuration, look at the address and the store, and say what is there and what is wrong.
+///
+/// Writes nothing: no file is created, and no lock is taken, so it may run beside a running delayd. Run it as the user that delayd
+/// runs as: whether the embedded file can be written is told by the permissions of that user.
 ///
 /// Exit codes: 0 all is well, 1 the store does not answer, 78 the configuration is wrong.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   delayd check --config /etc/delayd.toml
+  delayd check --config /etc/delayd.toml --offline
   DELAYD__STORE__KIND=redis delayd check")]
-pub(super) struct Args {}
+pub(super) struct Args {
+    /// Check the configuration alone: no store and no address is looked at
+    #[arg(long)]
+    offline: bool,
+}
 
-pub(super) async fn run(settings: &Settings) -> anyhow::Result<Code> {
+pub(super) async fn run(args: &Args, settings: &Settings) -> anyhow::Result<Code> {
     out::line(&summary(settings))?;
-    let answer = app::check_store(settings).await.context("the store cannot be used")?;
-    out::line(&format!("store answers  {answer}"))?;
+    settings.http.ensure_guarded()?;
+    warn(&warnings(settings))?;
+    if args.offline {
+        out::line("not looked at  the address and the store (--offline)")?;
+        return Ok(Code::Done);
+    }
+    let Checked { store, warnings } =
+        check(settings).await.with_context(|| format!("a start would fail ({})", settings.store.summary()))?;
+    out::line(&format!("store answers  {store}"))?;
+    warn(&warnings)?;
     Ok(Code::Done)
+}
+
+fn warn(warnings: &[String]) -> std::io::Result<()> {
+    warnings.iter().try_for_each(|warning| out::line(&format!("WARNING        {warning}")))
 }
 
 fn summary(settings: &Settings) -> String {

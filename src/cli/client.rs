@@ -240,12 +240,21 @@ pub(super) fn moment(value: &Value) -> String {
     value.as_i64().map_or_else(|| cell(value), |moment| time::rfc3339(UnixMillis(moment)))
 }
 
-/// A value of an answer as a cell of a table.
+/// A value of an answer as a cell of a table; a long one is cut.
 pub(super) fn cell(value: &Value) -> String {
+    shown(value, 200)
+}
+
+/// The same, and nothing is cut.
+pub(super) fn whole(value: &Value) -> String {
+    shown(value, usize::MAX)
+}
+
+fn shown(value: &Value, most: usize) -> String {
     match value {
         Value::Null => "-".into(),
-        Value::String(text) => out::plain(text, 200),
-        other => out::plain(&other.to_string(), 200),
+        Value::String(text) => out::plain(text, most),
+        other => out::plain(&other.to_string(), most),
     }
 }
 

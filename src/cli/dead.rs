@@ -71,8 +71,8 @@ struct ReplayArgs {
 struct PurgeArgs {
     #[command(flatten)]
     which: Which,
-    /// Needed with --all, so that nothing is thrown away by mistake
-    #[arg(long, required_unless_present_any = ["task_ids", "reason", "dry_run"])]
+    /// Needed with --all and --reason, unless tasks are named, so that nothing is thrown away by mistake
+    #[arg(long, required_unless_present_any = ["task_ids", "dry_run"])]
     yes: bool,
     #[command(flatten)]
     server: ServerArgs,
@@ -220,7 +220,9 @@ mod tests {
         check(&["t", "7", "--all"], None);
         check(&["t", "7", "8"], Some(json!({"topic": "t", "task_ids": [7, 8]})));
         check(&["t", "7", "--reason", "410 Gone"], Some(json!({"topic": "t", "task_ids": [7], "reason": "410 Gone"})));
-        check(&["t", "--reason", "410 Gone"], Some(json!({"topic": "t", "all": true, "reason": "410 Gone"})));
+        check(&["t", "--reason", "410 Gone"], None);
+        let all_of_a_cause = json!({"topic": "t", "all": true, "reason": "410 Gone"});
+        check(&["t", "--reason", "410 Gone", "--yes"], Some(all_of_a_cause));
         check(&["t", "--all"], None);
         check(&["t", "--all", "--yes"], Some(json!({"topic": "t", "all": true})));
         check(&["t", "--all", "--dry-run"], Some(json!({"topic": "t", "all": true, "dry_run": true})));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::client::{ServerArgs, cell, fields, moment};
+use super::client::{ServerArgs, cell, fields, moment, whole};
 use super::{Code, table};
 use crate::task::{TaskId, Topic};
 
@@ -46,6 +46,7 @@ fn shown(task: &Value) -> String {
 fn pair<'a>(name: &'a str, value: &Value) -> (&'a str, String) {
     match name.strip_suffix("_ms") {
         Some(name) => (name, moment(value)),
+        None if name == "content" => (name, whole(value)),
         None => (name, cell(value)),
     }
 }
@@ -61,6 +62,8 @@ mod tests {
             "finished_ms": null, "last_outcome": "500", "mode": "push", "state": "scheduled", "task_id": 7, "topic": "t",
             "webhook_id": "00c0ffee00c0ffee-7",
         });
+        let long = "x".repeat(1_000);
+        assert!(shown(&json!({"task_id": 7, "content": &long})).ends_with(&long));
         insta::assert_snapshot!(shown(&task), @r#"
         task_id       7
         topic         t

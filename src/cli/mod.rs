@@ -61,7 +61,7 @@ mod wishes;
 const EXAMPLES: &str = "\
 Examples:
   delayd demo                                      see tasks arrive on time, nothing else needed
-  delayd --config config/dev.toml                  run the service
+  delayd serve --config config/dev.toml            run the service
   delayd receive                                   print the callbacks that arrive on port 9000
   delayd add orders --in 10s '{\"sn\":\"message.call\",\"url\":\"/cancel\"}'
   delayd stats                                     what stands where, topic by topic
@@ -76,7 +76,7 @@ struct Cli {
     #[command(flatten, next_help_heading = "Configuration")]
     configuration: Configuration,
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Command,
 }
 
 /// Where the settings come from.
@@ -142,7 +142,7 @@ impl Cli {
         if self.configuration.files.is_empty() && self.configuration.sets.is_empty() {
             return None;
         }
-        match self.command.as_ref()? {
+        match &self.command {
             Command::Serve(_)
             | Command::Demo(_)
             | Command::Check(_)
@@ -177,11 +177,28 @@ impl Configuration {
 
     /// As `load`, from files that have been read already.
     fn load_from(&self, files: &[File]) -> Result<Settings, settings::Error> {
-        // A variable that is no text becomes one that no key accepts, and is named; `vars` would panic.
-        let env = std::env::vars_os()
-            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
-        Settings::of_files(files, &self.sets, env)
+        Settings::of_files(files, &self.sets, environment().into_iter())
     }
+}
+
+/// The environment. A variable that is no text becomes one that no key accepts, and is named; `vars` would panic.
+fn environment() -> Vec<(String, String)> {
+    let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+    std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
+}
+
+/// What the receivers in `docs/samples` read: they may be started from the same shell.
+const READ_BY_SAMPLES: &str = "DELAYD_SECRETS";
+
+/// The variables that options are taken from, whatever the command.
+fn option_variables() -> Vec<String> {
+    fn walk(command: &clap::Command, into: &mut Vec<String>) {
+        into.extend(command.get_arguments().filter_map(|argument| Some(argument.get_env()?.to_str()?.to_owned())));
+        command.get_subcommands().for_each(|command| walk(command, into));
+    }
+    let mut variables = vec![READ_BY_SAMPLES.to_owned()];
+    walk(&Cli::command(), &mut variables);
+    variables
 }
 
 /// Runs the command that the process's arguments name. Ends the process itself only for usage errors and `--help`.
@@ -207,6 +224,7 @@ fn workers() -> usize {
 }
 
 fn run(cli: Cli) -> anyhow::Result<Code> {
+    settings::check_variables(&environment(), &option_variables())?;
     let configuration = cli.configuration;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
@@ -214,11 +232,11 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
     }
     let runtime = runtime.enable_all().build()?;
     let code = runtime.block_on(async {
-        match cli.command.unwrap_or(Command::Serve(serve::Args {})) {
+        match cli.command {
             Command::Serve(_) => serve::run(configuration).await,
             Command::Demo(args) => demo::run(args, configuration.load()?).await,
             Command::Receive(args) => receive::run(args).await,
-            Command::Check(_) => check::run(&configuration.load()?).await,
+            Command::Check(args) => check::run(&args, &configuration.load()?).await,
             Command::Fsck(args) => fsck::run(args, &configuration.load()?).await,
             Command::Store(args) => store::run(args, &configuration.load()?).await,
             Command::Healthcheck(args) => healthcheck::run(args, &configuration).await,
@@ -308,7 +326,6 @@ mod tests {
             let cli = Cli::try_parse_from([&["delayd", "--set", "a.b=1"], words].concat()).unwrap();
             assert_eq!(cli.misplaced_configuration().is_some(), refused, "{words:?}");
         };
-        check(&[], false);
         check(&["serve"], false);
         check(&["check"], false);
         check(&["fsck", "--repair"], false);
@@ -323,11 +340,9 @@ mod tests {
     }
 
     #[test]
-    fn no_command_means_serve_and_settings_go_anywhere() {
-        let cli = Cli::try_parse_from(["delayd", "--set", "a.b=1"]).unwrap();
-        assert!(cli.command.is_none());
+    fn settings_go_anywhere() {
         let cli = Cli::try_parse_from(["delayd", "--config", "x", "check", "--config", "y", "--set", "a.b=1"]).unwrap();
-        assert!(matches!(cli.command, Some(Command::Check(_))));
+        assert!(matches!(cli.command, Command::Check(_)));
         assert_eq!(cli.configuration.sets, ["a.b=1"]);
     }
 
@@ -337,6 +352,8 @@ mod tests {
             let error = Cli::try_parse_from(line.split(' ')).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}");
         };
+        check("delayd");
+        check("delayd --set a.b=1");
         check("delayd fly");
         check("delayd add orders {}");
         check("delayd add orders --in 1s --at 5 {}");
@@ -362,6 +379,7 @@ mod tests {
         check("delayd topic set orders --reset all");
         check("delayd dead purge orders");
         check("delayd dead purge orders --all");
+        check("delayd dead purge orders --reason x");
         check("delayd dead replay orders 1 --all");
         check("delayd destination hold");
         check("delayd completions tcl");
@@ -376,6 +394,14 @@ mod tests {
         check("delayd move --batch 0 --to http://a");
         check("delayd move --to ftp://a");
         check("delayd move");
+    }
+
+    #[test]
+    fn every_variable_of_an_option_is_known() {
+        let variables = option_variables();
+        for variable in ["DELAYD_SERVER", "DELAYD_TOKEN", "DELAYD_TO", "DELAYD_TO_TOKEN", "DELAYD_RECEIVE_SECRET"] {
+            assert!(variables.contains(&variable.to_owned()), "{variables:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::client::{ServerArgs, cell, fields};
+use super::client::{ServerArgs, fields, whole};
 use super::{Code, table};
 use crate::span::{Span, lease_of};
 use crate::task::{TaskId, Topic};
@@ -61,7 +61,8 @@ fn shown(answer: &Value) -> String {
         return "nothing is due".into();
     }
     const FIELDS: [&str; 4] = ["task_id", "attempt", "receipt", "content"];
-    let rows: Vec<_> = tasks.iter().map(|task| FIELDS.map(|field| cell(&task[field])).to_vec()).collect();
+    // This may be the only place where a consumed task is ever shown.
+    let rows: Vec<_> = tasks.iter().map(|task| FIELDS.map(|field| whole(&task[field])).to_vec()).collect();
     table::columns(&FIELDS, &rows)
 }
 
@@ -77,6 +78,8 @@ mod tests {
         TASK_ID  ATTEMPT  RECEIPT  CONTENT
         7        1        -        {"a":1}
         "#);
+        let long = "x".repeat(1_000);
+        assert!(shown(&json!({"task_id": 7, "content": &long})).ends_with(&long));
         let two = json!({"tasks": [
             {"task_id": 7, "attempt": 1, "receipt": "abc", "content": "x"},
             {"task_id": 1_795_234_567_000_042_u64, "attempt": 12, "receipt": "def", "content": "y\nz"},

@@ -6,7 +6,7 @@ use tracing::{info, warn};
 
 use super::signals::Signals;
 use super::{Code, Configuration, start_logs};
-use crate::app::{App, reload};
+use crate::app::{App, check, reload};
 
 /// Run the service until SIGTERM or SIGINT.
 ///
@@ -29,7 +29,7 @@ pub(super) async fn run(configuration: Configuration) -> anyhow::Result<Code> {
     let hangup = signal(SignalKind::hangup()).context("cannot listen for signals")?;
     let source = reload::Source { files, load: Box::new(move |files| configuration.load_from(files)), hangup, level };
     let store = settings.store.summary();
-    let warning = settings.http.warning();
+    let warnings = check::warnings(&settings);
     let mut app = tokio::select! {
         app = App::start(settings) => app?,
         signal = signals.next() => {
@@ -40,7 +40,7 @@ pub(super) async fn run(configuration: Configuration) -> anyhow::Result<Code> {
     let bind = app.local_addr();
     let version = env!("CARGO_PKG_VERSION");
     info!(version, %bind, store, "delayd {version} listens on http://{bind}, store: {store}");
-    if let Some(warning) = warning {
+    for warning in warnings {
         warn!("{warning}");
     }
     app.reload_from(source);

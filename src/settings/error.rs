@@ -26,6 +26,17 @@ pub enum Error {
         /// The parser's reason.
         message: String,
     },
+    /// An environment variable that looks like one of ours, and nothing reads it.
+    #[error(
+        "{variable}: expected an environment variable that delayd reads; the nearest is {nearest}. Settings are written \
+         DELAYD__SECTION__KEY, with two underscores; unset what is not meant for delayd"
+    )]
+    Variable {
+        /// Its name.
+        variable: String,
+        /// The known one most like it.
+        nearest: String,
+    },
     /// A `--set` that is no assignment.
     #[error("--set {key}: {reason}")]
     Set {

@@ -201,6 +201,23 @@ fn collect(known: &toml::Table, wanted: &[&str], sections: bool, path: &mut Vec<
     }
 }
 
+/// The paths of all keys that can come from the environment.
+pub(super) fn leaves() -> Vec<Vec<String>> {
+    fn walk(known: &toml::Table, path: &[String], into: &mut Vec<Vec<String>>) {
+        for (key, default) in known {
+            let path = [path, std::slice::from_ref(key)].concat();
+            match default {
+                toml::Value::Table(inner) => walk(inner, &path, into),
+                _ => into.push(path),
+            }
+        }
+    }
+    let mut leaves = Vec::new();
+    walk(&KNOWN, &[], &mut leaves);
+    leaves.retain(|path| path[0] != "services" && !path.ends_with(&["auth".into(), "tokens".into()]));
+    leaves
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,9 +16,9 @@ use super::error::Error;
 use super::keys::{self, Kind};
 
 /// What the environment's variables begin with.
-const PREFIX: &str = "DELAYD";
+pub(super) const PREFIX: &str = "DELAYD";
 /// What stands between the parts of a variable's name.
-const SEPARATOR: &str = "__";
+pub(super) const SEPARATOR: &str = "__";
 const BACKOFF: [&str; 3] = ["callback", "retry", "backoff"];
 
 /// A tree of values, as one source gives them.

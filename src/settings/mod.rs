@@ -39,6 +39,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod value;
+mod variables;
 mod worker;
 
 pub use breaker::Breaker;
@@ -53,6 +54,7 @@ pub use services::{Endpoint, Service, ServicesFallback, Success};
 pub use shutdown::Shutdown;
 pub use store::{Embedded, Redis, RedisUrl, Store, StoreKind, Topology};
 pub use value::{Parsed, Size};
+pub use variables::check_variables;
 pub use worker::Worker;
 
 use check::{Wrong, ensure};

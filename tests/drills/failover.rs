@@ -80,6 +80,7 @@ impl Side {
         for Spot { host, by } in spots {
             let mut sets = quick_settings(&receiver.endpoint(), LEASE);
             sets.push(format!("http.bind=\"{host}:0\""));
+            sets.push("http.auth.anonymous=true".into());
             let fleet = Fleet::start_by(store.clone(), sets, 1, by).await;
             fleet.member(0).wait_until_ready(200).await;
             loads.push(Load::start(&account, &fleet.doors(), scene.plan.clone()));

@@ -1,10 +1,13 @@
 //! The client commands against the real service, and what the service writes to its log.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
 use serde_json::{Value, json};
 
-use crate::program::{command, run, service};
+use crate::program::{StoreAt, command, run, service};
 use crate::receiver::{Answer, Receiver};
-use crate::{Kept, Program, on_both_stores};
+use crate::{Kept, Program, on_both_stores, redis_server};
 
 on_both_stores!(the_client_commands_do_what_the_calls_do);
 
@@ -39,6 +42,52 @@ async fn the_client_commands_do_what_the_calls_do(kept: Kept) {
     assert_eq!(code, 0, "{healthy}");
     let (code, usage) = client(&delayd, &["add", "t"]).await;
     assert_eq!(code, 2, "{usage}");
+
+    // What is pulled without a lease is gone: its content was cut off after 200 characters.
+    let long = "x".repeat(5_000);
+    let content = json!({"long": long}).to_string();
+    assert_eq!(client(&delayd, &["add", "long", "--in", "0s", &content]).await.0, 0);
+    let (code, pulled) = client(&delayd, &["pull", "long"]).await;
+    assert!(code == 0 && pulled.contains(&long), "{pulled}");
+    let id = pulled.lines().nth(1).and_then(|row| row.split(' ').next()).unwrap();
+    let (code, shown) = client(&delayd, &["get", "long", id]).await;
+    assert!(code == 0 && shown.contains(&long), "{shown}");
+}
+
+/// A service was started by accident, with the defaults, in whatever folder that was.
+#[tokio::test]
+async fn without_a_command_there_is_help_and_no_service() {
+    let folder = crate::program::folder();
+    for sets in [&[][..], &["http.bind=\"127.0.0.1:0\"".to_owned()]] {
+        let mut bare = command(sets);
+        bare.current_dir(folder.path());
+        let (code, output, error) = run(bare).await;
+        assert_eq!((code, output.as_str()), (2, ""), "{error}");
+        assert!(error.contains("Usage: delayd"), "{error}");
+    }
+    assert!(contents(folder.path()).is_empty());
+}
+
+/// One underscore instead of two, and the service listened where it always does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_variable_that_nothing_reads_ends_every_command_and_those_of_kubernetes_do_not() {
+    let kept = Kept::embedded();
+    for words in [&["serve"][..], &["check", "--offline"], &["get", "t", "1"], &["token"]] {
+        let mut wrong = command(&[]);
+        wrong.args(words).env("DELAYD_HTTP__BIND", "127.0.0.1:1");
+        let (code, output, error) = run(wrong).await;
+        assert_eq!((code, output.as_str()), (78, ""), "{error}");
+        assert!(error.contains("DELAYD_HTTP__BIND") && error.contains("the nearest is DELAYD__HTTP__BIND"), "{error}");
+    }
+    let mut serve = crate::program::serve(&kept.store, &[]);
+    serve.envs([
+        ("DELAYD_SERVICE_HOST", "10.96.0.7"),
+        ("DELAYD_SERVICE_PORT", "7799"),
+        ("DELAYD_PORT", "tcp://10.96.0.7:7799"),
+        ("DELAYD_PORT_7799_TCP_ADDR", "10.96.0.7"),
+        ("DELAYD_TOKEN", "dly_of-a-client"),
+    ]);
+    assert_eq!(Program::launch(serve).await.get("/healthz").await.status, 200);
 }
 
 /// A call that went over a hundred thousand and meant none of them used to end the command.
@@ -58,14 +107,14 @@ async fn a_replay_goes_on_behind_the_cursor_until_there_is_no_more() {
         )
     })
     .await;
-    for (verb, flag, says) in [
-        ("replay", "--reason=410 Gone", "1 task replayed"),
-        ("purge", "--reason=410 Gone", "1 task thrown away"),
-        ("purge", "--dry-run", "1 task would be thrown away"),
+    for (verb, flags, says) in [
+        ("replay", &["--reason=410 Gone"][..], "1 task replayed"),
+        ("purge", &["--reason=410 Gone", "--yes"], "1 task thrown away"),
+        ("purge", &["--dry-run"], "1 task would be thrown away"),
     ] {
         let before = service.seen().len();
         let mut client = command(&[]);
-        client.args(["dead", verb, "orders", "--all", flag, "--server"]).arg(service.endpoint());
+        client.args(["dead", verb, "orders", "--all"]).args(flags).arg("--server").arg(service.endpoint());
         let (code, output, error) = run(client).await;
         assert_eq!((code, output.trim_end()), (0, says), "{error}");
         let seen = service.seen().split_off(before);
@@ -94,11 +143,123 @@ async fn check_says_what_is_configured_and_whether_the_store_answers() {
     check.arg("check");
     let (code, output, error) = run(check).await;
     assert!(code == 0 && output.contains("fsynced") && output.contains("delayd.db"), "{output}{error}");
+    assert!(output.contains("http           127.0.0.1:7799"), "{output}");
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut check = command(&["store.kind=\"redis\"".into(), format!("store.redis.urls=[\"redis://{closed}/0\"]")]);
     check.arg("check");
     let (code, output, error) = run(check).await;
-    assert_eq!(code, 1, "{output}{error}");
+    assert!(code == 1 && error.contains(&closed.to_string()), "{output}{error}");
+    let mut offline = command(&["store.kind=\"redis\"".into(), format!("store.redis.urls=[\"redis://{closed}/0\"]")]);
+    offline.args(["check", "--offline"]);
+    let (code, output, error) = run(offline).await;
+    assert!(code == 0 && output.contains(&closed.to_string()) && output.contains("--offline"), "{output}{error}");
+}
+
+/// All that is in a folder: names, and the bytes and owners of files.
+fn contents(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>, u32)> {
+    let mut contents = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let (path, about) = (entry.as_ref().unwrap().path(), entry.unwrap().metadata().unwrap());
+            let bytes = about.is_file().then(|| std::fs::read(&path).unwrap());
+            if about.is_dir() {
+                folders.push(path.clone());
+            }
+            contents.push((path, bytes, about.uid()));
+        }
+    }
+    contents.sort();
+    contents
+}
+
+/// It made a database and a ballast of 16 MiB, and where root ran it, the service could not open them. Beside a running service it failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn check_leaves_everything_as_it_was_also_beside_a_running_service() {
+    let folder = crate::program::folder();
+    let store = StoreAt::Embedded(folder.path().join("data"));
+    let check = async |more: &[&str]| {
+        let mut check = command(&store.sets());
+        check.arg("check").args(more);
+        let (code, output, error) = run(check).await;
+        (code, output + &error)
+    };
+    for more in [&[][..], &["--offline"]] {
+        let (code, said) = check(more).await;
+        assert_eq!(code, 0, "{said}");
+        assert!(contents(folder.path()).is_empty(), "{:?}", contents(folder.path()));
+    }
+    let delayd = Program::start(&store, &[]).await;
+    let id = delayd.add(json!({"topic": "t", "delay": "1h", "content": {}})).await.id();
+    // The service itself may write meanwhile, so only the names are compared.
+    let names = || contents(folder.path()).into_iter().map(|(path, ..)| path).collect::<Vec<_>>();
+    let before = names();
+    let (code, said) = check(&[]).await;
+    assert!(code == 0 && said.contains("data/delayd.db, durability: fsynced"), "{said}");
+    assert_eq!(names(), before);
+    assert_eq!(delayd.task("t", id).await["state"], "scheduled");
+    delayd.kill();
+    let before = contents(folder.path());
+    assert_eq!(check(&[]).await.0, 0);
+    assert_eq!(contents(folder.path()), before);
+}
+
+/// What another user could not write is no matter of creating a file to find out. (Root may write everywhere, so it becomes nobody.)
+#[tokio::test]
+async fn check_names_what_its_user_cannot_write() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = crate::program::folder();
+    let path = folder.path().join("delayd.db");
+    let set_mode = |of: &Path, mode| std::fs::set_permissions(of, std::fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(folder.path(), 0o555);
+    // The build may lie in a folder that only root can enter.
+    let copies = crate::program::folder();
+    set_mode(copies.path(), 0o755);
+    let copy = copies.path().join("delayd");
+    std::fs::copy(env!("CARGO_BIN_EXE_delayd"), &copy).unwrap();
+    let plain = command(&[format!("store.embedded.path={path:?}")]);
+    let mut check = if rustix::process::geteuid().is_root() {
+        let mut other = std::process::Command::new("setpriv");
+        other.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+        other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        other.arg(&copy).args(plain.get_args());
+        other
+    } else {
+        plain
+    };
+    check.arg("check");
+    let (code, output, error) = run(check).await;
+    assert!(code == 78 && error.contains("cannot create files in"), "{output}{error}");
+    assert!(error.contains(&folder.path().display().to_string()), "{error}");
+    set_mode(folder.path(), 0o755);
+}
+
+/// A start warned of it, and a check did not.
+#[tokio::test(flavor = "multi_thread")]
+async fn check_warns_of_what_a_start_warns_of() {
+    let redis = redis_server::Server::start();
+    redis.command(&["CONFIG", "SET", "appendonly", "no"]);
+    let store = StoreAt::Redis(redis.port(), "checked".into());
+    let sets = [store.sets(), vec!["http.auth.anonymous=true".into(), "http.bind=\"0.0.0.0:0\"".into()]].concat();
+    let mut check = command(&sets);
+    check.arg("check");
+    let (code, said, error) = run(check).await;
+    assert_eq!(code, 0, "{said}{error}");
+    assert!(said.contains(&format!("127.0.0.1:{}", redis.port())), "{said}");
+    assert_eq!(redis.command(&["DBSIZE"]).trim(), "0");
+    let warnings: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("WARNING")).map(str::trim).collect();
+    assert_eq!(warnings.len(), 2, "{said}");
+    let mut delayd = Program::start(&StoreAt::Set(sets), &["http.bind=\"0.0.0.0:0\"".into()]).await;
+    delayd.signal("TERM");
+    delayd.ended().await;
+    for warning in warnings {
+        assert!(delayd.log().contains(warning), "{warning}\n{}", delayd.log());
+    }
+    let mut check = command(&["http.bind=\"0.0.0.0:0\"".into()]);
+    check.args(["check", "--offline"]);
+    let (code, said, error) = run(check).await;
+    assert!(code == 78 && error.contains("http.auth.anonymous"), "{said}{error}");
 }
 
 /// What callers send is theirs: neither their content, nor a header, nor a receipt is ever written to the log, however much it tells.

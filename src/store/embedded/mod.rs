@@ -22,6 +22,7 @@
 //! | room on the disk | `space`, `ballast` |
 //! | what failures mean | `fault` |
 //! | `check`, and how a file is opened for it | `fsck`, `inspect` |
+//! | what a start would find, for `delayd check` | `probe` |
 //!
 //! # Invariants
 //!
@@ -71,6 +72,7 @@ mod ledger;
 mod list;
 mod manage;
 mod note;
+mod probe;
 mod query;
 mod queue;
 mod reader;
@@ -97,6 +99,7 @@ mod writer;
 mod writes;
 
 pub(super) use fsck::CheckPlace;
+pub use probe::Probe;
 
 /// Threads that read what is answered at once.
 const READERS: usize = 2;

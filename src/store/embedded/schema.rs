@@ -81,6 +81,16 @@ fn look_into(path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
 }
 
+/// Opens the file as one that nobody changes: without a lock and without its log, and no file is created beside it. What changes
+/// only at a start (the schema and its version) can be read so beside a running delayd as well.
+pub(super) fn look_at_rest(path: &Path) -> Result<Connection> {
+    let name = std::path::absolute(path).ok().and_then(|path| url::Url::from_file_path(path).ok());
+    let mut name = name.ok_or_else(|| Error::Misconfigured(format!("{} is no path of a file", path.display())))?;
+    name.set_query(Some("immutable=1"));
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(name.as_str(), flags).map_err(|failure| explain(path, &failure))
+}
+
 fn set_up(db: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -104,9 +114,14 @@ fn ensure_ours(path: &Path) -> Result<()> {
     if std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
         return Ok(());
     }
+    ensure_is_ours(&look_into(path).map_err(|failure| explain(path, &failure))?, path)
+}
+
+/// Refuses a database of another program that has been opened.
+pub(super) fn ensure_is_ours(db: &Connection, path: &Path) -> Result<()> {
     let count = |of: &str| {
         let select = format!("SELECT count(*) FROM sqlite_schema WHERE type = 'table' {of}");
-        look_into(path)?.query_row(&select, [], |row| row.get::<_, i64>(0))
+        db.query_row(&select, [], |row| row.get::<_, i64>(0))
     };
     let all = count("").map_err(|failure| explain(path, &failure))?;
     let ours = count("AND name IN ('meta', 'lane', 'destination', 'schedule')");
@@ -158,15 +173,16 @@ pub(super) fn version() -> i64 {
 fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
     let migrations = Migrations::from_directory(&MIGRATIONS).expect("migrations/ holds NN-name/up.sql only");
     migrations.to_latest(db).map_err(|error| match error {
-        rusqlite_migration::Error::MigrationDefinition(MigrationDefinitionError::DatabaseTooFarAhead) => {
-            Error::Misconfigured(format!(
-                "{} was written by a newer version of delayd: use that version, or another file",
-                path.display()
-            ))
-        }
+        rusqlite_migration::Error::MigrationDefinition(MigrationDefinitionError::DatabaseTooFarAhead) => too_new(path),
         rusqlite_migration::Error::RusqliteError { err, .. } => explain(path, &err),
         error => Error::Misconfigured(format!("cannot bring {} up to date: {error}", path.display())),
     })
+}
+
+/// The error of a file whose schema is newer than this program's.
+pub(super) fn too_new(path: &Path) -> Error {
+    let path = path.display();
+    Error::Misconfigured(format!("{path} was written by a newer version of delayd: use that version, or another file"))
 }
 
 #[cfg(test)]

@@ -89,6 +89,34 @@ impl Params {
     pub(super) fn of(path: &Path, reserve: u64) -> Self {
         Self { path: path.to_owned(), reserve, gauge: statvfs(), look_every: LOOK_EVERY, hold: HOLD }
     }
+
+    /// The volume of a folder, and what is kept in reserve on it.
+    ///
+    /// # Errors
+    /// [`Error::Misconfigured`] for a volume on which nothing could be kept in reserve.
+    fn survey(&self, folder: &Path) -> Result<(Volume, u64)> {
+        let name = self.path.display();
+        let volume = (self.gauge)(folder)
+            .map(Volume::known)
+            .map_err(|error| Error::Misconfigured(format!("cannot look at the disk of {name}: {error}")))?;
+        if volume.total < LEAST_VOLUME {
+            return Err(Error::Misconfigured(format!(
+                "the volume of {name} has {} in all, and the store needs one of {} or more",
+                in_words(volume.total),
+                in_words(LEAST_VOLUME)
+            )));
+        }
+        Ok((volume, self.reserve.min(volume.total / 4)))
+    }
+
+    /// What the operator should know of the volume of a folder, before a file is opened on it.
+    ///
+    /// # Errors
+    /// Those of a start.
+    pub(super) fn warning(&self, folder: &Path) -> Result<Option<String>> {
+        let (volume, reserve) = self.survey(folder)?;
+        Ok((volume.free < reserve).then(|| short(&self.path, volume.free, reserve)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -145,21 +173,11 @@ impl Space {
     /// # Errors
     /// [`Error::Misconfigured`] for a volume on which nothing could be kept in reserve.
     pub(super) fn new(params: Params) -> Result<Self> {
-        let name = params.path.display();
         let path = std::path::absolute(&params.path).unwrap_or_else(|_| params.path.clone());
         let folder = path.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned);
-        let volume = (params.gauge)(&folder)
-            .map(Volume::known)
-            .map_err(|error| Error::Misconfigured(format!("cannot look at the disk of {name}: {error}")))?;
-        if volume.total < LEAST_VOLUME {
-            return Err(Error::Misconfigured(format!(
-                "the volume of {name} has {} in all, and the store needs one of {} or more",
-                in_words(volume.total),
-                in_words(LEAST_VOLUME)
-            )));
-        }
-        let reserve = params.reserve.min(volume.total / 4);
+        let (volume, reserve) = params.survey(&folder)?;
         if reserve < params.reserve {
+            let name = params.path.display();
             tracing::info!("The volume of {name} is small: the store keeps {} in reserve", in_words(reserve));
         }
         let mut log = path.into_os_string();
@@ -295,12 +313,7 @@ impl Space {
 
     fn run_short(&mut self) {
         self.state = State::Short;
-        tracing::warn!(
-            "The disk of {} has {} left, and {} are kept in reserve: adds are refused, and what is kept goes on",
-            self.params.path.display(),
-            in_words(self.seen.outside + self.seen.inside),
-            in_words(self.reserve)
-        );
+        tracing::warn!("{}", short(&self.params.path, self.seen.outside + self.seen.inside, self.reserve));
     }
 
     fn recover(&mut self) {
@@ -323,6 +336,15 @@ impl Space {
         // It was part of what was seen free.
         self.looked = None;
     }
+}
+
+fn short(path: &Path, left: u64, reserve: u64) -> String {
+    format!(
+        "The disk of {} has {} left, and {} are kept in reserve: adds are refused, and what is kept goes on",
+        path.display(),
+        in_words(left),
+        in_words(reserve)
+    )
 }
 
 fn in_words(bytes: u64) -> String {

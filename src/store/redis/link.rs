@@ -287,9 +287,8 @@ impl Link {
 
     fn keeps(&self, durability: Durability) {
         let before = self.durability.swap(durability as u8, Ordering::Relaxed);
-        if durability == Durability::Volatile && before != durability as u8 {
-            tracing::warn!(server = %self.params.server,
-                "Redis keeps no append-only file: tasks are lost when it stops (durability: volatile)");
+        if let Some(warning) = durability.warning().filter(|_| before != durability as u8) {
+            tracing::warn!(server = %self.params.server, "{warning}");
         }
     }
 

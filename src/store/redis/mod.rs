@@ -248,9 +248,22 @@ impl Redis {
         identity::replace(&self.inner).await
     }
 
-    /// Which servers there are, for people.
-    pub fn describe(&self) -> String {
-        self.inner.servers.describe()
+    /// Looks at the servers once, as [`connect`](Self::connect) does, for `delayd check`: nothing is written. Answers which there are,
+    /// for people, and what they keep.
+    ///
+    /// # Errors
+    /// Those of `connect`; [`Error::Unavailable`] as well if the server that draws the ids does not answer.
+    pub async fn probe(params: Params) -> Result<(String, Durability)> {
+        let servers = Arc::new(params.servers()?);
+        if let Err(error @ Error::Misconfigured(_)) = servers.connect().await {
+            return Err(error);
+        }
+        // On both ways, as `ping` does.
+        for purpose in [Purpose::Adding, Purpose::Working] {
+            let counter = deadpool_redis::redis::cmd("EXISTS").arg(Keys::new(&params.key_prefix).last_id()).take();
+            Route { servers: servers.clone(), purpose }.run_one(counter).await?;
+        }
+        Ok((servers.describe(), servers.durability()))
     }
 }
 

@@ -94,7 +94,10 @@ impl Sentinels {
         }
         match last {
             Some((_, primary)) => Ok(primary),
-            None => Err(refusal.unwrap_or_else(|| Error::Unavailable("no sentinel answers".into()))),
+            None => Err(refusal.unwrap_or_else(|| {
+                let asked: Vec<_> = self.all.iter().map(|sentinel| sentinel.address.to_string()).collect();
+                Error::Unavailable(format!("no sentinel answers: {}", asked.join(", ")))
+            })),
         }
     }
 

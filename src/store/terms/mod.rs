@@ -38,6 +38,12 @@ impl Durability {
             Self::Volatile => "volatile",
         }
     }
+
+    /// What the operator should know of it.
+    pub fn warning(self) -> Option<&'static str> {
+        let is_lost = self == Self::Volatile;
+        is_lost.then_some("Redis keeps no append-only file: tasks are lost when it stops (durability: volatile)")
+    }
 }
 
 /// When a task falls due.

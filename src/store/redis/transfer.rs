@@ -104,6 +104,7 @@ fn call(inner: &Inner, lane: &Lane, places: &[usize], tasks: &[Adoptee]) -> Cmd 
             .arg(task.attempts)
             .arg(shorten(&task.outcome))
             .arg(key.unwrap_or_default())
+            .arg(task.key_set.map(|set| set.0.to_string()).unwrap_or_default())
             .arg(expires.unwrap_or_default());
     }
     call
@@ -118,6 +119,9 @@ fn read(reply: Value, count: usize) -> Result<(bool, Vec<Adopted>)> {
             "known" => Ok(Adopted::Known),
             "own" => Ok(Adopted::Own),
             "taken" => Ok(Adopted::Taken),
+            "superseded" => Ok(Adopted::Superseded),
+            "ended" => Ok(Adopted::Ended),
+            "cancelling" => Ok(Adopted::Cancelling),
             _ => Err(corrupt("an adoption that is none")),
         })
         .collect::<Result<Vec<_>>>()?;

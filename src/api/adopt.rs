@@ -74,8 +74,12 @@ pub(super) struct RecordRequest<'a> {
     #[schema(value_type = Option<u32>)]
     attempts: Option<Number>,
     last_outcome: Option<String>,
+    /// A cancel is pending there: here the task is cancelled.
+    cancelling: Option<bool>,
     #[schema(min_length = 1, max_length = 256)]
     key: Option<String>,
+    #[schema(value_type = Option<f64>)]
+    key_set_ms: Option<Number>,
     #[serde(borrow)]
     #[schema(value_type = Option<Object>)]
     options: Option<&'a RawValue>,
@@ -153,6 +157,23 @@ pub(super) struct Kept {
     task_id: TaskId,
     /// It had been adopted before.
     known: bool,
+    /// Left out: it is kept as the record says, or as it has fared here since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    became: Option<Became>,
+}
+
+/// What an adoption came to that keeps no waiting task.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = AdoptionBecame)]
+pub(super) enum Became {
+    /// A task of the same key was set later here: this one is not kept.
+    Superseded,
+    /// The same task waited here, and has ended now as it did elsewhere.
+    Ended,
+    /// The same task is in someone's hands here: it is cancelled when its lease ends, unless it
+    /// succeeds.
+    Cancelling,
 }
 
 /// A record that passed the checks.
@@ -238,16 +259,19 @@ async fn keep(api: &Api, checked: Vec<Result<Checked, Error>>) -> Result<Vec<Res
     let answer = |place: Result<TaskId, Error>| {
         let task_id = place?;
         let ((adopted, lane), notes) = answers.next().expect("a store answers every task");
-        let known = match adopted? {
-            Adopted::New => false,
-            Adopted::Known => true,
+        let (known, became) = match adopted? {
+            Adopted::New => (false, None),
+            Adopted::Known => (true, None),
+            Adopted::Superseded => (false, Some(Became::Superseded)),
+            Adopted::Ended => (true, Some(Became::Ended)),
+            Adopted::Cancelling => (true, Some(Became::Cancelling)),
             Adopted::Own => return Err(Error::OwnTask),
             Adopted::Taken => return Err(Error::TakenId),
         };
-        if !known {
+        if !known && became.is_none() {
             log.extend(notes.into_iter().map(|note| note.of(&lane, task_id)));
         }
-        Ok(Kept { task_id, known })
+        Ok(Kept { task_id, known, became })
     };
     let results = places.into_iter().map(answer).collect();
     if !log.is_empty()
@@ -319,6 +343,9 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     }
     let due = moment(required(record.due_ms, "due_ms")?, "due_ms")?;
     let standing = match record.state.unwrap_or(State::Scheduled) {
+        State::Scheduled if record.cancelling == Some(true) => {
+            Standing::Ended { state: State::Cancelled, finished: api.clock.now() }
+        }
         State::Scheduled => {
             Standing::Waiting { due: record.waits_ms.map_or(Ok(due), |waits| moment(waits, "waits_ms"))? }
         }
@@ -350,8 +377,10 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     }
     let attempts = record.attempts.map_or(Ok(0), |attempts| attempts.whole("attempts", 0..=MAX_TRIED))?;
     let created = moment(required(record.created_ms, "created_ms")?, "created_ms")?;
+    let key_set = record.key_set_ms.map(|set| moment(set, "key_set_ms")).transpose()?;
     let entry = TopicEntry { topic: topic.clone(), shards: 1 };
-    let task = Adoptee { topic: entry, id, destination, created, due, standing, attempts, outcome, options, content };
+    let task =
+        Adoptee { topic: entry, id, destination, created, due, standing, attempts, outcome, options, key_set, content };
     Ok(Checked { topic, task, notes })
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Api;
-use super::add::mode_of;
+use super::add::{is_false, mode_of};
 use super::body::JsonBody;
 use super::envelope::Success;
 use super::error::Error;
@@ -30,8 +30,6 @@ const MAX_IDS: usize = 1_000;
 const MAX_BYTES: usize = 4 << 20;
 /// The shortest lease.
 const MIN_LEASE: Duration = Duration::from_secs(1);
-/// The last outcome of a task that was moved, for the moment until it is forgotten.
-const MOVED: &str = "moved to another store";
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -83,8 +81,15 @@ pub(super) struct Record {
     attempts: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_outcome: Option<String>,
+    /// A cancel waits for the end of its lease: it is not to be delivered any more.
+    #[serde(skip_serializing_if = "is_false")]
+    cancelling: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
+    /// When an add last set the task by its `key`. Left out: it has none, or the `key` has gone to
+    /// another task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_set_ms: Option<UnixMillis>,
     /// As `get` shows them; `origin`, the store that its `webhook-id` begins with; and `task_id` in `on_dead`: the id that the call for the
     /// dead will have.
     #[schema(value_type = Object)]
@@ -113,7 +118,9 @@ impl Record {
             finished_ms: task.finished,
             attempts: task.attempts,
             last_outcome: Some(outcome).filter(|outcome| !outcome.is_empty()),
+            cancelling: task.cancelling,
             key: task.options.key.clone(),
+            key_set_ms: task.key_set.map(|set| set.max(task.created)),
             options: Options { key: None, origin: task.options.origin.or(Some(store)), ..task.options },
             content: task.content,
             log: notes.into_iter().map(Note::from).collect(),
@@ -224,8 +231,18 @@ pub(super) struct MovedRequest {
 pub(super) struct Ended {
     /// Gone from here, or back.
     count: u64,
-    /// Not held by this receipt any more; nothing changed.
-    stale: Vec<TaskId>,
+    /// Not ended, for each has become something else meanwhile; nothing changed.
+    stale: Vec<Stale>,
+}
+
+/// A task that was not ended.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StaleTask)]
+pub(super) struct Stale {
+    task_id: TaskId,
+    /// What it is now. `leased`: somebody else holds it, or a cancel is pending; `records` with
+    /// `lend` says which.
+    state: State,
 }
 
 /// `POST /delay/task/moved`: what was adopted elsewhere is forgotten here. May be repeated.
@@ -240,13 +257,13 @@ pub(super) async fn moved(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBod
         lane: entry.lane_of(*id),
         id: *id,
         receipt: receipt.clone(),
-        transition: if is_back { Transition::Release } else { Transition::Delivered { outcome: MOVED.into() } },
+        transition: if is_back { Transition::Release } else { Transition::Moved },
     };
     let settled = api.store.settle(ids.iter().map(settle).collect()).await;
     let (mut gone, mut count, mut stale) = (Vec::new(), 0, Vec::new());
     for (id, settled) in ids.into_iter().zip(settled) {
         match settled? {
-            Settled::Stale { .. } => stale.push(id),
+            Settled::Stale { state } => stale.push(Stale { task_id: id, state }),
             // Forgotten by the same call before, whose answer was lost.
             Settled::Unknown => count += 1,
             Settled::Done => {

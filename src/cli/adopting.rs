@@ -6,8 +6,30 @@ use serde_json::{Value, json};
 use super::client::fields;
 use super::patient::{Patient, passes};
 
-/// What became of a record: whether it had been adopted before, or why it is not.
-pub(super) type Adoption = Result<bool, String>;
+/// What became of a record, or why it is refused.
+pub(super) type Adoption = Result<Adopted, String>;
+
+/// What became of a record that was not refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Adopted {
+    /// The task is kept.
+    New,
+    /// It had been adopted before, or has ended there now as it did here.
+    Known,
+    /// A task of its key was set later there.
+    Superseded,
+    /// It has ended, but is in someone's hands there.
+    Held,
+}
+
+fn read(answer: &Value) -> Adopted {
+    match answer["became"].as_str() {
+        Some("superseded") => Adopted::Superseded,
+        Some("cancelling") => Adopted::Held,
+        _ if answer["known"] == true => Adopted::Known,
+        _ => Adopted::New,
+    }
+}
 
 /// Has records adopted; answers for each what became of it. Does something else before each further try.
 ///
@@ -28,7 +50,7 @@ pub(super) async fn adopt(to: &Patient, records: &[Value], between: impl AsyncFn
         let mut again = Vec::new();
         for (i, answer) in open.into_iter().zip(answers) {
             match answer["dm_error"].as_i64().unwrap_or(2000) {
-                0 => results[i] = Ok(answer["known"] == true),
+                0 => results[i] = Ok(read(answer)),
                 case if passes(case) => again.push(i),
                 _ => results[i] = Err(answer["error_msg"].as_str().unwrap_or("was refused").to_owned()),
             }

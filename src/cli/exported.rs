@@ -53,6 +53,8 @@ impl Exported {
     pub(super) fn of(mut record: Value, state: &str) -> serde_json::Result<Option<Self>> {
         let waits = |state: &str| matches!(state, "scheduled" | "leased");
         match record["state"].as_str() {
+            // It is not tried again.
+            _ if record["cancelling"] == true => return Ok(None),
             Some(now) if waits(now) && waits(state) => record["state"] = json!("scheduled"),
             Some(now) if now == state => {}
             _ => return Ok(None),

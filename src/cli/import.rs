@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 
-use super::adopting::adopt;
+use super::adopting::{Adopted, adopt};
 use super::client::{Answer, Client, Server, fields};
 use super::exported::{Exported, Line};
 use super::patient::Patient;
@@ -199,8 +199,8 @@ impl Import {
         }
         for (line, adopted) in lines.into_iter().zip(adopt(&self.patient, &records, async || ()).await?) {
             match adopted {
-                Ok(true) => self.counts.known += 1,
-                Ok(false) => self.counts.stored += 1,
+                Ok(Adopted::New) => self.counts.stored += 1,
+                Ok(Adopted::Known | Adopted::Superseded | Adopted::Held) => self.counts.known += 1,
                 Err(why) => self.fail(line, &why),
             }
             self.counts.sent += 1;

@@ -6,12 +6,20 @@ use serde_json::{Value, json};
 
 use super::table;
 
+const HEADS: [&str; 9] =
+    ["topic", "moved", "there already", "superseded", "withdrawn", "dead copied", "history copied", "refused", "left"];
+
 /// What became of a topic's tasks.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) moved: u64,
     /// Had been adopted by a run before.
     pub(super) known: u64,
+    /// Ended at the old service, for the new one has a task of the same key that was set later.
+    pub(super) superseded: u64,
+    /// Ended at the new service as well, for they ended at the old one while they were on their
+    /// way.
+    pub(super) withdrawn: u64,
     pub(super) dead: u64,
     pub(super) ended: u64,
     pub(super) refused: u64,
@@ -42,19 +50,22 @@ impl Tallies {
             return "no topics".into();
         }
         let row = |(topic, tally): (&String, &Tally)| {
-            let Tally { moved, known, dead, ended, refused, left } = tally;
-            let numbers = [moved, known, dead, ended, refused, left].map(ToString::to_string);
+            let Tally { moved, known, superseded, withdrawn, dead, ended, refused, left } = tally;
+            let numbers = [moved, known, superseded, withdrawn, dead, ended, refused, left].map(ToString::to_string);
             [vec![topic.clone()], numbers.to_vec()].concat()
         };
         let rows: Vec<_> = self.0.iter().map(row).collect();
-        table::columns(&["topic", "moved", "there already", "dead copied", "history copied", "refused", "left"], &rows)
+        table::columns(&HEADS, &rows)
     }
 
     pub(super) fn json(&self) -> Value {
         let (moved, left) = self.totals();
         let topic = |(topic, tally): (&String, &Tally)| {
-            let Tally { moved, known, dead, ended, refused, left } = tally;
-            json!({"topic": topic, "moved": moved, "known": known, "dead": dead, "history": ended, "refused": refused, "left": left})
+            let Tally { moved, known, superseded, withdrawn, dead, ended, refused, left } = tally;
+            json!({
+                "topic": topic, "moved": moved, "known": known, "superseded": superseded, "withdrawn": withdrawn,
+                "dead": dead, "history": ended, "refused": refused, "left": left,
+            })
         };
         json!({"moved": moved, "left": left, "topics": self.0.iter().map(topic).collect::<Vec<_>>()})
     }

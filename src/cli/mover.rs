@@ -13,9 +13,11 @@
 //! - A task is forgotten by the old service only after the new one has said that it is kept.
 //! - Each call may be repeated. A run that died is gone on with by the next: it takes over what the other had in hand.
 //! - What the new service will not have is given back to the old one, and said.
+//! - What ends at the old service while it is on its way (a cancel, a push-back by its key, a late
+//!   success) ends at the new one as well.
 
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -23,7 +25,7 @@ use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::adopting::{Adoption, adopt};
+use super::adopting::{Adopted, Adoption, adopt};
 use super::client::{Server, ServerUrl, fields};
 use super::hidden::Hidden;
 use super::moved::Tallies;
@@ -36,12 +38,16 @@ use crate::span::Span;
 use crate::store::LENT;
 use crate::task::{Receipt, Topic};
 
+mod withdrawal;
+
+use withdrawal::{is_cancelling, is_own_task};
+
 /// How long the old service holds what is on its way. Whoever has died is to be noticed and started again within it.
 const HOLD: &str = "10m";
 /// What is held is held for longer if its adoption takes this long.
 const RENEW: Duration = Duration::from_secs(150);
 /// Between two passes.
-const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(250);
 /// Tasks of a page of the list.
 const PAGE: u16 = 1000;
 /// Refusals that are told one by one.
@@ -58,6 +64,7 @@ const ENDED: [&str; 3] = ["delivered", "cancelled", "expired"];
 Examples:
   delayd move --server http://10.0.0.5:7799 --to http://10.0.0.6:7799
   delayd move --to http://10.0.0.6:7799 --topic orders --rate 500/s --history
+  delayd move --to http://10.0.0.6:7799 --topic heartbeats --linger 1m
   DELAYD_TOKEN=... DELAYD_TO_TOKEN=... delayd move --to http://10.0.0.6:7799 --json")]
 pub(super) struct Args {
     /// The service that gets them
@@ -72,7 +79,8 @@ pub(super) struct Args {
     /// Copy what has ended, too: delivered, cancelled and expired tasks
     #[arg(long)]
     history: bool,
-    /// Leave what falls due within this time, or has just fallen due, to the old service
+    /// Leave what falls due within this time, or has just fallen due, to the old service; a task
+    /// with a key is moved up to its moment
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     margin: Span,
     /// Move no more than this, such as 500/s
@@ -84,6 +92,9 @@ pub(super) struct Args {
     /// Give up once a service has been away, or nothing could be moved, for this long
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     patience: Span,
+    /// Go on until nothing has waited at the old service for this long, while callers change over
+    #[arg(long, value_name = "DURATION")]
+    linger: Option<Span>,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
@@ -103,6 +114,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         new,
         sent: 0,
         refused: HashSet::new(),
+        held: BTreeMap::new(),
         told: 0,
         tallies: Tallies::default(),
         args,
@@ -134,8 +146,12 @@ struct Mover {
     began: Instant,
     /// For the rate.
     sent: u64,
-    /// What the new service will not have. It is not asked again.
+    /// What the new service will not have. It is asked again only for tasks with a key, which may
+    /// be superseded meanwhile.
     refused: HashSet<u64>,
+    /// By topic: what the new service keeps, and somebody else holds at the old one. If it succeeds
+    /// there, it has to end at the new one.
+    held: BTreeMap<String, Vec<u64>>,
     told: u64,
     tallies: Tallies,
 }
@@ -144,6 +160,8 @@ impl Mover {
     async fn all(&mut self) -> anyhow::Result<()> {
         let mut last_progress = Instant::now();
         let mut left_before = u64::MAX;
+        let mut empty_since = None;
+        let linger = self.args.linger.map_or(Duration::ZERO, |linger| linger.0);
         loop {
             let topics = self.topics().await?;
             let moved_before = self.tallies.totals().0;
@@ -155,11 +173,21 @@ impl Mover {
             for topic in &topics {
                 left += self.count_left(topic).await?;
             }
+            // After the count: what has ended by then is seen to here.
+            for (topic, ids) in std::mem::take(&mut self.held) {
+                self.follow(&topic, ids).await?;
+            }
             if self.tallies.totals().0 > moved_before || left < left_before {
                 last_progress = Instant::now();
             }
             left_before = left;
-            let is_over = left <= self.refused.len() as u64 || last_progress.elapsed() >= self.args.patience.0;
+            let is_empty = left <= self.refused.len() as u64;
+            let empty = is_empty.then(|| *empty_since.get_or_insert_with(Instant::now));
+            empty_since = empty;
+            let is_over = match empty {
+                Some(since) => since.elapsed() >= linger,
+                None => last_progress.elapsed() >= self.args.patience.0,
+            };
             if is_over {
                 for topic in &topics {
                     self.ended(topic).await?;
@@ -235,12 +263,16 @@ impl Mover {
         at.call("/delay/task/list", &body).await
     }
 
-    /// What is about to fire is left alone; what should have fired and did not waits for something that may never come.
+    /// What is about to fire is left alone; what should have fired and did not waits for something
+    /// that may never come. A task with a key is
+    /// moved up to its moment: those who push it back may do so at the new service by now.
     fn is_to_move(&self, task: &Value) -> bool {
-        let is_known = id_of(task).is_none_or(|id| self.refused.contains(&id));
+        let has_key = task["key"].is_string();
+        let is_known = id_of(task).is_none_or(|id| self.refused.contains(&id) && !has_key);
         let is_near = || {
-            let due = task["due_ms"].as_i64().unwrap_or(0);
-            u128::from(due.abs_diff(Clock::system().now().0)) < self.args.margin.0.as_millis()
+            let (due, now) = (task["due_ms"].as_i64().unwrap_or(0), Clock::system().now().0);
+            let may_be_pushed_back = has_key && due > now;
+            !may_be_pushed_back && u128::from(due.abs_diff(now)) < self.args.margin.0.as_millis()
         };
         match task["state"].as_str() {
             _ if is_known => false,
@@ -276,34 +308,50 @@ impl Mover {
 
     /// Has lent tasks adopted, and ends them here.
     async fn hand_over(&mut self, topic: &str, records: Vec<Value>) -> anyhow::Result<()> {
+        let (cancelled, records): (Vec<_>, Vec<_>) = records.into_iter().partition(is_cancelling);
+        self.withdraw(topic, cancelled).await?;
+        if records.is_empty() {
+            return Ok(());
+        }
         let ids: Vec<u64> = records.iter().filter_map(id_of).collect();
         let adopted = self.adopt(records, Some(topic)).await?;
-        let (mut kept, mut back, mut is_own) = (Vec::new(), Vec::new(), false);
+        let (mut kept, mut superseded, mut back, mut is_own) = (Vec::new(), Vec::new(), Vec::new(), false);
         let mut known = 0;
         for (id, adopted) in ids.into_iter().zip(adopted) {
             match adopted {
-                Ok(was_known) => {
-                    known += u64::from(was_known);
+                Ok(Adopted::Superseded) => {
+                    self.refused.remove(&id);
+                    superseded.push(id);
+                }
+                Ok(adopted) => {
+                    self.refused.remove(&id);
+                    known += u64::from(adopted == Adopted::Known);
                     kept.push(id);
                 }
                 Err(why) => {
-                    is_own |= why.contains("this very store");
-                    self.tell(topic, id, &why);
-                    self.refused.insert(id);
+                    is_own |= is_own_task(&why);
                     back.push(id);
+                    if self.refused.insert(id) {
+                        self.tell(topic, id, &why);
+                        self.tallies.of(topic).refused += 1;
+                    }
                 }
             }
         }
         self.end(topic, &back, true).await?;
         ensure!(!is_own, "the two services have the same store: there is nothing to be moved");
         let stale = self.end(topic, &kept, false).await?;
-        self.take_back(topic, stale).await?;
+        // No copy is there. What is not held any more has been seen to by somebody else; a pending
+        // cancel is carried out by the return.
+        let changed = self.end(topic, &superseded, false).await?;
+        self.end(topic, &changed, true).await?;
         let tally = self.tallies.of(topic);
-        tally.moved += kept.len() as u64;
+        tally.moved += (kept.len() - stale.len()) as u64;
         tally.known += known;
-        tally.refused += back.len() as u64;
-        self.bar.inc(kept.len() as u64);
-        self.pace((kept.len() + back.len()) as u64).await;
+        tally.superseded += superseded.len() as u64;
+        self.bar.inc((kept.len() - stale.len()) as u64);
+        self.follow(topic, stale).await?;
+        self.pace((kept.len() + superseded.len() + back.len()) as u64).await;
         Ok(())
     }
 
@@ -319,29 +367,7 @@ impl Mover {
             ("back", back.then_some(Value::Bool(true))),
         ]);
         let answer = self.old.call("/delay/task/moved", &body).await?;
-        Ok(array(&answer["stale"]).filter_map(Value::as_u64).collect())
-    }
-
-    /// What was cancelled while nobody held it must not fire at the new service. That is only met where a run stood still for longer than
-    /// it held the task.
-    async fn take_back(&self, topic: &str, stale: Vec<u64>) -> anyhow::Result<()> {
-        for id in stale {
-            let body = fields([("topic", Some(json!(topic))), ("task_id", Some(json!(id)))]);
-            let found = self.old.find("/delay/task/get", &body).await?;
-            let is_over =
-                found.is_some_and(|found| matches!(found["task"]["state"].as_str(), Some("cancelled" | "expired")));
-            if is_over {
-                let ids = json!([id]);
-                self.new.call("/delay/task/records", &self.lending(topic, &ids)).await?;
-                let body = fields([
-                    ("topic", Some(json!(topic))),
-                    ("task_ids", Some(ids)),
-                    ("receipt", Some(json!(self.receipt))),
-                ]);
-                self.new.call("/delay/task/moved", &body).await?;
-            }
-        }
-        Ok(())
+        Ok(array(&answer["stale"]).filter_map(id_of).collect())
     }
 
     /// Has records adopted; answers for each whether it was there already, or why not. Those of `lent_in` are held for longer if that takes long.
@@ -423,9 +449,13 @@ impl Mover {
     }
 
     fn tell(&mut self, topic: &str, id: u64, why: &str) {
+        self.say(&format!("task {id} of {topic} stays: {}", out::plain(why, 300)));
+    }
+
+    fn say(&mut self, what: &str) {
         self.told += 1;
         if self.told <= TOLD {
-            self.bar.suspend(|| eprintln!("delayd: task {id} of {topic} stays: {}", out::plain(why, 300)));
+            self.bar.suspend(|| eprintln!("delayd: {what}"));
         }
         if self.told == TOLD {
             eprintln!("delayd: further refusals are only counted");

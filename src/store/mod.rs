@@ -24,6 +24,7 @@
 //! | settle | leased (run out or not), or swept | waiting otherwise | dead | delivered | cancelled, expired |
 //! |---|---|---|---|---|---|
 //! | `Delivered` by current or past | delivered | delivered | delivered | done if by its receipt, else stale | stale |
+//! | `Moved` by current or past | as `Delivered`; stale where a cancel is pending | as `Delivered` | as `Delivered` | as `Delivered` | stale |
 //! | `Retry` by current | scheduled at now + after | (no current) | stale | stale | done if by its receipt, else stale |
 //! | `Retry` by the newest past | stale if leased to another | done, unchanged: a repeat | stale | stale | stale |
 //! | `Dead` by current | dead | (no current) | done: a repeat | stale | done if by its receipt, else stale |
@@ -43,9 +44,12 @@
 //!
 //! An add is looked at in this order, in one atomic step with its storing:
 //!
-//! 1. Its **idempotency key** was used in the topic with the same `key`, or both times without one, within the window (at u, and now is
-//!    before u + window): the same fingerprint answers that task's id, the due moment that the first add answered, and the state in which
-//!    the task is now ([`Novelty::Duplicate`]), another one [`Error::KeyReused`]. The lane alone can say so: the `key` leads to it, or,
+//! 1. Its **idempotency key** was used in the topic with the same `key`, or both times without one,
+//!    within the window (at u, and now is
+//!    before u + window): the same fingerprint answers that task's id, the due moment that the
+//!    first add answered, and the state in which
+//!    the task is now ([`Novelty::Duplicate`]), another one [`Error::KeyReused`]. The lane alone
+//!    can say so: the `key` leads to it, or,
 //!    without one, the idempotency key.
 //! 2. Its **key** (`options.key`) names a task of the lane that waits (a lease that has run out counts as waiting; one with a pending cancel
 //!    does not, it is cancelled by this look): that task gets the new moment, destination, content and options, a new revision and fresh
@@ -75,13 +79,27 @@
 //!
 //! # From one store to another
 //!
-//! Whoever moves tasks to another store is a consumer, who takes them before they are due: [`Store::lend`] here, [`Store::adopt`] there, and `Delivered` here.
+//! Whoever moves tasks to another store is a consumer, who takes them before they are due:
+//! [`Store::lend`] here, [`Store::adopt`] there, and `Moved` here.
 //!
 //! - A lent task is leased, but has not been fired: its attempts stay, and its last outcome says what it waited for ([`Lent`]). If it comes back (a
 //!   `Release`, or its lease runs out) it waits for that again, with the attempts, the outcome and the row of expiries as they were (a `Release` ends the row); its current receipt goes to
-//!   the front of the past ones, so that nothing but a success counts by it. A `Keep` leaves its outcome. Where a cancel is pending it becomes cancelled, as any other.
-//! - An adopted task has the id, the moments, the attempts and the content that it had. It takes its key if no task that waits or is leased has it, or both wait. No quota
-//!   is looked at, nobody is called for one that is dead, and no id is drawn below its own, or that of its call, afterwards.
+//!   the front of the past ones, so that nothing but a success counts by it. A `Keep` leaves its
+//!   outcome. Where a cancel is pending it becomes cancelled, as any other, and is lent on all the
+//!   same, so that the next mover
+//!   hears of the cancel.
+//! - An adopted task has the id, the moments, the attempts and the content that it had. No quota
+//!   is looked at, nobody is called for one that is dead, and no id is drawn below its own,
+//!   or that of its call, afterwards.
+//! - A waiting task whose key it was elsewhere ([`Adoptee::key_set`]) competes for the key here. If
+//!   the key's owner here was set at that moment or later,
+//!   whatever became of the owner since, the adopted task is not kept ([`Adopted::Superseded`]). If
+//!   the owner was set before, it is cancelled (pending, if
+//!   it is leased), and the adopted task is kept and has the key. Without `key_set` it takes the
+//!   key if no task that waits or is leased has it, or both wait.
+//! - A task that was delivered, cancelled or has expired elsewhere ends in the same way here, if
+//!   the same task waits here ([`Adopted::Ended`], its receipts
+//!   are forgotten). If it is leased here, a cancel is marked ([`Adopted::Cancelling`]).
 //! - It keeps its origin: the store that accepted it first, whose id its `webhook-id` begins with. Without one, this store is its origin.
 //! - It is the same task if its origin, its moment of creation, its stored due moment and its content are the same: one that was changed by
 //!   hand on either side is not.
@@ -124,9 +142,9 @@ pub use check::{Checked, Cursor, Finding, Flaw};
 pub use error::{Error, Result};
 pub use terms::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Claimed, Counts, Durability, Forecast, Grant, Hint,
-    Histories, History, Holder, Holds, Idempotency, LENT, LeasedTask, Lent, ListQuery, Listed, Misfire, Misfired,
-    Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Settle, Settled, Spread, Standing,
-    Summary, Task, TopicEntry, Transition, Waiting, Want,
+    Histories, History, Holder, Holds, Idempotency, LENT, LeasedTask, Lent, ListQuery, Listed, MOVED, Misfire,
+    Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Settle, Settled, Spread,
+    Standing, Summary, Task, TopicEntry, Transition, Waiting, Want,
 };
 
 /// The longest lease; a longer one is cut to it.

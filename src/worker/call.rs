@@ -192,7 +192,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
                 tracing::debug!(task.id = %id, %topic, attempt, lease_ms = lease.as_millis() as u64,
                     "The receiver of task {id} will acknowledge it later");
             }
-            Transition::Release => {}
+            Transition::Release | Transition::Moved => {}
         }
         transition
     }

@@ -24,6 +24,7 @@ mod long_poll;
 mod manage;
 mod manners;
 mod moving;
+mod moving_changes;
 mod openapi;
 mod overload;
 mod proxy;

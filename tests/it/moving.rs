@@ -12,12 +12,16 @@ use crate::receiver::{Receiver, Seen};
 
 /// The command, from one service to another.
 fn mover(old: &Program, new: &Program, words: &[&str]) -> Command {
+    mover_from(&old.url(""), &new.url(""), words)
+}
+
+pub(crate) fn mover_from(old: &str, new: &str, words: &[&str]) -> Command {
     let mut mover = command(&[]);
-    mover.arg("move").args(["--server", &old.url(""), "--to", &new.url(""), "--json"]).args(words);
+    mover.arg("move").args(["--server", old, "--to", new, "--json"]).args(words);
     mover
 }
 
-async fn move_all(old: &Program, new: &Program, words: &[&str]) -> Value {
+pub(crate) async fn move_all(old: &Program, new: &Program, words: &[&str]) -> Value {
     let (code, output, error) = run(mover(old, new, words)).await;
     assert_eq!(code, 0, "{output}{error}\n{}\n{}", old.log(), new.log());
     serde_json::from_str(&output).unwrap()
@@ -28,7 +32,7 @@ fn called(topic: &str, n: usize, delay_ms: usize) -> Value {
     json!({"topic": topic, "delay": format!("{delay_ms}ms"), "content": {"sn": "message.call", "url": "/", "n": n}})
 }
 
-async fn counts(delayd: &Program, topic: &str) -> Value {
+pub(crate) async fn counts(delayd: &Program, topic: &str) -> Value {
     delayd.post("/delay/topic/get", json!({"topic": topic}).to_string()).await.ok().body["counts"].clone()
 }
 
@@ -129,18 +133,33 @@ async fn everything_moves_from_redis_to_embedded_while_both_serve() {
 }
 
 /// A mover in the background, which is killed with the test.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Running {
-    fn start(mut mover: Command) -> Self {
+    pub(crate) fn start(mut mover: Command) -> Self {
         Self(mover.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Waits for its end, which is to be a success.
+    pub(crate) async fn ended(self) {
+        let mut running = self;
+        let wait = move || {
+            let running = &mut running;
+            running.0.wait().unwrap()
+        };
+        let status = tokio::task::spawn_blocking(wait).await.unwrap();
+        assert!(status.success(), "{status}");
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.kill();
     }
 }
 

@@ -82,6 +82,7 @@ fn kind(transition: &Transition) -> &'static str {
     match transition {
         Transition::Delivered { .. } => "delivered",
         Transition::Retry { .. } => "retry",
+        Transition::Moved => "moved",
         Transition::Dead { .. } => "dead",
         Transition::Release => "release",
         Transition::Keep { .. } => "keep",
@@ -279,7 +280,9 @@ impl Account {
                 (self.due, self.current) = (Some(now), None);
                 self.attempts -= 1;
             }
-            Transition::Keep { .. } => unreachable!("the simulated business says at once how it ended"),
+            Transition::Keep { .. } | Transition::Moved => {
+                unreachable!("the simulated business says at once how it ended")
+            }
             Transition::Dead { .. } | Transition::Delivered { .. } => self.die(),
         }
         None

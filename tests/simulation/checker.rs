@@ -326,7 +326,7 @@ impl Checker<'_> {
             Transition::Retry { .. } => calls.any(|call| call.heard == Some(Heard::Failure)),
             Transition::Dead { .. } => calls.any(|call| matches!(call.heard, Some(Heard::Failure | Heard::Final))),
             // The simulated business says at once how it ended.
-            Transition::Keep { .. } => false,
+            Transition::Keep { .. } | Transition::Moved => false,
             Transition::Release => calls.all(|call| call.receipt != *receipt),
         }
     }

@@ -390,7 +390,7 @@ async fn keys_and_notes_of_nothing_are_forgotten() {
     let broken = broken();
     let bench = &broken.bench;
     let id = bench.add_task(keyed("k", 60_000)).await;
-    broken.hand(id, "UPDATE task_key SET key = 'other'; INSERT INTO task_key SELECT id, 'gone', 5 FROM lane");
+    broken.hand(id, "UPDATE task_key SET key = 'other'; INSERT INTO task_key SELECT id, 'gone', 5, 0 FROM lane");
     broken
         .hand(id, "INSERT INTO note VALUES ($, 1, 1, 1, 1, '', ''), (5, 1, 1, 1, 1, '', ''), (5, 2, 1, 1, 1, '', '')");
     broken.hand(

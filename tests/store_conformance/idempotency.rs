@@ -160,7 +160,8 @@ pub(crate) async fn an_emptied_lane_forgets_its_idempotency_keys(bench: Bench<im
     assert_eq!(bench.try_add(once("k", 2)).await.unwrap().novelty, Novelty::Duplicate { state: None });
 }
 
-/// It was looked for in the lane of the `key` alone: what was one key in a topic of one lane was several in others.
+/// It was looked for in the lane of the `key` alone: what was one key in a topic of one lane was
+/// several in others.
 pub(crate) async fn an_idempotency_key_is_unique_within_topic_and_key(bench: Bench<impl Store>) {
     for shards in [1, 8] {
         let sharded = topic_of(&format!("of-{shards}"), shards);

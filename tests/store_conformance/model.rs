@@ -29,8 +29,8 @@ pub(crate) struct Model {
     pub(crate) now: UnixMillis,
     last_id: u64,
     tasks: BTreeMap<TaskId, Record>,
-    /// Which task a key belongs to.
-    owners: BTreeMap<(Lane, String), TaskId>,
+    /// Which task a key belongs to, and when an add last set it.
+    owners: BTreeMap<(Lane, String), (TaskId, UnixMillis)>,
     /// The idempotency keys, by the names under which their lanes remember them.
     used: BTreeMap<(Lane, String), Used>,
     notes: BTreeMap<TaskId, Vec<AttemptNote>>,
@@ -82,6 +82,7 @@ impl Model {
         let added = match namesake {
             Some((id, State::Scheduled)) => {
                 self.task(id).replace(body, due);
+                self.owners.extend(key.map(|key| ((lane.clone(), key), (id, self.now))));
                 Added { id, due, novelty: Novelty::Replaced }
             }
             _ if task.quota.is_some_and(|quota| self.pending(&lane) >= quota) => return Err(Error::OverQuota),
@@ -90,7 +91,7 @@ impl Model {
                     let now = self.now;
                     self.task(leased).cancel(now);
                 }
-                self.owners.extend(key.map(|key| ((lane.clone(), key), id)));
+                self.owners.extend(key.map(|key| ((lane.clone(), key), (id, self.now))));
                 self.tasks.insert(id, Record::new(lane.clone(), body, due, self.now));
                 Added { id, due, novelty: Novelty::New }
             }
@@ -125,7 +126,7 @@ impl Model {
 
     /// The task that a key belongs to, and where it is.
     fn namesake(&mut self, lane: &Lane, key: Option<&str>) -> Option<(TaskId, State)> {
-        let (id, now) = (*self.owners.get(&(lane.clone(), key?.to_owned()))?, self.now);
+        let ((id, _), now) = (*self.owners.get(&(lane.clone(), key?.to_owned()))?, self.now);
         Some((id, self.tasks.get_mut(&id)?.met(now)))
     }
 
@@ -361,21 +362,54 @@ impl Model {
     pub(crate) fn adopt(&mut self, task: Adoptee) -> Adopted {
         let (id, now) = (task.id, self.now);
         match self.tasks.get(&id) {
-            Some(record) if !record.is_same(&task) || record.lane != task.topic.lane_of(id) => return Adopted::Taken,
+            Some(record) if !record.is_same(&task) || record.lane != task.topic.lane_of(id) => {
+                let is_late = self.owner_is_later(&task).is_some_and(|(_, is_later)| is_later);
+                return if is_late { Adopted::Superseded } else { Adopted::Taken };
+            }
             Some(record) if record.is_lent(now) => return Adopted::Own,
-            Some(_) => return Adopted::Known,
+            Some(_) => {
+                return match task.standing {
+                    Standing::Waiting { .. } | Standing::Ended { state: State::Dead, .. } => Adopted::Known,
+                    Standing::Ended { state, .. } => self.task(id).take_end(state, &task.outcome, now),
+                };
+            }
             None => {}
+        }
+        if self.is_superseded(&task) {
+            return Adopted::Superseded;
         }
         self.last_id = self.last_id.max(task.highest_id().0);
         let entry = self.register(task.topic.clone());
         let lane = entry.lane_of(id);
         let key = task.options.key.clone().filter(|key| Lane::shard_of_key(key, entry.shards) == lane.shard);
         let is_free = !matches!(self.namesake(&lane, key.as_deref()), Some((_, State::Scheduled | State::Leased)));
-        if is_free && matches!(task.standing, Standing::Waiting { .. }) {
-            self.owners.extend(key.map(|key| ((lane, key), id)));
+        if (is_free || task.key_set.is_some()) && matches!(task.standing, Standing::Waiting { .. }) {
+            self.owners.extend(key.map(|key| ((lane, key), (id, task.key_set.unwrap_or(task.created)))));
         }
         self.tasks.insert(id, Record::adopted(task));
         Adopted::New
+    }
+
+    /// The owner of an adopted task's key, and whether it was set when that was, or later.
+    fn owner_is_later(&self, task: &Adoptee) -> Option<(TaskId, bool)> {
+        let lane = task.topic.lane_of(task.id);
+        let is_waiting = matches!(task.standing, Standing::Waiting { .. });
+        let leads_here = |key: &&String| Lane::shard_of_key(key, task.topic.shards) == lane.shard;
+        let key = task.options.key.as_ref().filter(leads_here).filter(|_| is_waiting)?;
+        let set = task.key_set?;
+        let (owner, owner_set) = self.owners.get(&(lane.clone(), key.clone())).copied()?;
+        Some((owner, owner_set >= set))
+    }
+
+    /// Whether an adopted task is superseded. If the owner of its key was set before, that is
+    /// cancelled.
+    fn is_superseded(&mut self, task: &Adoptee) -> bool {
+        let now = self.now;
+        let Some((owner, is_later)) = self.owner_is_later(task) else { return false };
+        if !is_later && matches!(self.task(owner).met(now), State::Scheduled | State::Leased) {
+            self.task(owner).cancel(now);
+        }
+        is_later
     }
 
     /// A task is known only in its own lane.
@@ -384,7 +418,10 @@ impl Model {
     }
 
     pub(crate) fn get(&self, lane: &Lane, id: TaskId) -> Option<Task> {
-        self.tasks.get(&id).filter(|record| record.lane == *lane).map(|record| record.as_task(id, self.now))
+        let record = self.tasks.get(&id).filter(|record| record.lane == *lane)?;
+        let owner = record.body.options.key.as_ref().and_then(|key| self.owners.get(&(lane.clone(), key.clone())));
+        let key_set = owner.filter(|(owner, _)| *owner == id).map(|(_, set)| *set);
+        Some(Task { key_set, ..record.as_task(id, self.now) })
     }
 
     pub(crate) fn list(&self, query: &ListQuery) -> Vec<Listed> {
@@ -505,7 +542,7 @@ impl Model {
     /// Forgets a task and all that hangs on it. Answers whether it was there.
     fn forget(&mut self, id: TaskId) -> bool {
         self.notes.remove(&id);
-        self.owners.retain(|_, owner| *owner != id);
+        self.owners.retain(|_, (owner, _)| *owner != id);
         self.tasks.remove(&id).is_some()
     }
 

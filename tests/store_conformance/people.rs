@@ -8,7 +8,7 @@ use delayd::task::{Lane, State, TaskId};
 use crate::bench::{Bench, LEASE_MS, at, dead, delivered, keyed, lane, ms, new_task, retry, topic_of};
 
 fn summary(task: Task) -> Summary {
-    let Task { id, state, destination, due, created, finished, attempts, last_outcome, options, content: _ } = task;
+    let Task { id, state, destination, due, created, finished, attempts, last_outcome, options, .. } = task;
     Summary { id, state, destination, due, created, finished, attempts, last_outcome, key: options.key }
 }
 

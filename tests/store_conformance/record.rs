@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Adoptee, Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeasedTask, Lent, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME,
-    MAX_RECEIPTS, NewContent, Rescheduled, Settled, Standing, Summary, Task, Transition,
+    Adopted, Adoptee, Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeasedTask, Lent, MAX_EXPIRIES, MAX_LEASE,
+    MAX_OUTCOME, MAX_RECEIPTS, MOVED, NewContent, Rescheduled, Settled, Standing, Summary, Task, Transition,
 };
 use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId};
 
@@ -192,7 +192,7 @@ impl Record {
         }
         match self.place {
             Place::Waiting { due } => self.outcome = Lent { due, outcome: &self.outcome }.write(),
-            Place::Leased { .. } if self.is_lent(now) && !self.cancelling => {}
+            Place::Leased { .. } if self.is_lent(now) => {}
             _ => return false,
         }
         if !self.receipts.is_current(receipt) {
@@ -252,6 +252,12 @@ impl Record {
     pub(crate) fn settle(&mut self, by: &Receipt, to: &Transition, now: UnixMillis) -> Settled {
         let state = self.state(now);
         let is_current = self.receipts.is_current(by);
+        if *to == Transition::Moved {
+            return match self.cancelling {
+                true => Settled::Stale { state },
+                false => self.settle(by, &Transition::Delivered { outcome: MOVED.into() }, now),
+            };
+        }
         match (to, state) {
             (Transition::Delivered { outcome }, State::Scheduled | State::Leased | State::Dead)
                 if self.receipts.knows(by) =>
@@ -311,7 +317,7 @@ impl Record {
                 self.attempts -= 1;
                 self.place = Place::Waiting { due: now };
             }
-            Transition::Dead { .. } | Transition::Delivered { .. } | Transition::Keep { .. } => {
+            Transition::Dead { .. } | Transition::Delivered { .. } | Transition::Moved | Transition::Keep { .. } => {
                 self.end(State::Dead, now);
             }
         }
@@ -363,6 +369,28 @@ impl Record {
         self.state(now)
     }
 
+    /// It has ended elsewhere.
+    pub(crate) fn take_end(&mut self, end: State, outcome: &str, now: UnixMillis) -> Adopted {
+        let was_cancelled = self.cancelling && self.ran_out(now);
+        match self.met(now) {
+            State::Leased => {
+                self.cancelling = true;
+                Adopted::Cancelling
+            }
+            State::Scheduled if !was_cancelled => {
+                self.receipts = Receipts::default();
+                self.outcome = cut(outcome);
+                self.end(end, now);
+                Adopted::Ended
+            }
+            _ => Adopted::Known,
+        }
+    }
+
+    fn is_cancelling(&self) -> bool {
+        self.cancelling && matches!(self.place, Place::Leased { .. })
+    }
+
     /// A waiting task takes the place of what it was, under its old id.
     pub(crate) fn replace(&mut self, mut body: Body, due: UnixMillis) {
         let call = self.body.options.on_dead.as_ref().and_then(|on_dead| on_dead.task_id);
@@ -400,6 +428,7 @@ impl Record {
         }
     }
 
+    /// The task as `get` shows it; when its key was set is not known here.
     pub(crate) fn as_task(&self, id: TaskId, now: UnixMillis) -> Task {
         let (due, finished) = match self.place {
             Place::Waiting { due } => (due, None),
@@ -416,6 +445,8 @@ impl Record {
             finished,
             attempts: self.attempts,
             last_outcome: self.outcome.clone(),
+            cancelling: self.is_cancelling(),
+            key_set: None,
             options: self.body.options.clone(),
             content: self.body.content.clone(),
         }
@@ -423,7 +454,7 @@ impl Record {
 
     /// What [`Record::as_task`] says, without the body.
     pub(crate) fn as_summary(&self, id: TaskId, now: UnixMillis) -> Summary {
-        let Task { id, state, destination, due, created, finished, attempts, last_outcome, options, content: _ } =
+        let Task { id, state, destination, due, created, finished, attempts, last_outcome, options, .. } =
             self.as_task(id, now);
         Summary { id, state, destination, due, created, finished, attempts, last_outcome, key: options.key }
     }

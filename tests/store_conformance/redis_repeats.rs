@@ -108,6 +108,7 @@ fn replaced(id: TaskId, due_ms: i64) -> Value {
         Value::BulkString("replaced".into()),
         Value::BulkString(id.to_string().into()),
         Value::Int(at(due_ms).0),
+        Value::BulkString("".into()),
     ])
 }
 

@@ -1,7 +1,8 @@
 //! `settle`: the contract's table, row by row.
 
 use delayd::store::{
-    Hint, KEPT, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_OUTCOME, Moment, Settle, Settled, Spread, Store, Task, Transition,
+    Hint, KEPT, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_OUTCOME, MOVED, Moment, Settle, Settled, Spread, Store, Task,
+    Transition,
 };
 use delayd::task::{State, TaskId};
 
@@ -123,6 +124,7 @@ fn moved(bench: &Bench<impl Store>, task: &Task, transition: &Transition) -> Tas
     };
     match transition {
         Transition::Delivered { outcome } => end(State::Delivered, outcome),
+        Transition::Moved => end(State::Delivered, MOVED),
         Transition::Dead { outcome } => end(State::Dead, outcome),
         Transition::Retry { after, outcome } => {
             Task { state: State::Scheduled, due: now + *after, last_outcome: outcome.clone(), ..task.clone() }

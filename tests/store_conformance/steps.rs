@@ -71,6 +71,7 @@ pub(crate) struct Stranger {
     standing: (State, Duration),
     attempts: u32,
     key: Option<u8>,
+    key_set: Option<UnixMillis>,
     expires_after: Option<Duration>,
     content: u8,
     /// Which store it comes from; none: the one that it is moved to.
@@ -161,6 +162,7 @@ fn transition() -> impl Strategy<Value = Transition> {
         4 => (span(), "[a-z!]{0,8}").prop_map(|(after, outcome)| Transition::Retry { after, outcome }),
         2 => "[a-z\n]{0,8}".prop_map(|outcome| Transition::Dead { outcome }),
         2 => Just(Transition::Release),
+        1 => Just(Transition::Moved),
         2 => lease().prop_map(|lease| Transition::Keep { lease }),
     ]
 }
@@ -188,20 +190,13 @@ fn stranger() -> impl Strategy<Value = Stranger> {
     let states = [State::Scheduled, State::Scheduled, State::Delivered, State::Dead, State::Cancelled, State::Expired];
     let standing = (prop::sample::select(states.to_vec()), span());
     let expires_after = prop::option::weighted(0.3, prop::sample::select(vec![0, 1_000, 30_000]).prop_map(ms));
-    let key = prop::option::weighted(0.5, 0..2_u8);
+    let set = (-5_i64..50).prop_map(|seconds| UnixMillis(START.0 + seconds * 1_000));
+    let key = (prop::option::weighted(0.5, 0..2_u8), prop::option::weighted(0.7, set));
     let origin = prop::option::weighted(0.7, (0..20_u64).prop_map(|n| n / 19));
     let content = (0..20_u8).prop_map(|n| n / 19);
     let parts = (0..4_u64, 0..3_usize, due, standing, 0..3_u32, key, expires_after, content, origin);
-    parts.prop_map(|(id, destination, due, standing, attempts, key, expires_after, content, origin)| Stranger {
-        id,
-        destination,
-        due,
-        standing,
-        attempts,
-        key,
-        expires_after,
-        content,
-        origin,
+    parts.prop_map(|(id, destination, due, standing, attempts, (key, key_set), expires_after, content, origin)| {
+        Stranger { id, destination, due, standing, attempts, key, key_set, expires_after, content, origin }
     })
 }
 
@@ -316,6 +311,7 @@ fn adoptee(task: &Stranger) -> Adoptee {
             expires_after: task.expires_after.map(Span),
             ..Options::default()
         },
+        key_set: task.key_set,
         content: format!("content of another store {}", task.content),
     }
 }

@@ -2,7 +2,8 @@
 
 use delayd::span::Span;
 use delayd::store::{
-    Adopted, Adoptee, Cancelled, LENT, MAX_EXPIRIES, Novelty, Rescheduled, Settled, Standing, Store, Task, Transition,
+    Adopted, Adoptee, Cancelled, LENT, MAX_EXPIRIES, MOVED, Novelty, Rescheduled, Settled, Standing, Store, Task,
+    Transition,
 };
 use delayd::store::{Moment, NewTask, TopicEntry};
 use delayd::task::{OnDead, Options, Receipt, State, StoreId, TaskId};
@@ -34,6 +35,7 @@ fn stranger(id: u64) -> Adoptee {
         attempts: 0,
         outcome: String::new(),
         options: Options::default(),
+        key_set: None,
         content: "{ \"订\" : \"a\\nb\" }".into(),
     }
 }
@@ -132,7 +134,7 @@ pub(crate) async fn only_what_waits_or_is_lent_is_lent(bench: Bench<impl Store>)
     assert_eq!(bench.settle(&moved(&first), delivered()).await, Settled::Done, "what it has adopted is adopted");
 }
 
-pub(crate) async fn a_lent_task_may_be_cancelled_unless_it_was_moved(bench: Bench<impl Store>) {
+pub(crate) async fn a_lent_task_may_be_cancelled_and_is_then_not_moved(bench: Bench<impl Store>) {
     let mover = receipt("mover");
     let [moved, back, left] = [1, 2, 3].map(|_| bench.add("message.call", 600_000));
     let (moved, back, left) = (moved.await, back.await, left.await);
@@ -141,7 +143,11 @@ pub(crate) async fn a_lent_task_may_be_cancelled_unless_it_was_moved(bench: Benc
         assert_eq!(bench.store.cancel(&lane(), id).await.unwrap(), Cancelled::Pending);
         let rescheduled = bench.store.reschedule(&lane(), id, Moment::At(at(1)), None).await.unwrap();
         assert_eq!(rescheduled, Rescheduled::Refused { state: State::Leased });
-        assert!(!lend(&bench, id, &receipt("other")).await, "it is about to be cancelled");
+        assert!(bench.get(id).await.cancelling);
+        assert!(lend(&bench, id, &mover).await, "the next mover has to hear of it");
+        assert!(bench.get(id).await.cancelling);
+        let by = Held { id, receipt: mover.clone() };
+        assert_eq!(bench.settle(&by, Transition::Moved).await, stale(State::Leased));
     }
     bench.settle(&Held { id: moved, receipt: mover.clone() }, delivered()).await;
     bench.settle(&Held { id: back, receipt: mover.clone() }, Transition::Release).await;
@@ -193,6 +199,8 @@ pub(crate) async fn an_adopted_task_is_as_it_was(bench: Bench<impl Store>) {
         finished: None,
         attempts: 2,
         last_outcome: "503 Service Unavailable".into(),
+        cancelling: false,
+        key_set: None,
         options: options.clone(),
         content: waiting.content.clone(),
     };
@@ -332,6 +340,137 @@ pub(crate) async fn an_adopted_task_takes_its_key_if_it_is_free(bench: Bench<imp
     assert_eq!(fresh.novelty, Novelty::New);
 }
 
+/// A task of another store with the key `k`, set there at that moment.
+fn rival(id: u64, set_ms: i64) -> Adoptee {
+    let options = Options { key: Some("k".into()), ..Options::default() };
+    Adoptee { options, key_set: Some(at(set_ms)), ..stranger(1_700_000_000_000_000 + id) }
+}
+
+/// Both waited, and the older one's alarm fired though heartbeats came.
+pub(crate) async fn of_two_tasks_of_a_key_the_one_that_was_set_later_is_kept(bench: Bench<impl Store>) {
+    assert_eq!(adopt(&bench, rival(1, -2_000)).await, Adopted::New);
+    let pushed = bench.try_add(keyed("k", 90_000)).await.unwrap();
+    assert_eq!((pushed.id, pushed.novelty), (rival(1, 0).id, Novelty::Replaced));
+    assert_eq!(adopt(&bench, rival(2, -1)).await, Adopted::Superseded);
+    assert_eq!(adopt(&bench, rival(2, 0)).await, Adopted::Superseded, "what was set here wins a tie");
+    assert!(bench.store.get(&lane(), rival(2, 0).id).await.unwrap().is_none());
+    assert_eq!(adopt(&bench, rival(1, -2_000)).await, Adopted::Superseded, "it was pushed back here");
+    let other_id = Adoptee { id: bench.add("message.call", 60_000_000).await, ..rival(2, -1) };
+    assert_eq!(adopt(&bench, other_id.clone()).await, Adopted::Superseded, "whatever has its id");
+    assert_eq!(adopt(&bench, Adoptee { key_set: Some(at(1)), ..other_id.clone() }).await, Adopted::Taken);
+    assert_eq!(bench.state(pushed.id).await, State::Scheduled);
+    bench.store.cancel(&lane(), other_id.id).await.unwrap();
+    bench.advance(5_000);
+    assert_eq!(adopt(&bench, rival(3, 1)).await, Adopted::New);
+    assert_eq!(bench.state(pushed.id).await, State::Cancelled);
+    assert_eq!(adopt(&bench, rival(3, 1)).await, Adopted::Known, "a repeat");
+    assert_eq!((bench.counts().await.scheduled, bench.counts().await.cancelled), (1, 2));
+    assert_eq!(bench.try_add(keyed("k", 60_000)).await.unwrap().id, rival(3, 0).id);
+    // Where the key's task is in someone's hands, it is not tried again.
+    bench.advance(60_000);
+    let held = bench.hold().await;
+    assert_eq!(adopt(&bench, rival(4, 5_000)).await, Adopted::Superseded);
+    assert_eq!(adopt(&bench, rival(4, 5_001)).await, Adopted::New);
+    assert!(bench.get(held.id).await.cancelling);
+    bench.settle(&held, retry(1)).await;
+    assert_eq!(bench.state(held.id).await, State::Cancelled);
+    assert_eq!(bench.counts().await.scheduled, 1);
+    let other = Adoptee { options: Options { key: Some("other".into()), ..Options::default() }, ..rival(5, -9_000) };
+    assert_eq!(adopt(&bench, other).await, Adopted::New);
+}
+
+/// Its add would have pushed the owner back, and would have ended with it.
+pub(crate) async fn an_owner_that_has_ended_supersedes_what_was_set_before_it(bench: Bench<impl Store>) {
+    let owner = bench.try_add(keyed("k", 1_000)).await.unwrap();
+    bench.store.cancel(&lane(), owner.id).await.unwrap();
+    assert_eq!(adopt(&bench, rival(1, -1)).await, Adopted::Superseded);
+    assert_eq!(adopt(&bench, rival(2, 1)).await, Adopted::New);
+    assert_eq!((bench.state(owner.id).await, bench.state(rival(2, 1).id).await), (State::Cancelled, State::Scheduled));
+}
+
+pub(crate) async fn what_ended_elsewhere_ends_here_unless_it_was_changed(bench: Bench<impl Store>) {
+    let at_end = |n: u64, state| {
+        let task = stranger(1_700_000_000_000_000 + n);
+        Adoptee { standing: ended(state), outcome: "as there".into(), ..task }
+    };
+    for (n, state) in (1..).zip([State::Delivered, State::Cancelled, State::Expired]) {
+        let waiting = stranger(1_700_000_000_000_000 + n);
+        assert_eq!(adopt(&bench, waiting.clone()).await, Adopted::New);
+        assert_eq!(adopt(&bench, at_end(n, state)).await, Adopted::Ended);
+        let task = bench.get(waiting.id).await;
+        assert_eq!((task.state, task.finished, &*task.last_outcome), (state, Some(bench.now()), "as there"));
+        assert_eq!(adopt(&bench, at_end(n, state)).await, Adopted::Known, "a repeat");
+        assert_eq!(adopt(&bench, waiting).await, Adopted::Known, "it does not wait again");
+    }
+    assert_eq!(bench.counts().await.scheduled, 0);
+    // The dead may be called again; what was changed here is another revision; what is lent is this
+    // store's own.
+    let [waiting, changed, lent] = [5, 6, 7].map(|n| stranger(1_700_000_000_000_000 + n));
+    for task in [&waiting, &changed, &lent] {
+        assert_eq!(adopt(&bench, task.clone()).await, Adopted::New);
+    }
+    assert_eq!(adopt(&bench, at_end(5, State::Dead)).await, Adopted::Known);
+    bench.store.reschedule(&lane(), changed.id, Moment::At(at(70_000)), None).await.unwrap();
+    assert_eq!(adopt(&bench, at_end(6, State::Cancelled)).await, Adopted::Taken);
+    assert!(lend(&bench, lent.id, &receipt("mover")).await);
+    assert_eq!(adopt(&bench, at_end(7, State::Delivered)).await, Adopted::Own);
+    assert_eq!((bench.counts().await.scheduled, bench.counts().await.leased), (2, 1));
+}
+
+pub(crate) async fn what_is_leased_here_and_ended_elsewhere_is_cancelled_when_its_lease_ends(bench: Bench<impl Store>) {
+    let tasks = [1, 2, 3].map(|n| stranger(1_700_000_000_000_000 + n));
+    for task in &tasks {
+        adopt(&bench, task.clone()).await;
+    }
+    bench.advance(60_000);
+    let held = [bench.hold().await, bench.hold().await, bench.hold().await];
+    for (task, held) in tasks.iter().zip(&held) {
+        let over = Adoptee { standing: ended(State::Delivered), outcome: "200 OK".into(), ..task.clone() };
+        for _ in 0..2 {
+            assert_eq!(adopt(&bench, over.clone()).await, Adopted::Cancelling);
+        }
+        assert!(bench.get(held.id).await.cancelling);
+    }
+    bench.settle(&held[0], delivered()).await;
+    bench.settle(&held[1], retry(1_000)).await;
+    bench.advance(60_000);
+    let over = Adoptee { standing: ended(State::Delivered), ..tasks[2].clone() };
+    assert_eq!(adopt(&bench, over).await, Adopted::Known, "its lease has run out, and with that it is cancelled");
+    let states = [bench.state(held[0].id).await, bench.state(held[1].id).await, bench.state(held[2].id).await];
+    assert_eq!(states, [State::Delivered, State::Cancelled, State::Cancelled]);
+}
+
+/// It was answered done, and the task fired again at the new store.
+pub(crate) async fn a_late_success_ends_a_lent_task_and_the_mover_hears_of_it(bench: Bench<impl Store>) {
+    let held = bench.add_held().await;
+    bench.settle(&held, retry(40_000)).await;
+    let mover = Held { id: held.id, receipt: receipt("mover") };
+    assert!(lend(&bench, held.id, &mover.receipt).await);
+    assert_eq!(bench.settle(&held, delivered()).await, Settled::Done);
+    assert_eq!(bench.settle(&mover, Transition::Moved).await, stale(State::Delivered));
+    assert!(!lend(&bench, held.id, &mover.receipt).await);
+    let id = bench.add("message.call", 60_000).await;
+    assert!(lend(&bench, id, &mover.receipt).await);
+    let mover = Held { id, ..mover };
+    assert_eq!(bench.settle(&mover, Transition::Moved).await, Settled::Done);
+    assert_eq!(bench.settle(&mover, Transition::Moved).await, Settled::Done, "a repeat");
+    assert_eq!((bench.state(id).await, bench.get(id).await.last_outcome.as_str()), (State::Delivered, MOVED));
+}
+
+pub(crate) async fn a_task_remembers_when_its_key_was_set(bench: Bench<impl Store>) {
+    let first = bench.try_add(keyed("k", 9_000)).await.unwrap();
+    assert_eq!(bench.get(first.id).await.key_set, Some(at(0)));
+    bench.advance(500);
+    bench.try_add(keyed("k", 9_000)).await.unwrap();
+    assert_eq!(bench.get(first.id).await.key_set, Some(at(500)));
+    bench.advance(9_000);
+    let held = bench.hold().await;
+    bench.try_add(keyed("k", 9_000)).await.unwrap();
+    assert_eq!(bench.get(held.id).await.key_set, None, "another has the key");
+    let plain = bench.add("message.call", 0).await;
+    assert_eq!(bench.get(plain).await.key_set, None);
+}
+
 pub(crate) async fn an_adoption_registers_its_topic_and_asks_for_no_quota(bench: Bench<impl Store>) {
     let entry: TopicEntry = topic_of("elsewhere", 4);
     let tasks: Vec<Adoptee> = (0..600_u64)
@@ -367,6 +506,7 @@ pub(crate) async fn nothing_is_forgotten_on_the_way(bench: Bench<impl Store>) {
             attempts: lent.attempts,
             outcome: read.outcome.to_owned(),
             options: lent.options.clone(),
+            key_set: lent.key_set,
             content: lent.content.clone(),
         };
         assert_eq!(adopt(&new, task).await, Adopted::New);

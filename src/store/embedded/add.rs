@@ -3,6 +3,7 @@
 //! Each task is answered by itself: one that is refused has changed nothing.
 
 use super::ledger::Ledger;
+use super::receipts::Receipts;
 use super::record::{Pending, Record, expiry};
 use super::rows::is_unreadable;
 use crate::clock::UnixMillis;
@@ -34,7 +35,7 @@ pub(super) fn find_owner(
     key: Option<&str>,
 ) -> rusqlite::Result<Option<(TaskId, Owner)>> {
     let Some(key) = key else { return Ok(None) };
-    let Some(id) = ledger.owner(lane, key)? else { return Ok(None) };
+    let Some((id, _)) = ledger.owner(lane, key)? else { return Ok(None) };
     let record = match ledger.load(lane, id) {
         Ok(Some(record)) => record,
         Ok(None) => return Ok(None),
@@ -57,8 +58,18 @@ pub(super) fn find_owner(
 
 /// A task on its way that owns a key.
 pub(super) struct Owner {
-    record: Pending,
-    leased: bool,
+    pub(super) record: Pending,
+    pub(super) leased: bool,
+}
+
+impl Owner {
+    /// As a cancel leaves it.
+    pub(super) fn cancelled(&self, now: UnixMillis) -> Record {
+        match self.leased {
+            true => Record::Pending(Pending { cancelling: true, ..self.record.clone() }),
+            false => self.record.end(State::Cancelled, Receipts::default(), self.record.outcome.clone(), now),
+        }
+    }
 }
 
 /// Moves the task that waits under the same key, and gives it what the new one brought.
@@ -82,6 +93,9 @@ fn push_back(
         .prepare_cached("UPDATE task SET due = ?, destination = ?, options = ?, content = ? WHERE id = ?")?
         .execute((due, destination, options_text(&options), &task.content, id))?;
     ledger.release_destination(before.record.destination)?;
+    if let Some(key) = &task.options.key {
+        ledger.give_key(number, key, id, ledger.now)?;
+    }
     ledger.hint(lane, destination, due)?;
     let added = Added { id, due, novelty: Novelty::Replaced };
     ledger.remember_answer(number, task, added)?;
@@ -115,13 +129,13 @@ fn add_new(
     let body = Body { lane: number, destination, due, created: ledger.now, options, content: &task.content };
     write_body(ledger, id, &body)?;
     ledger.join_schedule(id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
-    if let Some((rival, Owner { record, .. })) = rival {
-        let after = Record::Pending(Pending { cancelling: true, ..record.clone() });
-        ledger.replace(rival, &Record::Pending(record), &after)?;
+    if let Some((rival, owner)) = rival {
+        let after = owner.cancelled(ledger.now);
+        ledger.replace(rival, &Record::Pending(owner.record), &after)?;
     }
     let added = Added { id, due, novelty: Novelty::New };
     if let Some(key) = &task.options.key {
-        ledger.give_key(number, key, id)?;
+        ledger.give_key(number, key, id, ledger.now)?;
     }
     ledger.remember_answer(number, task, added)?;
     ledger.hint(&lane, destination, due)?;
@@ -177,6 +191,7 @@ pub(super) fn options_text(options: &Options) -> Option<String> {
 pub(super) fn bytes_beside(task: &NewTask) -> usize {
     let key = task.options.key.as_ref().map_or(0, String::len);
     let idempotency = task.idempotency.as_ref().map_or(0, |idempotency| idempotency.key.len());
-    // A key stands in the options, in its table and in the name of an idempotency key; that name in its table and in an index.
+    // A key stands in the options, in its table and in the name of an idempotency key; that name in
+    // its table and in an index.
     super::PER_TASK + 3 * key + 2 * idempotency
 }

@@ -50,23 +50,34 @@ fn read_head(row: &Row<'_>, id: TaskId, now: UnixMillis) -> rusqlite::Result<(Su
 
 pub(super) fn get(db: &Connection, lane: &Lane, id: TaskId, now: UnixMillis) -> rusqlite::Result<Option<Task>> {
     let Some(number) = lane_number(db, lane)? else { return Ok(None) };
-    db.prepare_cached(concat!("SELECT ", head_columns!(", t.content"), " WHERE t.id = ? AND t.lane = ?"))?
-        .query_row((id, number), |row| {
-            let (head, options) = read_head(row, id, now)?;
-            Ok(Task {
-                id,
-                state: head.state,
-                destination: head.destination,
-                due: head.due,
-                created: head.created,
-                finished: head.finished,
-                attempts: head.attempts,
-                last_outcome: head.last_outcome,
-                options,
-                content: row.get(10)?,
-            })
+    db.prepare_cached(concat!(
+        "SELECT ",
+        head_columns!(", t.content, coalesce(p.cancelling, 0)"),
+        " WHERE t.id = ? AND t.lane = ?"
+    ))?
+    .query_row((id, number), |row| {
+        let (head, options) = read_head(row, id, now)?;
+        let set = "SELECT since FROM task_key WHERE lane = ? AND key = ? AND task = ?";
+        let key_set = match &options.key {
+            Some(key) => db.prepare_cached(set)?.query_row((number, key, id), |row| row.get(0)).optional()?,
+            None => None,
+        };
+        Ok(Task {
+            id,
+            state: head.state,
+            destination: head.destination,
+            due: head.due,
+            created: head.created,
+            finished: head.finished,
+            attempts: head.attempts,
+            last_outcome: head.last_outcome,
+            cancelling: row.get(11)?,
+            key_set,
+            options,
+            content: row.get(10)?,
         })
-        .optional()
+    })
+    .optional()
 }
 
 pub(super) fn summaries(

@@ -9,7 +9,7 @@ use super::receipts::Receipts;
 use crate::clock::UnixMillis;
 use crate::store::{
     Cancelled, EXPIRED, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, Lent, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MISFIRED,
-    Misfired, Settled, Transition, UNREADABLE,
+    MOVED, Misfired, Settled, Transition, UNREADABLE,
 };
 use crate::task::{Options, Receipt, State};
 
@@ -234,6 +234,9 @@ impl Pending {
             Transition::Delivered { outcome } if self.receipts.knows(by) => {
                 self.end(State::Delivered, Receipts::only(by), cut(outcome), now)
             }
+            Transition::Moved if self.receipts.knows(by) && !self.cancelling => {
+                self.end(State::Delivered, Receipts::only(by), MOVED.to_owned(), now)
+            }
             Transition::Retry { after, outcome } if holds => {
                 self.failed(by, now + *after, self.attempts, self.receipts.retried(), cut(outcome), now)
             }
@@ -276,7 +279,7 @@ impl Pending {
         Record::Pending(Self { leased: false, due, attempts, expiries: 0, receipts, outcome, ..*self })
     }
 
-    fn end(&self, state: State, receipts: Receipts, outcome: String, now: UnixMillis) -> Record {
+    pub(super) fn end(&self, state: State, receipts: Receipts, outcome: String, now: UnixMillis) -> Record {
         Record::Ended(Ended { lane: self.lane, state, finished: now, attempts: self.attempts, receipts, outcome })
     }
 }
@@ -284,6 +287,8 @@ impl Pending {
 impl Ended {
     fn settle(&self, by: &Receipt, to: &Transition, now: UnixMillis) -> Verdict<Settled> {
         let is_final_receipt = self.receipts.is_current(by);
+        let moved = Transition::Delivered { outcome: MOVED.to_owned() };
+        let to = if *to == Transition::Moved { &moved } else { to };
         let is_repeat = match (self.state, to) {
             (State::Dead, Transition::Delivered { outcome }) if self.receipts.knows(by) => {
                 let delivered = Self {

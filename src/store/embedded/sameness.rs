@@ -5,11 +5,13 @@ use rusqlite::{OptionalExtension, Row};
 use super::ledger::Ledger;
 use super::rows::is_unreadable;
 use super::values::rows;
+use crate::clock::UnixMillis;
 use crate::store::{Added, Error, NewTask, Novelty, Result};
 use crate::task::{State, TaskId};
 
 impl Ledger<'_> {
-    /// What an add has to be answered whose idempotency key was used within its window; `None`: it was not, or it has none.
+    /// What an add has to be answered whose idempotency key was used within its window; `None`: it
+    /// was not, or it has none.
     pub(super) fn answered(&mut self, lane: i64, task: &NewTask) -> rusqlite::Result<Option<Result<Added>>> {
         let (Some(asked), Some(name)) = (&task.idempotency, task.idempotency_name()) else { return Ok(None) };
         let read = |row: &Row<'_>| {
@@ -36,7 +38,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// Where a task stands, for whoever asks by hand: a cancel that waited for the end of its lease is fulfilled by that. `None`: there is
+    /// Where a task stands, for whoever asks by hand: a cancel that waited for the end of its lease
+    /// is fulfilled by that. `None`: there is
     /// no such task, or it cannot be read.
     fn state_by_now(&mut self, lane: i64, id: TaskId) -> rusqlite::Result<Option<State>> {
         match self.load(lane, id) {
@@ -53,7 +56,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// Remembers what an add's idempotency key answered, if it has one. Two whose window is over go for each that comes: they cannot pile up between the rounds
+    /// Remembers what an add's idempotency key answered, if it has one. Two whose window is over go
+    /// for each that comes: they cannot pile up between the rounds
     /// that purge.
     pub(super) fn remember_answer(&self, lane: i64, task: &NewTask, added: Added) -> rusqlite::Result<()> {
         let (Some(asked), Some(name)) = (&task.idempotency, task.idempotency_name()) else { return Ok(()) };
@@ -90,19 +94,19 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    /// The task that owns a key.
-    pub(super) fn owner(&self, lane: i64, key: &str) -> rusqlite::Result<Option<TaskId>> {
+    /// The task that owns a key, and when an add last set it.
+    pub(super) fn owner(&self, lane: i64, key: &str) -> rusqlite::Result<Option<(TaskId, UnixMillis)>> {
         self.db
-            .prepare_cached("SELECT task FROM task_key WHERE lane = ? AND key = ?")?
-            .query_row((lane, key), |row| row.get(0))
+            .prepare_cached("SELECT task, since FROM task_key WHERE lane = ? AND key = ?")?
+            .query_row((lane, key), |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()
     }
 
-    /// The key goes to this task, whoever had it.
-    pub(super) fn give_key(&self, lane: i64, key: &str, id: TaskId) -> rusqlite::Result<()> {
+    /// The key goes to this task, whoever had it; an add has set it then.
+    pub(super) fn give_key(&self, lane: i64, key: &str, id: TaskId, since: UnixMillis) -> rusqlite::Result<()> {
         self.db
-            .prepare_cached("INSERT OR REPLACE INTO task_key (lane, key, task) VALUES (?, ?, ?)")?
-            .execute((lane, key, id))?;
+            .prepare_cached("INSERT OR REPLACE INTO task_key (lane, key, task, since) VALUES (?, ?, ?, ?)")?
+            .execute((lane, key, id, since))?;
         Ok(())
     }
 

@@ -59,7 +59,7 @@ impl Pending {
     /// Lent until `deadline`, whether it waits or is lent already; `None`: it is not to be had.
     pub(super) fn lent_by(&self, receipt: &Receipt, deadline: UnixMillis) -> Option<Self> {
         let outcome = match Lent::read(&self.outcome) {
-            Some(_) if self.leased && !self.cancelling => self.outcome.clone(),
+            Some(_) if self.leased => self.outcome.clone(),
             _ if self.leased => return None,
             _ => Lent { due: self.due, outcome: &self.outcome }.write(),
         };
@@ -83,7 +83,11 @@ pub(super) fn adopt(ledger: &mut Ledger<'_>, tasks: &[Adoptee]) -> rusqlite::Res
 fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> {
     let lane = task.topic.lane_of(task.id);
     if let Some(known) = find(ledger, &lane, task)? {
-        return Ok(known);
+        let is_late = known == Adopted::Taken && owner_is_later(ledger, &lane, task)? == Some(true);
+        return Ok(if is_late { Adopted::Superseded } else { known });
+    }
+    if is_superseded(ledger, &lane, task)? {
+        return Ok(Adopted::Superseded);
     }
     ledger.skip_ids_to(task.highest_id())?;
     let number = ledger.lane(&lane, &task.topic)?;
@@ -127,21 +131,75 @@ fn find(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Resul
     if !is_same || ledger.find_lane(lane)? != Some(number) {
         return Ok(Some(Adopted::Taken));
     }
-    let is_lent = match ledger.load(number, task.id)? {
-        Some(record @ Record::Pending(_)) if record.state(ledger.now) == State::Leased => {
-            matches!(&record, Record::Pending(held) if Lent::read(&held.outcome).is_some())
-        }
-        _ => false,
+    let Some(record) = ledger.load(number, task.id)? else { return Ok(Some(Adopted::Known)) };
+    let is_leased = record.state(ledger.now) == State::Leased;
+    if is_leased && matches!(&record, Record::Pending(held) if Lent::read(&held.outcome).is_some()) {
+        return Ok(Some(Adopted::Own));
+    }
+    take_end(ledger, task, &record).map(Some)
+}
+
+/// What waits here has ended if it has ended elsewhere for good.
+fn take_end(ledger: &mut Ledger<'_>, task: &Adoptee, record: &Record) -> rusqlite::Result<Adopted> {
+    let Standing::Ended { state: state @ (State::Delivered | State::Cancelled | State::Expired), .. } = task.standing
+    else {
+        return Ok(Adopted::Known);
     };
-    Ok(Some(if is_lent { Adopted::Own } else { Adopted::Known }))
+    let (after, adopted) = match (record.fulfilled(ledger.now), record) {
+        (Some(cancelled), _) => (cancelled, Adopted::Known),
+        (None, Record::Pending(held)) if held.state(ledger.now) == State::Leased => {
+            (Record::Pending(Pending { cancelling: true, ..held.clone() }), Adopted::Cancelling)
+        }
+        (None, Record::Pending(waiting)) => {
+            let outcome = record::beginning(&task.outcome, MAX_OUTCOME).to_owned();
+            (waiting.end(state, Receipts::default(), outcome, ledger.now), Adopted::Ended)
+        }
+        (None, Record::Ended(_)) => return Ok(Adopted::Known),
+    };
+    ledger.replace(task.id, record, &after)?;
+    Ok(adopted)
+}
+
+/// The key that the task competes for, and when it was set. Of another lane, nobody would look for
+/// it here.
+fn claim_to_key<'a>(lane: &Lane, task: &'a Adoptee) -> Option<(&'a str, UnixMillis)> {
+    let key = task.options.key.as_deref().filter(|key| Lane::shard_of_key(key, task.topic.shards) == lane.shard)?;
+    Some((key, task.key_set?))
+}
+
+/// Whether the owner of its key was set when the task was, or later; `None`: there is none, or it
+/// does not compete.
+fn owner_is_later(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<Option<bool>> {
+    let is_waiting = matches!(task.standing, Standing::Waiting { .. });
+    let Some((key, set)) = claim_to_key(lane, task).filter(|_| is_waiting) else { return Ok(None) };
+    let Some(number) = ledger.find_lane(lane)? else { return Ok(None) };
+    Ok(ledger.owner(number, key)?.map(|(_, owner_set)| owner_set >= set))
+}
+
+/// Whether the owner of its key was set when the task was, or later. If it was set before, it is
+/// cancelled.
+fn is_superseded(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<bool> {
+    match owner_is_later(ledger, lane, task)? {
+        None => return Ok(false),
+        Some(true) => return Ok(true),
+        Some(false) => {}
+    }
+    let Some(number) = ledger.find_lane(lane)? else { return Ok(false) };
+    if let Some((id, owner)) = find_owner(ledger, number, task.options.key.as_deref())? {
+        let after = owner.cancelled(ledger.now);
+        ledger.replace(id, &Record::Pending(owner.record), &after)?;
+    }
+    Ok(false)
 }
 
 fn take_key(ledger: &mut Ledger<'_>, lane: &Lane, number: i64, task: &Adoptee) -> rusqlite::Result<()> {
+    if let Some((key, set)) = claim_to_key(lane, task) {
+        return ledger.give_key(number, key, task.id, set);
+    }
     let Some(key) = &task.options.key else { return Ok(()) };
-    // Of another lane, nobody would look for it here.
     let leads_here = Lane::shard_of_key(key, task.topic.shards) == lane.shard;
     if leads_here && find_owner(ledger, number, Some(key))?.is_none() {
-        ledger.give_key(number, key, task.id)?;
+        ledger.give_key(number, key, task.id, task.created)?;
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ pub(super) async fn get(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Option
     if fields.is_empty() {
         return Ok(None);
     }
-    let [now, record, place @ ..] = <[Value; 6]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
+    let [now, record, key_set, place @ ..] = <[Value; 7]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
     let now = UnixMillis(i64::from_redis_value(now).map_err(corrupt)?);
     let record = Record::read(Vec::<u8>::from_redis_value(record).map_err(corrupt)?)?;
     let place = Place::read(now, &record, place)?;
@@ -45,9 +45,19 @@ pub(super) async fn get(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Option
         finished: place.finished,
         attempts: place.entry.attempts,
         last_outcome: place.entry.outcome,
+        cancelling: place.entry.cancelling,
+        key_set: read_moment(key_set)?,
         options: record.options,
         content: record.content,
     }))
+}
+
+/// A moment, or nothing.
+fn read_moment(value: Value) -> Result<Option<UnixMillis>> {
+    match text(value)?.as_str() {
+        "" => Ok(None),
+        number => read_millis(number).map(Some),
+    }
 }
 
 /// Where a task stands.
@@ -61,15 +71,11 @@ struct Place {
 impl Place {
     /// Reads what `lua/where.lua` answers.
     fn read(now: UnixMillis, record: &Record, [entry, deadline, due, finished]: [Value; 4]) -> Result<Self> {
-        let moment = |value: Value| match text(value)?.as_str() {
-            "" => Ok(None),
-            number => read_millis(number).map(Some),
-        };
         let entry = match text(entry)?.as_str() {
-            "" => Entry { attempts: 0, ended: None, outcome: String::new() },
+            "" => Entry { attempts: 0, ended: None, cancelling: false, outcome: String::new() },
             written => Entry::read(written)?,
         };
-        let (state, due) = match (entry.ended, moment(deadline)?, moment(due)?) {
+        let (state, due) = match (entry.ended, read_moment(deadline)?, read_moment(due)?) {
             (Some(state), _, _) => (state, record.due),
             (None, Some(deadline), _) if deadline > now && deadline <= now + FURTHEST_DEADLINE => {
                 (State::Leased, record.due)
@@ -77,7 +83,7 @@ impl Place {
             (None, Some(deadline), _) => (State::Scheduled, deadline.min(now)),
             (None, None, due) => (State::Scheduled, due.unwrap_or(record.due)),
         };
-        Ok(Self { state, due, finished: moment(finished)?, entry })
+        Ok(Self { state, due, finished: read_moment(finished)?, entry })
     }
 }
 

@@ -62,6 +62,8 @@ pub(super) struct Entry {
     pub(super) attempts: u32,
     /// The final state, if it has ended.
     pub(super) ended: Option<State>,
+    /// A cancel waits for the end of its lease.
+    pub(super) cancelling: bool,
     pub(super) outcome: String,
 }
 
@@ -77,7 +79,7 @@ impl Entry {
         };
         let attempts = attempts.parse().map_err(|_| Error::Corrupt("a task's entry has no attempts".into()))?;
         let ended = State::ALL.into_iter().find(|state| state.as_str() == mark);
-        Ok(Self { attempts, ended, outcome: outcome.to_owned() })
+        Ok(Self { attempts, ended, cancelling: mark == "!", outcome: outcome.to_owned() })
     }
 }
 
@@ -120,8 +122,10 @@ mod tests {
     #[test]
     fn an_entry_reads_its_attempts_end_and_outcome() {
         let live = Entry::read("2 0 ! abc def,ghi message.call 503 Service Unavailable").unwrap();
-        assert_eq!(live, Entry { attempts: 2, ended: None, outcome: "503 Service Unavailable".into() });
+        let outcome = "503 Service Unavailable".into();
+        assert_eq!(live, Entry { attempts: 2, ended: None, cancelling: true, outcome });
         let ended = Entry::read("1 0 delivered abc * @pull ").unwrap();
-        assert_eq!(ended, Entry { attempts: 1, ended: Some(State::Delivered), outcome: String::new() });
+        let state = Some(State::Delivered);
+        assert_eq!(ended, Entry { attempts: 1, ended: state, cancelling: false, outcome: String::new() });
     }
 }

@@ -10,7 +10,7 @@ use super::answer::{corrupt, state, text};
 use super::ids::script_call;
 use super::script;
 use crate::clock::UnixMillis;
-use crate::store::{Hint, KEPT, MAX_LEASE, MAX_OUTCOME, Result, Settle, Settled, Transition};
+use crate::store::{Hint, KEPT, MAX_LEASE, MAX_OUTCOME, MOVED, Result, Settle, Settled, Transition};
 use crate::task::{Lane, Receipt, TaskId};
 
 /// The most settles of one script call.
@@ -76,6 +76,7 @@ pub(super) async fn settle(inner: &Inner, settles: &[Settle]) -> Vec<Result<Sett
 fn write(transition: &Transition) -> (&'static str, u64, &str) {
     match transition {
         Transition::Delivered { outcome } => ("delivered", 0, shorten(outcome)),
+        Transition::Moved => ("moved", 0, MOVED),
         Transition::Retry { after, outcome } => ("retry", after.as_millis() as u64, shorten(outcome)),
         Transition::Dead { outcome } => ("dead", 0, shorten(outcome)),
         Transition::Release => ("release", 0, ""),

@@ -1,6 +1,6 @@
 //! A task's way to another store, and from one: lend, adopt.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
@@ -69,9 +69,9 @@ async fn keep(inner: &Inner, tasks: &[Adoptee], places: Vec<usize>, answers: &mu
     };
     let mut calls: Vec<Cmd> = Vec::new();
     let mut called = Vec::new();
-    for (lane, places) in by_lane(tasks, places.into_iter().filter(|&place| !taken.contains(&tasks[place].id))) {
+    for (lane, places) in by_lane(tasks, places) {
         for chunk in chunks(places, |&place| tasks[place].content.len()) {
-            calls.push(call(inner, &lane, &chunk, tasks));
+            calls.push(call(inner, &lane, &chunk, tasks, &taken));
             called.push((lane.clone(), chunk));
         }
     }
@@ -89,7 +89,7 @@ async fn keep(inner: &Inner, tasks: &[Adoptee], places: Vec<usize>, answers: &mu
 }
 
 /// Where the tasks of each lane stand among the others.
-fn by_lane(tasks: &[Adoptee], places: impl Iterator<Item = usize>) -> HashMap<Lane, Vec<usize>> {
+fn by_lane(tasks: &[Adoptee], places: Vec<usize>) -> HashMap<Lane, Vec<usize>> {
     let mut lanes: HashMap<Lane, Vec<usize>> = HashMap::new();
     for place in places {
         let task = &tasks[place];
@@ -98,7 +98,7 @@ fn by_lane(tasks: &[Adoptee], places: impl Iterator<Item = usize>) -> HashMap<La
     lanes
 }
 
-fn call(inner: &Inner, lane: &Lane, places: &[usize], tasks: &[Adoptee]) -> Cmd {
+fn call(inner: &Inner, lane: &Lane, places: &[usize], tasks: &[Adoptee], taken: &HashSet<TaskId>) -> Cmd {
     let mut call = script_call(&script::ADOPT, &inner.keys.of_script(lane), &inner.clock);
     call.arg(tasks[places[0]].topic.shards);
     for &place in places {
@@ -121,7 +121,9 @@ fn call(inner: &Inner, lane: &Lane, places: &[usize], tasks: &[Adoptee]) -> Cmd 
             .arg(task.attempts)
             .arg(shorten(&task.outcome))
             .arg(key.unwrap_or_default())
-            .arg(expires.unwrap_or_default());
+            .arg(task.key_set.map(|set| set.0.to_string()).unwrap_or_default())
+            .arg(expires.unwrap_or_default())
+            .arg(if taken.contains(&task.id) { "1" } else { "" });
     }
     call
 }
@@ -135,6 +137,9 @@ fn read(reply: Value, count: usize) -> Result<(bool, Vec<Adopted>)> {
             "known" => Ok(Adopted::Known),
             "own" => Ok(Adopted::Own),
             "taken" => Ok(Adopted::Taken),
+            "superseded" => Ok(Adopted::Superseded),
+            "ended" => Ok(Adopted::Ended),
+            "cancelling" => Ok(Adopted::Cancelling),
             _ => Err(corrupt("an adoption that is none")),
         })
         .collect::<Result<Vec<_>>>()?;

@@ -20,8 +20,10 @@ pub struct Idempotency {
 const MARK: char = '\u{1f}';
 
 impl Idempotency {
-    /// The name under which a lane remembers this key for an add with that `key`: an idempotency key is unique within topic and `key`, however
-    /// many lanes the topic has. Without a `key` it is its own name, unless it begins as the other names do.
+    /// The name under which a lane remembers this key for an add with that `key`: an idempotency
+    /// key is unique within topic and `key`, however
+    /// many lanes the topic has. Without a `key` it is its own name, unless it begins as the other
+    /// names do.
     pub fn name(&self, key: Option<&str>) -> Cow<'_, str> {
         match key {
             Some(key) => format!("{MARK}{}:{key}{}", key.len(), self.key).into(),

@@ -13,7 +13,7 @@ mod transfer;
 pub use identity::{Idempotency, Novelty};
 pub use manage::{AttemptNote, Forecast, Holds, Spread, Summary};
 pub use topic::{Misfire, Misfired, Registered, TopicEntry};
-pub use transfer::{Adopted, Adoptee, LENT, Lent, Standing};
+pub use transfer::{Adopted, Adoptee, LENT, Lent, MOVED, Standing};
 
 /// What an accepted add survives; the names are the wire's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,6 +236,9 @@ pub enum Transition {
         /// Such as `503 Service Unavailable`.
         outcome: String,
     },
+    /// Kept by another store, and so delivered here, with [`MOVED`]. Not where a cancel is pending:
+    /// that goes on waiting, and the answer is stale.
+    Moved,
     /// Dead.
     Dead {
         /// Such as `410 Gone`.
@@ -325,6 +328,11 @@ pub struct Task {
     pub attempts: u32,
     /// The last attempt's outcome; empty before there was one.
     pub last_outcome: String,
+    /// A cancel waits for the end of its lease.
+    pub cancelling: bool,
+    /// When an add last set the task by its key; `None`: it has none, or the key has gone to
+    /// another task.
+    pub key_set: Option<UnixMillis>,
     /// Its own settings.
     pub options: Options,
     /// The body.

@@ -5,6 +5,9 @@ use crate::task::{Destination, Options, State, TaskId};
 
 use super::TopicEntry;
 
+/// The last outcome of a task that another store keeps, for the moment until it is forgotten.
+pub const MOVED: &str = "moved to another store";
+
 /// What the last outcome of a lent task begins with.
 pub const LENT: &str = "being moved, due ";
 
@@ -51,6 +54,9 @@ pub struct Adoptee {
     pub outcome: String,
     /// Its own settings. A call for the dead has its id. Without an origin, this store is it.
     pub options: Options,
+    /// When an add last set the task by its key, by the other store's clock; `None`: the key is
+    /// another task's there, or that is not known.
+    pub key_set: Option<UnixMillis>,
     /// The body, kept byte for byte.
     pub content: String,
 }
@@ -87,6 +93,13 @@ pub enum Adopted {
     New,
     /// It was adopted before, however it has fared since. Nothing changed.
     Known,
+    /// A task of the same key was set later here, whether it waits or has ended. This one is not
+    /// kept.
+    Superseded,
+    /// It waited here, and has ended now as it did elsewhere.
+    Ended,
+    /// It is leased here, and has ended elsewhere: a cancel is pending now.
+    Cancelling,
     /// It is this very store that lends it. Nothing changed.
     Own,
     /// Another task has its id, or the same one was changed by hand since. Nothing changed.

@@ -4,7 +4,8 @@
 -- ARGV    2 the topic's number of lanes; then for each task: id, "<ms>" (a moment) or "+<ms>" (after now), destination, options, content, and
 --         what else is asked of it (see sameness.lua)
 -- returns {whether the lane was empty, now, then for each task the due ms stored; or -1 where the id is another task's, -2 over the quota,
---         -3 where the idempotency key was used for another; or {'duplicate' | 'replaced', id, due ms, state} of the task
+--         -3 where the idempotency key was used for another; or {'duplicate' | 'replaced', id, due
+--         ms, state} of the task
 --         that was there; of a duplicate the state, or '' if it is forgotten}
 local was_empty = redis.call('HLEN', BODIES) == 0
 if was_empty then

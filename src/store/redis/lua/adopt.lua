@@ -1,27 +1,83 @@
 -- Keeps tasks of another store, as they were there.    (nothing) -> scheduled | delivered | dead | cancelled | expired
 --
 -- ARGV    2 the topic's number of lanes; then for each task: id, created ms, due ms, destination, options, content, state, the moment it waits for or
---         ended at in ms, attempts, outcome, '' or the key that leads to this lane, '' or ms after its due moment at which it expires
--- returns {whether the lane was empty, then for each task 'new', 'known' (adopted before), 'own' (this store lends it) or 'taken' (another
---         task's id)}
+--         ended at in ms, attempts, outcome, '' or the key that leads to this lane, '' or the ms at
+--         which an add last set it by that,
+--         '' or ms after its due moment at which it expires, and '1' if a task of another topic has the id, else ''
+-- returns {whether the lane was empty, then for each task 'new', 'known' (adopted before), 'own'
+--         (this store lends it), 'taken' (another
+--         task's id), 'superseded' (by a task of its key, which was set later), 'ended' (it waited,
+--         and has ended as it did elsewhere) or 'cancelling' (it is
+--         leased, and has ended elsewhere)}
 local was_empty = redis.call('HLEN', BODIES) == 0
 if was_empty then
   redis.call('HSET', OFFSETS, '#shards', ARGV[2])
 end
 
-local function known(id, created, due, options, content)
+-- Elsewhere the task has ended for good: what waits here has ended, too.
+local function take_end(id, state, outcome)
+  local live, entry = standing(id)
+  if not live then return 'known' end
+  entry = entry or fresh_entry(destination_of(redis.call('HGET', BODIES, id)))
+  if live == 'leased' then
+    entry.mark = '!'
+    keep(id, entry)
+    return 'cancelling'
+  end
+  lift(id, entry.destination)
+  entry.current, entry.past, entry.outcome = '*', '*', outcome
+  finish(id, entry, state)
+  return 'ended'
+end
+
+local function known(id, created, due, options, content, state, outcome)
   local stored_due, stored_created, stored_options, stored_content =
     string.match(redis.call('HGET', BODIES, id), '^1 (%d+) (%d+) %S+ ([^\n]*)\n(.*)$')
   local is_same = stored_due == due and stored_created == created and stored_content == content
   if not is_same or origin_of(stored_options) ~= origin_of(options) then return 'taken' end
   local raw = redis.call('HGET', ENTRIES, id)
   local entry = raw and read_entry(raw)
-  return entry and read_lent(entry) and lease_lasts(deadline_of(id)) and 'own' or 'known'
+  if entry and read_lent(entry) and lease_lasts(deadline_of(id)) then return 'own' end
+  return ENDED[state] and state ~= 'dead' and take_end(id, state, outcome) or 'known'
 end
 
-local function adopt(id, created, due, destination, options, content, state, moment, attempts, outcome, key, expires)
+-- The key's owner, its record, and whether it was set then or later; nil if there is none.
+local function owner_of(key, set)
+  local owner, owner_set = string.match(redis.call('HGET', OWNERS, key) or '', '^(%d+) %d+ ?(%d*)$')
+  local record = owner and redis.call('HGET', BODIES, owner)
+  if record then return owner, record, (tonumber(owner_set) or 0) >= tonumber(set) end
+end
+
+-- Whether the key's owner was set then or later. If it was set before, it is cancelled.
+local function is_superseded(key, set)
+  local owner, record, is_later = owner_of(key, set)
+  if not owner or is_later then return is_later end
+  local live, entry = standing(owner)
+  if live then entry = entry or fresh_entry(destination_of(record)) end
+  if live == 'leased' then
+    entry.mark = '!'
+    keep(owner, entry)
+  elseif live then
+    lift(owner, entry.destination)
+    entry.current, entry.past = '*', '*'
+    finish(owner, entry, 'cancelled')
+  end
+  return false
+end
+
+local function adopt(id, created, due, destination, options, content, state, moment, attempts, outcome, key, set, expires,
+  namesake)
+  local competes = key ~= '' and set ~= '' and not ENDED[state]
+  if namesake ~= '' then
+    return competes and select(3, owner_of(key, set)) and 'superseded' or 'taken'
+  end
+  if competes and redis.call('HEXISTS', BODIES, id) == 0 and is_superseded(key, set) then return 'superseded' end
   local record = '1 ' .. due .. ' ' .. created .. ' ' .. destination .. ' ' .. options .. '\n' .. content
-  if redis.call('HSETNX', BODIES, id, record) == 0 then return known(id, created, due, options, content) end
+  if redis.call('HSETNX', BODIES, id, record) == 0 then
+    local became = known(id, created, due, options, content, state, outcome)
+    local is_late = became == 'taken' and competes and select(3, owner_of(key, set))
+    return is_late and 'superseded' or became
+  end
   local entry = fresh_entry(destination)
   entry.attempts, entry.outcome = tonumber(attempts), outcome
   if ENDED[state] then
@@ -33,14 +89,16 @@ local function adopt(id, created, due, destination, options, content, state, mom
   if entry.attempts > 0 or outcome ~= '' then keep(id, entry) end
   schedule(id, destination, tonumber(moment))
   set_expiry(id, tonumber(due), tonumber(expires))
-  if key ~= '' then
+  if competes then
+    own_key(key, id, id, set)
+  elseif key ~= '' then
     local owner = string.match(redis.call('HGET', OWNERS, key) or '', '^(%d+) ')
     local is_pending = owner and redis.call('HEXISTS', BODIES, owner) == 1 and standing(owner)
-    if not is_pending then redis.call('HSET', OWNERS, key, id .. ' ' .. id) end
+    if not is_pending then own_key(key, id, id, created) end
   end
   return 'new'
 end
 
 local answer = { was_empty and 1 or 0 }
-for i = 3, #ARGV, 12 do answer[#answer + 1] = adopt(unpack(ARGV, i, i + 11)) end
+for i = 3, #ARGV, 14 do answer[#answer + 1] = adopt(unpack(ARGV, i, i + 13)) end
 return answer

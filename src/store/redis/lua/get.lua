@@ -1,9 +1,12 @@
 -- Reads one task; changes nothing.
 --
 -- ARGV    2 id
--- returns {} if there is none, else {now, record, entry or '', lease deadline or '', due ms or '', end ms or ''}
+-- returns {} if there is none, else {now, record, '' or the ms at which an add last set it by its
+--         key, entry or '', lease deadline or '', due ms or '', end ms or ''}
 local record = redis.call('HGET', BODIES, ARGV[2])
 if not record then
   return {}
 end
-return { now, record, where(ARGV[2], record) }
+local key = key_of(record)
+local owner, set = string.match(key and redis.call('HGET', OWNERS, key) or '', '^(%d+) %d+ (%d+)$')
+return { now, record, owner == ARGV[2] and set or '', where(ARGV[2], record) }

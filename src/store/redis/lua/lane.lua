@@ -12,7 +12,8 @@
 --   11 schedules    prefix of the schedules: zset <prefix><destination>, id -> due ms
 --   12 expiries     zset id -> the first ms at which it is not worth delivering any more, below zero while the task is leased;
 --                   only of tasks that wait or are leased and have expires_after
---   13 keys         hash key -> "<id of its owner> <id drawn by the add that last set it>"
+--   13 keys         hash key -> "<id of its owner> <id drawn by the add that last set it> <ms at
+--   which it did>"
 --   14 used         hash idempotency key -> "<id> <fingerprint> <end of its window ms> <due ms first answered> <id drawn by that add>"
 --   15 windows      zset idempotency key -> end of its window ms
 --   16 notes        hash id -> the last attempts, each a line of JSON

@@ -3,7 +3,8 @@
 -- ARGV    2 receipt; 3 lease ms; 4.. ids
 -- returns for each: 1 if it is lent by the receipt now, else 0
 --
--- What it waited for is kept in its outcome ("being moved, due <ms>: <outcome before>"), so that its lease alone can put it back.
+-- One that is lent already is so with its pending cancel. What it waited for is kept in its outcome
+-- ("being moved, due <ms>: <outcome before>"), so that its lease alone can put it back.
 local receipt, deadline = ARGV[2], now + tonumber(ARGV[3])
 
 local function lend(id)
@@ -18,7 +19,7 @@ local function lend(id)
   local entry = raw and read_entry(raw) or not raw and fresh_entry(destination_of(record))
   if not entry or not entry.destination or ENDED[entry.mark] then return 0 end
   if held_until then
-    if not read_lent(entry) or entry.mark == '!' then return 0 end
+    if not read_lent(entry) then return 0 end
   else
     local due = redis.call('ZSCORE', SCHEDULES .. entry.destination, id)
     if not due then return 0 end

@@ -1,7 +1,8 @@
 -- Storing a task, unless it is one that was added before. The order of the looks stands in store/mod.rs ("Sameness").
 --
 -- What may be asked of a task is JSON: {"key", "expires_after": ms, "on_dead": the drawn id that the options name, "quota",
--- "idempotency": {"key", "fingerprint", "window": ms}}; that key is the name under which the lane remembers it (terms/identity.rs).
+-- "idempotency": {"key", "fingerprint", "window": ms}}; that key is the name under which the lane
+-- remembers it (terms/identity.rs).
 -- An add that is repeated after a lost reply brings the same drawn id. It finds that with the idempotency key, else as a task's, else with the
 -- key, and answers what it did; another add of that key between the two is the one case in which it is done again. Each function returns what
 -- add_unlike.lua answers for the task, unless it says otherwise.
@@ -19,6 +20,11 @@ local function store(id, due, destination, tail)
   end
   local stored_due, _, stored_tail = string.match(redis.call('HGET', BODIES, id), '^1 (%d+) (%d+) (.*)$')
   return stored_tail == tail and tonumber(stored_due) or TAKEN
+end
+
+-- The key goes to a task, which the add of the drawn id `by` has set at that moment.
+local function own_key(key, owner, by, set)
+  redis.call('HSET', OWNERS, key, owner .. ' ' .. by .. ' ' .. set)
 end
 
 local function due_of(record)
@@ -118,13 +124,13 @@ local function add_unlike(id, due, destination, options, content, asked)
   local own = redis.call('HGET', BODIES, id)
   if own and key and key_of(own) == key then return due_of(own) end
 
-  local owner, by = string.match(key and redis.call('HGET', OWNERS, key) or '', '^(%d+) (%d+)$')
+  local owner, by = string.match(key and redis.call('HGET', OWNERS, key) or '', '^(%d+) (%d+)')
   local record = not own and owner and redis.call('HGET', BODIES, owner)
   if record and by == id then return { 'replaced', owner, due_of(record), '' } end
   local state, entry
   if record then state, entry = standing(owner) end
   if state == 'scheduled' and replace(owner, record, due, destination, options, content, asked) then
-    redis.call('HSET', OWNERS, key, owner .. ' ' .. id)
+    own_key(key, owner, id, now)
     remember(same, owner, due, id)
     return { 'replaced', owner, due, '' }
   end
@@ -138,7 +144,7 @@ local function add_unlike(id, due, destination, options, content, asked)
   local stored = store(id, due, destination, destination .. ' ' .. options .. '\n' .. content)
   if own or stored == TAKEN then return stored end
   set_expiry(id, due, asked.expires_after)
-  if key then redis.call('HSET', OWNERS, key, id .. ' ' .. id) end
+  if key then own_key(key, id, id, now) end
   remember(same, id, due, id)
   return stored
 end

@@ -1,6 +1,7 @@
 -- Ends leases, or keeps them for longer.    leased -> delivered | scheduled | dead | cancelled | leased    (the table stands in store/mod.rs)
 --
--- ARGV    for each settle: id, receipt, 'delivered' | 'retry' | 'dead' | 'release' | 'keep', wait ms (retry) or lease ms (keep),
+-- ARGV    for each settle: id, receipt, 'delivered' | 'moved' | 'retry' | 'dead' | 'release' |
+--         'keep', wait ms (retry) or lease ms (keep),
 --         outcome
 -- returns for each settle: 'done', 'call <ms>' or 'pull <ms>' (done, and a task of the lane is to be called, or pulled, from then on: this one, or the
 --         call for a dead one), 'unknown' (or unreadable), or the state that makes it stale
@@ -73,6 +74,10 @@ local function settle(id, receipt, verb, wait_ms, outcome)
   end
   local entry = read_entry(raw)
   if not entry then return 'unknown' end
+  if verb == 'moved' then
+    if entry.mark == '!' then return live_state(deadline_of(id)) end
+    verb = 'delivered'
+  end
   if ENDED[entry.mark] then
     return settle_ended(id, entry, receipt, verb, outcome)
   end
@@ -88,7 +93,8 @@ end
 
 local NOW = string.format('%d', now)
 
--- The usual case, all such settles of a call together: delivered by the holder, whose task has not ended. Each as settle_held would do it;
+-- The usual case, all such settles of a call together: delivered (or moved) by the holder, whose
+-- task has not ended. Each as settle_held would do it;
 -- answers which those were. Of several settles of one task only the first may be among them, and the others see what it has done.
 local function settle_delivered(answer)
   local ids = {}
@@ -97,9 +103,10 @@ local function settle_delivered(answer)
   local seen, done, entries, ends, by_destination = {}, {}, {}, {}, {}
   for n, id in ipairs(ids) do
     local i = 5 * n - 3
-    if not seen[id] and raw[n] and ARGV[i + 2] == 'delivered' then
+    local verb = ARGV[i + 2]
+    if not seen[id] and raw[n] and (verb == 'delivered' or verb == 'moved') then
       local attempts, mark, current, destination = string.match(raw[n], '^(%d+) %d+ (%S+) (%S+) %S+ (%S+) ')
-      if current == ARGV[i + 1] and not ENDED[mark] then
+      if current == ARGV[i + 1] and not ENDED[mark] and not (verb == 'moved' and mark == '!') then
         done[#done + 1] = id
         entries[#entries + 1] = id
         entries[#entries + 1] = attempts .. ' 0 delivered ' .. current .. ' * ' .. destination .. ' ' .. ARGV[i + 4]

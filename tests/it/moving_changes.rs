@@ -1,0 +1,320 @@
+//! `delayd move`, while callers change what is on its way: they push it back by its key, cancel it,
+//! or acknowledge it late.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::Kept;
+use crate::moving::{Running, counts, move_all, mover_from};
+use crate::program::{Program, run, service};
+use crate::receiver::Receiver;
+
+/// Stands before a service and holds each `adopt` and `moved` up until the test lets it go on.
+struct Gate {
+    address: SocketAddr,
+    stops: mpsc::Receiver<Stop>,
+}
+
+/// A call that has not reached the service yet. If it is dropped, it never does.
+struct Stop {
+    path: String,
+    go_on: oneshot::Sender<()>,
+}
+
+struct Carrier {
+    service: String,
+    client: reqwest::Client,
+    stops: mpsc::Sender<Stop>,
+}
+
+impl Gate {
+    async fn before(service: &Program) -> Self {
+        let (sender, stops) = mpsc::channel(1);
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let carrier = Arc::new(Carrier { service: service.url(""), client, stops: sender });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().fallback(carry).with_state(carrier);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { address, stops }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+async fn carry(State(carrier): State<Arc<Carrier>>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
+    if matches!(&*path, "/delay/task/adopt" | "/delay/task/moved") {
+        let (go_on, goes_on) = oneshot::channel();
+        // Without a test that looks, all go on.
+        if carrier.stops.send(Stop { path: path.clone(), go_on }).await.is_ok() && goes_on.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+    let answer = carrier.client.post(format!("{}{path}", carrier.service)).body(body).send().await.unwrap();
+    let status = answer.status();
+    Response::builder().status(status).body(Body::from(answer.bytes().await.unwrap())).unwrap()
+}
+
+/// A mover with a gate before each service.
+struct Watched {
+    old: Gate,
+    new: Gate,
+    running: Running,
+}
+
+impl Watched {
+    async fn start(old: &Program, new: &Program, topic: &str) -> Self {
+        let (old, new) = (Gate::before(old).await, Gate::before(new).await);
+        let running = Running::start(mover_from(&old.url(), &new.url(), &["--topic", topic]));
+        Self { old, new, running }
+    }
+
+    async fn next(&mut self) -> Stop {
+        tokio::select! {
+            stop = self.old.stops.recv() => stop.unwrap(),
+            stop = self.new.stops.recv() => stop.unwrap(),
+        }
+    }
+
+    /// Lets all calls go on, up to the mover's end, which is to be a success.
+    async fn end(self) {
+        let Self { old, new, running } = self;
+        for mut gate in [old, new] {
+            tokio::spawn(async move {
+                while let Some(stop) = gate.stops.recv().await {
+                    // Nobody waits for it any more if the mover has ended.
+                    let _ = stop.go_on.send(());
+                }
+            });
+        }
+        running.ended().await;
+    }
+}
+
+/// Tasks that are on their way.
+struct Moving<'a> {
+    topic: &'a str,
+    cancelled: u64,
+    acknowledged: (u64, Value),
+}
+
+async fn beat(service: &Program, topic: &str, key: &str) -> Value {
+    let task = json!({"topic": topic, "key": key, "delay": "1h", "mode": "pull", "content": "beat"});
+    service.add(task).await.ok().body
+}
+
+const KEYS: [&str; 4] = ["old", "new then old", "old then new", "silent"];
+
+impl<'a> Moving<'a> {
+    async fn add(old: &Program, topic: &'a str) -> Self {
+        old.post("/delay/topic/set", json!({"topic": topic, "shards": 4}).to_string()).await.ok();
+        for key in KEYS {
+            beat(old, topic, key).await;
+        }
+        let plain = json!({"topic": topic, "delay": "1h", "mode": "pull", "content": "plain"});
+        let cancelled = old.add(plain).await.id();
+        // Its consumer gives it back, and succeeds all the same.
+        let backoff = json!({"kind": "fixed", "every": "1h"});
+        let late = json!({"topic": topic, "delay": 0, "mode": "pull", "backoff": backoff, "content": "late"});
+        let id = old.add(late).await.id();
+        let pulled = old.post("/delay/task/pull", json!({"topic": topic, "lease": "30s"}).to_string()).await.ok().body;
+        assert_eq!(pulled["task_id"], id);
+        let named = json!({"topic": topic, "task_id": id, "receipt": pulled["receipt"]});
+        old.post("/delay/task/nack", named.to_string()).await.ok();
+        Self { topic, cancelled, acknowledged: (id, named) }
+    }
+
+    /// What callers do while all of it is lent.
+    async fn change(&self, old: &Program, new: &Program, acknowledges: bool) {
+        let topic = self.topic;
+        assert_eq!(beat(old, topic, "old").await["replaced"], Value::Null, "its task is lent");
+        beat(new, topic, "new then old").await;
+        beat(old, topic, "new then old").await;
+        beat(old, topic, "old then new").await;
+        beat(new, topic, "old then new").await;
+        let cancel = json!({"topic": topic, "task_id": self.cancelled}).to_string();
+        assert_eq!(old.post("/delay/task/cancel", cancel).await.body["dm_error"], 1009, "pending");
+        if acknowledges {
+            old.post("/delay/task/ack", self.acknowledged.1.to_string()).await.ok();
+        }
+    }
+
+    /// Asserts that one task of each key waits, at the new service, and what the callers ended has
+    /// ended.
+    async fn check(&self, old: &Program, new: &Program, was_acknowledged: bool) {
+        let topic = self.topic;
+        let left = counts(old, topic).await;
+        assert_eq!((&left["scheduled"], &left["leased"]), (&json!(0), &json!(0)), "{topic}");
+        let list = json!({"topic": topic, "state": "scheduled"}).to_string();
+        let listed = new.post("/delay/task/list", list).await.ok().body;
+        let mut waiting: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+        for task in listed["tasks"].as_array().unwrap() {
+            *waiting.entry(task["key"].as_str()).or_default() += 1;
+        }
+        let mut expected: BTreeMap<Option<&str>, usize> = KEYS.into_iter().map(|key| (Some(key), 1)).collect();
+        if !was_acknowledged {
+            expected.insert(None, 1);
+        }
+        assert_eq!(waiting, expected, "{topic}: {listed}");
+        assert_eq!(old.task(topic, self.cancelled).await["state"], "cancelled", "{topic}");
+        assert_eq!(new.task(topic, self.cancelled).await["state"], "cancelled", "{topic}");
+        let end = if was_acknowledged { "delivered" } else { "scheduled" };
+        assert_eq!(new.task(topic, self.acknowledged.0).await["state"], end, "{topic}");
+    }
+}
+
+/// The heartbeat made a second task while the first was on its way, and both waited: the alarm
+/// fired though heartbeats came. What was
+/// acknowledged late fired again.
+async fn what_changes_on_its_way_ends_at_the_new_service(from: Kept, into: Kept) {
+    let (old, new) = (from.start(&[]).await, into.start(&[]).await);
+    // Before the new service keeps it, and before the old one lets go of it.
+    for (topic, before) in [("adopt", "/delay/task/adopt"), ("moved", "/delay/task/moved")] {
+        let moving = Moving::add(&old, topic).await;
+        let mut watched = Watched::start(&old, &new, topic).await;
+        let stop = loop {
+            let stop = watched.next().await;
+            if stop.path == before {
+                break stop;
+            }
+            stop.go_on.send(()).unwrap();
+        };
+        moving.change(&old, &new, true).await;
+        stop.go_on.send(()).unwrap();
+        watched.end().await;
+        moving.check(&old, &new, true).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changes_on_its_way_ends_at_the_new_service_into_redis() {
+    what_changes_on_its_way_ends_at_the_new_service(Kept::embedded(), Kept::redis()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changes_on_its_way_ends_at_the_new_service_into_embedded() {
+    what_changes_on_its_way_ends_at_the_new_service(Kept::redis(), Kept::embedded()).await;
+}
+
+/// Killed before each of its steps, and the tasks changed before each step up to that one. A
+/// success while nobody moves is not among the
+/// changes: the next mover cannot see it.
+async fn a_mover_that_is_killed_between_its_steps_is_gone_on_with(from: Kept, into: Kept) {
+    let (old, new) = (from.start(&[]).await, into.start(&[]).await);
+    // The steps are adopt, moved, adopt (an end), moved (back); and after the first moved those of
+    // what is superseded, moved and moved (back).
+    for (changed_before, steps) in [(1, 6), (2, 4)] {
+        for killed_before in changed_before..=steps {
+            let topic = format!("changed-{changed_before}-killed-{killed_before}");
+            let moving = Moving::add(&old, &topic).await;
+            let mut watched = Watched::start(&old, &new, &topic).await;
+            for step in 1..=killed_before {
+                let stop = watched.next().await;
+                if step == changed_before {
+                    moving.change(&old, &new, false).await;
+                }
+                if step < killed_before {
+                    stop.go_on.send(()).unwrap();
+                } else {
+                    watched.running.kill();
+                }
+            }
+            let summary = move_all(&old, &new, &["--topic", &topic]).await;
+            assert_eq!(summary["left"], 0, "{topic}: {summary}");
+            moving.check(&old, &new, false).await;
+            let again = move_all(&old, &new, &["--topic", &topic]).await;
+            assert_eq!((&again["moved"], &again["left"]), (&json!(0), &json!(0)), "{topic}");
+            moving.check(&old, &new, false).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mover_that_is_killed_between_its_steps_is_gone_on_with_into_redis() {
+    a_mover_that_is_killed_between_its_steps_is_gone_on_with(Kept::embedded(), Kept::redis()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mover_that_is_killed_between_its_steps_is_gone_on_with_into_embedded() {
+    a_mover_that_is_killed_between_its_steps_is_gone_on_with(Kept::redis(), Kept::embedded()).await;
+}
+
+/// A device that is silent for so long is in alarm.
+const ALARM: Duration = Duration::from_secs(8);
+const DEVICES: usize = 40;
+
+/// A heartbeat of each device.
+async fn beat_all(service: &Program) {
+    let beat = |device: usize| {
+        json!({
+            "topic": "alive", "key": format!("device-{device}"), "delay": format!("{}s", ALARM.as_secs()),
+            "content": {"sn": "message.call", "url": "/", "device": device},
+        })
+    };
+    let tasks: Vec<Value> = (0..DEVICES).map(beat).collect();
+    let answer = service.post("/delay/task/add_batch", json!({"tasks": tasks}).to_string()).await.ok();
+    assert_eq!(answer.body["failed"], 0, "{answer:?}");
+}
+
+/// In the order of docs/OPERATIONS.md: the mover runs, and the callers change over meanwhile, some
+/// sooner than others.
+async fn no_alarm_fires_while_heartbeats_come(from: Kept, into: Kept) {
+    let receiver = Receiver::start().await;
+    let settings = [service("message.call", &receiver)];
+    let (old, new) = (from.start(&settings).await, into.start(&settings).await);
+    old.post("/delay/topic/set", json!({"topic": "alive", "shards": 4}).to_string()).await.ok();
+    let beats = async |span: Duration, services: &[&Program]| {
+        let until = Instant::now() + span;
+        for service in services.iter().cycle() {
+            if Instant::now() >= until {
+                break;
+            }
+            beat_all(service).await;
+            tokio::time::sleep(Duration::from_millis(150)).await;
+        }
+    };
+    beats(Duration::from_millis(300), &[&old]).await;
+    let words = ["--topic", "alive", "--linger", "3s"];
+    let moving = tokio::spawn(run(mover_from(&old.url(""), &new.url(""), &words)));
+    beats(Duration::from_secs(2), &[&old]).await;
+    beats(Duration::from_secs(2), &[&old, &new]).await;
+    beats(ALARM + Duration::from_secs(1), &[&new]).await;
+    let (code, output, error) = moving.await.unwrap();
+    assert_eq!(code, 0, "{output}{error}");
+    assert_eq!(receiver.seen().len(), 0, "an alarm fired though heartbeats came: {output}{error}");
+    let left = counts(&old, "alive").await;
+    assert_eq!((&left["scheduled"], &left["leased"]), (&json!(0), &json!(0)));
+    assert_eq!(counts(&new, "alive").await["scheduled"], DEVICES, "one waits for each device");
+    // They fall silent, and each is in alarm once.
+    let seen = receiver.wait_for(DEVICES).await;
+    let mut alarms: HashMap<String, usize> = HashMap::new();
+    for call in &seen {
+        *alarms.entry(call.body.clone()).or_default() += 1;
+    }
+    assert_eq!((alarms.len(), seen.len()), (DEVICES, DEVICES));
+    assert_eq!(counts(&new, "alive").await["scheduled"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_alarm_fires_while_heartbeats_come_into_redis() {
+    no_alarm_fires_while_heartbeats_come(Kept::embedded(), Kept::redis()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_alarm_fires_while_heartbeats_come_into_embedded() {
+    no_alarm_fires_while_heartbeats_come(Kept::redis(), Kept::embedded()).await;
+}

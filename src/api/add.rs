@@ -26,6 +26,9 @@ use crate::clock::UnixMillis;
 use crate::store::{self, Added, NewTask, Novelty, Registered, Store};
 use crate::task::{Destination, TaskId, Topic};
 
+/// How often a task is placed in all, if its topic's number of shards turns out to be another one than this instance knew.
+pub(super) const PLACINGS: usize = 3;
+
 /// The answer to a stored task.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Stored {
@@ -131,11 +134,19 @@ pub(super) async fn add(
     JsonBody(body): JsonBody,
 ) -> Result<One, Error> {
     api.check_accepting()?;
-    let checked = api.checked(header_key.as_deref(), |rules| new_task::read(&body, rules))?;
-    let topic = api.topics.ensure(&checked.topic).await?;
-    let (task, mode) = task_of(checked, topic);
-    let added = api.store.add(vec![task]).await.pop().expect("a store answers every task")?;
-    Ok(One(Stored::of(added, mode, api.store.durability())))
+    let mut tries = 0;
+    loop {
+        let checked = api.checked(header_key.as_deref(), |rules| new_task::read(&body, rules))?;
+        let name = checked.topic.clone();
+        let topic = api.topics.ensure(&name).await?;
+        let (task, mode) = task_of(checked, topic);
+        tries += 1;
+        match api.store.add(vec![task]).await.pop().expect("a store answers every task") {
+            // Nothing was stored. The body is read once more instead of being copied each time.
+            Err(store::Error::StaleEntry) if tries < PLACINGS => api.topics.reload(&name).await?,
+            added => return Ok(One(Stored::of(added?, mode, api.store.durability()))),
+        };
+    }
 }
 
 /// `POST /delay/task/add_batch`
@@ -157,14 +168,37 @@ pub(super) async fn add_batch(
     if !(1..=limit).contains(&tasks.len()) {
         return Err(Error::Invalid(format!("tasks: must hold 1 to {limit} tasks, not {}", tasks.len())));
     }
-    let checked = api.checked(None, |rules| {
-        let read = |task: &&RawValue| {
-            let checked = new_task::read(task.get().as_bytes(), rules)?;
-            caller.may_use(&checked.topic).map(|()| checked)
-        };
-        tasks.iter().map(read).collect()
-    });
-    batch(store(&api, checked).await).map(Success::of)
+    let read = |tasks: &[&RawValue]| -> Vec<Result<Checked, Error>> {
+        api.checked(None, |rules| {
+            let read = |task: &&RawValue| {
+                let checked = new_task::read(task.get().as_bytes(), rules)?;
+                caller.may_use(&checked.topic).map(|()| checked)
+            };
+            tasks.iter().map(read).collect()
+        })
+    };
+    let mut results = store(&api, read(&tasks)).await;
+    for _ in 1..PLACINGS {
+        // Nothing was stored of these, for their topics' entries were old ones.
+        let stale: Vec<usize> =
+            (0..tasks.len()).filter(|&i| results[i].as_ref().is_err_and(Error::is_stale_entry)).collect();
+        if stale.is_empty() {
+            break;
+        }
+        let again = read(&stale.iter().map(|&i| tasks[i]).collect::<Vec<_>>());
+        reload(&api, again.iter().flatten().map(|checked| &checked.topic)).await?;
+        stale.into_iter().zip(store(&api, again).await).for_each(|(i, result)| results[i] = result);
+    }
+    batch(results).map(Success::of)
+}
+
+/// Reads the entries of topics again, each once.
+pub(super) async fn reload(api: &Api, topics: impl Iterator<Item = &Topic>) -> Result<(), Error> {
+    let topics: HashSet<&Topic> = topics.collect();
+    join_all(topics.into_iter().map(|topic| api.topics.reload(topic))).await.into_iter().try_for_each(|read| {
+        read?;
+        Ok(())
+    })
 }
 
 /// Stores what passed the checks of a batch, in one call. One answer per task, in order.

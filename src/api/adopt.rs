@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Api;
+use super::add::{PLACINGS, reload};
 use super::auth::Caller;
 use super::body::{JsonBody, size};
 use super::envelope::Success;
@@ -25,7 +26,8 @@ use crate::callback::{check_url, target};
 use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{
-    Adopted, Adoptee, AttemptNote, Lent, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Registered, Standing, Store, TopicEntry,
+    self, Adopted, Adoptee, AttemptNote, Lent, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Registered, Standing, Store,
+    TopicEntry,
 };
 use crate::task::{Destination, Headers, Lane, Mode, OnDead, Options, State, TaskId, Topic};
 
@@ -167,14 +169,25 @@ pub(super) async fn adopt(
     if !(1..=limit).contains(&records.len()) {
         return Err(Error::Invalid(format!("records: must hold 1 to {limit} records, not {}", records.len())));
     }
-    let checked: Vec<Result<Checked, Error>> = records
-        .iter()
-        .map(|record| {
+    let read = |records: &[&RawValue]| -> Vec<Result<Checked, Error>> {
+        let read = |record: &&RawValue| {
             let checked = check(&api, record)?;
             caller.may_use(&checked.topic).map(|()| checked)
-        })
-        .collect();
-    let results = keep(&api, checked).await?;
+        };
+        records.iter().map(read).collect()
+    };
+    let mut results = keep(&api, read(&records)).await?;
+    for _ in 1..PLACINGS {
+        // Nothing was kept of these, for their topics' entries were old ones.
+        let stale: Vec<usize> =
+            (0..records.len()).filter(|&i| results[i].as_ref().is_err_and(Error::is_stale_entry)).collect();
+        if stale.is_empty() {
+            break;
+        }
+        let again = read(&stale.iter().map(|&i| records[i]).collect::<Vec<_>>());
+        reload(&api, again.iter().flatten().map(|checked| &checked.topic)).await?;
+        stale.into_iter().zip(keep(&api, again).await?).for_each(|(i, result)| results[i] = result);
+    }
     let failed = results.iter().filter(|result| result.is_err()).count();
     let item = |result: Result<Kept, Error>| match result {
         Ok(kept) => Item::Kept(Success::of(kept)),
@@ -211,6 +224,7 @@ async fn keep(api: &Api, checked: Vec<Result<Checked, Error>>) -> Result<Vec<Res
     };
     if let Some(Err(error)) = adopted.first()
         && adopted.iter().all(Result::is_err)
+        && !adopted.iter().any(|adopted| matches!(adopted, Err(store::Error::StaleEntry)))
     {
         return Err(error.clone().into());
     }

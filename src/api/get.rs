@@ -21,7 +21,7 @@ use super::json::{self, required};
 use super::openapi::values::{TopicName, Way};
 use crate::clock::UnixMillis;
 use crate::store::{AttemptNote, Store, Task};
-use crate::task::{Destination, OnDead, Options, State, TaskId, Topic};
+use crate::task::{Destination, Lane, OnDead, Options, State, TaskId, Topic};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -126,8 +126,12 @@ pub(super) async fn get(
     let request: Request = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;
     let id = required(Id::given(request.task_id), "task_id")?;
-    let lane = api.lane_of(&topic, id).await?;
-    let task = api.store.get(&lane, id).await?.ok_or_else(Error::no_task)?;
+    let store = &api.store;
+    let find = |lane: Lane| async move {
+        let task = store.get(&lane, id).await?.ok_or_else(Error::no_task)?;
+        Ok((lane, task))
+    };
+    let (lane, task) = api.in_lane(&topic, id, find).await?;
     // Of a task's notes nothing depends; without them the answer is as good.
     let notes = api.store.notes(&lane, id).await.unwrap_or_default();
     Ok(Success::of(Found { task: Shown::of(task, notes, caller.sees_secrets()) }))

@@ -18,8 +18,8 @@ use super::openapi::values::{Content, TopicName};
 use crate::callback::target_of_object;
 use crate::clock::UnixMillis;
 use crate::span::Span;
-use crate::store::{Cancelled, NewContent, Rescheduled, Store};
-use crate::task::{Mode, TaskId, Topic};
+use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Store};
+use crate::task::{Lane, Mode, TaskId, Topic};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -70,13 +70,16 @@ pub(super) async fn cancel(State(api): State<Arc<Api>>, JsonBody(body): JsonBody
     let request: CancelRequest = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;
     let task_id = required(Id::given(request.task_id), "task_id")?;
-    let lane = api.lane_of(&topic, task_id).await?;
-    match api.store.cancel(&lane, task_id).await? {
-        Cancelled::Done => Ok(Success::of(Gone { task_id })),
-        Cancelled::Pending => Err(Error::CancelPending),
-        Cancelled::Refused { state } => Err(Error::Conflict(state)),
-        Cancelled::Unknown => Err(Error::no_task()),
-    }
+    let store = &api.store;
+    let cancel = |lane: Lane| async move {
+        match store.cancel(&lane, task_id).await? {
+            Cancelled::Done => Ok(Success::of(Gone { task_id })),
+            Cancelled::Pending => Err(Error::CancelPending),
+            Cancelled::Refused { state } => Err(Error::Conflict(state)),
+            Cancelled::Unknown => Err(Error::no_task()),
+        }
+    };
+    api.in_lane(&topic, task_id, cancel).await
 }
 
 /// `POST /delay/task/update`
@@ -86,8 +89,18 @@ pub(super) async fn update(State(api): State<Arc<Api>>, JsonBody(body): JsonBody
     let Name(topic) = required(request.topic, "topic")?;
     let task_id = required(Id::given(request.task_id), "task_id")?;
     let moment = api.checked(None, |rules| new_task::moment(request.timing_moment, request.delay, rules))?;
-    let lane = api.lane_of(&topic, task_id).await?;
-    let content = match request.content {
+    let moved = api.in_lane(&topic, task_id, |lane| reschedule(&api, lane, task_id, moment, request.content)).await?;
+    Ok(Success::of(moved))
+}
+
+async fn reschedule(
+    api: &Api,
+    lane: Lane,
+    task_id: TaskId,
+    moment: Moment,
+    content: Option<&RawValue>,
+) -> Result<Moved, Error> {
+    let content = match content {
         None => None,
         Some(raw) => {
             // It goes on leaving as it would have left.
@@ -101,7 +114,7 @@ pub(super) async fn update(State(api): State<Arc<Api>>, JsonBody(body): JsonBody
         }
     };
     match api.store.reschedule(&lane, task_id, moment, content).await? {
-        Rescheduled::Done { due } => Ok(Success::of(Moved { task_id, due_ms: due })),
+        Rescheduled::Done { due } => Ok(Moved { task_id, due_ms: due }),
         Rescheduled::Refused { state } => Err(Error::Conflict(state)),
         Rescheduled::Unknown => Err(Error::no_task()),
     }

@@ -64,8 +64,15 @@ impl Model {
 
     /// Its steps are those of *Sameness* in [`delayd::store`], in their order.
     pub(crate) fn add(&mut self, task: NewTask) -> Result<Added> {
-        let entry = self.register(task.topic.clone());
-        let task = NewTask { topic: entry.clone(), ..task };
+        if self.register(task.topic.clone()) != task.topic {
+            return Err(Error::StaleEntry);
+        }
+        self.add_by_its_entry(task)
+    }
+
+    /// The same, whatever the registry says.
+    pub(crate) fn add_by_its_entry(&mut self, task: NewTask) -> Result<Added> {
+        let entry = task.topic.clone();
         let id = self.draw(&entry, task.pinned_shard());
         let lane = entry.lane_of(id);
         if let Some(first) = self.added_before(&lane, task.idempotency.as_ref())? {
@@ -352,24 +359,31 @@ impl Model {
         ids.iter().map(&mut lend).collect()
     }
 
-    pub(crate) fn adopt(&mut self, task: Adoptee) -> Adopted {
+    pub(crate) fn adopt(&mut self, task: Adoptee) -> Result<Adopted> {
         let (id, now) = (task.id, self.now);
+        let entry = self.register(task.topic.clone());
+        if entry != task.topic {
+            return Err(Error::StaleEntry);
+        }
         match self.tasks.get(&id) {
-            Some(record) if !record.is_same(&task) || record.lane != task.topic.lane_of(id) => return Adopted::Taken,
-            Some(record) if record.is_lent(now) => return Adopted::Own,
-            Some(_) => return Adopted::Known,
+            Some(record) if !record.is_same(&task) || record.lane != task.topic.lane_of(id) => {
+                return Ok(Adopted::Taken);
+            }
+            Some(record) if record.is_lent(now) => return Ok(Adopted::Own),
+            Some(_) => return Ok(Adopted::Known),
             None => {}
         }
         self.last_id = self.last_id.max(id.0);
-        let entry = self.register(task.topic.clone());
         let lane = entry.lane_of(id);
         let key = task.options.key.clone().filter(|key| Lane::shard_of_key(key, entry.shards) == lane.shard);
-        let is_free = !matches!(self.namesake(&lane, key.as_deref()), Some((_, State::Scheduled | State::Leased)));
-        if is_free && matches!(task.standing, Standing::Waiting { .. }) {
+        // Of one that has ended nobody asks who has its key.
+        if matches!(task.standing, Standing::Waiting { .. })
+            && !matches!(self.namesake(&lane, key.as_deref()), Some((_, State::Scheduled | State::Leased)))
+        {
             self.owners.extend(key.map(|key| ((lane, key), id)));
         }
         self.tasks.insert(id, Record::adopted(task));
-        Adopted::New
+        Ok(Adopted::New)
     }
 
     /// A task is known only in its own lane.

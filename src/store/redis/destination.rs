@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use deadpool_redis::redis::{FromRedisValue, cmd};
+use deadpool_redis::redis::{FromRedisValue, Value, cmd};
 
 use super::Inner;
 use crate::store::{Error, Result, Waiting};
@@ -21,11 +21,14 @@ pub(super) async fn set_hold(inner: &Inner, destination: &Destination, is_held: 
         true => cmd("HSETNX").arg(key).arg(name).arg(inner.clock.now().0).take(),
         false => cmd("HDEL").arg(key).arg(name).take(),
     };
-    inner.working.run_one(change).await.map(drop)
+    inner.confirming.run_one(change).await.map(drop)
 }
 
 pub(super) async fn holds(inner: &Inner) -> Result<Vec<Destination>> {
-    let answer = inner.working.run_one(cmd("HKEYS").arg(inner.keys.holds()).take()).await?;
+    read_holds(inner.working.run_one(cmd("HKEYS").arg(inner.keys.holds()).take()).await?)
+}
+
+pub(super) fn read_holds(answer: Value) -> Result<Vec<Destination>> {
     let names = Vec::<String>::from_redis_value(answer).map_err(corrupt)?;
     // A name that is none holds nobody back.
     Ok(names.iter().filter_map(|name| name.parse().ok()).collect())

@@ -1,14 +1,9 @@
 -- Keeps tasks of another store, as they were there.    (nothing) -> scheduled | delivered | dead | cancelled | expired
 --
--- ARGV    2 the topic's number of lanes; then for each task: id, created ms, due ms, destination, options, content, state, the moment it waits for or
+-- ARGV    2 the topic's number of lanes (see open.lua); then for each task: id, created ms, due ms, destination, options, content, state, the moment it waits for or
 --         ended at in ms, attempts, outcome, '' or the key that leads to this lane, '' or ms after its due moment at which it expires
--- returns {whether the lane was empty, then for each task 'new', 'known' (adopted before), 'own' (this store lends it) or 'taken' (another
+-- returns what open.lua answers, or {now, then for each task 'new', 'known' (adopted before), 'own' (this store lends it) or 'taken' (another
 --         task's id)}
-local was_empty = redis.call('HLEN', BODIES) == 0
-if was_empty then
-  redis.call('HSET', OFFSETS, '#shards', ARGV[2])
-end
-
 local function known(id, created, due, content)
   local stored_due, stored_created, stored_content =
     string.match(redis.call('HGET', BODIES, id), '^1 (%d+) (%d+) %S+ [^\n]*\n(.*)$')
@@ -40,6 +35,6 @@ local function adopt(id, created, due, destination, options, content, state, mom
   return 'new'
 end
 
-local answer = { was_empty and 1 or 0 }
+local answer = { now }
 for i = 3, #ARGV, 12 do answer[#answer + 1] = adopt(unpack(ARGV, i, i + 11)) end
 return answer

@@ -201,9 +201,15 @@ impl Batch {
             let entries = refused.iter().map(|(call, refusal)| (self.entry_of(call), refusal));
             let confirmed = opening::confirm(inner, entries).await;
             let mut again = Vec::new();
-            for (call, refusal) in refused {
+            for (mut call, refusal) in refused {
                 match (&confirmed[self.entry_of(&call)], refusal) {
-                    (Ok(()), Refusal::Closed(token)) => again.push((call, Some(token))),
+                    (Ok(()), Refusal::Closed(token)) => {
+                        // Callers that have been refused meanwhile must not have their tasks stored.
+                        call.places.retain(|place| self.is_awaited(*place));
+                        if !call.places.is_empty() {
+                            again.push((call, Some(token)));
+                        }
+                    }
                     (Ok(()), Refusal::Stale) => self.note_call(&call, &Error::StaleEntry),
                     (Err(error), _) => self.note_call(&call, error),
                 }
@@ -215,6 +221,10 @@ impl Batch {
             self.note_call(&call, &Error::StaleEntry);
         }
         self.answer();
+    }
+
+    fn is_awaited(&self, place: Place) -> bool {
+        self.requests[place.request].as_ref().is_some_and(|asked| !asked.is_abandoned())
     }
 
     fn note_call(&mut self, call: &Call, error: &Error) {

@@ -208,7 +208,8 @@ fn every_script_has_a_head_that_names_its_arguments_answer_and_transition() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
         let head: String = text.lines().take_while(|line| line.starts_with("--")).collect::<Vec<_>>().join("\n");
-        let stands_before = ["lane.lua", "lanes.lua", "now.lua"].iter().any(|name| path.ends_with(name));
+        let stands_before =
+            ["lane.lua", "lanes.lua", "now.lua", "revision.lua"].iter().any(|name| path.ends_with(name));
         for word in if stands_before { ["stands before", "."] } else { ["returns", "."] } {
             assert!(head.contains(word), "{} has no {word} in its head", path.display());
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -29,6 +30,9 @@ use crate::task::{self, Destination, TaskId, Topic};
 
 /// The most tasks of a batch, whatever `limits.batch` says.
 pub(super) const MAX_BATCH: usize = 10_000;
+
+/// How often a task is placed in all, if its topic's number of shards turns out to be another one than this instance knew.
+pub(super) const PLACINGS: usize = 3;
 
 /// The answer to a stored task.
 #[derive(Debug, Serialize, ToSchema)]
@@ -151,18 +155,27 @@ pub(super) async fn add(
     JsonBody(body): JsonBody,
 ) -> Result<One, Error> {
     api.check_accepting()?;
-    let checked = match body.len() {
-        ..=LONG => api.checked(header_key.as_deref(), |rules| new_task::read(&body, rules))?,
-        _ => {
-            let api = api.clone();
-            reading(body.clone(), move |body| api.checked(header_key.as_deref(), |rules| new_task::read(body, rules)))
-                .await?
-        }
-    };
-    let topic = api.topics.ensure(&checked.topic).await?;
-    let (task, mode) = task_of(checked, topic);
-    let added = api.store.add(vec![task]).await.pop().expect("a store answers every task")?;
-    Ok(One(Stored::of(added, mode, api.store.durability())))
+    let mut tries = 0;
+    loop {
+        let checked = read_one(&api, &header_key, &body).await?;
+        let name = checked.topic.clone();
+        let topic = api.topics.ensure(&name).await?;
+        let (task, mode) = task_of(checked, topic);
+        tries += 1;
+        match api.store.add(vec![task]).await.pop().expect("a store answers every task") {
+            // Nothing was stored. The body is read once more instead of being copied each time.
+            Err(store::Error::StaleEntry) if tries < PLACINGS => api.topics.reload(&name).await?,
+            added => return Ok(One(Stored::of(added?, mode, api.store.durability()))),
+        };
+    }
+}
+
+async fn read_one(api: &Arc<Api>, header_key: &Option<String>, body: &Bytes) -> Result<Checked, Error> {
+    if body.len() <= LONG {
+        return api.checked(header_key.as_deref(), |rules| new_task::read(body, rules));
+    }
+    let (api, header_key) = (api.clone(), header_key.clone());
+    reading(body.clone(), move |body| api.checked(header_key.as_deref(), |rules| new_task::read(body, rules))).await
 }
 
 /// `POST /delay/task/add_batch`
@@ -178,11 +191,24 @@ pub(super) async fn add_batch(
             "Idempotency-Key: is for a single add; give each task of a batch its own idempotency_key",
         ));
     }
-    let checked = {
-        let api = api.clone();
-        reading(body.clone(), move |body| all_checked(&api, &caller, body)).await?
+    let read = || {
+        let (api, caller) = (api.clone(), caller.clone());
+        reading(body.clone(), move |body| all_checked(&api, &caller, body))
     };
-    batch(store(&api, checked).await)
+    let mut results = store(&api, read().await?).await;
+    for _ in 1..PLACINGS {
+        let is_stale = |i: &usize| results[*i].as_ref().is_err_and(Error::is_stale_entry);
+        let stale: Vec<usize> = (0..results.len()).filter(is_stale).collect();
+        if stale.is_empty() {
+            break;
+        }
+        // Nothing was stored of these. The body is read once more instead of being copied each time.
+        let again: Vec<_> =
+            read().await?.into_iter().enumerate().filter(|(i, _)| is_stale(i)).map(|(_, c)| c).collect();
+        reload(&api, again.iter().flatten().map(|checked| &checked.topic)).await?;
+        stale.into_iter().zip(store(&api, again).await).for_each(|(i, result)| results[i] = result);
+    }
+    batch(results)
 }
 
 /// Reads and checks each task of a batch by itself.
@@ -206,6 +232,15 @@ pub(super) fn all_checked(api: &Api, caller: &Caller, body: &[u8]) -> Result<Vec
         };
         tasks.into_iter().map(read).collect()
     }))
+}
+
+/// Reads the entries of topics again, each once.
+pub(super) async fn reload(api: &Api, topics: impl Iterator<Item = &Topic>) -> Result<(), Error> {
+    let topics: HashSet<&Topic> = topics.collect();
+    join_all(topics.into_iter().map(|topic| api.topics.reload(topic))).await.into_iter().try_for_each(|read| {
+        read?;
+        Ok(())
+    })
 }
 
 /// Stores what passed the checks of a batch, in one call. One answer per task, in order.

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::add::MAX_BATCH;
+use super::add::{MAX_BATCH, PLACINGS, reload};
 use super::auth::Caller;
 use super::body::{JsonBody, reading, size};
 use super::envelope::Success;
@@ -26,7 +26,8 @@ use crate::callback::{Services, target};
 use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{
-    Adopted, Adoptee, AttemptNote, Lent, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Registered, Standing, Store, TopicEntry,
+    self, Adopted, Adoptee, AttemptNote, Lent, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Registered, Standing, Store,
+    TopicEntry,
 };
 use crate::task::{Destination, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic};
 
@@ -191,16 +192,31 @@ pub(super) async fn adopt(
     JsonBody(body): JsonBody,
 ) -> Result<Success<Adoptions>, Error> {
     api.check_accepting()?;
-    let mut checked = {
-        let api = api.clone();
-        reading(body.clone(), move |body| all_checked(&api, &caller, body)).await?
-    };
     // A task that returns to the store that first accepted it needs no origin.
     let own = api.store.id().await?;
-    for Checked { task, .. } in checked.iter_mut().flatten() {
-        task.options.origin = task.options.origin.filter(|origin| *origin != own);
+    let read = || {
+        let (api, caller) = (api.clone(), caller.clone());
+        reading(body.clone(), move |body| {
+            let mut checked = all_checked(&api, &caller, body)?;
+            for Checked { task, .. } in checked.iter_mut().flatten() {
+                task.options.origin = task.options.origin.filter(|origin| *origin != own);
+            }
+            Ok::<_, Error>(checked)
+        })
+    };
+    let mut results = keep(&api, read().await?).await?;
+    for _ in 1..PLACINGS {
+        let is_stale = |i: &usize| results[*i].as_ref().is_err_and(Error::is_stale_entry);
+        let stale: Vec<usize> = (0..results.len()).filter(is_stale).collect();
+        if stale.is_empty() {
+            break;
+        }
+        // Nothing was kept of these. The body is read once more instead of being copied each time.
+        let again: Vec<_> =
+            read().await?.into_iter().enumerate().filter(|(i, _)| is_stale(i)).map(|(_, c)| c).collect();
+        reload(&api, again.iter().flatten().map(|checked| &checked.topic)).await?;
+        stale.into_iter().zip(keep(&api, again).await?).for_each(|(i, result)| results[i] = result);
     }
-    let results = keep(&api, checked).await?;
     let failed = results.iter().filter(|result| result.is_err()).count();
     let item = |result: Result<Kept, Error>| match result {
         Ok(kept) => Item::Kept(Success::of(kept)),
@@ -251,6 +267,7 @@ async fn keep(api: &Api, checked: Vec<Result<Checked, Error>>) -> Result<Vec<Res
     };
     if let Some(Err(error)) = adopted.first()
         && adopted.iter().all(Result::is_err)
+        && !adopted.iter().any(|adopted| matches!(adopted, Err(store::Error::StaleEntry)))
     {
         return Err(error.clone().into());
     }

@@ -196,12 +196,20 @@ impl Error {
             Self::Store(store::Error::KeyReused) => {
                 "idempotency_key: was used with another body; repeat the first one, or take a new key".into()
             }
+            Self::Store(store::Error::StaleEntry) => {
+                "topic: its number of shards is just changing, so this is not confirmed: repeat it".into()
+            }
             Self::Store(store::Error::OverQuota) => {
                 "topic: its quota of pending tasks is used up; repeat it when some have been delivered".into()
             }
             Self::Store(store::Error::Corrupt(_)) => Self::Internal.to_string(),
             other => other.to_string(),
         }
+    }
+
+    /// Whether the topic's entry was an old one: nothing was stored, and the same may be asked by a new entry.
+    pub(super) fn is_stale_entry(&self) -> bool {
+        matches!(self, Self::Store(store::Error::StaleEntry))
     }
 
     /// Whether a store, or we ourselves, cannot for the moment.
@@ -321,6 +329,7 @@ mod tests {
         check(store::Error::Corrupt("secret".into()).into(), 500, 2000, None).await;
         check(store::Error::Unavailable("secret".into()).into(), 503, 2003, Some("1")).await;
         check(store::Error::Full("secret".into()).into(), 503, 2003, Some("1")).await;
+        check(store::Error::StaleEntry.into(), 503, 2003, Some("1")).await;
         check(store::Error::Misconfigured("secret".into()).into(), 503, 2003, Some("1")).await;
         check(Error::Unavailable("draining"), 503, 2003, Some("1")).await;
     }

@@ -21,7 +21,7 @@ use super::json::{self, required};
 use super::openapi::values::{TopicName, Way};
 use crate::clock::UnixMillis;
 use crate::store::{AttemptNote, Store, Task};
-use crate::task::{Destination, OnDead, Options, State, StoreId, TaskId, Topic};
+use crate::task::{Destination, Lane, OnDead, Options, State, StoreId, TaskId, Topic};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -132,8 +132,14 @@ pub(super) async fn get(
     let request: Request = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;
     let id = required(Id::given(request.task_id), "task_id")?;
-    let lane = api.lane_of(&topic, id).await?;
-    let task = api.store.get(&lane, id).await?.ok_or_else(Error::no_task)?;
+    let find = |lane: Lane| {
+        let store = &api.store;
+        async move {
+            let task = store.get(&lane, id).await?.ok_or_else(Error::no_task)?;
+            Ok((lane, task))
+        }
+    };
+    let (lane, task) = api.in_lane(&topic, id, find).await?;
     let store = api.store.id().await?;
     // Of a task's notes nothing depends; without them the answer is as good.
     let notes = api.store.notes(&lane, id).await.unwrap_or_default();

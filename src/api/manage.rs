@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -18,8 +19,8 @@ use super::openapi::values::{Content, TopicName};
 use crate::callback::target_of_object;
 use crate::clock::UnixMillis;
 use crate::span::Span;
-use crate::store::{Cancelled, NewContent, Rescheduled, Store};
-use crate::task::{Mode, TaskId, Topic};
+use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Store};
+use crate::task::{Lane, Mode, TaskId, Topic};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -72,13 +73,16 @@ pub(super) async fn cancel(State(api): State<Arc<Api>>, JsonBody(body): JsonBody
     let request: CancelRequest = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;
     let task_id = required(Id::given(request.task_id), "task_id")?;
-    let lane = api.lane_of(&topic, task_id).await?;
-    match api.store.cancel(&lane, task_id).await? {
-        Cancelled::Done => Ok(Success::of(Gone { task_id })),
-        Cancelled::Pending => Err(Error::CancelPending),
-        Cancelled::Refused { state } => Err(Error::Conflict(state)),
-        Cancelled::Unknown => Err(Error::no_task()),
-    }
+    let store = &api.store;
+    let cancel = |lane: Lane| async move {
+        match store.cancel(&lane, task_id).await? {
+            Cancelled::Done => Ok(Success::of(Gone { task_id })),
+            Cancelled::Pending => Err(Error::CancelPending),
+            Cancelled::Refused { state } => Err(Error::Conflict(state)),
+            Cancelled::Unknown => Err(Error::no_task()),
+        }
+    };
+    api.in_lane(&topic, task_id, cancel).await
 }
 
 /// `POST /delay/task/update`
@@ -95,27 +99,39 @@ pub(super) async fn update(State(api): State<Arc<Api>>, JsonBody(body): JsonBody
         };
         reading(body.clone(), read).await?
     };
-    let lane = api.lane_of(&topic, task_id).await?;
+    let content = content.as_deref().map(|raw| (raw, &body));
+    let moved = api.in_lane(&topic, task_id, |lane| reschedule(&api, lane, task_id, moment, content)).await?;
+    Ok(Success::of(moved))
+}
+
+/// `content` comes with the body that it is a part of: a long one is read beside the runtime.
+async fn reschedule(
+    api: &Arc<Api>,
+    lane: Lane,
+    task_id: TaskId,
+    moment: Moment,
+    content: Option<(&RawValue, &Bytes)>,
+) -> Result<Moved, Error> {
     let content = match content {
         None => None,
-        Some(raw) => {
+        Some((raw, body)) => {
             // It goes on leaving as it would have left.
             let task = api.store.get(&lane, task_id).await?.ok_or_else(Error::no_task)?;
             let mode = if task.destination.is_pull() { Mode::Pull } else { Mode::Push };
             let content = {
-                let api = api.clone();
+                let (api, raw) = (api.clone(), raw.to_owned());
                 let read = move |rules: &Rules<'_>| {
                     let content = new_task::content(&raw, mode, rules.content_limit)?;
                     let destination = new_task::destination(mode, rules.services, || target_of_object(&content))?;
                     Ok::<_, Error>(NewContent { destination, content })
                 };
-                reading(body, move |_| api.checked(None, read)).await?
+                reading(body.clone(), move |_| api.checked(None, read)).await?
             };
             Some(content)
         }
     };
     match api.store.reschedule(&lane, task_id, moment, content).await? {
-        Rescheduled::Done { due } => Ok(Success::of(Moved { task_id, due_ms: due, due: Rfc3339(due) })),
+        Rescheduled::Done { due } => Ok(Moved { task_id, due_ms: due, due: Rfc3339(due) }),
         Rescheduled::Refused { state } => Err(Error::Conflict(state)),
         Rescheduled::Unknown => Err(Error::no_task()),
     }

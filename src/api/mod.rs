@@ -305,6 +305,24 @@ impl Api {
     async fn lane_of(&self, topic: &Topic, id: TaskId) -> Result<Lane, Error> {
         Ok(self.topic(topic).await?.entry.lane_of(id))
     }
+
+    /// Does something with a task in its lane. Where there is no such task, this instance's entry of the topic may be an old one: it is read
+    /// again, and if the id leads to another lane by that, the same is done there.
+    async fn in_lane<T, F>(&self, topic: &Topic, id: TaskId, act: impl Fn(Lane) -> F + Send) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>> + Send,
+        T: Send,
+    {
+        let lane = self.lane_of(topic, id).await?;
+        let missing = match act(lane.clone()).await {
+            Err(error @ Error::NotFound(_)) => error,
+            done => return done,
+        };
+        match self.topics.reload(topic).await?.map(|known| known.entry.lane_of(id)) {
+            Some(now) if now != lane => act(now).await,
+            _ => Err(missing),
+        }
+    }
 }
 
 /// Every route, and the way to them.

@@ -37,7 +37,7 @@ use super::work::Visit;
 use super::written::{Fate, watched};
 use crate::span::{self, Span};
 use crate::store::{MAX_LEASE, Store};
-use crate::task::{TaskId, Topic};
+use crate::task::{Lane, TaskId, Topic};
 
 pub(super) const MIN_LEASE: Duration = Duration::from_secs(1);
 const MAX_COUNT: u32 = 256;
@@ -119,8 +119,9 @@ async fn take_now(api: &Arc<Api>, topic: &Topic, wish: Wish, slot: Slot) -> Resu
 
 /// One task's content, whatever its state.
 async fn read(api: &Api, topic: &Topic, id: TaskId) -> Result<Success<Pulled>, Error> {
-    let lane = api.lane_of(topic, id).await?;
-    let task = api.store.get(&lane, id).await?.ok_or_else(Error::no_task)?;
+    let store = &api.store;
+    let find = |lane: Lane| async move { store.get(&lane, id).await?.ok_or_else(Error::no_task) };
+    let task = api.in_lane(topic, id, find).await?;
     Ok(Success::of(Pulled {
         content: Some(task.content),
         task_id: Some(id),

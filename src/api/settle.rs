@@ -78,8 +78,9 @@ pub(super) struct ExtendRequest {
 /// `POST /delay/task/ack`
 pub(super) async fn ack(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Nothing>, Error> {
     let request: AckRequest = json::read(&body)?;
-    let lease = Lease::find(&api, request.topic, request.task_id, request.receipt).await?;
-    lease.end(&api, Transition::Delivered { outcome: "acked".into() }).await
+    let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
+    let end = |lane| lease.end(&api, lane, Transition::Delivered { outcome: "acked".into() });
+    api.in_lane(&lease.topic, lease.id, end).await
 }
 
 /// `POST /delay/task/nack`
@@ -87,48 +88,51 @@ pub(super) async fn nack(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) 
     let request: NackRequest = json::read(&body)?;
     let delay =
         request.delay.map(|delay| within(delay, "delay", Duration::ZERO..=api.bounds().max_delay)).transpose()?;
-    let lease = Lease::find(&api, request.topic, request.task_id, request.receipt).await?;
+    let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
+    api.in_lane(&lease.topic, lease.id, |lane| retry(&api, &lease, lane, delay)).await
+}
+
+async fn retry(api: &Api, lease: &Lease, lane: Lane, delay: Option<Duration>) -> Result<Success<Nothing>, Error> {
     // The attempts decide between a retry and death. Should another claim come between this look and the settle,
     // the receipt is stale, and nothing is decided.
-    let task = api.store.get(&lease.lane, lease.id).await?.ok_or_else(Error::no_task)?;
-    let topic = api.topics.policy_of(&lease.lane.topic);
+    let task = api.store.get(&lane, lease.id).await?.ok_or_else(Error::no_task)?;
+    let topic = api.topics.policy_of(&lane.topic);
     let policy = api.params.policy.for_topic(&topic).for_task(&task.options);
     let transition = outcome::nacked(&policy, task.attempts, delay, rand::random());
-    lease.end(&api, transition).await
+    lease.end(api, lane, transition).await
 }
 
 /// `POST /delay/task/extend`
 pub(super) async fn extend(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Nothing>, Error> {
     let request: ExtendRequest = json::read(&body)?;
     let span = within(required(request.lease, "lease")?, "lease", MIN_LEASE..=MAX_LEASE)?;
-    let Lease { lane, id, receipt } = Lease::find(&api, request.topic, request.task_id, request.receipt).await?;
-    answer(api.store.promptly(api.store.extend(&lane, id, &receipt, span)).await?)
+    let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
+    let Lease { topic, id, receipt } = &lease;
+    let store = &api.store;
+    let extend =
+        |lane: Lane| async move { answer(store.promptly(store.extend_confirmed(&lane, *id, receipt, span)).await?) };
+    api.in_lane(topic, *id, extend).await
 }
 
 /// A lease, named by who says to hold it.
 struct Lease {
-    lane: Lane,
+    topic: Topic,
     id: TaskId,
     receipt: Receipt,
 }
 
 impl Lease {
-    async fn find(
-        api: &Api,
-        topic: Option<Name<Topic>>,
-        id: Option<Id>,
-        receipt: Option<Name<Receipt>>,
-    ) -> Result<Self, Error> {
+    fn read(topic: Option<Name<Topic>>, id: Option<Id>, receipt: Option<Name<Receipt>>) -> Result<Self, Error> {
         let Name(topic) = required(topic, "topic")?;
         let id = required(Id::given(id), "task_id")?;
         let Name(receipt) = required(receipt, "receipt")?;
-        Ok(Self { lane: api.lane_of(&topic, id).await?, id, receipt })
+        Ok(Self { topic, id, receipt })
     }
 
-    async fn end(self, api: &Api, transition: Transition) -> Result<Success<Nothing>, Error> {
-        let Self { lane, id, receipt } = self;
+    async fn end(&self, api: &Api, lane: Lane, transition: Transition) -> Result<Success<Nothing>, Error> {
         let settle = async {
-            let settled = api.store.settle(vec![Settle { lane, id, receipt, transition }]).await;
+            let settle = Settle { lane, id: self.id, receipt: self.receipt.clone(), transition };
+            let settled = api.store.settle_confirmed(vec![settle]).await;
             settled.into_iter().next().expect("a store answers every settle")
         };
         answer(api.store.promptly(settle).await?)

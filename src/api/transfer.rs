@@ -136,7 +136,7 @@ pub(super) async fn records(
     let request: RecordsRequest = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;
     let mut ids = ids(request.task_ids)?;
-    let entry = api.topic(&topic).await?.entry;
+    let entry = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?.entry;
     let store = api.store.id().await?;
     let receipt = match request.lend {
         Some(lease) => {
@@ -252,14 +252,14 @@ pub(super) async fn moved(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBod
     let Name(receipt) = required(request.receipt, "receipt")?;
     let ids = ids(request.task_ids)?;
     let is_back = request.back.unwrap_or_default();
-    let entry = api.topic(&topic).await?.entry;
+    let entry = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?.entry;
     let settle = |id: &TaskId| Settle {
         lane: entry.lane_of(*id),
         id: *id,
         receipt: receipt.clone(),
         transition: if is_back { Transition::Release } else { Transition::Moved },
     };
-    let settled = api.store.settle(ids.iter().map(settle).collect()).await;
+    let settled = api.store.settle_confirmed(ids.iter().map(settle).collect()).await;
     let (mut gone, mut count, mut stale) = (Vec::new(), 0, Vec::new());
     for (id, settled) in ids.into_iter().zip(settled) {
         match settled? {

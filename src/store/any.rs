@@ -7,8 +7,9 @@ use tokio::sync::broadcast;
 
 use super::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
-    Hint, Histories, Holds, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
-    Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting, embedded, redis,
+    Hint, Histories, Holds, ListQuery, Listed, Looked, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
+    Registered, Rescheduled, Result, Revision, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
+    embedded, redis,
 };
 use crate::breaker;
 use crate::clock::UnixMillis;
@@ -58,6 +59,14 @@ impl Store for AnyStore {
 
     async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
         either!(self, settle(settles))
+    }
+
+    async fn settle_confirmed(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        either!(self, settle_confirmed(settles))
+    }
+
+    async fn extend_confirmed(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+        either!(self, extend_confirmed(lane, id, receipt, lease))
     }
 
     async fn promptly<T: Send>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
@@ -185,6 +194,10 @@ impl Store for AnyStore {
 
     async fn topics(&self) -> Result<Vec<Registered>> {
         either!(self, topics())
+    }
+
+    async fn look(&self, seen: Option<Revision>, lanes: Vec<Lane>) -> Looked {
+        either!(self, look(seen, lanes))
     }
 
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {

@@ -102,7 +102,7 @@ flaws! {
     /// A topic that nobody registered, though its lanes hold tasks: nobody works them.
     UnregisteredTopic "unregistered-topic" => Some("The topic is registered, with as many lanes as they remember.");
     /// A lane beyond its topic's number of lanes: nobody works it.
-    LaneOutsideTopic "lane-outside-topic" => Some("The topic's number of lanes is raised; running instances learn of it within a minute.");
+    LaneOutsideTopic "lane-outside-topic" => Some("The topic's number of lanes is raised; running instances learn of it within a second.");
     /// A topic whose entry in the registry cannot be read: nobody works its lanes.
     UnreadableTopic "unreadable-topic" => Some("The entry is written anew, with as many lanes as the lanes remember.");
     /// The pauses of a topic cannot be read: it counts as paused.

@@ -16,6 +16,9 @@ pub enum Error {
     /// The lane holds as many waiting and leased tasks as it may. Nothing was stored.
     #[error("the topic's quota of pending tasks is used up")]
     OverQuota,
+    /// The topic has another number of lanes than the caller's entry says. Nothing was stored: the caller reads the topic's entry again.
+    #[error("the topic's number of lanes is not what the caller's entry says")]
+    StaleEntry,
     /// The idempotency key names a task that was asked for differently. Nothing was stored.
     #[error("the idempotency key was used for another task")]
     KeyReused,

@@ -142,9 +142,9 @@ pub use check::{Checked, Cursor, Finding, Flaw};
 pub use error::{Error, Result};
 pub use terms::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Claimed, Counts, Durability, Forecast, Grant, Hint,
-    Histories, History, Holder, Holds, Idempotency, LENT, LeasedTask, Lent, ListQuery, Listed, MOVED, Misfire,
-    Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Settle, Settled, Spread,
-    Standing, Summary, Task, TopicEntry, Transition, Waiting, Want,
+    Histories, History, Holder, Holds, Idempotency, LENT, LeasedTask, Lent, ListQuery, Listed, Looked, MOVED, Misfire,
+    Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Revision, Settle,
+    Settled, Spread, Standing, Summary, Task, TopicEntry, Transition, Waiting, Want,
 };
 
 /// The longest lease; a longer one is cut to it.
@@ -217,7 +217,8 @@ pub trait Store: Send + Sync + 'static {
     fn durability(&self) -> Durability;
 
     /// Stores new tasks, each at most once, and draws their ids. One answer per task, in order. A task whose
-    /// answer is an error may or may not be stored ([`Error::Unavailable`]).
+    /// answer is an error may or may not be stored ([`Error::Unavailable`]). One whose entry says another number of lanes than the
+    /// registry is not stored ([`Error::StaleEntry`]).
     fn add(&self, tasks: Vec<NewTask>) -> impl Future<Output = Vec<Result<Added>>> + Send;
 
     /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations, earliest first.
@@ -226,6 +227,23 @@ pub trait Store: Send + Sync + 'static {
     /// Ends leases. One answer per settle, in order: a lane out of reach is no other lane's trouble. A lease whose answer is an error may or
     /// may not have been ended.
     fn settle(&self, settles: Vec<Settle>) -> impl Future<Output = Vec<Result<Settled>>> + Send;
+
+    /// As [`Store::settle`], on behalf of a caller: what is answered outlasts the loss of as many servers as an add does. A worker need not
+    /// wait for that: a settle of its that is lost brings the task back, which then is called again.
+    fn settle_confirmed(&self, settles: Vec<Settle>) -> impl Future<Output = Vec<Result<Settled>>> + Send {
+        self.settle(settles)
+    }
+
+    /// As [`Store::extend`], on behalf of a caller: see [`Store::settle_confirmed`].
+    fn extend_confirmed(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> impl Future<Output = Result<Settled>> + Send {
+        self.extend(lane, id, receipt, lease)
+    }
 
     /// Which of the store's servers has the lane now: lanes of one number are out of reach together. Who sends each number's settles
     /// by themselves sees to it that one server's outage holds up its own lanes alone.
@@ -309,7 +327,8 @@ pub trait Store: Send + Sync + 'static {
         lease: Duration,
     ) -> impl Future<Output = Result<Vec<bool>>> + Send;
 
-    /// Keeps tasks of another store. One answer per task, in order. A task whose answer is an error may or may not be kept.
+    /// Keeps tasks of another store. One answer per task, in order. A task whose answer is an error may or may not be kept; by an entry with
+    /// another number of lanes than the registry's it is not ([`Error::StaleEntry`]).
     fn adopt(&self, tasks: Vec<Adoptee>) -> impl Future<Output = Vec<Result<Adopted>>> + Send;
 
     /// The store's now, and per lane the next moment at which a claim would have something to do: a due moment
@@ -354,6 +373,20 @@ pub trait Store: Send + Sync + 'static {
 
     /// All registered topics.
     fn topics(&self) -> impl Future<Output = Result<Vec<Registered>>> + Send;
+
+    /// What each instance looks for every second, in as few requests as the store can: the registry unless its revision is the one that was
+    /// `seen`, what is held by hand, and as [`Store::next_due`] the next moments of these lanes. Each part may fail by itself.
+    fn look(&self, seen: Option<Revision>, lanes: Vec<Lane>) -> impl Future<Output = Looked> + Send {
+        // A store that counts no revisions has its registry read each time.
+        let _ = seen;
+        async move {
+            let next = if lanes.is_empty() { Ok(None) } else { self.next_due(lanes).await.map(Some) };
+            let holds = self.holds().await;
+            // Last: a pause that has been read must not wait for the others.
+            let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
+            Looked { registry, holds, next }
+        }
+    }
 
     /// Sets a topic's policy. Answers whether there is such a topic.
     fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> impl Future<Output = Result<bool>> + Send;

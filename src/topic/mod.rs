@@ -1,14 +1,15 @@
 //! The topic registry: which topics there are and into how many lanes each is split.
 //!
-//! Topics come into being with their first task, or when something is asked of them. This is a cache before the store's own registry, read
-//! again with each look (once a second): it can be behind, so what it says of pauses and policies holds everywhere within a second. A topic's
-//! number of lanes never changes while it holds a task.
+//! Topics come into being with their first task, or when something is asked of them. This is a cache before the store's own registry. Each
+//! instance, whether it works or not, looks once a second for another revision of that ([`Registry::seen`], [`Registry::take_in`]): the cache
+//! can be behind, so what it says of pauses and policies holds everywhere within a second. A topic's number of lanes never changes while it
+//! holds a task; an add by an old number is refused by the store.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::store::{self, AnyStore, Misfire, Registered, Store, TopicEntry};
+use crate::store::{self, AnyStore, Misfire, Registered, Revision, Store, TopicEntry};
 use crate::task::{Topic, TopicPolicy};
 
 /// The settings of the registry.
@@ -47,6 +48,20 @@ pub struct Registry<S = AnyStore> {
     known: RwLock<BTreeMap<Topic, Registered>>,
     /// New ones that are being registered, and by how many callers. They count towards the limit.
     coming: Mutex<HashMap<Topic, usize>>,
+    /// The revision that was taken in last, and what `changes` was when it was asked for.
+    revision: Mutex<Option<(Revision, u64)>>,
+    /// How often something was learned that no look has brought. It may have been read before what a look has brought.
+    changes: AtomicU64,
+    /// A topic has another number of lanes than this instance knew.
+    recounted: AtomicBool,
+}
+
+/// What is known when a look begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// The registry of this revision need not be read again.
+    pub revision: Option<Revision>,
+    changes: u64,
 }
 
 impl<S: Store> Registry<S> {
@@ -57,6 +72,9 @@ impl<S: Store> Registry<S> {
             max_topics: AtomicUsize::new(params.max_topics),
             known: RwLock::default(),
             coming: Mutex::default(),
+            revision: Mutex::default(),
+            changes: AtomicU64::new(0),
+            recounted: AtomicBool::new(false),
         }
     }
 
@@ -111,6 +129,14 @@ impl<S: Store> Registry<S> {
         if let Some(entry) = self.known_entry(topic) {
             return Ok(Some(entry));
         }
+        self.reload(topic).await
+    }
+
+    /// Reads the topic's entry again: what this instance knows of it may be a second old.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub async fn reload(&self, topic: &Topic) -> Result<Option<Registered>, Error> {
         let found = self.store.topic(topic).await?;
         self.learn(found.as_slice());
         Ok(found)
@@ -144,6 +170,27 @@ impl<S: Store> Registry<S> {
         Ok(entries)
     }
 
+    /// To be called before a look; its answer goes to [`Registry::take_in`] with this.
+    pub fn seen(&self) -> Seen {
+        let changes = self.changes.load(Ordering::SeqCst);
+        let revision = *self.revision.lock().unwrap_or_else(PoisonError::into_inner);
+        Seen { revision: revision.filter(|(_, then)| *then == changes).map(|(revision, _)| revision), changes }
+    }
+
+    /// Takes in all entries of a revision. Answers those that this instance knows and that are not among them: deleted, or lost.
+    pub fn take_in(&self, seen: Seen, revision: Revision, entries: &[Registered]) -> Vec<TopicEntry> {
+        self.write(entries);
+        *self.revision.lock().unwrap_or_else(PoisonError::into_inner) = Some((revision, seen.changes));
+        let registered: HashSet<&Topic> = entries.iter().map(|known| &known.entry.topic).collect();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.values().map(|known| &known.entry).filter(|entry| !registered.contains(&entry.topic)).cloned().collect()
+    }
+
+    /// Whether a topic has turned out to have another number of lanes than this instance knew, since this was asked last.
+    pub fn take_recounted(&self) -> bool {
+        self.recounted.swap(false, Ordering::Relaxed)
+    }
+
     /// What this instance knows without asking.
     pub fn known(&self) -> Vec<Registered> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
@@ -154,18 +201,29 @@ impl<S: Store> Registry<S> {
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(topic);
     }
 
-    /// Adds entries to the cache. Most are as they were, and readers need not wait while those are looked through.
+    /// Adds entries to the cache. The next look reads them once more if they are news: they may be older than what is known.
     pub fn learn(&self, entries: &[Registered]) {
+        if self.write(entries) {
+            self.changes.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Answers whether anything is news. Most entries are as they were, and readers need not wait while those are looked through.
+    fn write(&self, entries: &[Registered]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let news: Vec<_> = entries.iter().filter(|entry| known.get(&entry.entry.topic) != Some(*entry)).collect();
         drop(known);
         if news.is_empty() {
-            return;
+            return false;
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         for entry in news {
-            known.insert(entry.entry.topic.clone(), entry.clone());
+            let before = known.insert(entry.entry.topic.clone(), entry.clone());
+            if before.is_some_and(|before| before.entry != entry.entry) {
+                self.recounted.store(true, Ordering::Relaxed);
+            }
         }
+        true
     }
 
     /// The topic's entry, if this instance knows it without asking.

@@ -55,11 +55,9 @@ async fn keep_house(shared: &Shared<impl Store, impl Caller>, round: u32, said: 
     parts.limits.forget_idle();
     shared.topic_limits.forget_idle();
     restore_topics(parts).await?;
-    if round.is_multiple_of(ROUNDS_A_SEARCH) {
+    // Another number of lanes: tasks may lie where they lay by the old one, if a failover has lost something.
+    if parts.topics.take_recounted() || round.is_multiple_of(ROUNDS_A_SEARCH) {
         let found = parts.store.recover_topics().await?;
-        for entry in &found {
-            tracing::warn!(topic = %entry.topic, "Topic {} holds tasks but was not registered; it is again", entry.topic);
-        }
         parts.topics.learn(&found.into_iter().map(Registered::plain).collect::<Vec<_>>());
     }
     // One look says which lanes have something to be forgotten: of a thousand topics, most have not.
@@ -102,19 +100,22 @@ fn say_capped(topic: &Topic, count: u64, said: &mut Said) {
     }
 }
 
-/// What this instance knows goes into the registry again, should it have been lost there (a failover may lose the entry while the tasks survive).
-/// A topic that is not there and holds no task was deleted.
+/// What this instance knows goes into the registry again, should it have been lost there.
 async fn restore_topics(parts: &Parts<impl Store, impl Caller>) -> Result<()> {
     let registered = parts.topics.refresh().await.map_err(topic::Error::into_store)?;
     let registered: HashSet<&Topic> = registered.iter().map(|topic| &topic.entry.topic).collect();
-    for known in parts.topics.known() {
-        if registered.contains(&known.entry.topic) {
-            continue;
-        }
-        if is_empty(&*parts.store, &known.entry).await? {
-            parts.topics.forget(&known.entry.topic);
+    let known = parts.topics.known().into_iter().map(|known| known.entry);
+    restore(parts, known.filter(|entry| !registered.contains(&entry.topic)).collect()).await
+}
+
+/// Registers topics again that are not in the registry, for a failover may lose an entry while the tasks survive. A topic that holds no task
+/// was deleted, and is forgotten.
+pub(super) async fn restore(parts: &Parts<impl Store, impl Caller>, missing: Vec<TopicEntry>) -> Result<()> {
+    for entry in missing {
+        if is_empty(&*parts.store, &entry).await? {
+            parts.topics.forget(&entry.topic);
         } else {
-            parts.store.register(known.entry).await?;
+            parts.store.register(entry).await?;
         }
     }
     Ok(())

@@ -154,11 +154,11 @@ impl<S: Store, C: Caller> Worker<S, C> {
             cut_off: AtomicBool::new(false),
         });
         let settling = tokio::spawn(settler::run(shared.clone(), settles));
-        let mut roles =
-            vec![tokio::spawn(janitor::run(shared.clone())), tokio::spawn(notes::run(shared.clone(), taken))];
-        if shared.params.enabled {
-            roles.push(tokio::spawn(supervisor::run(shared.clone())));
-        }
+        let roles = vec![
+            tokio::spawn(janitor::run(shared.clone())),
+            tokio::spawn(notes::run(shared.clone(), taken)),
+            tokio::spawn(supervisor::run(shared.clone())),
+        ];
         Self { shared, roles, settling }
     }
 

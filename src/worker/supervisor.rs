@@ -1,6 +1,6 @@
-//! Which lanes have work coming: one task for each of those, and none for the others.
+//! Which lanes have work coming: one task for each of those, and none for the others. And what every instance has to know each second.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -11,10 +11,11 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
 use super::Shared;
+use super::janitor;
 use super::lane::{self, COMING, Nudge};
 use crate::callback::Caller;
 use crate::clock::UnixMillis;
-use crate::store::{Hint, Store};
+use crate::store::{Hint, Looked, NextDue, Store};
 use crate::task::Lane;
 
 /// The lanes' tasks.
@@ -65,36 +66,60 @@ struct Seen {
     failed: Option<String>,
 }
 
-/// The safety look: the registry, what is held by hand, then all lanes together.
+/// The look of each second: the registry if it has changed, what is held by hand, and all lanes, together. An instance that does not work
+/// itself looks as well, for consumers pull from it and callers add to it; but not into lanes.
 async fn look(shared: &Shared<impl Store, impl Caller>) -> Seen {
+    let Shared { parts, .. } = shared;
+    let mut asked_lanes = lanes(shared);
+    let (seen, asked_holds, asked) = (parts.topics.seen(), parts.limits.ask_holds(), parts.clock.now());
+    let Looked { registry, holds, next } = parts.store.look(seen.revision, asked_lanes.clone()).await;
     // The registry, or what is held, may be on a server that is away while lanes are not: then those that are known are looked at. But
     // nothing is claimed before it was known once what is held, and which store this is: calls name it.
-    let refreshed = shared.parts.topics.refresh().await.err().map(|error| error.to_string());
-    let all: Vec<Lane> = shared
-        .parts
-        .topics
-        .known()
-        .iter()
-        // Nothing is coming of a topic that is paused; the look after its end finds what is.
-        .filter(|known| known.paused.is_none())
-        .flat_map(|known| known.entry.lanes())
-        .collect();
-    let asked = shared.parts.limits.ask_holds();
-    let read = shared.parts.store.holds().await.map(|holds| {
-        let released = holds.released.into_iter().collect();
-        shared.parts.limits.set_holds(asked, holds.held.into_iter().collect(), released);
-    });
-    let identified = shared.parts.store.id().await.map(|id| shared.saw_store(id));
-    let may_claim = read.is_ok() && identified.is_ok();
-    let held = read.and(identified).err().map(|error| error.to_string());
-    let asked = shared.parts.clock.now();
+    let mut failed = registry.as_ref().err().map(ToString::to_string);
+    if let Ok(Some((revision, entries))) = registry {
+        let missing = parts.topics.take_in(seen, revision, &entries);
+        if let Err(error) = janitor::restore(parts, missing).await {
+            tracing::debug!(%error, "Could not register again what the registry has lost");
+        }
+    }
+    let identified = parts.store.id().await.map(|id| shared.saw_store(id));
+    let may_claim = holds.is_ok() && identified.is_ok();
+    match holds {
+        Ok(holds) => {
+            let released = holds.released.into_iter().collect();
+            parts.limits.set_holds(asked_holds, holds.held.into_iter().collect(), released);
+        }
+        Err(error) => failed = failed.or(Some(error.to_string())),
+    }
+    failed = failed.or(identified.err().map(|error| error.to_string()));
     let mut due = Vec::new();
-    let looked = shared.parts.store.next_due(all.clone()).await.map(|next| {
+    let mut see = |lanes: &mut Vec<Lane>, next: NextDue| {
         shared.time.saw(next.now, asked);
-        due.extend(all.into_iter().zip(next.lanes).filter_map(|(lane, due)| Some((lane, due?))));
-    });
-    let failed = refreshed.or(held).or(looked.err().map(|error| error.to_string()));
+        due.extend(std::mem::take(lanes).into_iter().zip(next.lanes).filter_map(|(lane, due)| Some((lane, due?))));
+    };
+    // Those of topics that this look has brought.
+    let known: HashSet<Lane> = asked_lanes.iter().cloned().collect();
+    let mut new: Vec<Lane> = lanes(shared).into_iter().filter(|lane| !known.contains(lane)).collect();
+    match next {
+        Ok(next) => next.into_iter().for_each(|next| see(&mut asked_lanes, next)),
+        Err(error) => failed = failed.or(Some(error.to_string())),
+    }
+    if !new.is_empty() {
+        match parts.store.next_due(new.clone()).await {
+            Ok(next) => see(&mut new, next),
+            Err(error) => failed = failed.or(Some(error.to_string())),
+        }
+    }
     Seen { may_claim, due, failed }
+}
+
+/// The lanes to be looked into. Nothing is coming of a topic that is paused; the look after its end finds what is.
+fn lanes(shared: &Shared<impl Store, impl Caller>) -> Vec<Lane> {
+    if !shared.params.enabled {
+        return Vec::new();
+    }
+    let known = shared.parts.topics.known();
+    known.iter().filter(|known| known.paused.is_none()).flat_map(|known| known.entry.lanes()).collect()
 }
 
 fn take_in(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, seen: Seen) {
@@ -116,7 +141,7 @@ fn take_in(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, see
 
 fn take_hint(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, hint: Hint) {
     // Else the next look finds the task, once it is known what is held and which store this is.
-    if lanes.may_claim && !hint.is_pull {
+    if shared.params.enabled && lanes.may_claim && !hint.is_pull {
         tell(shared, lanes, hint.lane, hint.due);
     }
 }

@@ -120,6 +120,59 @@ async fn an_add_that_too_few_replicas_have_is_not_confirmed() {
     delayd.wait_for_state("t", id, "delivered").await;
 }
 
+/// Once a failover undid a cancel that was answered OK, for only adds waited for replicas.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_caller_is_told_outlasts_a_failover() {
+    let mut watched = Watched::start();
+    let store = under_sentinels(&watched.urls(), &["store.redis.wait_replicas=1"]);
+    let delayd = Program::start(&store, &[]).await;
+    delayd.wait_until_ready(200).await;
+    let add = async |delay: &str| delayd.add(json!({"topic": "t", "delay": delay, "content": {}})).await.id();
+    let due = add("0s").await;
+    let taken = delayd.post("/delay/task/pull", json!({"topic": "t", "lease": "10m"}).to_string()).await.ok().body;
+    assert_eq!(taken["task_id"], due);
+    let receipt = &taken["receipt"];
+    // With this, a replica has the lease as well.
+    let late = add("1h").await;
+
+    let old = watched.primary();
+    watched.others(old).for_each(|replica| replica.signal("STOP"));
+    watched.on(old).command(&["CLIENT", "KILL", "TYPE", "replica"]);
+    let leased = json!({"topic": "t", "task_id": due, "receipt": receipt});
+    let with = |name: &str, value: &str| {
+        let mut body = leased.clone();
+        body[name] = json!(value);
+        body
+    };
+    let calls = [
+        ("task/extend", with("lease", "11m")),
+        ("task/nack", with("delay", "1h")),
+        ("task/ack", leased.clone()),
+        ("task/update", json!({"topic": "t", "task_id": late, "delay": "2h"})),
+        ("task/cancel", json!({"topic": "t", "task_id": late})),
+        ("topic/set", json!({"topic": "t", "quota": 100})),
+        ("topic/pause", json!({"topic": "t"})),
+        ("topic/resume", json!({"topic": "t"})),
+        ("topic/purge", json!({"topic": "t", "confirm": "t"})),
+    ];
+    for (path, body) in calls {
+        let answer = delayd.post(&format!("/delay/{path}"), body.to_string()).await;
+        assert_eq!((answer.status, &answer.body["dm_error"]), (503, &json!(2003)), "{path}: {answer:?}");
+    }
+
+    watched.on(old).kill();
+    watched.others(old).for_each(|replica| replica.signal("CONT"));
+    elect(&watched, old);
+    until("the successor has a replica", || watched.on(watched.primary()).replication().contains("state=online"));
+    delayd.wait_until_ready(200).await;
+    // Nothing of it has happened there, as nobody was told that it had.
+    assert_eq!(delayd.task("t", late).await["state"], "scheduled");
+    assert_eq!(delayd.task("t", due).await["state"], "leased");
+    delayd.post("/delay/task/cancel", json!({"topic": "t", "task_id": late}).to_string()).await.ok();
+    delayd.post("/delay/task/ack", leased.to_string()).await.ok();
+    assert_eq!(delayd.task("t", due).await["state"], "delivered");
+}
+
 async fn check(store: &StoreAt) -> (i32, String, String) {
     let mut command = program::command(&store.sets());
     command.arg("check");

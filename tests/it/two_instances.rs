@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::Kept;
-use crate::program::service;
+use crate::program::{Program, service};
 use crate::receiver::{Answer, Receiver, now_ms};
 use crate::redis_server;
 
@@ -68,6 +68,138 @@ async fn an_instance_that_does_not_work_leaves_its_tasks_to_one_that_does() {
     let takes = kept.start(&[service("message.call", &receiver), "worker.enabled=false".into()]).await;
     let id = takes.add_all(&tasks(1, "10ms")).await[0];
     works.wait_for_state("t", id, "delivered").await;
+}
+
+/// Asks again and again until the answer is as it should be: what another instance has changed is known within a second.
+async fn soon<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(15);
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "{what}: not known after 15 s");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn pull(program: &Program, count: usize) -> Vec<u64> {
+    let pulled = program.post("/delay/task/pull", json!({"topic": "t", "count": count}).to_string()).await.ok();
+    pulled.body["tasks"].as_array().unwrap().iter().map(|task| task["task_id"].as_u64().unwrap()).collect()
+}
+
+/// Of 120 such tasks 90 could be neither read nor cancelled, and 30 of those waited in lanes that nobody looks into.
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_added_by_an_old_number_of_shards_lie_where_everybody_looks() {
+    let kept = Kept::redis();
+    let (one, two) = (kept.start(&[]).await, kept.start(&["worker.enabled=false".into()]).await);
+    let topic = json!({"topic": "t"}).to_string();
+    for (before, now) in [(4, 2), (2, 4)] {
+        one.post("/delay/topic/set", json!({"topic": "t", "shards": before}).to_string()).await.ok();
+        two.post("/delay/topic/get", &*topic).await.ok();
+        one.post("/delay/topic/delete", &*topic).await.ok();
+        one.post("/delay/topic/set", json!({"topic": "t", "shards": now}).to_string()).await.ok();
+        let waiting =
+            |n: usize| json!({"topic": "t", "delay": if n % 2 == 0 { "0s" } else { "1h" }, "content": {"n": n}});
+        let mut ids = two.add_all(&(0..120).map(waiting).collect::<Vec<_>>()).await;
+        ids.push(two.add(waiting(121)).await.id());
+        let mut due = HashSet::new();
+        for (n, id) in ids.into_iter().enumerate() {
+            for instance in [&one, &two] {
+                assert_eq!(instance.task("t", id).await["state"], "scheduled", "{before} to {now}: task {n}");
+            }
+            if n % 2 == 0 && n < 120 {
+                due.insert(id);
+            } else {
+                one.post("/delay/task/cancel", json!({"topic": "t", "task_id": id}).to_string()).await.ok();
+            }
+        }
+        assert_eq!(pull(&one, 100).await.into_iter().collect::<HashSet<_>>(), due, "{before} to {now}");
+        soon("what was pulled has ended", async || {
+            one.post("/delay/topic/purge", json!({"topic": "t", "confirm": "t"}).to_string()).await.ok();
+            (one.post("/delay/topic/delete", &*topic).await.status == 200).then_some(())
+        })
+        .await;
+    }
+}
+
+/// A failover may lose a topic's entry. Whoever then registers it anew, with one lane, must not hide the tasks in the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_whose_entry_was_lost_is_not_begun_anew_over_its_tasks() {
+    let kept = Kept::redis();
+    let one = kept.start(&[]).await;
+    one.post("/delay/topic/set", json!({"topic": "t", "shards": 4}).to_string()).await.ok();
+    let waiting = json!({"topic": "t", "delay": "1h", "content": {}});
+    let ids = one.add_all(&vec![waiting.clone(); 40]).await;
+    drop(one);
+    redis_server::shared().command(&["HDEL", &format!("{}:DELAY_TOPIC_LIST", kept.prefix()), "t"]);
+    redis_server::shared().command(&["HSET", &format!("{}:DELAY_TOPIC_LIST", kept.prefix()), "t", r#"{"shards":1}"#]);
+    let two = kept.start(&["worker.enabled=false".into()]).await;
+    let more = two.add(waiting).await.id();
+    for id in ids.into_iter().chain([more]) {
+        assert_eq!(two.task("t", id).await["state"], "scheduled");
+    }
+    let shown = two.post("/delay/topic/get", json!({"topic": "t"}).to_string()).await.ok();
+    assert_eq!((&shown.body["shards"], &shown.body["counts"]["scheduled"]), (&json!(4), &json!(41)));
+}
+
+/// It took a minute on instances that do not work, on which a paused topic went on handing out tasks to consumers.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_changed_at_one_instance_holds_at_all_others_soon() {
+    let kept = Kept::redis();
+    let (here, there) = (kept.start(&[]).await, kept.start(&["worker.enabled=false".into()]).await);
+    let topic = json!({"topic": "t"}).to_string();
+    let set = async |what: Value| here.post("/delay/topic/set", what.to_string()).await.ok();
+    let due = json!({"topic": "t", "delay": 0, "content": {}});
+    set(json!({"topic": "t", "shards": 2})).await;
+    there.add(due.clone()).await;
+    assert_eq!(pull(&there, 10).await.len(), 1);
+
+    set(json!({"topic": "t", "quota": 2})).await;
+    soon("a quota", async || {
+        let task = json!({"topic": "t", "delay": "1h", "content": {}});
+        let answer = there.post("/delay/task/add", task.to_string()).await;
+        (answer.status == 429).then_some(())
+    })
+    .await;
+    set(json!({"topic": "t", "reset": ["quota"]})).await;
+
+    set(json!({"topic": "t", "mode": "pull"})).await;
+    soon("a policy", async || {
+        let content = json!({"sn": "message.call", "url": "/"});
+        let task = json!({"topic": "t", "delay": "1h", "content": content});
+        let answer = there.post("/delay/task/add", task.to_string()).await;
+        (answer.status == 200 && answer.body["mode"] == "pull").then_some(())
+    })
+    .await;
+
+    here.post("/delay/topic/pause", &*topic).await.ok();
+    soon("a pause", async || {
+        there.add(due.clone()).await;
+        pull(&there, 1).await.is_empty().then_some(())
+    })
+    .await;
+    let missed = there.add(due.clone()).await.id();
+    here.post("/delay/topic/resume", json!({"topic": "t", "misfire": "skip"}).to_string()).await.ok();
+    soon("a misfire", async || {
+        assert!(!pull(&there, 100).await.contains(&missed), "it fell due in the pause");
+        (here.task("t", missed).await["state"] == "expired").then_some(())
+    })
+    .await;
+
+    soon("an empty topic", async || {
+        here.post("/delay/topic/purge", json!({"topic": "t", "confirm": "t"}).to_string()).await.ok();
+        (here.post("/delay/topic/delete", &*topic).await.status == 200).then_some(())
+    })
+    .await;
+    set(json!({"topic": "t", "shards": 7})).await;
+    let ids: HashSet<u64> = here.add_all(&vec![due; 70]).await.into_iter().collect();
+    let mut pulled = HashSet::new();
+    soon("a number of lanes", async || {
+        pulled.extend(pull(&there, 100).await);
+        (pulled.len() == ids.len()).then_some(())
+    })
+    .await;
+    assert_eq!(pulled, ids);
 }
 
 /// Idle topics cost one look a second over all of them, a script for each 64, and no other script.

@@ -224,6 +224,8 @@ impl Checker<'_> {
             What::Found { id, state, .. } => self.found(at, *id, *state),
             What::Panicked { message } => self.report(Violation::Panicked, at, message),
             What::Repeated { .. }
+            | What::Recounted { .. }
+            | What::AddedStale { .. }
             | What::Processed { .. }
             | What::Started { .. }
             | What::Paused { .. }

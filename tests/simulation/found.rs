@@ -32,6 +32,7 @@ fn one_task(lease: Duration, pause: (Duration, Duration)) -> Plan {
         },
         instances: vec![(0, vec![(at, Mishap::Pause { span })])],
         adds: vec![(Duration::ZERO, one_add())],
+        recounts: Vec::new(),
         pauses: Vec::new(),
         jumps: Vec::new(),
         outages: Vec::new(),

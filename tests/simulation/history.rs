@@ -127,6 +127,15 @@ pub(crate) enum What {
         topic: Topic,
         becomes: Option<Misfired>,
     },
+    /// A topic was deleted, and came back with another number of lanes.
+    Recounted {
+        topic: Topic,
+        shards: u16,
+    },
+    /// An add by an old number of lanes was refused.
+    AddedStale {
+        topic: Topic,
+    },
     /// An instance read the registry, in which something had changed since it did last. It was read when so many events had happened.
     Looked {
         by: LifeId,

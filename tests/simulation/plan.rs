@@ -17,6 +17,8 @@ pub(crate) struct Plan {
     pub(crate) instances: Vec<(i64, Vec<(Duration, Mishap)>)>,
     pub(crate) adds: Vec<(Duration, Add)>,
     pub(crate) pauses: Vec<(Duration, TopicPause)>,
+    /// When a topic is deleted and comes back with another number of lanes, if it holds nothing then.
+    pub(crate) recounts: Vec<(Duration, TopicEntry)>,
     /// Jumps of the store's clock, in milliseconds.
     pub(crate) jumps: Vec<(Duration, i64)>,
     pub(crate) outages: Vec<Outage>,
@@ -160,6 +162,7 @@ impl Plan {
             })
             .collect();
         adds.sort_by_key(|(at, _)| *at);
+        let recounts = Self::recounts(&mut dice.throw("recounts"), &adds, &topics);
         let pauses = Self::pauses(&mut dice.throw("pauses"), &adds, topics.len(), length);
         Self {
             topics,
@@ -168,6 +171,7 @@ impl Plan {
             instances,
             adds,
             pauses,
+            recounts,
             jumps: Vec::new(),
             outages: Vec::new(),
             store: StoreFaults { share: 0, latency_ms: throw.one_of(&[0, 1, 4]) },
@@ -216,6 +220,20 @@ impl Plan {
             .collect();
         pauses.sort_by_key(|(from, _)| *from);
         pauses
+    }
+
+    /// Shortly before a topic's first task: those who add it know the number of lanes from before.
+    fn recounts(throw: &mut Throw, adds: &[(Duration, Add)], topics: &[TopicEntry]) -> Vec<(Duration, TopicEntry)> {
+        let mut recounts = Vec::new();
+        for (at, topic) in topics.iter().enumerate() {
+            let first = adds.iter().find(|(_, add)| add.topic == at);
+            if let Some((first, _)) = first.filter(|_| throw.per_mille(300)) {
+                let shards = topic.shards % 3 + throw.one_of(&[1, 2]);
+                let moment = first.saturating_sub(throw.millis(0, 1_500)) + throw.millis(0, 300);
+                recounts.push((moment, TopicEntry { shards, ..topic.clone() }));
+            }
+        }
+        recounts
     }
 
     fn restart(throw: &mut Throw, length: Duration) -> (Duration, Mishap) {

@@ -51,6 +51,8 @@ pub(crate) enum Sabotage {
     CallBeforeDeath,
     /// A task is called for twice.
     CallTwice,
+    /// An add is taken by whatever number of lanes it says that its topic has.
+    LanesNotCompared,
     /// Each claim says that there will be something for the next one at once.
     BusyLoop,
 }
@@ -81,6 +83,7 @@ impl Sabotage {
         (Self::CallForgotten, &[Violation::DeathUntold]),
         (Self::CallBeforeDeath, &[Violation::CallWithoutDeath]),
         (Self::CallTwice, &[Violation::CallWithoutDeath]),
+        (Self::LanesNotCompared, &[Violation::Lost]),
         (Self::BusyLoop, &[Violation::Spinning]),
     ];
 }

@@ -12,7 +12,9 @@ use delayd::clock::{Clock, UnixMillis};
 use delayd::outcome::Policy;
 use delayd::retry::Backoff;
 use delayd::span::Span;
-use delayd::store::{Added, Hint, Idempotency, Moment, NewContent, NewTask, Spread, Store};
+use delayd::store::{
+    Added, Error, Hint, Idempotency, Moment, NewContent, NewTask, Registered, Spread, Store, TopicEntry,
+};
 use delayd::task::{Lane, OnDead, Options, State, TaskId};
 use delayd::topic::{self, Registry};
 use delayd::worker::{self, Worker};
@@ -32,6 +34,9 @@ use crate::world::World;
 /// Within what time after the last fault everything must have come to an end: a lease and a half-done request of before, the retries that
 /// are left, the looks in between.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
+
+/// The instances that take tasks.
+const EDGES: usize = 3;
 
 /// How long a store remembers an add. Longer than any schedule, jumps of its clock included.
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3_600);
@@ -106,8 +111,9 @@ async fn run(world: &Arc<World>) {
     let clients = tokio::spawn(clients(deployment.clone()));
     let pauses = tokio::spawn(pauses(world.clone()));
     let jumps = tokio::spawn(jumps(world.clone()));
+    let recounts = tokio::spawn(recounts(world.clone()));
     world.until(world.plan.length).await;
-    for task in instances.into_iter().chain([clients, pauses, jumps]) {
+    for task in instances.into_iter().chain([clients, pauses, jumps, recounts]) {
         task.await.expect("no part of the simulation panics");
     }
     set_clock_right(world);
@@ -123,7 +129,7 @@ async fn run(world: &Arc<World>) {
 }
 
 fn lanes(world: &World) -> Vec<Lane> {
-    world.plan.topics.iter().flat_map(|topic| topic.lanes().collect::<Vec<_>>()).collect()
+    world.look(|model| model.topics()).iter().flat_map(|known| known.entry.lanes().collect::<Vec<_>>()).collect()
 }
 
 fn has_settled(world: &World) -> bool {
@@ -162,18 +168,30 @@ fn end_pauses(world: &World) {
     }
 }
 
-/// Writes down where each task has come to.
+/// Writes down where each task has come to that its id leads to.
 fn take_stock(world: &World) {
+    let topics = world.look(|model| model.topics());
     for lane in lanes(world) {
+        let entry = topics.iter().map(|known| &known.entry).find(|entry| entry.topic == lane.topic);
+        let entry = entry.expect("the lane is one of its");
         for state in State::ALL {
             let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
             let query = delayd::store::ListQuery { lane: lane.clone(), state, from, to, after: None, limit: 1_000 };
-            for listed in world.look(|model| model.list(&query)) {
+            let listed = world.look(|model| model.list(&query));
+            for listed in listed.into_iter().filter(|listed| entry.lane_of(listed.id) == lane) {
                 let task = world.get(&lane, listed.id).expect("it is listed");
                 world.write(What::Found { id: task.id, state: task.state, attempts: task.attempts });
             }
         }
     }
+}
+
+async fn recounts(world: Arc<World>) {
+    let recounts = world.plan.recounts.iter().map(async |(at, entry)| {
+        world.until(*at).await;
+        world.recount(entry);
+    });
+    join_all(recounts).await;
 }
 
 async fn jumps(world: Arc<World>) {
@@ -340,21 +358,29 @@ fn params(plan: &Plan) -> worker::Params {
 async fn clients(deployment: Arc<Deployment>) {
     let world = &deployment.world;
     let client = Arc::new(Access::new(world.clone(), Arc::new(Life::new(LifeId(0)))));
+    // Instances that take tasks know the topics as they were when the schedule began, until they are told that this is wrong.
+    let edges: Vec<Arc<Registry<Access>>> = (0..EDGES)
+        .map(|_| {
+            let registry = Registry::new(client.clone(), topic::Params { max_topics: 100 });
+            registry.learn(&world.plan.topics.iter().cloned().map(Registered::plain).collect::<Vec<_>>());
+            Arc::new(registry)
+        })
+        .collect();
     let mut busy = Vec::new();
     for (n, (at, add)) in world.plan.adds.clone().into_iter().enumerate() {
-        let (deployment, client) = (deployment.clone(), client.clone());
+        let (deployment, client, edge) = (deployment.clone(), client.clone(), edges[n % EDGES].clone());
         busy.push(tokio::spawn(async move {
             deployment.world.until(at).await;
-            add_one(&deployment, &client, n, &add).await;
+            add_one(&deployment, (&client, &edge), n, &add).await;
         }));
     }
     join_all(busy).await.into_iter().for_each(|done| done.expect("no client panics"));
 }
 
-async fn add_one(deployment: &Deployment, client: &Access, n: usize, add: &Add) {
+async fn add_one(deployment: &Deployment, (client, edge): (&Access, &Registry<Access>), n: usize, add: &Add) {
     let world = &deployment.world;
     let mut throw = world.dice.throw(("client", n));
-    let topic = world.plan.topics[add.topic].clone();
+    let topic = edge.known_entry(&world.plan.topics[add.topic].topic).expect("it was there from the beginning").entry;
     let task = NewTask {
         topic: topic.clone(),
         destination: service(add.service).parse().expect("a service's name"),
@@ -374,7 +400,8 @@ async fn add_one(deployment: &Deployment, client: &Access, n: usize, add: &Add) 
         quota: None,
     };
     // Not confirmed: it may be stored, and must then be delivered like any other.
-    let Some(added) = add_until_answered(client, &task, &mut world.dice.throw(("again", n))).await else { return };
+    let again = &mut world.dice.throw(("again", n));
+    let Some((topic, added)) = add_until_answered((client, edge), task, again).await else { return };
     world.write(What::Accepted { id: added.id });
     let lane = topic.lane_of(added.id);
     deployment.hint(&lane, added.due, &mut throw);
@@ -385,11 +412,23 @@ async fn add_one(deployment: &Deployment, client: &Access, n: usize, add: &Add) 
     }
 }
 
-/// As the API tells producers to: what is not confirmed is asked for again, with the same idempotency key. Some give up.
-async fn add_until_answered(client: &Access, task: &NewTask, throw: &mut Throw) -> Option<Added> {
+/// As the API tells producers to: what is not confirmed is asked for again, with the same idempotency key. Some give up. And as the API
+/// itself does: where the topic's entry was an old one, it is read again.
+async fn add_until_answered(
+    (client, edge): (&Access, &Registry<Access>),
+    mut task: NewTask,
+    throw: &mut Throw,
+) -> Option<(TopicEntry, Added)> {
     for _ in 0..throw.between(1, 5) {
-        if let Ok(added) = client.add(vec![task.clone()]).await.remove(0) {
-            return Some(added);
+        match client.add(vec![task.clone()]).await.remove(0) {
+            Ok(added) => return Some((task.topic, added)),
+            Err(Error::StaleEntry) => {
+                if let Ok(Some(known)) = edge.reload(&task.topic.topic).await {
+                    task.topic = known.entry;
+                    continue;
+                }
+            }
+            Err(_) => {}
         }
         sleep(throw.millis(0, 2_000)).await;
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
     Added, Cancelled, Claim, Claimed, Holder, ListQuery, MAX_LEASE, Misfired, Moment, NewContent, NewTask, Novelty,
-    Registered, Rescheduled, Result, Settle, Settled, Spread, Task, Transition,
+    Registered, Rescheduled, Result, Settle, Settled, Spread, Task, TopicEntry, Transition,
 };
 use delayd::task::{Lane, Options, Receipt, State, TaskId, Topic};
 use tokio::time::Instant;
@@ -156,7 +156,11 @@ impl World {
         }
         let (topic, asked) = (task.topic.clone(), Asked::of(&task));
         let task = self.sabotaged(&kept.model, task);
-        let added = kept.model.add(task)?;
+        let added = if self.is_sabotaged(Sabotage::LanesNotCompared) {
+            kept.model.add_by_its_entry(task)?
+        } else {
+            kept.model.add(task).inspect_err(|_| self.write(What::AddedStale { topic: topic.topic.clone() }))?
+        };
         let (id, lane) = (added.id, topic.lane_of(added.id));
         let stored = kept.model.get(&lane, id);
         let call = stored.and_then(|task| task.options.on_dead?.task_id);
@@ -334,6 +338,18 @@ impl World {
             }
         }
         calls
+    }
+
+    /// Deletes a topic that holds nothing and of which nothing is asked, and brings it back with another number of lanes.
+    pub(crate) fn recount(&self, entry: &TopicEntry) {
+        let mut kept = self.kept();
+        let known = kept.model.topics().into_iter().find(|known| known.entry.topic == entry.topic);
+        let is_plain =
+            known.is_some_and(|known| known == Registered::plain(known.entry.clone()) && known.entry != *entry);
+        if is_plain && kept.model.unregister(entry) {
+            kept.model.register(entry.clone());
+            self.write(What::Recounted { topic: entry.topic.clone(), shards: entry.shards });
+        }
     }
 
     pub(crate) fn pause(&self, topic: &Topic) -> Option<UnixMillis> {

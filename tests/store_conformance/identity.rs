@@ -109,6 +109,7 @@ fn stranger(id: u64, origin: u64, topic: &str) -> Adoptee {
         attempts: 0,
         outcome: String::new(),
         options: Options { origin: Some(StoreId(origin)), ..Options::default() },
+        key_set: None,
         content: "{}".into(),
     }
 }

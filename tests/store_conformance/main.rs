@@ -268,6 +268,8 @@ macro_rules! conformance {
             registry the_first_registration_wins,
             registry an_add_into_an_empty_lane_registers_its_topic,
             registry a_recovery_finds_nothing_where_all_is_registered,
+            registry an_add_by_an_old_number_of_lanes_stores_nothing,
+            registry an_adoption_by_an_old_number_of_lanes_keeps_nothing,
         }
     };
 }

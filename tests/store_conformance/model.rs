@@ -64,8 +64,15 @@ impl Model {
 
     /// Its steps are those of *Sameness* in [`delayd::store`], in their order.
     pub(crate) fn add(&mut self, task: NewTask) -> Result<Added> {
-        let entry = self.register(task.topic.clone());
-        let task = NewTask { topic: entry.clone(), ..task };
+        if self.register(task.topic.clone()) != task.topic {
+            return Err(Error::StaleEntry);
+        }
+        self.add_by_its_entry(task)
+    }
+
+    /// The same, whatever the registry says.
+    pub(crate) fn add_by_its_entry(&mut self, task: NewTask) -> Result<Added> {
+        let entry = task.topic.clone();
         let id = self.draw(&entry, task.pinned_shard());
         let lane = entry.lane_of(id);
         if let Some(first) = self.added_before(&lane, &task)? {
@@ -359,27 +366,30 @@ impl Model {
         ids.iter().map(&mut lend).collect()
     }
 
-    pub(crate) fn adopt(&mut self, task: Adoptee) -> Adopted {
+    pub(crate) fn adopt(&mut self, task: Adoptee) -> Result<Adopted> {
         let (id, now) = (task.id, self.now);
+        let entry = self.register(task.topic.clone());
+        if entry != task.topic {
+            return Err(Error::StaleEntry);
+        }
         match self.tasks.get(&id) {
             Some(record) if !record.is_same(&task) || record.lane != task.topic.lane_of(id) => {
                 let is_late = self.owner_is_later(&task).is_some_and(|(_, is_later)| is_later);
-                return if is_late { Adopted::Superseded } else { Adopted::Taken };
+                return Ok(if is_late { Adopted::Superseded } else { Adopted::Taken });
             }
-            Some(record) if record.is_lent(now) => return Adopted::Own,
+            Some(record) if record.is_lent(now) => return Ok(Adopted::Own),
             Some(_) => {
-                return match task.standing {
+                return Ok(match task.standing {
                     Standing::Waiting { .. } | Standing::Ended { state: State::Dead, .. } => Adopted::Known,
                     Standing::Ended { state, .. } => self.task(id).take_end(state, &task.outcome, now),
-                };
+                });
             }
             None => {}
         }
         if self.is_superseded(&task) {
-            return Adopted::Superseded;
+            return Ok(Adopted::Superseded);
         }
         self.last_id = self.last_id.max(task.highest_id().0);
-        let entry = self.register(task.topic.clone());
         let lane = entry.lane_of(id);
         let key = task.options.key.clone().filter(|key| Lane::shard_of_key(key, entry.shards) == lane.shard);
         let is_free = !matches!(self.namesake(&lane, key.as_deref()), Some((_, State::Scheduled | State::Leased)));
@@ -387,7 +397,7 @@ impl Model {
             self.owners.extend(key.map(|key| ((lane, key), (id, task.key_set.unwrap_or(task.created)))));
         }
         self.tasks.insert(id, Record::adopted(task));
-        Adopted::New
+        Ok(Adopted::New)
     }
 
     /// The owner of an adopted task's key, and whether it was set when that was, or later.

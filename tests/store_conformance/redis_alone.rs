@@ -275,6 +275,79 @@ async fn a_recovery_finds_lanes_that_nobody_registered() {
     assert!(store.recover_topics().await.unwrap().is_empty());
 }
 
+/// A failover lost the topic's entry, and somebody registered it anew. Its tasks lay where nobody looked, until a check repaired it.
+#[tokio::test]
+async fn a_recovery_brings_the_registry_and_the_lanes_together_again() {
+    let deployment = Deployment::new();
+    let store = deployment.instance().await;
+    let (old, new) = (topic_of("sharded", 4), topic_of("sharded", 2));
+    let rewrite = || raw::<()>(&["HSET", &deployment.key("DELAY_TOPIC_LIST"), "sharded", r#"{"shards":2}"#]);
+    let tasks = vec![NewTask { topic: old.clone(), ..new_task("message.call", 60_000) }; 40];
+    let ids: Vec<TaskId> = store.add(tasks).await.into_iter().map(|added| added.unwrap().id).collect();
+    store.cancel(&old.lane_of(ids[0]), ids[0]).await.unwrap();
+    rewrite();
+    // All lanes agree.
+    assert_eq!(store.recover_topics().await.unwrap(), [old.clone()]);
+    assert_eq!(store.topics().await.unwrap(), [Registered::plain(old.clone())]);
+    // One was opened by the new number meanwhile.
+    rewrite();
+    raw::<()>(&["HSET", &deployment.key("DELAY_TOPIC_OFFSET-{sharded:0}"), "#shards", "2"]);
+    assert!(store.recover_topics().await.unwrap().is_empty());
+    assert_eq!(store.topics().await.unwrap(), [Registered::plain(new.clone())]);
+    for (n, id) in ids.iter().enumerate() {
+        let task = store.get(&new.lane_of(*id), *id).await.unwrap().expect("it is where its id leads to");
+        assert_eq!((task.state, task.due), (if n == 0 { State::Cancelled } else { State::Scheduled }, at(60_000)));
+    }
+    let mut scheduled = 0;
+    for lane in new.lanes() {
+        scheduled += store.stats(&lane).await.unwrap().scheduled;
+    }
+    assert_eq!(scheduled, 39, "each once");
+    for lane in old.lanes().skip(2) {
+        assert_eq!(store.stats(&lane).await.unwrap(), Default::default(), "{lane}");
+    }
+    let more = store.add(vec![NewTask { topic: new, ..new_task("message.call", 0) }; 10]).await;
+    assert!(more.iter().all(Result::is_ok), "{more:?}");
+}
+
+/// Between its look at the registry and its add, the topic was deleted and came back. Whoever opens a lane asks the registry after the lane.
+#[tokio::test]
+async fn a_deletion_that_meets_an_add_is_called_off_or_refuses_it() {
+    let deployment = Deployment::new();
+    let (adder, deleter) = (deployment.instance().await, deployment.instance().await);
+    let (four, two) = (topic_of("sharded", 4), topic_of("sharded", 2));
+    let lanes = |entry: &TopicEntry| entry.lanes().collect::<Vec<_>>();
+    for round in 0..60 {
+        let (entry, other) = if round % 2 == 0 { (&four, &two) } else { (&two, &four) };
+        deleter.register(entry.clone()).await.unwrap();
+        let adding = adder.add(vec![NewTask { topic: entry.clone(), ..new_task("message.call", 0) }; 8]);
+        let deleting = async {
+            let deleted = deleter.unregister(entry).await.unwrap();
+            if deleted {
+                deleter.register(other.clone()).await.unwrap();
+            }
+        };
+        let (added, ()) = tokio::join!(adding, deleting);
+        let registered = deleter.topic(&entry.topic).await.unwrap().unwrap().entry;
+        for added in added {
+            match added {
+                Ok(added) => {
+                    let found = deleter.get(&registered.lane_of(added.id), added.id).await.unwrap();
+                    assert!(found.is_some(), "round {round}: it lies by {entry:?}, and {registered:?} is registered");
+                }
+                Err(Error::StaleEntry) => {}
+                Err(error) => panic!("round {round}: {error}"),
+            }
+        }
+        for entry in [entry, other] {
+            for lane in lanes(entry) {
+                while deleter.clear(&lane, 100).await.unwrap() > 0 {}
+            }
+        }
+        assert!(deleter.unregister(&registered).await.unwrap());
+    }
+}
+
 #[tokio::test]
 async fn keys_are_named_as_documented() {
     let deployment = Deployment::new();
@@ -285,6 +358,7 @@ async fn keys_are_named_as_documented() {
     let check = |key: String, kind: &str| assert_eq!(raw::<String>(&["TYPE", &key]), kind, "{key}");
     check(deployment.key("DELAY_TOPIC_LIST"), "hash");
     check(deployment.key("DELAY_TASK_ID"), "string");
+    check(deployment.key(&format!("DELAY_TOPIC_REVISION-{{{}}}", deployment.key("DELAY_TOPIC_LIST"))), "string");
     let schedule = deployment.lane_key("DELAY_SIMPLE_TOPIC_TASK");
     check(format!("{schedule}:message.call"), "zset");
     check(format!("{schedule}:@pull"), "zset");
@@ -295,8 +369,10 @@ async fn keys_are_named_as_documented() {
     check(deployment.lock(), "string");
     for key in raw::<Vec<String>>(&["KEYS", &format!("{}*", deployment.prefix)]) {
         let is_of_a_lane = key.contains("{orders:0}");
-        let is_common = [deployment.key("DELAY_TOPIC_LIST"), deployment.key("DELAY_TASK_ID")].contains(&key);
-        assert!(is_of_a_lane || is_common, "{key} has no hash tag");
+        let topics = deployment.key("DELAY_TOPIC_LIST");
+        let is_of_the_registry = key.ends_with(&format!("-{{{topics}}}"));
+        let is_common = [topics, deployment.key("DELAY_TASK_ID")].contains(&key);
+        assert!(is_of_a_lane || is_of_the_registry || is_common, "{key} has no hash tag");
     }
     let offset = raw::<String>(&["HGET", &deployment.lane_key("DELAY_TOPIC_OFFSET"), "message.call"]);
     assert_eq!(offset, START.to_string(), "claimed up to");

@@ -32,12 +32,15 @@ const ROLES: [&str; 16] = [
 const PLAIN: &str = concat!(
     "#!lua\n",
     include_str!("../../src/store/redis/lua/now.lua"),
+    "local BODIES, OFFSETS = KEYS[1], KEYS[2]\n",
+    include_str!("../../src/store/redis/lua/open.lua"),
     include_str!("../../src/store/redis/lua/add.lua")
 );
 const UNLIKE: &str = concat!(
     "#!lua\n",
     include_str!("../../src/store/redis/lua/now.lua"),
     include_str!("../../src/store/redis/lua/lane.lua"),
+    include_str!("../../src/store/redis/lua/open.lua"),
     include_str!("../../src/store/redis/lua/sameness.lua"),
     include_str!("../../src/store/redis/lua/add_unlike.lua")
 );
@@ -77,6 +80,8 @@ impl Broken {
             true => "-".to_owned(),
             false => serde_json::to_string(&sent.options).unwrap(),
         };
+        let () =
+            redis::cmd("HSET").arg(key("DELAY_TOPIC_OFFSET")).arg("#shards").arg(1).query(&mut connection).unwrap();
         let (mut call, now) = (redis::cmd("EVAL"), self.bench.now().0);
         if sent.asked.is_empty() {
             let keys = PLAIN_KEYS.map(|place| key(ROLES[place]));
@@ -87,7 +92,7 @@ impl Broken {
             call.arg(UNLIKE).arg(keys.len()).arg(&keys).arg(now).arg(1).arg(sent.id.0);
             call.arg("+50").arg("message.call").arg(options).arg(sent.content).arg(sent.asked);
         }
-        match &call.query::<Vec<Value>>(&mut connection).unwrap()[1..] {
+        match &call.query::<Vec<Value>>(&mut connection).unwrap()[..] {
             [Value::Int(now)] => Value::Int(now + 50),
             [_, Value::Int(0), due] => due.clone(),
             [_, answer] => answer.clone(),

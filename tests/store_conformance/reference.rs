@@ -192,10 +192,10 @@ impl Store for Reference {
             let whose = (task.topic.lane_of(task.id), task.destination.is_pull());
             let standing = task.standing;
             let adopted = self.model().adopt(task);
-            if let (Adopted::New, Standing::Waiting { due }) = (adopted, standing) {
+            if let (Ok(Adopted::New), Standing::Waiting { due }) = (&adopted, standing) {
                 hints.push((whose.0, whose.1, due));
             }
-            answers.push(Ok(adopted));
+            answers.push(adopted);
         }
         self.hint(&hints);
         answers

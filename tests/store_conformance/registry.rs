@@ -1,8 +1,10 @@
 //! The topic registry.
 
-use delayd::store::{NewTask, Registered, Store, TopicEntry};
+use delayd::store::{Adopted, Adoptee, Error, NewTask, Registered, Store, TopicEntry};
+use delayd::task::Lane;
 
-use crate::bench::{Bench, new_task, topic, topic_of};
+use crate::bench::{Bench, keyed, new_task, topic, topic_of};
+use crate::transfer::stranger;
 
 async fn topics(bench: &Bench<impl Store>) -> Vec<TopicEntry> {
     let registered = bench.store.topics().await.unwrap();
@@ -37,4 +39,80 @@ pub(crate) async fn a_recovery_finds_nothing_where_all_is_registered(bench: Benc
     bench.add("message.call", 0).await;
     assert!(bench.store.recover_topics().await.unwrap().is_empty());
     assert_eq!(topics(&bench).await, [topic_of("idle", 2), topic()]);
+}
+
+/// An entry that says another number of lanes than the registry: its topic was deleted, and came back.
+async fn came_back(bench: &Bench<impl Store>, before: u16, now: u16) -> (TopicEntry, TopicEntry) {
+    let (old, new) = (topic_of("orders", before), topic_of("orders", now));
+    bench.store.register(old.clone()).await.unwrap();
+    // Every lane has held a task.
+    for shard in 0..before {
+        let lane = Lane { topic: old.topic.clone(), shard };
+        while bench.store.stats(&lane).await.unwrap().scheduled == 0 {
+            bench.add_task(NewTask { topic: old.clone(), ..new_task("message.call", 0) }).await;
+        }
+    }
+    for lane in old.lanes() {
+        while bench.store.clear(&lane, 100).await.unwrap() > 0 {}
+    }
+    assert!(bench.store.unregister(&old).await.unwrap());
+    assert_eq!(bench.store.register(new.clone()).await.unwrap(), new);
+    (old, new)
+}
+
+async fn total(bench: &Bench<impl Store>) -> u64 {
+    let mut total = 0;
+    for lane in topic_of("orders", 8).lanes() {
+        total += bench.store.stats(&lane).await.unwrap().scheduled;
+    }
+    total
+}
+
+/// Once they were stored in lanes that nobody looks into, and answered.
+pub(crate) async fn an_add_by_an_old_number_of_lanes_stores_nothing(bench: Bench<impl Store>) {
+    for (before, now) in [(4, 2), (2, 4)] {
+        let (old, new) = came_back(&bench, before, now).await;
+        let by = |entry: &TopicEntry, key: Option<&str>| {
+            let task = key.map_or_else(|| new_task("message.call", 0), |key| keyed(key, 0));
+            NewTask { topic: entry.clone(), ..task }
+        };
+        let stale = async || {
+            let tasks = ["a", "b", "c", "d"].map(|key| by(&old, Some(key))).into_iter().chain(vec![by(&old, None); 20]);
+            for added in bench.store.add(tasks.collect()).await {
+                assert!(matches!(added, Err(Error::StaleEntry)), "{before} to {now}: {added:?}");
+            }
+        };
+        stale().await;
+        assert_eq!(total(&bench).await, 0, "{before} to {now}");
+        // The same beside tasks that are there rightly.
+        for added in bench.store.add(vec![by(&new, None); 20]).await {
+            let id = added.unwrap().id;
+            assert!(bench.store.get(&new.lane_of(id), id).await.unwrap().is_some());
+        }
+        stale().await;
+        assert_eq!(total(&bench).await, 20, "{before} to {now}");
+        for lane in new.lanes() {
+            while bench.store.clear(&lane, 100).await.unwrap() > 0 {}
+        }
+        assert!(bench.store.unregister(&new).await.unwrap());
+    }
+}
+
+pub(crate) async fn an_adoption_by_an_old_number_of_lanes_keeps_nothing(bench: Bench<impl Store>) {
+    let (old, new) = came_back(&bench, 4, 2).await;
+    let adopt = async |entry: &TopicEntry| {
+        let tasks = (1..=4).map(|id| Adoptee { topic: entry.clone(), ..stranger(id) }).collect();
+        bench.store.adopt(tasks).await
+    };
+    for adopted in adopt(&old).await {
+        assert!(matches!(adopted, Err(Error::StaleEntry)), "{adopted:?}");
+    }
+    assert_eq!(total(&bench).await, 0);
+    for adopted in adopt(&new).await {
+        assert_eq!(adopted.unwrap(), Adopted::New);
+    }
+    for adopted in adopt(&old).await {
+        assert!(matches!(adopted, Err(Error::StaleEntry)), "{adopted:?}");
+    }
+    assert_eq!(total(&bench).await, 4);
 }

@@ -526,7 +526,7 @@ impl World {
                         self.tasks.push(name);
                     }
                 }
-                Answer::Adopted(tasks.into_iter().map(|task| model.adopt(task)).collect())
+                Answer::Adopted(tasks.into_iter().map(|task| model.adopt(task).expect("its entry is right")).collect())
             }
             Call::Police(entry, how) => Answer::Policed(match how {
                 Policing::SetPolicy(attempts) => model.set_policy(&entry.topic, &policy(attempts)).then(String::new),

@@ -24,7 +24,7 @@ async fn adopt(bench: &Bench<impl Store>, task: Adoptee) -> Adopted {
 }
 
 /// A task of another store: due in a minute, an hour old, tried twice.
-fn stranger(id: u64) -> Adoptee {
+pub(crate) fn stranger(id: u64) -> Adoptee {
     Adoptee {
         topic: topic(),
         id: TaskId(id),

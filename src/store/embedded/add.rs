@@ -16,6 +16,9 @@ pub(super) fn add(ledger: &mut Ledger<'_>, tasks: &[NewTask]) -> rusqlite::Resul
 
 /// Sameness as the page of [`crate::store`] has it, in its order.
 fn add_one(ledger: &mut Ledger<'_>, task: &NewTask) -> rusqlite::Result<Result<Added>> {
+    if ledger.is_stale(&task.topic)? {
+        return Ok(Err(Error::StaleEntry));
+    }
     let Some(shard) = task.pinned_shard() else { return add_new(ledger, task, None, None) };
     let lane = Lane { topic: task.topic.topic.clone(), shard };
     let Some(number) = ledger.find_lane(&lane)? else { return add_new(ledger, task, Some(shard), None) };

@@ -14,12 +14,14 @@ use super::counts::Tally;
 use super::rows::read_name;
 use crate::clock::UnixMillis;
 use crate::store::{Hint, TopicEntry};
-use crate::task::{Destination, Lane, TaskId};
+use crate::task::{Destination, Lane, TaskId, Topic};
 
 /// What the writer remembers between transactions. Dropped when one fails.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     lanes: HashMap<Lane, i64>,
+    /// The topics' numbers of lanes, as registered.
+    shards: HashMap<Topic, u16>,
     destinations: HashMap<(i64, Destination), i64>,
     schedules: HashMap<i64, Schedule>,
     /// Schedules whose earliest moment differs from what is stored.
@@ -205,6 +207,24 @@ impl<'a> Ledger<'a> {
         let number = self.db.last_insert_rowid();
         self.names.lanes.insert(lane.clone(), number);
         Ok(number)
+    }
+
+    /// Whether a topic is registered with another number of lanes than its entry says.
+    pub(super) fn is_stale(&mut self, entry: &TopicEntry) -> rusqlite::Result<bool> {
+        if let Some(shards) = self.names.shards.get(&entry.topic) {
+            return Ok(*shards != entry.shards);
+        }
+        // A number that cannot be read is no other number.
+        let registered: Option<u16> = self
+            .db
+            .prepare_cached("SELECT shards FROM topic WHERE name = ?")?
+            .query_row([entry.topic.as_str()], |row| Ok(row.get(0).ok()))
+            .optional()?
+            .flatten();
+        if let Some(shards) = registered {
+            self.names.shards.insert(entry.topic.clone(), shards);
+        }
+        Ok(registered.is_some_and(|shards| shards != entry.shards))
     }
 
     /// Registers a topic unless it is there.

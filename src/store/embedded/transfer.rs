@@ -10,7 +10,7 @@ use super::receipts::Receipts;
 use super::record::{self, Ended, Pending, Record, expiry};
 use super::rows::{is_unreadable, read_options};
 use crate::clock::UnixMillis;
-use crate::store::{Adopted, Adoptee, Lent, MAX_OUTCOME, Result, Standing};
+use crate::store::{Adopted, Adoptee, Error, Lent, MAX_OUTCOME, Result, Standing};
 use crate::task::{Lane, Receipt, State, TaskId};
 
 pub(super) fn lend(
@@ -77,7 +77,11 @@ impl Pending {
 }
 
 pub(super) fn adopt(ledger: &mut Ledger<'_>, tasks: &[Adoptee]) -> rusqlite::Result<Vec<Result<Adopted>>> {
-    tasks.iter().map(|task| adopt_one(ledger, task).map(Ok)).collect()
+    let adopt = |task: &Adoptee| match ledger.is_stale(&task.topic)? {
+        true => Ok(Err(Error::StaleEntry)),
+        false => adopt_one(ledger, task).map(Ok),
+    };
+    tasks.iter().map(adopt).collect()
 }
 
 fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> {

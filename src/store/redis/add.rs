@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::Inner;
-use super::batch::{self, Batch, MOST_BYTES};
+use super::batch::{self, MOST_BYTES};
 use super::ids::Wish;
 use crate::store::{Added, Error, NewTask, Result};
 use crate::task::Lane;
@@ -232,28 +232,16 @@ async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
             gather(&mut requests).await
         };
         let Some(requests) = gathered else { return };
-        let batch = batch::add(&inner, requests).await;
-        if batch.emptied.is_empty() {
+        let mut batch = batch::add(&inner, requests).await;
+        if batch.refused.is_empty() {
             batch.answer();
         } else {
-            // The registry may lie with another server, which may be away: the next batch does not wait for it.
-            tokio::spawn(answer_registered(inner.clone(), batch));
+            // The registry may lie with another server, which may be away: neither the next batch nor the others of this one wait for it.
+            batch.answer_others();
+            let inner = inner.clone();
+            tokio::spawn(async move { batch.open_lanes(&inner).await });
         }
     }
-}
-
-/// The registry may have been lost (a failover) or never written by whoever emptied the lane last; whoever finds a lane empty writes it
-/// again, before the caller hears that the task is kept. The others' callers do not wait for that.
-async fn answer_registered(inner: Arc<Inner>, mut batch: Batch) {
-    let emptied = std::mem::take(&mut batch.emptied);
-    let mut waiting = batch.answer_but(emptied.values().flatten());
-    let asserted = super::registry::assert_all(&inner, &emptied.keys().collect::<Vec<_>>()).await;
-    for ((entry, places), asserted) in emptied.iter().zip(asserted) {
-        let Err(error) = asserted else { continue };
-        tracing::warn!(topic = %entry.topic, %error, "Could not write the topic registry again");
-        places.iter().for_each(|&place| waiting.note(place, Err(error.clone())));
-    }
-    waiting.answer();
 }
 
 /// Waits for a request and takes along what waits behind it, as far as one pipeline should go. A caller that has been refused

@@ -1,7 +1,7 @@
 //! A batch of adds: `lua/add.lua`, or `lua/add_unlike.lua` for those of which more is asked, called for each of its lanes, and read.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisWrite, Value};
@@ -9,9 +9,10 @@ use serde::Serialize;
 
 use super::Inner;
 use super::add::{Kept, Request};
-use super::ids::{Drawn, Wish, script_call};
+use super::ids::{Drawn, Run, Wish, script_call};
 use super::link::Repeat;
 use super::node::Purpose;
+use super::opening::{self, Refusal};
 use super::record::write_options;
 use super::script;
 use crate::clock::UnixMillis;
@@ -34,14 +35,18 @@ pub(super) struct Place {
 /// Requests that are carried out together, and what is known of each so far.
 #[derive(Debug)]
 pub(super) struct Batch {
-    requests: Vec<Request>,
+    /// `None`: it is answered.
+    requests: Vec<Option<Request>>,
     kept: Vec<Vec<Result<Kept>>>,
-    /// Those that found their lanes empty, by topic: it is to be written to the registry before their callers hear of it.
-    pub(super) emptied: HashMap<TopicEntry, Vec<Place>>,
+    /// Calls that stored nothing, because their lanes are not open to them.
+    pub(super) refused: Vec<(Call, Refusal)>,
+    /// The server run that the ids belong to.
+    run: Option<Run>,
 }
 
 /// One call of a script.
-struct Call {
+#[derive(Debug)]
+pub(super) struct Call {
     lane: Lane,
     /// Whether more is asked than that the tasks be delivered.
     is_unlike: bool,
@@ -52,24 +57,25 @@ impl Batch {
     fn of(requests: Vec<Request>) -> Self {
         // What nothing is said of has not been sent: its caller went while ids were drawn. All others are answered, or have failed.
         let kept = requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
-        Self { requests, kept, emptied: HashMap::new() }
+        let requests = requests.into_iter().map(Some).collect();
+        Self { requests, kept, refused: Vec::new(), run: None }
     }
 
     /// Every task's, in order: what it asks of its ids.
     fn wishes(&self) -> Vec<Wish> {
-        let requests = self.requests.iter();
+        let requests = self.requests.iter().flatten();
         requests.flat_map(|request| (0..request.tasks.len()).map(|place| request.wish(place))).collect()
     }
 
     /// Where every task stands, in order, with its ids.
     fn places(&self, drawn: Vec<Drawn>) -> impl Iterator<Item = Place> {
-        let requests = self.requests.iter().enumerate();
-        let places = requests.flat_map(|(request, asked)| (0..asked.tasks.len()).map(move |member| (request, member)));
+        let requests = self.kept.iter().enumerate();
+        let places = requests.flat_map(|(request, kept)| (0..kept.len()).map(move |member| (request, member)));
         places.zip(drawn).map(|((request, member), drawn)| Place { request, member, drawn })
     }
 
     fn task(&self, place: Place) -> &NewTask {
-        &self.requests[place.request].tasks[place.member]
+        &self.requests[place.request].as_ref().expect("its caller waits").tasks[place.member]
     }
 
     /// What became of a task.
@@ -82,18 +88,27 @@ impl Batch {
         self.kept.iter_mut().flatten().for_each(|kept| *kept = Err(error.clone()));
     }
 
-    /// Tells every caller what became of his tasks.
-    pub(super) fn answer(self) {
-        self.requests.into_iter().zip(self.kept).for_each(|(request, kept)| request.answer(kept));
+    /// Tells every caller who still waits what became of their tasks.
+    pub(super) fn answer(&mut self) {
+        let waiting = self.requests.iter_mut().zip(&mut self.kept);
+        waiting.for_each(|(request, kept)| {
+            request.take().into_iter().for_each(|asked| asked.answer(std::mem::take(kept)))
+        });
     }
 
-    /// Tells all callers but those of these tasks.
-    pub(super) fn answer_but<'a>(self, places: impl Iterator<Item = &'a Place>) -> Waiting {
-        let mut requests: Vec<Option<(Request, Vec<Result<Kept>>)>> =
-            self.requests.into_iter().zip(self.kept).map(Some).collect();
-        let waiting = places.filter_map(|place| Some((place.request, requests[place.request].take()?))).collect();
-        requests.into_iter().flatten().for_each(|(request, kept)| request.answer(kept));
-        Waiting(waiting)
+    /// Tells all callers but those of refused tasks.
+    pub(super) fn answer_others(&mut self) {
+        let refused: HashSet<usize> =
+            self.refused.iter().flat_map(|(call, _)| &call.places).map(|place| place.request).collect();
+        let waiting = self.requests.iter_mut().zip(&mut self.kept).enumerate().filter(|(at, _)| !refused.contains(at));
+        waiting.for_each(|(_, (request, kept))| {
+            request.take().into_iter().for_each(|asked| asked.answer(std::mem::take(kept)));
+        });
+    }
+
+    /// The entry that a call's tasks were placed by.
+    fn entry_of(&self, call: &Call) -> &TopicEntry {
+        &self.task(call.places[0]).topic
     }
 
     /// The calls to be made: of each lane one for those that are only to be delivered, sorted by destination, and one for the others; more if
@@ -101,7 +116,8 @@ impl Batch {
     fn calls(&self, drawn: Vec<Drawn>) -> Vec<Call> {
         let mut lanes: HashMap<Lane, Vec<Place>> = HashMap::new();
         // Those who have been refused while ids were drawn are left out, each with all of his tasks: who goes later has them all stored.
-        let waits: Vec<bool> = self.requests.iter().map(|request| !request.is_abandoned()).collect();
+        let waits: Vec<bool> =
+            self.requests.iter().map(|request| request.as_ref().is_some_and(|asked| !asked.is_abandoned())).collect();
         for place in self.places(drawn).filter(|place| waits[place.request]) {
             lanes.entry(self.task(place).topic.lane_of(place.drawn.own)).or_default().push(place);
         }
@@ -140,21 +156,6 @@ pub(super) fn chunks<T>(tasks: Vec<T>, length: impl Fn(&T) -> usize) -> Vec<Vec<
     chunks
 }
 
-/// Requests that are answered later than the rest of their batch, by their places in it.
-pub(super) struct Waiting(HashMap<usize, (Request, Vec<Result<Kept>>)>);
-
-impl Waiting {
-    pub(super) fn note(&mut self, place: Place, kept: Result<Kept>) {
-        if let Some((_, answers)) = self.0.get_mut(&place.request) {
-            answers[place.member] = kept;
-        }
-    }
-
-    pub(super) fn answer(self) {
-        self.0.into_values().for_each(|(request, kept)| request.answer(kept));
-    }
-}
-
 /// Carries the requests out; what became of them is told by [`Batch::answer`].
 pub(super) async fn add(inner: &Inner, requests: Vec<Request>) -> Batch {
     let mut batch = Batch::of(requests);
@@ -166,26 +167,69 @@ pub(super) async fn add(inner: &Inner, requests: Vec<Request>) -> Batch {
         }
     };
     let calls = batch.calls(drawn);
-    let commands: Vec<Cmd> = calls.iter().map(|call| command(inner, call, &batch)).collect();
-    let replies = inner.servers.run(Purpose::Adding, &commands, Repeat::While(&|| run.lasts())).await;
-    for (call, reply) in calls.into_iter().zip(replies) {
-        let was_empty = match read(&call, reply, &batch) {
-            Ok((was_empty, kept)) => {
-                hint(inner, &call, &kept, &batch);
-                call.places.iter().zip(kept).for_each(|(&place, kept)| batch.note(place, kept));
-                was_empty
+    batch.run = Some(run);
+    batch.send(inner, calls.into_iter().map(|call| (call, None)).collect()).await;
+    batch
+}
+
+impl Batch {
+    /// Sends calls, each with the token that opens its lane if it has one, and notes what became of their tasks.
+    async fn send(&mut self, inner: &Inner, calls: Vec<(Call, Option<String>)>) {
+        let Some(run) = self.run.clone() else { return };
+        let commands: Vec<Cmd> =
+            calls.iter().map(|(call, token)| command(inner, call, token.as_deref(), self)).collect();
+        let replies = inner.servers.run(Purpose::Adding, &commands, Repeat::While(&|| run.lasts())).await;
+        for ((call, _), reply) in calls.into_iter().zip(replies) {
+            match read(&call, reply, self) {
+                Ok(Ok(kept)) => {
+                    hint(inner, &call, &kept, self);
+                    call.places.iter().zip(kept).for_each(|(&place, kept)| self.note(place, kept));
+                }
+                Ok(Err(refusal)) => self.refused.push((call, refusal)),
+                Err(error) => call.places.iter().for_each(|&place| self.note(place, Err(error.clone()))),
             }
-            Err(error) => {
-                call.places.iter().for_each(|&place| batch.note(place, Err(error.clone())));
-                false
-            }
-        };
-        if was_empty && let Some(&first) = call.places.first() {
-            let entry = batch.task(first).topic.clone();
-            batch.emptied.entry(entry).or_default().extend(call.places);
         }
     }
-    batch
+
+    /// Has the lanes opened that refused calls, as far as the registry agrees, and sends those again. All callers are answered then.
+    pub(super) async fn open_lanes(mut self, inner: &Inner) {
+        for _ in 0..opening::ATTEMPTS {
+            let refused = std::mem::take(&mut self.refused);
+            if refused.is_empty() {
+                break;
+            }
+            let entries = refused.iter().map(|(call, refusal)| (self.entry_of(call), refusal));
+            let confirmed = opening::confirm(inner, entries).await;
+            let mut again = Vec::new();
+            for (mut call, refusal) in refused {
+                match (&confirmed[self.entry_of(&call)], refusal) {
+                    (Ok(()), Refusal::Closed(token)) => {
+                        // Callers that have been refused meanwhile must not have their tasks stored.
+                        call.places.retain(|place| self.is_awaited(*place));
+                        if !call.places.is_empty() {
+                            again.push((call, Some(token)));
+                        }
+                    }
+                    (Ok(()), Refusal::Stale) => self.note_call(&call, &Error::StaleEntry),
+                    (Err(error), _) => self.note_call(&call, error),
+                }
+            }
+            self.send(inner, again).await;
+        }
+        // A topic that is deleted again and again.
+        for (call, _) in std::mem::take(&mut self.refused) {
+            self.note_call(&call, &Error::StaleEntry);
+        }
+        self.answer();
+    }
+
+    fn is_awaited(&self, place: Place) -> bool {
+        self.requests[place.request].as_ref().is_some_and(|asked| !asked.is_abandoned())
+    }
+
+    fn note_call(&mut self, call: &Call, error: &Error) {
+        call.places.iter().for_each(|&place| self.note(place, Err(error.clone())));
+    }
 }
 
 /// Tells who waits for the lane's tasks that there are new ones.
@@ -206,14 +250,13 @@ fn hint(inner: &Inner, call: &Call, kept: &[Result<Kept>], batch: &Batch) {
     }
 }
 
-fn command(inner: &Inner, call: &Call, batch: &Batch) -> Cmd {
-    let shards = call.places.first().map_or(1, |&place| batch.task(place).topic.shards);
+fn command(inner: &Inner, call: &Call, token: Option<&str>, batch: &Batch) -> Cmd {
     let mut command = if call.is_unlike {
         script_call(&script::ADD_UNLIKE, &inner.keys.of_script(&call.lane), &inner.clock)
     } else {
         script_call(&script::ADD, &inner.keys.of_add(&call.lane), &inner.clock)
     };
-    command.arg(shards);
+    command.arg(opening::argument(batch.entry_of(call), token));
     if call.is_unlike {
         call.places.iter().for_each(|&place| write_unlike(&mut command, batch.task(place), place.drawn));
     } else {
@@ -321,11 +364,13 @@ pub(super) fn write_moment(command: &mut Cmd, moment: Moment) {
     }
 }
 
-/// What became of a call's tasks, and whether the lane was empty before.
-fn read(call: &Call, reply: Result<Value>, batch: &Batch) -> Result<(bool, Vec<Result<Kept>>)> {
-    let mut fields = Vec::<Value>::from_redis_value(reply?).map_err(corrupt)?.into_iter();
-    let mut number = || i64::from_redis_value(fields.next().unwrap_or(Value::Nil)).map_err(corrupt);
-    let (was_empty, now) = (number()? == 1, UnixMillis(number()?));
+/// What became of a call's tasks, or why its lane refused them.
+fn read(call: &Call, reply: Result<Value>, batch: &Batch) -> Result<std::result::Result<Vec<Result<Kept>>, Refusal>> {
+    let mut fields = match opening::read(reply?)? {
+        Ok(fields) => fields,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let now = UnixMillis(i64::from_redis_value(fields.next().unwrap_or(Value::Nil)).map_err(corrupt)?);
     let places = call.places.iter();
     let stored = |&place: &Place| {
         let due = batch.task(place).moment.due(now);
@@ -348,7 +393,7 @@ fn read(call: &Call, reply: Result<Value>, batch: &Batch) -> Result<(bool, Vec<R
             kept
         }
     };
-    Ok((was_empty, kept))
+    Ok(Ok(kept))
 }
 
 /// What add_unlike.lua says of one task.

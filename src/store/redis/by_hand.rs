@@ -18,7 +18,7 @@ const MOST: usize = 500;
 
 pub(super) async fn cancel(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Cancelled> {
     let call = script_call(&script::CANCEL, &inner.keys.of_script(lane), &inner.clock).arg(id.0).take();
-    match text(inner.working.run_one(call).await?)?.as_str() {
+    match text(inner.confirming.run_one(call).await?)?.as_str() {
         "done" => Ok(Cancelled::Done),
         "pending" => Ok(Cancelled::Pending),
         "unknown" => Ok(Cancelled::Unknown),
@@ -39,7 +39,7 @@ pub(super) async fn reschedule(
     if let Some(new) = content {
         call.arg(new.destination.as_str()).arg(&new.content);
     }
-    let answer = Vec::<Value>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+    let answer = Vec::<Value>::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)?;
     let mut fields = answer.into_iter();
     match text(fields.next().unwrap_or_default())?.as_str() {
         "done" => {
@@ -63,7 +63,7 @@ pub(super) async fn replay(inner: &Inner, lane: &Lane, ids: &[TaskId], spread: S
         for id in chunk {
             call.arg(id.0);
         }
-        count += usize::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+        count += usize::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)?;
     }
     Ok(count)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use deadpool_redis::redis::{FromRedisValue, cmd};
+use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
 use super::Inner;
 use crate::clock::UnixMillis;
@@ -28,16 +28,24 @@ pub(super) async fn set_hold(inner: &Inner, destination: &Destination, is_held: 
             cmd("PEXPIRE").arg(&releases).arg(RELEASES_KEPT.as_millis() as u64).take(),
         ],
     };
-    inner.working.run_repeatable(&changes).await.into_iter().try_for_each(|answer| answer.map(drop))
+    inner.confirming.run_repeatable(&changes).await.into_iter().try_for_each(|answer| answer.map(drop))
+}
+
+/// What asks for the holds.
+pub(super) fn ask_holds(inner: &Inner) -> [Cmd; 2] {
+    let held = cmd("HKEYS").arg(inner.keys.holds()).take();
+    [held, cmd("ZRANGE").arg(inner.keys.releases()).arg(0).arg(-1).arg("WITHSCORES").take()]
 }
 
 pub(super) async fn holds(inner: &Inner) -> Result<Holds> {
-    let held = cmd("HKEYS").arg(inner.keys.holds()).take();
-    let released = cmd("ZRANGE").arg(inner.keys.releases()).arg(0).arg(-1).arg("WITHSCORES").take();
-    let mut answers = inner.working.run_repeatable(&[held, released]).await.into_iter();
-    let mut next = || answers.next().unwrap_or_else(|| Err(corrupt("too few answers")));
-    let held = Vec::<String>::from_redis_value(next()?).map_err(corrupt)?;
-    let released = Vec::<(String, i64)>::from_redis_value(next()?).map_err(corrupt)?;
+    let answers = inner.working.run_repeatable(&ask_holds(inner)).await.into_iter().collect::<Result<Vec<_>>>()?;
+    read_holds(answers.try_into().map_err(|_| corrupt("too few answers"))?)
+}
+
+/// Reads what the commands of [`ask_holds`] are answered.
+pub(super) fn read_holds([held, released]: [Value; 2]) -> Result<Holds> {
+    let held = Vec::<String>::from_redis_value(held).map_err(corrupt)?;
+    let released = Vec::<(String, i64)>::from_redis_value(released).map_err(corrupt)?;
     // A name that is none holds nobody back.
     Ok(Holds {
         held: held.iter().filter_map(|name| name.parse().ok()).collect(),

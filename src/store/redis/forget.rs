@@ -48,7 +48,7 @@ pub(super) async fn discard(inner: &Inner, lane: &Lane, state: State, ids: &[Tas
             for id in chunk {
                 call.arg(id.0);
             }
-            let answer = inner.working.run_one(call).await?;
+            let answer = inner.confirming.run_one(call).await?;
             let discarded: usize;
             (discarded, is_more) = FromRedisValue::from_redis_value(answer).map_err(corrupt)?;
             count += discarded;
@@ -63,7 +63,7 @@ pub(super) async fn clear(inner: &Inner, lane: &Lane, limit: usize) -> Result<us
     while count < limit {
         let most = MOST.min(limit - count);
         let call = script_call(&script::CLEAR, &inner.keys.of_script(lane), &inner.clock).arg(most).take();
-        match usize::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)? {
+        match usize::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)? {
             0 => break,
             cleared => count += cleared,
         }

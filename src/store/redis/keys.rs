@@ -6,6 +6,8 @@
 //! | policies | `<p>:DELAY_TOPIC_POLICY-{<p>:DELAY_TOPIC_LIST}` | hash topic → JSON |
 //! | pauses | `<p>:DELAY_TOPIC_PAUSES-{<p>:DELAY_TOPIC_LIST}` | hash topic → see `lua/pause.lua` |
 //! | the store | `<p>:DELAY_STORE-{<p>:DELAY_TOPIC_LIST}` | hash: `id`, `since`; see `identity` |
+//! | topics that are being deleted | `<p>:DELAY_TOPIC_LEAVING-{<p>:DELAY_TOPIC_LIST}` | hash topic → token of the deletion |
+//! | the registry's revision | `<p>:DELAY_TOPIC_REVISION-{<p>:DELAY_TOPIC_LIST}` | string, a number |
 //! | last task id | `<p>:DELAY_TASK_ID` | string |
 //! | destinations held by hand | `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
 //! | releases by hand | `<p>:DELAY_DESTINATION_RELEASES-{<p>:DELAY_DESTINATION_HOLDS}` | zset destination → when, Unix ms |
@@ -86,9 +88,13 @@ impl Keys {
         format!("{}:DELAY_TOPIC_LIST", self.prefix)
     }
 
-    /// The keys of a registry script: the registry, the policies, the pauses.
-    pub(super) fn of_registry(&self) -> [String; 3] {
-        [self.topics(), self.policies(), self.pauses()]
+    /// The keys of a registry script: the registry, the policies, the pauses, the departures, the revision.
+    pub(super) fn of_registry(&self) -> [String; 5] {
+        [self.topics(), self.policies(), self.pauses(), self.beside_topics("DELAY_TOPIC_LEAVING"), self.revision()]
+    }
+
+    pub(super) fn revision(&self) -> String {
+        self.beside_topics("DELAY_TOPIC_REVISION")
     }
 
     pub(super) fn policies(&self) -> String {
@@ -250,7 +256,7 @@ mod tests {
         assert_eq!(of_script[10], "delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}:");
         assert_eq!(keys.lane_of(&of_script[0]), Some(lane));
         assert_eq!(keys.pauses(), "delay:DELAY_TOPIC_PAUSES-{delay:DELAY_TOPIC_LIST}");
-        for beside in [keys.policies(), keys.pauses(), keys.store()] {
+        for beside in keys.of_registry().into_iter().chain([keys.store()]) {
             assert_eq!(slot::of_key(beside.as_bytes()), slot::of_key(keys.topics().as_bytes()), "{beside}");
         }
         assert_eq!(Keys::new("a[b").any_bodies(), "a\\[b:DELAY_REALL_TOPIC_TASK-{*}");

@@ -4,7 +4,7 @@
 //! it answers for one, for each has a slot of its own. However many lanes there are, no pipeline is so long that claims and settles, which go the
 //! same way, would wait behind it.
 
-use deadpool_redis::redis::{FromRedisValue, Value, cmd};
+use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use futures_util::future::join_all;
 
 use super::Inner;
@@ -14,8 +14,9 @@ use super::ids::script_call;
 use super::link::Repeat;
 use super::node::Purpose;
 use super::script::{self, Script};
+use super::{destination, topic};
 use crate::clock::UnixMillis;
-use crate::store::{Error, Histories, History, NextDue, Result};
+use crate::store::{Error, Histories, History, Looked, NextDue, Result, Revision};
 use crate::task::Lane;
 
 /// The most lanes of one script call: some tenths of a millisecond.
@@ -35,34 +36,64 @@ pub(super) enum For {
 /// Of a lane whose server is away nothing is known; only if that is so of all is it an error.
 pub(super) async fn next(inner: &Inner, lanes: &[Lane], whom: For) -> Result<NextDue> {
     let whom = if whom == For::Workers { "workers" } else { "consumers" };
-    let (now, told) = over(inner, &script::NEXT, lanes, whom, read_moment).await?;
+    let (now, told) = over(inner, &[], &script::NEXT, lanes, whom, read_moment).await.1?;
     Ok(NextDue { now, lanes: told.into_iter().map(Option::flatten).collect() })
+}
+
+/// What each instance looks for every second: of each server in one pipeline, as far as its length allows. The registry is read only if its
+/// revision is another one.
+pub(super) async fn each_second(inner: &Inner, seen: Option<Revision>, lanes: &[Lane]) -> Looked {
+    let [held, released] = destination::ask_holds(inner);
+    let before = [cmd("GET").arg(inner.keys.revision()).take(), held, released];
+    let (answers, told) = over(inner, &before, &script::NEXT, lanes, "workers", read_moment).await;
+    let [revision, held, released] =
+        <[_; 3]>::try_from(answers).unwrap_or_else(|_| [0, 1, 2].map(|_| Err(corrupt("too little"))));
+    let holds = held.and_then(|held| destination::read_holds([held, released?]));
+    let revision = revision.and_then(|answer| Option::<u64>::from_redis_value(answer).map_err(corrupt));
+    let registry = match revision.map(|revision| Revision(revision.unwrap_or_default())) {
+        Err(error) => Err(error),
+        Ok(revision) if Some(revision) == seen => Ok(None),
+        Ok(revision) => topic::topics(inner).await.map(|topics| Some((revision, topics))),
+    };
+    let next = match told {
+        _ if lanes.is_empty() => Ok(None),
+        Ok((now, told)) => Ok(Some(NextDue { now, lanes: told.into_iter().map(Option::flatten).collect() })),
+        Err(error) => Err(error),
+    };
+    Looked { registry, holds, next }
 }
 
 /// The same of what has ended.
 pub(super) async fn histories(inner: &Inner, lanes: &[Lane]) -> Result<Histories> {
-    let (now, lanes) = over(inner, &script::HISTORIES, lanes, "", read_history).await?;
+    let (now, lanes) = over(inner, &[], &script::HISTORIES, lanes, "", read_history).await.1?;
     Ok(Histories { now, lanes })
 }
 
 /// What a script says of each lane, as `read` reads it; nothing of those for which nobody answers. And the time, of the first who does.
+/// Before that, in the first pipeline, what `before` is answered.
 async fn over<T>(
     inner: &Inner,
+    before: &[Cmd],
     script: &Script,
     lanes: &[Lane],
     word: &str,
     read: impl Fn(Value) -> Result<T>,
-) -> Result<(UnixMillis, Vec<Option<T>>)> {
+) -> (Vec<Result<Value>>, Result<(UnixMillis, Vec<Option<T>>)>) {
     let a_script = if inner.servers.is_cluster() { 1 } else { LANES_A_SCRIPT };
     let mut told = Vec::with_capacity(lanes.len());
     let (mut first_now, mut failed) = (None, None);
-    for lanes in lanes.chunks(LANES_A_PIPELINE) {
+    let (mut asked_before, mut answered_before) = (before.to_vec(), Vec::new());
+    let (first, others) = lanes.split_at(lanes.len().min(LANES_A_PIPELINE));
+    for lanes in std::iter::once(first).chain(others.chunks(LANES_A_PIPELINE)) {
         let call = |lanes: &[Lane]| {
             let keys: Vec<String> = lanes.iter().map(|lane| inner.keys.destinations(lane)).collect();
             script_call(script, &keys, &inner.clock).arg(word).take()
         };
-        let calls: Vec<_> = lanes.chunks(a_script).map(call).collect();
-        let answers = inner.working.run_repeatable(&calls).await;
+        let mut calls = std::mem::take(&mut asked_before);
+        let count = calls.len();
+        calls.extend(lanes.chunks(a_script).map(call));
+        let mut answers = inner.working.run_repeatable(&calls).await;
+        answered_before.extend(answers.drain(..count));
         for (lanes, answer) in lanes.chunks(a_script).zip(answers) {
             match answer.and_then(|answer| read_answer(answer, lanes.len(), &read)) {
                 Ok((now, those)) => {
@@ -77,11 +108,13 @@ async fn over<T>(
             }
         }
     }
-    match (first_now, failed) {
+    let told = match (first_now, failed) {
         (Some(now), _) => Ok((now, told)),
         (None, Some(error)) => Err(error),
-        (None, None) => Ok((time(inner).await?, told)),
-    }
+        (None, None) if before.is_empty() => time(inner).await.map(|now| (now, told)),
+        (None, None) => Ok((UnixMillis(0), told)),
+    };
+    (answered_before, told)
 }
 
 fn read_answer<T>(answer: Value, count: usize, read: impl Fn(Value) -> Result<T>) -> Result<(UnixMillis, Vec<T>)> {

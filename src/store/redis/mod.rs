@@ -28,8 +28,9 @@ use self::servers::{Route, Servers};
 use self::topic::Complaints;
 use super::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error,
-    Forecast, Hint, Histories, Holds, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
-    Registered, Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
+    Forecast, Hint, Histories, Holds, ListQuery, Listed, Looked, Misfire, Misfired, Moment, NewContent, NewTask,
+    NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled, Spread, Store, Summary, Task, TopicEntry,
+    Waiting,
 };
 use crate::breaker;
 use crate::clock::{Clock, UnixMillis};
@@ -41,6 +42,7 @@ mod answer;
 mod batch;
 mod by_hand;
 mod claim;
+mod confirming;
 mod destination;
 mod dial;
 mod fault;
@@ -62,7 +64,9 @@ pub mod measured;
 mod namesakes;
 mod node;
 mod note;
+mod opening;
 mod query;
+mod reconcile;
 mod record;
 mod registry;
 mod script;
@@ -106,7 +110,7 @@ pub struct Params {
     pub key_prefix: String,
     /// The longest wait for a connection, and for an answer.
     pub timeout: Duration,
-    /// How many replicas must have an add before it counts.
+    /// How many replicas must have what a caller is told to be done.
     pub wait_replicas: usize,
     /// The circuit breaker around each server.
     pub breaker: breaker::Params,
@@ -183,12 +187,16 @@ pub struct Redis {
 struct Inner {
     adding: Route,
     working: Route,
+    /// For what a caller is told to be done.
+    confirming: Route,
     servers: Arc<Servers>,
     keys: Keys,
     ids: Ids,
     identity: Identity,
     pinged: Pinged,
     complaints: Complaints,
+    /// Held by what brings a topic's lanes and the registry together again.
+    reconciling: tokio::sync::Mutex<()>,
     hints: Hints,
     clock: Clock,
     timeout: Duration,
@@ -201,12 +209,14 @@ impl Inner {
         Self {
             adding: route(Purpose::Adding),
             working: route(Purpose::Working),
+            confirming: route(Purpose::Confirming),
             servers,
             keys: Keys::new(&params.key_prefix),
             ids: Ids::default(),
             identity: Identity::default(),
             pinged: Pinged::default(),
             complaints: Complaints::default(),
+            reconciling: tokio::sync::Mutex::default(),
             hints,
             clock: params.clock,
             timeout: params.timeout,
@@ -293,7 +303,11 @@ impl Store for Redis {
     }
 
     async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
-        settle::settle(&self.inner, &settles).await
+        settle::settle(&self.inner, &self.inner.working, &settles).await
+    }
+
+    async fn settle_confirmed(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        settle::settle(&self.inner, &self.inner.confirming, &settles).await
     }
 
     fn server_of(&self, lane: &Lane) -> u64 {
@@ -305,7 +319,11 @@ impl Store for Redis {
     }
 
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
-        settle::extend(&self.inner, lane, id, receipt, lease).await
+        settle::extend(&self.inner, &self.inner.working, lane, (id, receipt), lease).await
+    }
+
+    async fn extend_confirmed(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+        settle::extend(&self.inner, &self.inner.confirming, lane, (id, receipt), lease).await
     }
 
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
@@ -416,6 +434,10 @@ impl Store for Redis {
 
     async fn topics(&self) -> Result<Vec<Registered>> {
         topic::topics(&self.inner).await
+    }
+
+    async fn look(&self, seen: Option<Revision>, lanes: Vec<Lane>) -> Looked {
+        look::each_second(&self.inner, seen, &lanes).await
     }
 
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {

@@ -1,18 +1,21 @@
-//! One primary, and the two links to it: adds go their own way, so that a large batch does not stand before a claim.
+//! One primary, and the links to it: adds go their own way, so that a large batch does not stand before a claim. Where replicas are waited
+//! for, so does what callers are told to be done: a wait blocks its connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use deadpool_redis::redis::Cmd;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::address::{Address, Login};
+use super::confirming::Confirming;
 use super::dial::{Dialer, Target};
-use super::link::{self, Link};
+use super::link::{self, Answers, Link, Repeat};
 use super::server::Mode;
 use crate::breaker::{self, Gate, State};
-use crate::store::Durability;
+use crate::store::{Durability, Result};
 
 /// What all nodes are told.
 #[derive(Debug)]
@@ -21,19 +24,21 @@ pub(super) struct Params {
     pub(super) mode: Mode,
     pub(super) timeout: Duration,
     pub(super) breaker: breaker::Params,
-    /// How many replicas must have an add before it counts.
+    /// How many replicas must have what a caller is told to be done.
     pub(super) wait_replicas: usize,
     /// Told when a node is in trouble.
     pub(super) trouble: Arc<Notify>,
 }
 
-/// Which of the two ways.
+/// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// For tasks on their way in.
     Adding,
     /// For everything else.
     Working,
+    /// For what a caller is told to be done: as `Working`, and then enough replicas have it.
+    Confirming,
 }
 
 /// One primary. Its links are looked after for as long as it lives.
@@ -53,6 +58,8 @@ pub(super) struct Node {
 struct Links {
     adding: Link,
     working: Link,
+    /// None where no replicas are waited for.
+    confirming: Option<Arc<Confirming>>,
 }
 
 impl Node {
@@ -74,10 +81,17 @@ impl Node {
             replicas: 0,
         };
         let adding = link::Params { name: "adds", replicas: params.wait_replicas, ..working.clone() };
-        let links = Arc::new(Links { adding: Link::new(adding), working: Link::new(working) });
+        let confirming = link::Params { name: "confirmations", ..adding.clone() };
+        let confirming = (params.wait_replicas > 0).then(|| Confirming::new(Link::new(confirming), params.timeout));
+        let links = Arc::new(Links { adding: Link::new(adding), working: Link::new(working), confirming });
         let kept = links.clone();
         let keeper = tokio::spawn(async move {
-            tokio::join!(kept.adding.look_after(), kept.working.look_after());
+            let confirming = async {
+                if let Some(confirming) = &kept.confirming {
+                    confirming.link.look_after().await;
+                }
+            };
+            tokio::join!(kept.adding.look_after(), kept.working.look_after(), confirming);
         });
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         Self { number, name, address, links, keeper: keeper.abort_handle() }
@@ -87,6 +101,20 @@ impl Node {
         match purpose {
             Purpose::Adding => &self.links.adding,
             Purpose::Working => &self.links.working,
+            Purpose::Confirming => {
+                self.links.confirming.as_ref().map_or(&self.links.working, |confirming| &confirming.link)
+            }
+        }
+    }
+
+    /// Sends commands by the link for their purpose: see [`Link::run`].
+    ///
+    /// # Errors
+    /// Those of the link.
+    pub(super) async fn run(&self, purpose: Purpose, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
+        match (purpose, &self.links.confirming) {
+            (Purpose::Confirming, Some(confirming)) => confirming.run(commands.to_vec()).await,
+            _ => self.link(purpose).run(commands, repeat).await,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The topic registry: a hash topic → `{"shards":n}`, written before the topic's first lane.
 //!
-//! A failover may lose an entry while the tasks survive. So adds that find a lane empty write it again, instances
-//! re-assert what they know, and [`recover`] looks for lanes that nobody registered.
+//! A failover may lose an entry while the tasks survive. So adds that open a lane write it again (`opening`), instances
+//! re-assert what they know, and [`recover`] looks for lanes that nobody registered, or that the registry contradicts (`reconcile`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Inner;
 use super::fault::Refusal;
+use super::ids::script_call;
 use super::link::Repeat;
 use super::node::{Node, Purpose};
+use super::{reconcile, script};
 use crate::store::{Error, Result, TopicEntry};
 use crate::task::{Lane, Topic};
 
@@ -24,28 +26,24 @@ struct Stored {
     shards: u16,
 }
 
-/// Registers a topic unless it is there, and reads the winner back.
+/// Registers a topic unless it is there, and reads the winner back. A deletion that is under way does not remove it after this.
 pub(super) async fn assert(inner: &Inner, entry: &TopicEntry) -> Result<TopicEntry> {
     assert_all(inner, &[entry]).await.pop().unwrap_or_else(|| Err(Error::Corrupt("no answer".into())))
 }
 
 /// The same of many, in one pipeline. One answer each.
 pub(super) async fn assert_all(inner: &Inner, entries: &[&TopicEntry]) -> Vec<Result<TopicEntry>> {
-    let key = inner.keys.topics();
-    let commands = entries.iter().flat_map(|entry| {
+    let keys = inner.keys.of_registry();
+    let command = |entry: &&TopicEntry| {
         let value = serde_json::to_string(&Stored { shards: entry.shards }).expect("a number is plain data");
-        let write = cmd("HSETNX").arg(&key).arg(entry.topic.as_str()).arg(value).take();
-        [write, cmd("HGET").arg(&key).arg(entry.topic.as_str()).take()]
-    });
-    let mut answers = inner.working.run_repeatable(&commands.collect::<Vec<_>>()).await.into_iter();
-    let mut read = |entry: &TopicEntry| {
-        let [written, winner] = [answers.next(), answers.next()];
-        written.transpose()?;
-        let winner = winner.transpose()?.unwrap_or_default();
-        let text = String::from_redis_value(winner).map_err(|error| Error::Corrupt(error.to_string()))?;
+        script_call(&script::REGISTER, &keys, &inner.clock).arg(entry.topic.as_str()).arg(value).take()
+    };
+    let answers = inner.confirming.run_repeatable(&entries.iter().map(command).collect::<Vec<_>>()).await;
+    let read = |(entry, answer): (&&TopicEntry, Result<_>)| {
+        let text = String::from_redis_value(answer?).map_err(|error| Error::Corrupt(error.to_string()))?;
         read_entry(entry.topic.as_str(), &text)
     };
-    entries.iter().map(|entry| read(entry)).collect()
+    entries.iter().zip(answers).map(read).collect()
 }
 
 /// All entries, without policies and pauses.
@@ -76,36 +74,41 @@ pub(super) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
     Ok(TopicEntry { topic: topic.parse().map_err(|_| corrupt())?, shards: stored.shards })
 }
 
-/// Finds lanes that nobody registered and registers their topics. A server that is away is passed over: the next search finds its lanes.
+/// Finds lanes that nobody registered and registers their topics, and lanes that the registry contradicts. Answers the entries that it
+/// wrote. A server that is away is passed over: the next search finds its lanes.
 pub(super) async fn recover(inner: &Inner) -> Result<Vec<TopicEntry>> {
-    let known: Vec<Topic> = entries(inner).await?.into_iter().map(|entry| entry.topic).collect();
+    let known: HashMap<Topic, TopicEntry> =
+        entries(inner).await?.into_iter().map(|entry| (entry.topic.clone(), entry)).collect();
     let mut found: BTreeMap<Topic, BTreeSet<u16>> = BTreeMap::new();
     for node in inner.servers.map().nodes() {
-        if let Err(error) = look_for_lanes(inner, node, &known, &mut found).await {
+        if let Err(error) = look_for_lanes(inner, node, &mut found).await {
             tracing::debug!(server = %node.name, %error, "Could not search a server for lanes");
         }
     }
     let mut entries = Vec::new();
     for (topic, lanes) in found {
-        let shards = shards_of(inner, &topic, lanes.into_iter()).await?;
-        entries.push(assert(inner, &TopicEntry { topic, shards }).await?);
+        match known.get(&topic) {
+            None => {
+                let shards = shards_of(inner, &topic, lanes.into_iter()).await?;
+                tracing::warn!(%topic, "Topic {topic} holds tasks but was not registered; it is again");
+                entries.push(assert(inner, &TopicEntry { topic, shards }).await?);
+            }
+            Some(entry) => {
+                if reconcile::is_needed(inner, entry, lanes.into_iter()).await? {
+                    entries.extend(reconcile::reconcile(inner, &topic).await?);
+                }
+            }
+        }
     }
     Ok(entries)
 }
 
-async fn look_for_lanes(
-    inner: &Inner,
-    node: &Node,
-    known: &[Topic],
-    found: &mut BTreeMap<Topic, BTreeSet<u16>>,
-) -> Result<()> {
+async fn look_for_lanes(inner: &Inner, node: &Node, found: &mut BTreeMap<Topic, BTreeSet<u16>>) -> Result<()> {
     let mut cursor = Some(0);
     while let Some(from) = cursor {
         let (next, keys) = scan(node, from, &inner.keys.any_bodies()).await?;
         for lane in keys.iter().filter_map(|key| inner.keys.lane_of(key)) {
-            if !known.contains(&lane.topic) {
-                found.entry(lane.topic).or_default().insert(lane.shard);
-            }
+            found.entry(lane.topic).or_default().insert(lane.shard);
         }
         cursor = next;
     }

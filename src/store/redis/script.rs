@@ -30,6 +30,8 @@ const LANE: &str = concat!(include_str!("lua/now.lua"), include_str!("lua/lane.l
 const SAMENESS: &str = include_str!("lua/sameness.lua");
 const FORGET: &str = include_str!("lua/forget.lua");
 const WHERE: &str = include_str!("lua/where.lua");
+const OPEN: &str = include_str!("lua/open.lua");
+const REVISION: &str = include_str!("lua/revision.lua");
 const LANES: &str = include_str!("lua/lanes.lua");
 const NEXT_ALONE: &str = include_str!("lua/next.lua");
 const CLAIM_ALONE: &str = include_str!("lua/claim.lua");
@@ -50,8 +52,8 @@ macro_rules! scripts {
 
 scripts! {
     IDS: NORMAL, [include_str!("lua/ids.lua")];
-    ADD: NORMAL, [NOW, include_str!("lua/add.lua")];
-    ADD_UNLIKE: NORMAL, [LANE, SAMENESS, include_str!("lua/add_unlike.lua")];
+    ADD: NORMAL, [NOW, "local BODIES, OFFSETS = KEYS[1], KEYS[2]\n", OPEN, include_str!("lua/add.lua")];
+    ADD_UNLIKE: NORMAL, [LANE, OPEN, SAMENESS, include_str!("lua/add_unlike.lua")];
     CLAIM: WAY_OUT, [LANE, CLAIM_ALONE];
     SETTLE: WAY_OUT, [LANE, include_str!("lua/settle.lua")];
     EXTEND: WAY_OUT, [LANE, include_str!("lua/extend.lua")];
@@ -65,8 +67,9 @@ scripts! {
     STORE_ID: WAY_OUT, [include_str!("lua/store_id.lua")];
     IMPORTED: NORMAL, [include_str!("lua/imported.lua")];
     PRESENT: READ, [include_str!("lua/present.lua")];
-    ADOPT: NORMAL, [LANE, SAMENESS, include_str!("lua/adopt.lua")];
+    ADOPT: NORMAL, [LANE, OPEN, SAMENESS, include_str!("lua/adopt.lua")];
     LEAVE: WAY_OUT, [LANE, include_str!("lua/leave.lua")];
+    STAMP: WAY_OUT, [LANE, include_str!("lua/stamp.lua")];
     NOTE: NORMAL, [LANE, include_str!("lua/note.lua")];
     GET: READ, [LANE, WHERE, include_str!("lua/get.lua")];
     SUMMARIES: READ, [LANE, WHERE, include_str!("lua/summaries.lua")];
@@ -75,15 +78,17 @@ scripts! {
     STATS: READ, [LANE, include_str!("lua/stats.lua")];
     NEXT: READ, [NOW, LANES, NEXT_ALONE];
     HISTORIES: READ, [NOW, LANES, include_str!("lua/histories.lua")];
-    POLICY: WAY_OUT, [include_str!("lua/policy.lua")];
-    PAUSE: WAY_OUT, [NOW, include_str!("lua/pause.lua")];
-    RESUME: WAY_OUT, [NOW, include_str!("lua/resume.lua")];
-    FORGET_MISFIRE: WAY_OUT, [include_str!("lua/forget_misfire.lua")];
-    UNREGISTER: WAY_OUT, [include_str!("lua/unregister.lua")];
+    POLICY: WAY_OUT, [REVISION, include_str!("lua/policy.lua")];
+    PAUSE: WAY_OUT, [NOW, REVISION, include_str!("lua/pause.lua")];
+    RESUME: WAY_OUT, [NOW, REVISION, include_str!("lua/resume.lua")];
+    FORGET_MISFIRE: WAY_OUT, [REVISION, include_str!("lua/forget_misfire.lua")];
+    REGISTER: NORMAL, [REVISION, include_str!("lua/register.lua")];
+    DEPART: WAY_OUT, [include_str!("lua/depart.lua")];
+    UNREGISTER: WAY_OUT, [REVISION, include_str!("lua/unregister.lua")];
     FSCK_LOOK: READ, [LANE, include_str!("lua/fsck.lua")];
     FSCK_REPAIR: WAY_OUT, [LANE, include_str!("lua/fsck.lua")];
     FSCK_COUNTER: WAY_OUT, [include_str!("lua/fsck_counter.lua")];
-    FSCK_TOPIC: WAY_OUT, [include_str!("lua/fsck_topic.lua")];
+    FSCK_TOPIC: WAY_OUT, [REVISION, include_str!("lua/fsck_topic.lua")];
 }
 
 #[cfg(test)]

@@ -344,14 +344,13 @@ impl Group {
     }
 
     async fn send(&self, purpose: Purpose, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
-        let link = self.node.link(purpose);
         if !self.asking {
             let commands: Vec<Cmd> = self.members.iter().map(|&i| commands[i].clone()).collect();
-            return link.run(&commands, repeat).await;
+            return self.node.run(purpose, &commands, repeat).await;
         }
         let asking = || redis::cmd("ASKING");
         let commands: Vec<Cmd> = self.members.iter().flat_map(|&i| [asking(), commands[i].clone()]).collect();
-        Ok(link.run(&commands, repeat).await?.into_iter().skip(1).step_by(2).collect())
+        Ok(self.node.run(purpose, &commands, repeat).await?.into_iter().skip(1).step_by(2).collect())
     }
 }
 

@@ -9,6 +9,7 @@ use super::Inner;
 use super::answer::{corrupt, state, text};
 use super::ids::script_call;
 use super::script;
+use super::servers::Route;
 use crate::clock::UnixMillis;
 use crate::store::{Hint, KEPT, MAX_LEASE, MAX_OUTCOME, MOVED, Result, Settle, Settled, Transition};
 use crate::task::{Lane, Receipt, TaskId};
@@ -42,7 +43,7 @@ fn hint(inner: &Inner, lane: &Lane, answers: &[String]) {
     }
 }
 
-pub(super) async fn settle(inner: &Inner, settles: &[Settle]) -> Vec<Result<Settled>> {
+pub(super) async fn settle(inner: &Inner, route: &Route, settles: &[Settle]) -> Vec<Result<Settled>> {
     let mut lanes: HashMap<&Lane, Vec<usize>> = HashMap::new();
     for (i, settle) in settles.iter().enumerate() {
         lanes.entry(&settle.lane).or_default().push(i);
@@ -61,7 +62,7 @@ pub(super) async fn settle(inner: &Inner, settles: &[Settle]) -> Vec<Result<Sett
         }
     }
     let mut answers = vec![Err(corrupt("too little")); settles.len()];
-    for ((lane, chunk), reply) in called.into_iter().zip(inner.working.run_repeatable(&calls).await) {
+    for ((lane, chunk), reply) in called.into_iter().zip(route.run_repeatable(&calls).await) {
         match reply.and_then(|words| Vec::<String>::from_redis_value(words).map_err(corrupt)) {
             Ok(words) => {
                 hint(inner, lane, &words);
@@ -91,9 +92,9 @@ pub(super) fn shorten(outcome: &str) -> &str {
 
 pub(super) async fn extend(
     inner: &Inner,
+    route: &Route,
     lane: &Lane,
-    id: TaskId,
-    receipt: &Receipt,
+    (id, receipt): (TaskId, &Receipt),
     lease: Duration,
 ) -> Result<Settled> {
     let call = script_call(&script::EXTEND, &inner.keys.of_script(lane), &inner.clock)
@@ -101,5 +102,5 @@ pub(super) async fn extend(
         .arg(receipt.as_str())
         .arg(lease.min(MAX_LEASE).as_millis() as u64)
         .take();
-    settled(&text(inner.working.run_one(call).await?)?)
+    settled(&text(route.run_one(call).await?)?)
 }

@@ -173,9 +173,14 @@ async fn agreed(inner: &Inner, topic: &Topic, seen: &Seen) -> Result<Option<u16>
 }
 
 /// Writes a topic's entry in the place of `before`; fields that a newer version may have added stay.
-async fn rewrite(inner: &Inner, entry: &TopicEntry, before: &[u8], mut fields: Map<String, Value>) -> Result<bool> {
+pub(super) async fn rewrite(
+    inner: &Inner,
+    entry: &TopicEntry,
+    before: &[u8],
+    mut fields: Map<String, Value>,
+) -> Result<bool> {
     fields.insert("shards".into(), json!(entry.shards));
-    let call = script_call(&script::FSCK_TOPIC, &[inner.keys.topics()], &inner.clock)
+    let call = script_call(&script::FSCK_TOPIC, &inner.keys.of_registry(), &inner.clock)
         .arg(entry.topic.as_str())
         .arg(before)
         .arg(Value::Object(fields).to_string())

@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
 use super::Inner;
-use super::answer::corrupt;
+use super::answer::{corrupt, text};
 use super::claim::name_of;
 use super::ids::script_call;
 use super::registry;
 use super::script::{self, Script};
 use crate::clock::UnixMillis;
 use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, Result, TopicEntry};
-use crate::task::{Lane, Topic, TopicPolicy};
+use crate::task::{Lane, Receipt, Topic, TopicPolicy};
 
 /// What was said to the log already: the registry is read again and again.
 #[derive(Debug, Default)]
@@ -33,7 +33,8 @@ impl Complaints {
 
 /// All topics.
 pub(super) async fn topics(inner: &Inner) -> Result<Vec<Registered>> {
-    let commands = inner.keys.of_registry().map(|key| cmd("HGETALL").arg(key).take());
+    let [topics, policies, pauses, ..] = inner.keys.of_registry();
+    let commands = [topics, policies, pauses].map(|key| cmd("HGETALL").arg(key).take());
     let mut tables = Vec::with_capacity(commands.len());
     for answer in inner.working.run_repeatable(&commands).await {
         let pairs = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
@@ -51,7 +52,8 @@ pub(super) async fn topics(inner: &Inner) -> Result<Vec<Registered>> {
 
 /// One topic, if it is registered.
 pub(super) async fn topic(inner: &Inner, topic: &Topic) -> Result<Option<Registered>> {
-    let commands = inner.keys.of_registry().map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
+    let [topics, policies, pauses, ..] = inner.keys.of_registry();
+    let commands = [topics, policies, pauses].map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
     let mut fields = Vec::with_capacity(commands.len());
     for answer in inner.working.run_repeatable(&commands).await {
         let field = Option::<Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
@@ -115,11 +117,11 @@ fn call(inner: &Inner, script: &Script, topic: &Topic) -> Cmd {
 pub(super) async fn set_policy(inner: &Inner, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
     let policy = serde_json::to_string(policy).expect("a policy is plain data");
     let call = call(inner, &script::POLICY, topic).arg(policy).take();
-    bool::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)
+    bool::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)
 }
 
 pub(super) async fn pause(inner: &Inner, topic: &Topic) -> Result<Option<UnixMillis>> {
-    match inner.working.run_one(call(inner, &script::PAUSE, topic)).await? {
+    match inner.confirming.run_one(call(inner, &script::PAUSE, topic)).await? {
         Value::Int(since) => Ok(Some(UnixMillis(since))),
         _ => Ok(None),
     }
@@ -127,7 +129,7 @@ pub(super) async fn pause(inner: &Inner, topic: &Topic) -> Result<Option<UnixMil
 
 pub(super) async fn resume(inner: &Inner, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
     let call = call(inner, &script::RESUME, topic).arg(becomes.map_or("", name_of)).arg(MAX_MISFIRES).take();
-    let answer = i64::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+    let answer = i64::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)?;
     Ok((answer >= 0).then_some(answer == 1))
 }
 
@@ -138,26 +140,31 @@ pub(super) async fn forget_misfire(inner: &Inner, topic: &Topic, misfire: Misfir
     inner.working.run_one(call).await.map(drop)
 }
 
-/// The lanes may lie on other servers than the registry. An add that finds its lane empty registers the topic before it answers: either the
-/// second look sees its task, or its registration comes after the removal.
+/// Announces the deletion, closes all lanes, and then removes the topic, unless it was registered again meanwhile: `opening` says why so.
 pub(super) async fn unregister(inner: &Inner, entry: &TopicEntry) -> Result<bool> {
-    let lanes: Vec<Lane> = entry.lanes().collect();
     let count = |lane| cmd("HLEN").arg(inner.keys.bodies(lane)).take();
+    let lanes: Vec<Lane> = entry.lanes().collect();
     if !all_say(inner, &lanes.iter().map(count).collect::<Vec<_>>(), 0).await? {
         return Ok(false);
     }
-    inner.working.run_one(call(inner, &script::UNREGISTER, &entry.topic)).await?;
+    let token = Receipt::random();
+    let registered = call(inner, &script::DEPART, &entry.topic).arg(token.as_str()).take();
+    let lanes = match text(inner.confirming.run_one(registered).await?)?.as_str() {
+        "" => lanes,
+        // The caller's entry may be an old one.
+        actual => registry::read_entry(entry.topic.as_str(), actual)?.lanes().collect(),
+    };
     let leave = |lane| script_call(&script::LEAVE, &inner.keys.of_script(lane), &inner.clock);
-    if all_say(inner, &lanes.iter().map(leave).collect::<Vec<_>>(), 1).await? {
-        return Ok(true);
+    if !all_say(inner, &lanes.iter().map(leave).collect::<Vec<_>>(), 1).await? {
+        return Ok(false);
     }
-    registry::assert(inner, entry).await?;
-    Ok(false)
+    let remove = call(inner, &script::UNREGISTER, &entry.topic).arg(token.as_str()).take();
+    bool::from_redis_value(inner.confirming.run_one(remove).await?).map_err(corrupt)
 }
 
 async fn all_say(inner: &Inner, commands: &[Cmd], what: i64) -> Result<bool> {
     let mut do_all = true;
-    for answer in inner.working.run_repeatable(commands).await {
+    for answer in inner.confirming.run_repeatable(commands).await {
         do_all &= i64::from_redis_value(answer?).map_err(corrupt)? == what;
     }
     Ok(do_all)

@@ -9,11 +9,12 @@ use super::Inner;
 use super::answer::{corrupt, text};
 use super::batch::chunks;
 use super::ids::script_call;
+use super::opening::{self, Refusal};
 use super::record::write_options;
 use super::settle::shorten;
-use super::{namesakes, registry, script, survey};
+use super::{namesakes, script, survey};
 use crate::clock::UnixMillis;
-use crate::store::{Adopted, Adoptee, Hint, MAX_LEASE, Result, Standing, TopicEntry};
+use crate::store::{Adopted, Adoptee, Error, Hint, MAX_LEASE, Result, Standing, TopicEntry};
 use crate::task::{Lane, Receipt, State, TaskId};
 
 /// The most ids of one script call.
@@ -33,7 +34,7 @@ pub(super) async fn lend(
         for id in chunk {
             call.arg(id.0);
         }
-        let answer = Vec::<bool>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+        let answer = Vec::<bool>::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)?;
         if answer.len() != chunk.len() {
             return Err(corrupt("too few tasks"));
         }
@@ -53,7 +54,8 @@ pub(super) async fn adopt(inner: &Inner, tasks: &[Adoptee]) -> Vec<Result<Adopte
     let mut first: HashMap<TaskId, &TopicEntry> = HashMap::new();
     let is_first = |&place: &usize| *first.entry(tasks[place].id).or_insert(&tasks[place].topic) == &tasks[place].topic;
     let (places, others): (Vec<usize>, Vec<usize>) = (0..tasks.len()).partition(is_first);
-    let mut answers = vec![Ok(Adopted::Taken); tasks.len()];
+    // What stays open was refused again and again.
+    let mut answers = vec![Err(Error::StaleEntry); tasks.len()];
     keep(inner, tasks, places, &mut answers).await;
     if !others.is_empty() {
         keep(inner, tasks, others, &mut answers).await;
@@ -67,25 +69,59 @@ async fn keep(inner: &Inner, tasks: &[Adoptee], places: Vec<usize>, answers: &mu
         Ok(taken) => taken,
         Err(error) => return places.into_iter().for_each(|place| answers[place] = Err(error.clone())),
     };
-    let mut calls: Vec<Cmd> = Vec::new();
-    let mut called = Vec::new();
+    let mut calls = Vec::new();
     for (lane, places) in by_lane(tasks, places) {
-        for chunk in chunks(places, |&place| tasks[place].content.len()) {
-            calls.push(call(inner, &lane, &chunk, tasks, &taken));
-            called.push((lane.clone(), chunk));
+        let chunks = chunks(places, |&place| tasks[place].content.len()).into_iter();
+        calls.extend(chunks.map(|places| Call { lane: lane.clone(), places, token: None }));
+    }
+    for _ in 0..=opening::ATTEMPTS {
+        let refused = send(inner, tasks, &taken, std::mem::take(&mut calls), answers).await;
+        if refused.is_empty() {
+            break;
+        }
+        let entries = refused.iter().map(|(call, refusal)| (&tasks[call.places[0]].topic, refusal));
+        let confirmed = opening::confirm(inner, entries).await;
+        for (call, refusal) in refused {
+            match (&confirmed[&tasks[call.places[0]].topic], refusal) {
+                (Ok(()), Refusal::Closed(token)) => calls.push(Call { token: Some(token), ..call }),
+                (Ok(()), Refusal::Stale) => {}
+                (Err(error), _) => call.places.iter().for_each(|&place| answers[place] = Err(error.clone())),
+            }
         }
     }
-    for ((lane, places), reply) in called.into_iter().zip(inner.adding.run_repeatable(&calls).await) {
-        let adopted = match reply.and_then(|reply| read(reply, places.len())) {
-            Ok((was_empty, adopted)) => match registered(inner, was_empty, &tasks[places[0]].topic).await {
-                Ok(()) => adopted.into_iter().map(Ok).collect(),
-                Err(error) => vec![Err(error); places.len()],
-            },
-            Err(error) => vec![Err(error); places.len()],
+}
+
+/// Tasks of a lane that are adopted by one call.
+struct Call {
+    lane: Lane,
+    places: Vec<usize>,
+    /// What opens the lane.
+    token: Option<String>,
+}
+
+/// Sends calls and notes what became of their tasks. Answers those that their lanes refused.
+async fn send(
+    inner: &Inner,
+    tasks: &[Adoptee],
+    taken: &HashSet<TaskId>,
+    calls: Vec<Call>,
+    answers: &mut [Result<Adopted>],
+) -> Vec<(Call, Refusal)> {
+    let commands: Vec<Cmd> = calls.iter().map(|call| command(inner, call, tasks, taken)).collect();
+    let mut refused = Vec::new();
+    for (call, reply) in calls.into_iter().zip(inner.adding.run_repeatable(&commands).await) {
+        let adopted = match reply.and_then(|reply| read(reply, call.places.len())) {
+            Ok(Ok(adopted)) => adopted.into_iter().map(Ok).collect(),
+            Ok(Err(refusal)) => {
+                refused.push((call, refusal));
+                continue;
+            }
+            Err(error) => vec![Err(error); call.places.len()],
         };
-        hint(inner, &lane, tasks, &places, &adopted);
-        places.into_iter().zip(adopted).for_each(|(place, adopted)| answers[place] = adopted);
+        hint(inner, &call.lane, tasks, &call.places, &adopted);
+        call.places.into_iter().zip(adopted).for_each(|(place, adopted)| answers[place] = adopted);
     }
+    refused
 }
 
 /// Where the tasks of each lane stand among the others.
@@ -98,9 +134,9 @@ fn by_lane(tasks: &[Adoptee], places: Vec<usize>) -> HashMap<Lane, Vec<usize>> {
     lanes
 }
 
-fn call(inner: &Inner, lane: &Lane, places: &[usize], tasks: &[Adoptee], taken: &HashSet<TaskId>) -> Cmd {
+fn command(inner: &Inner, Call { lane, places, token }: &Call, tasks: &[Adoptee], taken: &HashSet<TaskId>) -> Cmd {
     let mut call = script_call(&script::ADOPT, &inner.keys.of_script(lane), &inner.clock);
-    call.arg(tasks[places[0]].topic.shards);
+    call.arg(opening::argument(&tasks[places[0]].topic, token.as_deref()));
     for &place in places {
         let task = &tasks[place];
         let (state, moment) = match task.standing {
@@ -128,10 +164,13 @@ fn call(inner: &Inner, lane: &Lane, places: &[usize], tasks: &[Adoptee], taken: 
     call
 }
 
-fn read(reply: Value, count: usize) -> Result<(bool, Vec<Adopted>)> {
-    let mut fields = Vec::<Value>::from_redis_value(reply).map_err(corrupt)?.into_iter();
-    let was_empty = fields.next() == Some(Value::Int(1));
+fn read(reply: Value, count: usize) -> Result<std::result::Result<Vec<Adopted>, Refusal>> {
+    let fields = match opening::read(reply)? {
+        Ok(fields) => fields,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
     let adopted = fields
+        .skip(1)
         .map(|word| match text(word)?.as_str() {
             "new" => Ok(Adopted::New),
             "known" => Ok(Adopted::Known),
@@ -143,15 +182,7 @@ fn read(reply: Value, count: usize) -> Result<(bool, Vec<Adopted>)> {
             _ => Err(corrupt("an adoption that is none")),
         })
         .collect::<Result<Vec<_>>>()?;
-    if adopted.len() == count { Ok((was_empty, adopted)) } else { Err(corrupt("too few tasks")) }
-}
-
-/// Whoever finds a lane empty writes its topic's entry again, before anybody hears that a task is kept.
-async fn registered(inner: &Inner, was_empty: bool, entry: &TopicEntry) -> Result<()> {
-    if was_empty {
-        registry::assert(inner, entry).await?;
-    }
-    Ok(())
+    if adopted.len() == count { Ok(Ok(adopted)) } else { Err(corrupt("too few tasks")) }
 }
 
 fn hint(inner: &Inner, lane: &Lane, tasks: &[Adoptee], places: &[usize], adopted: &[Result<Adopted>]) {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use super::Holds;
 use crate::clock::UnixMillis;
+use crate::store::{NextDue, Result};
 use crate::task::{Lane, TaskId, Topic, TopicPolicy};
 
 /// A topic in the registry.
@@ -67,4 +69,19 @@ pub enum Misfired {
     Expired,
     /// It becomes dead, with the same outcome, and can be replayed. Its `on_dead` is called.
     Dead,
+}
+
+/// Names a state of the registry: another number, another state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Revision(pub u64);
+
+/// What an instance looks for each second.
+#[derive(Debug)]
+pub struct Looked {
+    /// The registry and its revision, which was read first; `None`: it is the one that was seen before.
+    pub registry: Result<Option<(Revision, Vec<Registered>)>>,
+    /// The destinations that are held by hand, and the releases that are remembered.
+    pub holds: Result<Holds>,
+    /// When the lanes have something to do; `None`: no lane was asked for.
+    pub next: Result<Option<NextDue>>,
 }

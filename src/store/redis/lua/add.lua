@@ -4,20 +4,16 @@
 -- makes texts of numbers as seldom as it can, and has one command for all tasks of a destination.
 --
 -- KEYS    1 bodies, 2 offsets, 3 destinations, 4 schedules: as in lane.lua
--- ARGV    2 the topic's number of lanes; then for each destination: its name, the number of its tasks, and of each the id, "<ms>" (a moment)
+-- ARGV    2 the topic's number of lanes (see open.lua); then for each destination: its name, the number of its tasks, and of each the id, "<ms>" (a moment)
 --         or "+<ms>" (after now), and the tail of its record: "<destination> <options>\n<content>"
--- returns {whether the lane was empty, now, then for each task that was there before: its place among the tasks, from 0, and its due ms or,
+-- returns what open.lua answers, or {now, then for each task that was there before: its place among the tasks, from 0, and its due ms or,
 --         where the id is another task's, -1}
 --
 -- A task is scheduled only where its body was new: repeated after a lost reply, once the task has been claimed,
 -- anything else would leave it scheduled and leased.
-local BODIES, OFFSETS, DESTINATIONS, SCHEDULES = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local DESTINATIONS, SCHEDULES = KEYS[3], KEYS[4]
 
-local was_empty = redis.call('HLEN', BODIES) == 0
-if was_empty then
-  redis.call('HSET', OFFSETS, '#shards', ARGV[2])
-end
-local answer = { was_empty and 1 or 0, now }
+local answer = { now }
 local now_text = string.format('%d', now)
 local created = ' ' .. now_text .. ' '
 local place = 0

@@ -1,17 +1,13 @@
 -- Stores new tasks of one lane of which more is asked than to be delivered, each once however often this is repeated.
 -- (nothing) -> scheduled; scheduled -> scheduled (a push-back by key)
 --
--- ARGV    2 the topic's number of lanes; then for each task: id, "<ms>" (a moment) or "+<ms>" (after now), destination, options, content, and
+-- ARGV    2 the topic's number of lanes (see open.lua); then for each task: id, "<ms>" (a moment) or "+<ms>" (after now), destination, options, content, and
 --         what else is asked of it (see sameness.lua)
--- returns {whether the lane was empty, now, then for each task the due ms stored; or -1 where the id is another task's, -2 over the quota,
+-- returns what open.lua answers, or {now, then for each task the due ms stored; or -1 where the id is another task's, -2 over the quota,
 --         -3 where the idempotency key was used for another; or {'duplicate' | 'replaced', id, due
 --         ms, state} of the task
 --         that was there; of a duplicate the state, or '' if it is forgotten}
-local was_empty = redis.call('HLEN', BODIES) == 0
-if was_empty then
-  redis.call('HSET', OFFSETS, '#shards', ARGV[2])
-end
-local answer = { was_empty and 1 or 0, now }
+local answer = { now }
 for i = 3, #ARGV, 6 do
   local id, moment, destination, options, content = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local ms = tonumber(moment)

@@ -1,19 +1,14 @@
 -- Keeps tasks of another store, as they were there.    (nothing) -> scheduled | delivered | dead | cancelled | expired
 --
--- ARGV    2 the topic's number of lanes; then for each task: id, created ms, due ms, destination, options, content, state, the moment it waits for or
+-- ARGV    2 the topic's number of lanes (see open.lua); then for each task: id, created ms, due ms, destination, options, content, state, the moment it waits for or
 --         ended at in ms, attempts, outcome, '' or the key that leads to this lane, '' or the ms at
 --         which an add last set it by that,
 --         '' or ms after its due moment at which it expires, and '1' if a task of another topic has the id, else ''
--- returns {whether the lane was empty, then for each task 'new', 'known' (adopted before), 'own'
+-- returns what open.lua answers, or {now, then for each task 'new', 'known' (adopted before), 'own'
 --         (this store lends it), 'taken' (another
 --         task's id), 'superseded' (by a task of its key, which was set later), 'ended' (it waited,
 --         and has ended as it did elsewhere) or 'cancelling' (it is
 --         leased, and has ended elsewhere)}
-local was_empty = redis.call('HLEN', BODIES) == 0
-if was_empty then
-  redis.call('HSET', OFFSETS, '#shards', ARGV[2])
-end
-
 -- Elsewhere the task has ended for good: what waits here has ended, too.
 local function take_end(id, state, outcome)
   local live, entry = standing(id)
@@ -99,6 +94,6 @@ local function adopt(id, created, due, destination, options, content, state, mom
   return 'new'
 end
 
-local answer = { was_empty and 1 or 0 }
+local answer = { now }
 for i = 3, #ARGV, 14 do answer[#answer + 1] = adopt(unpack(ARGV, i, i + 13)) end
 return answer

@@ -1,7 +1,7 @@
 -- Forgets a pause that is over.
 --
--- KEYS    1 the registry: hash topic -> entry; 2 policies: hash topic -> JSON; 3 pauses: hash topic -> "<since ms, or - > <from ms> <to ms>
---         <what becomes of what fell due then> ...", the newest last
+-- KEYS    the registry: 1 hash topic -> entry; 2 policies: hash topic -> JSON; 3 pauses: hash topic -> see pause.lua;
+--         4 departures: hash topic -> token; 5 the revision
 -- ARGV    1 now (not used); 2 topic; 3 the pause: "<from ms> <to ms> <what becomes of what fell due then>"
 -- returns nothing. A text that cannot be read is left alone.
 local text = redis.call('HGET', KEYS[3], ARGV[2])
@@ -13,6 +13,7 @@ for pause in string.gmatch(rest, ' %d+ %d+ %a+') do
   if pause ~= ' ' .. ARGV[3] then kept[#kept + 1] = pause end
 end
 if length ~= #rest then return end
+changed()
 if since == '-' and #kept == 0 then
   redis.call('HDEL', KEYS[3], ARGV[2])
 else

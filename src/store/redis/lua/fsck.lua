@@ -320,7 +320,7 @@ local function judge_lane()
   end
   local names = redis.call('ZRANGE', DESTINATIONS, 0, -1)
   for _, name in ipairs(redis.call('HKEYS', OFFSETS)) do
-    if name ~= '#shards' then names[#names + 1] = name end
+    if name ~= '#shards' and name ~= '#opening' then names[#names + 1] = name end
   end
   return names
 end

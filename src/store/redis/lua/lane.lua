@@ -6,7 +6,8 @@
 --                   from a task's first claim or its end; mark: - (live), ! (cancel pending), or its final state; receipts: * for none
 --   3 leased        zset id -> deadline ms
 --   4 destinations  zset destination -> its earliest due ms (@pull apart)
---   5 offsets       hash destination -> due ms claimed up to, while tasks wait for it (for eyes); "#shards" -> lanes of the topic
+--   5 offsets       hash destination -> due ms claimed up to, while tasks wait for it (for eyes); "#shards" -> lanes of the topic,
+--                   "#opening" -> a token (see open.lua)
 --   6 lock          string: the claimer's token
 --   7..10           zset id -> end ms, of delivered, dead, cancelled, expired
 --   11 schedules    prefix of the schedules: zset <prefix><destination>, id -> due ms

@@ -1,4 +1,5 @@
--- Forgets what an empty lane still remembers: idempotency keys, its number of lanes, and what was claimed up to when.
+-- Closes an empty lane, and forgets what it still remembers: idempotency keys, its topic's number of lanes, who is about to open it
+-- (see open.lua), and what was claimed up to when.
 --
 -- returns whether it is empty
 if redis.call('HLEN', BODIES) > 0 then return 0 end

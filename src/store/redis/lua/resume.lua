@@ -1,7 +1,7 @@
 -- Ends a topic's pause, and remembers it if what fell due in it is not to be delivered late.
 --
--- KEYS    1 the registry: hash topic -> entry; 2 policies: hash topic -> JSON; 3 pauses: hash topic -> "<since ms, or - > <from ms> <to ms>
---         <what becomes of what fell due then> ...", the newest last
+-- KEYS    the registry: 1 hash topic -> entry; 2 policies: hash topic -> JSON; 3 pauses: hash topic -> see pause.lua;
+--         4 departures: hash topic -> token; 5 the revision
 -- ARGV    2 topic; 3 what becomes of what fell due, or '' if it is delivered; 4 how many pauses
 --         are remembered
 -- returns 1, 0 if it was not paused, or -1 if there is no such topic. Of a text that cannot be read nothing is remembered.
@@ -21,4 +21,5 @@ if #pauses > 0 then
 else
   redis.call('HDEL', KEYS[3], ARGV[2])
 end
+changed()
 return 1

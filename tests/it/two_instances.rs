@@ -98,8 +98,7 @@ async fn tasks_added_by_an_old_number_of_shards_lie_where_everybody_looks() {
         two.post("/delay/topic/get", &*topic).await.ok();
         one.post("/delay/topic/delete", &*topic).await.ok();
         one.post("/delay/topic/set", json!({"topic": "t", "shards": now}).to_string()).await.ok();
-        let waiting =
-            |n: usize| json!({"topic": "t", "delay": if n % 2 == 0 { "0s" } else { "1h" }, "content": {"n": n}});
+        let waiting = |n: usize| json!({"topic": "t", "delay": if n.is_multiple_of(2) { "0s" } else { "1h" }, "content": {"n": n}});
         let mut ids = two.add_all(&(0..120).map(waiting).collect::<Vec<_>>()).await;
         ids.push(two.add(waiting(121)).await.id());
         let mut due = HashSet::new();
@@ -107,7 +106,7 @@ async fn tasks_added_by_an_old_number_of_shards_lie_where_everybody_looks() {
             for instance in [&one, &two] {
                 assert_eq!(instance.task("t", id).await["state"], "scheduled", "{before} to {now}: task {n}");
             }
-            if n % 2 == 0 && n < 120 {
+            if n.is_multiple_of(2) && n < 120 {
                 due.insert(id);
             } else {
                 one.post("/delay/task/cancel", json!({"topic": "t", "task_id": id}).to_string()).await.ok();

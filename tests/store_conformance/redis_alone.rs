@@ -287,7 +287,7 @@ async fn a_recovery_brings_the_registry_and_the_lanes_together_again() {
     store.cancel(&old.lane_of(ids[0]), ids[0]).await.unwrap();
     rewrite();
     // All lanes agree.
-    assert_eq!(store.recover_topics().await.unwrap(), [old.clone()]);
+    assert_eq!(store.recover_topics().await.unwrap(), std::slice::from_ref(&old));
     assert_eq!(store.topics().await.unwrap(), [Registered::plain(old.clone())]);
     // One was opened by the new number meanwhile.
     rewrite();
@@ -317,8 +317,8 @@ async fn a_deletion_that_meets_an_add_is_called_off_or_refuses_it() {
     let (adder, deleter) = (deployment.instance().await, deployment.instance().await);
     let (four, two) = (topic_of("sharded", 4), topic_of("sharded", 2));
     let lanes = |entry: &TopicEntry| entry.lanes().collect::<Vec<_>>();
-    for round in 0..60 {
-        let (entry, other) = if round % 2 == 0 { (&four, &two) } else { (&two, &four) };
+    for round in 0..60_u32 {
+        let (entry, other) = if round.is_multiple_of(2) { (&four, &two) } else { (&two, &four) };
         deleter.register(entry.clone()).await.unwrap();
         let adding = adder.add(vec![NewTask { topic: entry.clone(), ..new_task("message.call", 0) }; 8]);
         let deleting = async {

@@ -9,6 +9,7 @@
 --         task's id), 'superseded' (by a task of its key, which was set later), 'ended' (it waited,
 --         and has ended as it did elsewhere) or 'cancelling' (it is
 --         leased, and has ended elsewhere)}
+
 -- Elsewhere the task has ended for good: what waits here has ended, too.
 local function take_end(id, state, outcome)
   local live, entry = standing(id)

@@ -1,0 +1,29 @@
+-- Stores nothing unless the lane is open to tasks of a topic with so many lanes. Stands before each
+-- script that stores tasks, after BODIES and OFFSETS; without functions, because building one costs
+-- more than all of this.
+--
+-- ARGV[2]  the topic's number of lanes: "<n>", or "<n> <token>" after the registry has confirmed it
+-- returns  {'closed', token}: ask the registry, and then come back with the token;
+--          or {'stale', n}: the lane holds tasks of a topic with n lanes
+--
+-- "#shards" in the offsets says that the lane is open, and to which number. "#opening" is the token
+-- of those who are about to open it. A topic's deletion removes both before it removes the topic
+-- (leave.lua), so a number that was confirmed before then opens nothing.
+local shards = redis.call('HGET', OFFSETS, '#shards')
+if shards ~= ARGV[2] then
+  local asked, token = string.match(ARGV[2], '^(%d+) ?(.*)$')
+  if shards ~= asked then
+    if shards and redis.call('HLEN', BODIES) > 0 then return { 'stale', tonumber(shards) } end
+    local opening = redis.call('HGET', OFFSETS, '#opening')
+    if not opening or opening ~= token then
+      if not opening then
+        local time = redis.call('TIME')
+        opening = time[1] .. '.' .. time[2]
+        redis.call('HSET', OFFSETS, '#opening', opening)
+      end
+      return { 'closed', opening }
+    end
+    redis.call('HSET', OFFSETS, '#shards', asked)
+    redis.call('HDEL', OFFSETS, '#opening')
+  end
+end

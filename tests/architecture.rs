@@ -47,6 +47,7 @@ const RULES: &[(&str, &[&str])] = &[
             "outcome",
             "settings",
             "store",
+            "task",
             "telemetry",
             "topic",
             "worker",

@@ -80,7 +80,7 @@ async fn the_images_health_check_needs_no_more_than_the_images_environment() {
         let line = line.replace("0.0.0.0:7799", bind).replace("/var/lib/delayd", place.path().to_str().unwrap());
         line.split(' ').map(|pair| pair.split_once('=').unwrap()).map(|(k, v)| (k.into(), v.into())).collect()
     };
-    let token = format!(r#"[{{name="a",token_sha256="{:064}",scopes=["admin"]}}]"#, 1);
+    let token = format!(r#"[{{name="a",token_sha256="{:064}",scopes=["admin"],topics=["*"]}}]"#, 1);
     let mut serve = command(&[format!("http.auth.tokens={token}")]);
     serve.arg("serve").envs(env("0.0.0.0:0"));
     let delayd = Program::launch(serve).await;

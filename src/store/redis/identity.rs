@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use deadpool_redis::redis::{FromRedisValue, Value, cmd};
+use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -15,8 +15,8 @@ use super::{Inner, query, script, survey};
 use crate::store::{Error, Result};
 use crate::task::{StoreId, TaskId};
 
-/// How old the id may be that is answered.
-const FRESH: Duration = Duration::from_secs(1);
+/// How old the id may be that is answered: longer than between two looks, which bring it along.
+const FRESH: Duration = Duration::from_secs(2);
 /// How much earlier than the clock says the first number may be drawn: servers' clocks differ, and may be set back.
 const SLACK: Duration = Duration::from_secs(3_600);
 
@@ -43,13 +43,29 @@ pub(super) async fn id(inner: &Inner) -> Result<StoreId> {
         (Err(_), Some(known)) => Ok(known),
         (answer, _) => answer,
     };
-    if let (Ok(id), Some(known)) = (&id, known)
-        && *id != known
+    note(&mut last, id.clone());
+    id
+}
+
+/// The command that asks for the id, for a pipeline of others.
+pub(super) fn ask(inner: &Inner) -> Cmd {
+    cmd("HGET").arg(inner.keys.store()).arg(ID).take()
+}
+
+/// Notes what [`ask`] was answered. Without an id there, [`id`] sees to it.
+pub(super) async fn take_in(inner: &Inner, answer: Result<Value>) {
+    if let Ok(Some(id)) = answer.and_then(parse) {
+        note(&mut *inner.identity.0.lock().await, Ok(id));
+    }
+}
+
+fn note(last: &mut Option<(Instant, Result<StoreId>)>, answer: Result<StoreId>) {
+    if let (Some((_, Ok(known))), Ok(id)) = (&last, &answer)
+        && id != known
     {
         tracing::info!(%id, "The store was given another id, {id}");
     }
-    *last = Some((Instant::now(), id.clone()));
-    id
+    *last = Some((Instant::now(), answer));
 }
 
 /// Gives the store another id. Answers the one before, if it had one, and the new one.
@@ -65,7 +81,7 @@ pub(super) async fn replace(inner: &Inner) -> Result<(Option<StoreId>, StoreId)>
 }
 
 async fn read(inner: &Inner) -> Result<Option<StoreId>> {
-    parse(inner.working.run_one(cmd("HGET").arg(inner.keys.store()).arg(ID).take()).await?)
+    parse(inner.working.run_one(ask(inner)).await?)
 }
 
 fn parse(answer: Value) -> Result<Option<StoreId>> {

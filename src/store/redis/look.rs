@@ -14,7 +14,7 @@ use super::ids::script_call;
 use super::link::Repeat;
 use super::node::Purpose;
 use super::script::{self, Script};
-use super::{destination, topic};
+use super::{destination, identity, topic};
 use crate::clock::UnixMillis;
 use crate::store::{Error, Histories, History, Looked, NextDue, Result, Revision};
 use crate::task::Lane;
@@ -44,10 +44,11 @@ pub(super) async fn next(inner: &Inner, lanes: &[Lane], whom: For) -> Result<Nex
 /// revision is another one.
 pub(super) async fn each_second(inner: &Inner, seen: Option<Revision>, lanes: &[Lane]) -> Looked {
     let [held, released] = destination::ask_holds(inner);
-    let before = [cmd("GET").arg(inner.keys.revision()).take(), held, released];
+    let before = [cmd("GET").arg(inner.keys.revision()).take(), identity::ask(inner), held, released];
     let (answers, told) = over(inner, &before, &script::NEXT, lanes, "workers", read_moment).await;
-    let [revision, held, released] =
-        <[_; 3]>::try_from(answers).unwrap_or_else(|_| [0, 1, 2].map(|_| Err(corrupt("too little"))));
+    let [revision, id, held, released] =
+        <[_; 4]>::try_from(answers).unwrap_or_else(|_| [0; 4].map(|_| Err(corrupt("too little"))));
+    identity::take_in(inner, id).await;
     let holds = held.and_then(|held| destination::read_holds([held, released?]));
     let revision = revision.and_then(|answer| Option::<u64>::from_redis_value(answer).map_err(corrupt));
     let registry = match revision.map(|revision| Revision(revision.unwrap_or_default())) {

@@ -23,6 +23,7 @@ use super::fields::{AtMost, Rfc3339};
 use super::json::{self, required};
 use super::new_task::{self, Checked};
 use super::openapi::values::{Durability, Way};
+use super::placing::{PLACINGS, placed};
 use super::sameness::HeaderKey;
 use crate::clock::UnixMillis;
 use crate::store::{self, Added, NewTask, Novelty, Registered, Store};
@@ -30,9 +31,6 @@ use crate::task::{self, Destination, TaskId, Topic};
 
 /// The most tasks of a batch, whatever `limits.batch` says.
 pub(super) const MAX_BATCH: usize = 10_000;
-
-/// How often a task is placed in all, if its topic's number of shards turns out to be another one than this instance knew.
-pub(super) const PLACINGS: usize = 3;
 
 /// The answer to a stored task.
 #[derive(Debug, Serialize, ToSchema)]
@@ -195,19 +193,9 @@ pub(super) async fn add_batch(
         let (api, caller) = (api.clone(), caller.clone());
         reading(body.clone(), move |body| all_checked(&api, &caller, body))
     };
-    let mut results = store(&api, read().await?).await;
-    for _ in 1..PLACINGS {
-        let is_stale = |i: &usize| results[*i].as_ref().is_err_and(Error::is_stale_entry);
-        let stale: Vec<usize> = (0..results.len()).filter(is_stale).collect();
-        if stale.is_empty() {
-            break;
-        }
-        // Nothing was stored of these. The body is read once more instead of being copied each time.
-        let again: Vec<_> =
-            read().await?.into_iter().enumerate().filter(|(i, _)| is_stale(i)).map(|(_, c)| c).collect();
-        reload(&api, again.iter().flatten().map(|checked| &checked.topic)).await?;
-        stale.into_iter().zip(store(&api, again).await).for_each(|(i, result)| results[i] = result);
-    }
+    let api = &api;
+    let store = |checked| async move { Ok(store(api, checked).await) };
+    let results = placed(api, read, store, |checked: &Checked| &checked.topic).await?;
     batch(results)
 }
 
@@ -232,15 +220,6 @@ pub(super) fn all_checked(api: &Api, caller: &Caller, body: &[u8]) -> Result<Vec
         };
         tasks.into_iter().map(read).collect()
     }))
-}
-
-/// Reads the entries of topics again, each once.
-pub(super) async fn reload(api: &Api, topics: impl Iterator<Item = &Topic>) -> Result<(), Error> {
-    let topics: HashSet<&Topic> = topics.collect();
-    join_all(topics.into_iter().map(|topic| api.topics.reload(topic))).await.into_iter().try_for_each(|read| {
-        read?;
-        Ok(())
-    })
 }
 
 /// Stores what passed the checks of a batch, in one call. One answer per task, in order.

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::add::{MAX_BATCH, PLACINGS, reload};
+use super::add::MAX_BATCH;
 use super::auth::Caller;
 use super::body::{JsonBody, reading, size};
 use super::envelope::Success;
@@ -21,6 +21,7 @@ use super::fields::{AtMost, Id, Name, Number, within};
 use super::json::{self, required};
 use super::new_task::{self, MAX_ATTEMPTS, MAX_ON_DEAD, TIMEOUT};
 use super::openapi::values::{TopicName, Way};
+use super::placing::placed;
 use super::sameness;
 use crate::callback::{Services, target};
 use crate::clock::UnixMillis;
@@ -204,19 +205,8 @@ pub(super) async fn adopt(
             Ok::<_, Error>(checked)
         })
     };
-    let mut results = keep(&api, read().await?).await?;
-    for _ in 1..PLACINGS {
-        let is_stale = |i: &usize| results[*i].as_ref().is_err_and(Error::is_stale_entry);
-        let stale: Vec<usize> = (0..results.len()).filter(is_stale).collect();
-        if stale.is_empty() {
-            break;
-        }
-        // Nothing was kept of these. The body is read once more instead of being copied each time.
-        let again: Vec<_> =
-            read().await?.into_iter().enumerate().filter(|(i, _)| is_stale(i)).map(|(_, c)| c).collect();
-        reload(&api, again.iter().flatten().map(|checked| &checked.topic)).await?;
-        stale.into_iter().zip(keep(&api, again).await?).for_each(|(i, result)| results[i] = result);
-    }
+    let keep = |checked| keep(&api, checked);
+    let results = placed(&api, read, keep, |checked: &Checked| &checked.topic).await?;
     let failed = results.iter().filter(|result| result.is_err()).count();
     let item = |result: Result<Kept, Error>| match result {
         Ok(kept) => Item::Kept(Success::of(kept)),

@@ -59,6 +59,7 @@ mod metrics;
 mod new_task;
 mod openapi;
 mod paced;
+mod placing;
 mod pull;
 mod pulse;
 mod request_id;

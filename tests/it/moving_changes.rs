@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::Kept;
 use crate::moving::{Running, counts, move_all, mover_from};
 use crate::program::{Program, run, service};
-use crate::receiver::Receiver;
+use crate::receiver::{Receiver, now_ms};
 
 /// Stands before a service and holds each `adopt` and `moved` up until the test lets it go on.
 struct Gate {
@@ -117,6 +117,18 @@ async fn beat(service: &Program, topic: &str, key: &str) -> Value {
     service.add(task).await.ok().body
 }
 
+/// Has the new service draw ids of the next hours from now on. In the same second both services draw
+/// the same ones, and a task whose id the new service has drawn, too, stays at the old one.
+async fn keep_ids_apart(new: &Program) {
+    let (now, ahead) = (now_ms(), 2 * 3_600);
+    let record = json!({
+        "topic": "apart", "task_id": (now / 1_000 + ahead) * 1_000_000, "mode": "pull", "content": "x",
+        "state": "delivered", "created_ms": now, "due_ms": now, "finished_ms": now,
+    });
+    let answer = new.post("/delay/task/adopt", json!({"records": [record]}).to_string()).await.ok().body;
+    assert_eq!(answer["failed"], 0, "{answer}");
+}
+
 const KEYS: [&str; 4] = ["old", "new then old", "old then new", "silent"];
 
 impl<'a> Moving<'a> {
@@ -182,6 +194,7 @@ impl<'a> Moving<'a> {
 /// acknowledged late fired again.
 async fn what_changes_on_its_way_ends_at_the_new_service(from: Kept, into: Kept) {
     let (old, new) = (from.start(&[]).await, into.start(&[]).await);
+    keep_ids_apart(&new).await;
     // Before the new service keeps it, and before the old one lets go of it.
     for (topic, before) in [("adopt", "/delay/task/adopt"), ("moved", "/delay/task/moved")] {
         let moving = Moving::add(&old, topic).await;
@@ -215,6 +228,7 @@ async fn what_changes_on_its_way_ends_at_the_new_service_into_embedded() {
 /// changes: the next mover cannot see it.
 async fn a_mover_that_is_killed_between_its_steps_is_gone_on_with(from: Kept, into: Kept) {
     let (old, new) = (from.start(&[]).await, into.start(&[]).await);
+    keep_ids_apart(&new).await;
     // The steps are adopt, moved, adopt (an end), moved (back); and after the first moved those of
     // what is superseded, moved and moved (back).
     for (changed_before, steps) in [(1, 6), (2, 4)] {

@@ -22,6 +22,7 @@ mod full;
 mod island;
 mod load;
 mod machine;
+mod moving;
 mod outside;
 mod probe;
 mod row;

@@ -114,6 +114,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         new,
         sent: 0,
         refused: HashSet::new(),
+        listed: HashSet::new(),
+        handed: 0,
         held: BTreeMap::new(),
         told: 0,
         tallies: Tallies::default(),
@@ -149,6 +151,10 @@ struct Mover {
     /// What the new service will not have. It is asked again only for tasks with a key, which may
     /// be superseded meanwhile.
     refused: HashSet<u64>,
+    /// What waits at the old service in this pass.
+    listed: HashSet<u64>,
+    /// How many tasks the new service has taken over, or has had newer ones of.
+    handed: u64,
     /// By topic: what the new service keeps, and somebody else holds at the old one. If it succeeds
     /// there, it has to end at the new one.
     held: BTreeMap<String, Vec<u64>>,
@@ -164,11 +170,14 @@ impl Mover {
         let linger = self.args.linger.map_or(Duration::ZERO, |linger| linger.0);
         loop {
             let topics = self.topics().await?;
-            let moved_before = self.tallies.totals().0;
+            let (moved_before, handed_before) = (self.tallies.totals().0, self.handed);
+            self.listed.clear();
             for topic in &topics {
                 self.settings(topic).await?;
                 self.waiting(topic).await?;
             }
+            // What was refused and is gone by now hides nothing that is left.
+            self.refused.retain(|id| self.listed.contains(id));
             let mut left = 0;
             for topic in &topics {
                 left += self.count_left(topic).await?;
@@ -181,6 +190,8 @@ impl Mover {
                 last_progress = Instant::now();
             }
             left_before = left;
+            // Callers still add tasks here: the time without any begins again.
+            empty_since = empty_since.filter(|_| self.handed == handed_before);
             let is_empty = left <= self.refused.len() as u64;
             let empty = is_empty.then(|| *empty_since.get_or_insert_with(Instant::now));
             empty_since = empty;
@@ -240,6 +251,7 @@ impl Mover {
             let mut cursor = Value::Null;
             loop {
                 let page = self.page(&self.old, topic, state, cursor).await?;
+                self.listed.extend(tasks(&page).filter_map(id_of));
                 let ids: Vec<u64> = tasks(&page).filter(|task| self.is_to_move(task)).filter_map(id_of).collect();
                 for batch in ids.chunks(self.args.batch.into()) {
                     self.batch(topic, batch).await?;
@@ -349,6 +361,7 @@ impl Mover {
         tally.moved += (kept.len() - stale.len()) as u64;
         tally.known += known;
         tally.superseded += superseded.len() as u64;
+        self.handed += (kept.len() + superseded.len()) as u64;
         self.bar.inc((kept.len() - stale.len()) as u64);
         self.follow(topic, stale).await?;
         self.pace((kept.len() + superseded.len() + back.len()) as u64).await;

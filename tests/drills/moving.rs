@@ -66,7 +66,8 @@ async fn moves(on: &str, from: crate::program::StoreAt, into: crate::program::St
     tokio::time::sleep(phase).await;
     let mut mover = command(&[]);
     mover.arg("move").args(["--server", &old.member(0).url(""), "--to", &new.member(0).url(""), "--json"]);
-    mover.args(["--margin", "500ms", "--linger", "3s"]);
+    // Callers take longer than that to change over, but are never silent for so long.
+    mover.args(["--margin", "500ms", "--linger", &format!("{}ms", phase.as_millis() / 2)]);
     let moving = tokio::spawn(run(mover));
     tokio::time::sleep(phase).await;
     beats.at(At::Both);

@@ -62,7 +62,7 @@ impl Reach {
     }
 }
 
-/// Where clouds answer whoever asks with credentials of the machine: on the link (169.254.169.254 and others), and at addresses of their own.
+/// Where clouds give the machine's credentials to every caller: on the link (169.254.169.254 and others), and at addresses of their own.
 fn is_metadata(address: IpAddr) -> bool {
     const ALIBABA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
     const AZURE: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);

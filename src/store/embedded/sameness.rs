@@ -38,7 +38,7 @@ impl Ledger<'_> {
         }
     }
 
-    /// Where a task stands, for whoever asks by hand: a cancel that waited for the end of its lease
+    /// Where a task stands, for a verb by hand: a cancel that waited for the end of its lease
     /// is fulfilled by that. `None`: there is
     /// no such task, or it cannot be read.
     fn state_by_now(&mut self, lane: i64, id: TaskId) -> rusqlite::Result<Option<State>> {
@@ -102,7 +102,7 @@ impl Ledger<'_> {
             .optional()
     }
 
-    /// The key goes to this task, whoever had it; an add has set it then.
+    /// The key goes to this task, whichever task had it; an add has set it then.
     pub(super) fn give_key(&self, lane: i64, key: &str, id: TaskId, since: UnixMillis) -> rusqlite::Result<()> {
         self.db
             .prepare_cached("INSERT OR REPLACE INTO task_key (lane, key, task, since) VALUES (?, ?, ?, ?)")?

@@ -43,7 +43,6 @@ mod redis_disk;
 mod redis_trouble;
 mod rolling;
 mod slow_callers;
-mod slow_wire;
 mod time;
 
 #[path = "../support/fake_time.rs"]
@@ -58,6 +57,8 @@ mod receiver;
 mod redis_many;
 #[path = "../support/redis.rs"]
 mod redis_server;
+#[path = "../support/slow_wire.rs"]
+mod slow_wire;
 
 /// Whether the drills run in their long form.
 pub fn is_long() -> bool {

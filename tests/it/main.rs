@@ -51,6 +51,8 @@ mod open_loop;
 mod redis_many;
 #[path = "../support/redis.rs"]
 mod redis_server;
+#[path = "../support/slow_wire.rs"]
+mod slow_wire;
 
 use program::{Program, StoreAt};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use delayd::clock::Clock;
 use delayd::store::redis::{Params, Redis};
-use delayd::store::{Claim, Claimed, Moment, NewTask, Store, TopicEntry, Want};
+use delayd::store::{Claim, Claimed, Error, Moment, NewTask, Store, TopicEntry, Want};
 use delayd::task::TaskId;
 use serde_json::json;
 
@@ -13,12 +13,17 @@ use crate::program::service;
 use crate::proxy::Proxy;
 use crate::receiver::{Answer, Receiver};
 use crate::redis_server::{self, Server};
+use crate::slow_wire::SlowWire;
 use crate::{Program, StoreAt};
 
 async fn connect(port: u16, prefix: &str) -> Redis {
+    connect_within(port, prefix, Duration::from_secs(30)).await
+}
+
+async fn connect_within(port: u16, prefix: &str, timeout: Duration) -> Redis {
     let params = Params {
         key_prefix: prefix.to_owned(),
-        timeout: Duration::from_secs(30),
+        timeout,
         clock: Clock::system(),
         ..Params::standalone(format!("redis://127.0.0.1:{port}/0"))
     };
@@ -44,6 +49,32 @@ fn task(n: usize) -> NewTask {
 async fn add(store: &Redis, count: usize) -> Vec<TaskId> {
     let tasks = (0..count).map(task).collect();
     store.add(tasks).await.into_iter().map(|added| added.unwrap().id).collect()
+}
+
+/// A lane is opened in four round trips, and callers wait for two and a half. Those who come later
+/// find it open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_is_opened_though_its_first_callers_have_given_up() {
+    let server = redis_server::shared();
+    let wire = SlowWire::to(server.port(), Duration::ZERO).await;
+    let prefix = format!("far{:x}", rand::random::<u64>());
+    let far = connect_within(wire.address.port(), &prefix, Duration::from_millis(500)).await;
+    // From here on there are connections, ids and scripts. The next topic is new.
+    add(&far, 1).await;
+    far.register(TopicEntry { topic: "new".parse().unwrap(), shards: 1 }).await.unwrap();
+    wire.set_delay(Duration::from_millis(200));
+    let adding = async || {
+        let topic = TopicEntry { topic: "new".parse().unwrap(), shards: 1 };
+        far.add(vec![NewTask { topic, ..task(1) }]).await.remove(0)
+    };
+    let first = adding().await;
+    assert!(matches!(first, Err(Error::Unavailable(_))), "{first:?}");
+    for _ in 0..20 {
+        if adding().await.is_ok() {
+            return;
+        }
+    }
+    panic!("the lane stays closed");
 }
 
 /// The answer to an add is lost, and by the time the add is repeated the task has been claimed. It must not be scheduled

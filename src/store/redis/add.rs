@@ -38,7 +38,7 @@ pub(super) struct Request {
 }
 
 /// What became of each task, and the tasks themselves: some may have to be sent again.
-type Answer = (Vec<NewTask>, Vec<Result<Kept>>);
+pub(super) type Answer = (Vec<NewTask>, Vec<Result<Kept>>);
 
 /// What became of a task.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,12 @@ pub(super) enum Kept {
 }
 
 impl Request {
+    /// What a caller asks, and where it hears the answer.
+    pub(super) fn of(tasks: Vec<NewTask>, picked: Vec<u16>) -> (Self, oneshot::Receiver<Answer>) {
+        let (answer, answered) = oneshot::channel();
+        (Self { tasks, picked, answer }, answered)
+    }
+
     /// What a task asks of its ids.
     pub(super) fn wish(&self, place: usize) -> Wish {
         let task = &self.tasks[place];
@@ -190,8 +196,8 @@ impl Adders {
         }
         let queue = self.queue(server);
         let sent = async {
-            let (answer, answered) = oneshot::channel();
-            queue.send(Request { tasks, picked, answer }).await.ok()?;
+            let (request, answered) = Request::of(tasks, picked);
+            queue.send(request).await.ok()?;
             answered.await.ok()
         };
         match tokio::time::timeout_at(deadline, sent).await {
@@ -289,8 +295,7 @@ mod tests {
 
     /// What a caller asks, and his end of it.
     fn request(tasks: usize) -> (Request, oneshot::Receiver<Answer>) {
-        let (answer, answered) = oneshot::channel();
-        (Request { tasks: vec![task(); tasks], picked: Vec::new(), answer }, answered)
+        Request::of(vec![task(); tasks], Vec::new())
     }
 
     /// The server takes connections and says nothing; the first batch waits for it, and everyone else for that batch.

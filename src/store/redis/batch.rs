@@ -48,6 +48,8 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) struct Call {
     lane: Lane,
+    /// The number of lanes of the topic that its tasks were placed by.
+    shards: u16,
     /// Whether more is asked than that the tasks be delivered.
     is_unlike: bool,
     places: Vec<Place>,
@@ -106,30 +108,26 @@ impl Batch {
         });
     }
 
-    /// The entry that a call's tasks were placed by.
-    fn entry_of(&self, call: &Call) -> &TopicEntry {
-        &self.task(call.places[0]).topic
-    }
-
     /// The calls to be made: of each lane one for those that are only to be delivered, sorted by destination, and one for the others; more if
     /// there are many. A quota counts those before, so where there is one, all tasks of the lane are carried out in their order.
     fn calls(&self, drawn: Vec<Drawn>) -> Vec<Call> {
-        let mut lanes: HashMap<Lane, Vec<Place>> = HashMap::new();
+        let mut lanes: HashMap<(Lane, u16), Vec<Place>> = HashMap::new();
         // Those who have been refused while ids were drawn are left out, each with all of his tasks: who goes later has them all stored.
         let waits: Vec<bool> =
             self.requests.iter().map(|request| request.as_ref().is_some_and(|asked| !asked.is_abandoned())).collect();
         for place in self.places(drawn).filter(|place| waits[place.request]) {
-            lanes.entry(self.task(place).topic.lane_of(place.drawn.own)).or_default().push(place);
+            let topic = &self.task(place).topic;
+            lanes.entry((topic.lane_of(place.drawn.own), topic.shards)).or_default().push(place);
         }
         let mut calls = Vec::with_capacity(lanes.len());
-        for (lane, places) in lanes {
+        for ((lane, shards), places) in lanes {
             let is_limited = places.iter().any(|&place| self.task(place).quota.is_some());
             let (unlike, mut plain): (Vec<_>, Vec<_>) =
                 places.into_iter().partition(|&place| is_limited || is_unlike(self.task(place)));
             plain.sort_by(|&a, &b| self.task(a).destination.cmp(&self.task(b).destination));
             for (is_unlike, places) in [(false, plain), (true, unlike)] {
                 let chunks = chunks(places, |&place| self.task(place).content.len()).into_iter();
-                calls.extend(chunks.map(|places| Call { lane: lane.clone(), is_unlike, places }));
+                calls.extend(chunks.map(|places| Call { lane: lane.clone(), shards, is_unlike, places }));
             }
         }
         calls
@@ -198,17 +196,18 @@ impl Batch {
             if refused.is_empty() {
                 break;
             }
-            let entries = refused.iter().map(|(call, refusal)| (self.entry_of(call), refusal));
-            let confirmed = opening::confirm(inner, entries).await;
+            let entries: Vec<TopicEntry> = refused.iter().map(|(call, _)| call.entry()).collect();
+            let asked = entries.iter().zip(refused.iter().map(|(_, refusal)| refusal));
+            let confirmed = opening::confirm(inner, asked).await;
             let mut again = Vec::new();
-            for (mut call, refusal) in refused {
-                match (&confirmed[self.entry_of(&call)], refusal) {
+            for ((mut call, refusal), entry) in refused.into_iter().zip(&entries) {
+                match (&confirmed[entry], refusal) {
                     (Ok(()), Refusal::Closed(token)) => {
                         // Callers that have been refused meanwhile must not have their tasks stored.
+                        // A call without tasks still opens the lane: otherwise it would stay closed
+                        // where Redis is so far away that callers are refused before it is open.
                         call.places.retain(|place| self.is_awaited(*place));
-                        if !call.places.is_empty() {
-                            again.push((call, Some(token)));
-                        }
+                        again.push((call, Some(token)));
                     }
                     (Ok(()), Refusal::Stale) => self.note_call(&call, &Error::StaleEntry),
                     (Err(error), _) => self.note_call(&call, error),
@@ -229,6 +228,13 @@ impl Batch {
 
     fn note_call(&mut self, call: &Call, error: &Error) {
         call.places.iter().for_each(|&place| self.note(place, Err(error.clone())));
+    }
+}
+
+impl Call {
+    /// What the registry has to confirm.
+    fn entry(&self) -> TopicEntry {
+        TopicEntry { topic: self.lane.topic.clone(), shards: self.shards }
     }
 }
 
@@ -256,7 +262,7 @@ fn command(inner: &Inner, call: &Call, token: Option<&str>, batch: &Batch) -> Cm
     } else {
         script_call(&script::ADD, &inner.keys.of_add(&call.lane), &inner.clock)
     };
-    command.arg(opening::argument(batch.entry_of(call), token));
+    command.arg(opening::argument(call.shards, token));
     if call.is_unlike {
         call.places.iter().for_each(|&place| write_unlike(&mut command, batch.task(place), place.drawn));
     } else {
@@ -438,6 +444,23 @@ mod tests {
             idempotency: None,
             quota: None,
         }
+    }
+
+    /// One caller knows an old number of lanes, the other the present one. Together, the tasks of one
+    /// would be stored by the number of the other, where their ids do not lead.
+    #[test]
+    fn tasks_placed_by_different_numbers_of_lanes_go_in_different_calls() {
+        let request = |shards| {
+            let topic = TopicEntry { topic: "t".parse().unwrap(), shards };
+            Request::of(vec![NewTask { topic, ..plain() }], Vec::new())
+        };
+        let (old, _waits) = request(1);
+        let (new, _waits_too) = request(4);
+        let drawn = [4, 8].map(|id| Drawn { own: TaskId(id), call: None });
+        let mut calls: Vec<_> = Batch::of(vec![old, new]).calls(drawn.to_vec());
+        calls.sort_by_key(|call| call.shards);
+        let seen: Vec<_> = calls.iter().map(|call| (call.lane.shard, call.shards, call.places.len())).collect();
+        assert_eq!(seen, [(0, 1, 1), (0, 4, 1)]);
     }
 
     #[test]

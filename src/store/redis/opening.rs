@@ -47,10 +47,10 @@ pub(super) fn read(reply: Value) -> Result<std::result::Result<std::vec::IntoIte
 }
 
 /// The number of lanes as the scripts are told it.
-pub(super) fn argument(entry: &TopicEntry, token: Option<&str>) -> String {
+pub(super) fn argument(shards: u16, token: Option<&str>) -> String {
     match token {
-        None => entry.shards.to_string(),
-        Some(token) => format!("{} {token}", entry.shards),
+        None => shards.to_string(),
+        Some(token) => format!("{shards} {token}"),
     }
 }
 

@@ -136,7 +136,7 @@ fn by_lane(tasks: &[Adoptee], places: Vec<usize>) -> HashMap<Lane, Vec<usize>> {
 
 fn command(inner: &Inner, Call { lane, places, token }: &Call, tasks: &[Adoptee], taken: &HashSet<TaskId>) -> Cmd {
     let mut call = script_call(&script::ADOPT, &inner.keys.of_script(lane), &inner.clock);
-    call.arg(opening::argument(&tasks[places[0]].topic, token.as_deref()));
+    call.arg(opening::argument(tasks[places[0]].topic.shards, token.as_deref()));
     for &place in places {
         let task = &tasks[place];
         let (state, moment) = match task.standing {

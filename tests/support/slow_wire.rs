@@ -39,9 +39,9 @@ impl SlowWire {
         Self { address, delay_ms }
     }
 
-    /// It is short from now on.
-    pub fn shorten(&self) {
-        self.delay_ms.store(0, Ordering::Relaxed);
+    /// From now on, answers take this long.
+    pub fn set_delay(&self, delay: Duration) {
+        self.delay_ms.store(delay.as_millis() as u64, Ordering::Relaxed);
     }
 }
 

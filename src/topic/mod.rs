@@ -5,10 +5,13 @@
 //! can be behind, so what it says of pauses and policies holds everywhere within a second. A topic's number of lanes never changes while it
 //! holds a task; an add by an old number is refused by the store.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod coming;
+
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use self::coming::{Coming, Outcome};
 use crate::store::{self, AnyStore, Misfire, Registered, Revision, Store, TopicEntry};
 use crate::task::{Topic, TopicPolicy};
 
@@ -20,7 +23,7 @@ pub struct Params {
 }
 
 /// Why a topic could not be had.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// A new topic would be one too many.
     #[error("there are {0} topics already, and limits.topics allows no more")]
@@ -46,8 +49,7 @@ pub struct Registry<S = AnyStore> {
     store: Arc<S>,
     max_topics: AtomicUsize,
     known: RwLock<BTreeMap<Topic, Registered>>,
-    /// New ones that are being registered, and by how many callers. They count towards the limit.
-    coming: Mutex<HashMap<Topic, usize>>,
+    coming: Coming,
     /// The revision that was taken in last, and what `changes` was when it was asked for.
     revision: Mutex<Option<(Revision, u64)>>,
     /// How often something was learned that no look has brought. It may have been read before what a look has brought.
@@ -71,7 +73,7 @@ impl<S: Store> Registry<S> {
             store,
             max_topics: AtomicUsize::new(params.max_topics),
             known: RwLock::default(),
-            coming: Mutex::default(),
+            coming: Coming::default(),
             revision: Mutex::default(),
             changes: AtomicU64::new(0),
             recounted: AtomicBool::new(false),
@@ -91,34 +93,40 @@ impl<S: Store> Registry<S> {
         self.ensure_with(topic, 1).await
     }
 
-    /// The topic, created with so many lanes if there is none.
+    /// The topic, created with so many lanes if there is none. All callers who ask for a new topic
+    /// at the same time share one outcome, so the store is asked once.
     ///
     /// # Errors
     /// [`Error::TooMany`] at the limit, or the store's failure.
     pub async fn ensure_with(&self, topic: &Topic, shards: u16) -> Result<Registered, Error> {
-        if let Some(entry) = self.find(topic).await? {
+        if let Some(entry) = self.known_entry(topic) {
             return Ok(entry);
         }
-        let _coming = self.make_room(topic)?;
-        let entry = self.store.register(TopicEntry { topic: topic.clone(), shards }).await?;
-        // Somebody else may have created it with a policy, which the next refresh brings.
-        let entry = Registered::plain(entry);
+        let entry = TopicEntry { topic: topic.clone(), shards };
+        let entry = self.coming.share(topic, |others| self.found_or_registered(entry, others)).await?;
         self.learn(std::slice::from_ref(&entry));
         Ok(entry)
     }
 
-    /// Room for a new topic while it is being registered: those who come together do not exceed the limit together.
-    fn make_room(&self, topic: &Topic) -> Result<Coming<'_>, Error> {
-        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if !known.contains_key(topic) && !coming.contains_key(topic) {
-            let count = known.len() + coming.keys().filter(|topic| !known.contains_key(topic)).count();
-            if count >= self.max_topics.load(Ordering::Relaxed) {
-                return Err(Error::TooMany(count));
+    /// Asks the store for a topic, and registers it if there is none and the limit allows one more.
+    /// `others` are the new topics that others register at the same time.
+    fn found_or_registered(&self, entry: TopicEntry, others: &mut dyn Iterator<Item = &Topic>) -> Outcome {
+        let most = self.max_topics.load(Ordering::Relaxed);
+        let (known, coming) = {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            (known.len(), others.filter(|topic| !known.contains_key(topic)).count())
+        };
+        let store = self.store.clone();
+        Box::pin(async move {
+            if let Some(found) = store.topic(&entry.topic).await? {
+                return Ok(found);
             }
-        }
-        *coming.entry(topic.clone()).or_default() += 1;
-        Ok(Coming { all: &self.coming, topic: topic.clone() })
+            if known + coming >= most {
+                return Err(Error::TooMany(known.max(most)));
+            }
+            // Another instance may have created it with a policy, which the next look brings.
+            Ok(Registered::plain(store.register(entry).await?))
+        })
     }
 
     /// The topic's entry, if there is one anywhere. Only that one is asked for: whoever asks for one that is new does not pay for all the others.
@@ -232,24 +240,6 @@ impl<S: Store> Registry<S> {
     }
 }
 
-/// A new topic that is being registered, as long as this lives.
-struct Coming<'a> {
-    all: &'a Mutex<HashMap<Topic, usize>>,
-    topic: Topic,
-}
-
-impl Drop for Coming<'_> {
-    fn drop(&mut self) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(callers) = all.get_mut(&self.topic) {
-            *callers -= 1;
-            if *callers == 0 {
-                all.remove(&self.topic);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,7 +263,7 @@ mod tests {
         let made = futures_util::future::join_all(names.iter().map(|topic| registry.ensure(topic))).await;
         let refused = made.iter().filter(|made| matches!(made, Err(Error::TooMany(3)))).count();
         assert_eq!((refused, registry.store.topics().await.unwrap().len()), (4, 3), "{made:?}");
-        assert!(registry.coming.lock().unwrap().is_empty());
+        assert!(registry.coming.is_empty());
     }
 
     /// It was registered by another instance, and this one has not looked since.

@@ -1,0 +1,147 @@
+//! New topics that are being registered: each is asked of the store once for all callers.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt;
+use futures_util::future::Shared;
+
+use super::Error;
+use crate::store::Registered;
+use crate::task::Topic;
+
+/// The topic as the store has it in the end.
+pub(super) type Outcome = Pin<Box<dyn Future<Output = Result<Registered, Error>> + Send>>;
+
+/// The topics that are being registered, each with the outcome that its callers wait for.
+#[derive(Default)]
+pub(super) struct Coming(Mutex<HashMap<Topic, Shared<Outcome>>>);
+
+/// One caller who waits for an outcome. The last one to go removes the topic.
+struct Caller<'a> {
+    coming: &'a Coming,
+    topic: &'a Topic,
+    outcome: Shared<Outcome>,
+}
+
+impl Coming {
+    /// Waits for the topic's outcome with those who wait for it already; if there are none, begins
+    /// with what `begin` makes of the other topics that are being registered.
+    pub(super) async fn share(
+        &self,
+        topic: &Topic,
+        begin: impl FnOnce(&mut dyn Iterator<Item = &Topic>) -> Outcome,
+    ) -> Result<Registered, Error> {
+        let outcome = {
+            let mut all = self.lock();
+            if let Some(outcome) = all.get(topic) {
+                outcome.clone()
+            } else {
+                let outcome = begin(&mut all.keys()).shared();
+                all.insert(topic.clone(), outcome.clone());
+                outcome
+            }
+        };
+        let caller = Caller { coming: self, topic, outcome };
+        caller.outcome.clone().await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, Shared<Outcome>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        let mut all = self.coming.lock();
+        if !all.get(self.topic).is_some_and(|outcome| outcome.ptr_eq(&self.outcome)) {
+            return;
+        }
+        // An outcome that is known is of no use to those who come later. Otherwise the map and this
+        // caller are the last two that have it.
+        let is_known = self.outcome.peek().is_some();
+        if is_known || self.outcome.strong_count().is_none_or(|count| count <= 2) {
+            all.remove(self.topic);
+        }
+    }
+}
+
+impl fmt::Debug for Coming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.lock().keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::future::join_all;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::store::TopicEntry;
+
+    fn topic() -> Topic {
+        "t".parse().unwrap()
+    }
+
+    /// An outcome that comes once the sender says so.
+    fn held() -> (oneshot::Sender<()>, Outcome) {
+        let (sender, receiver) = oneshot::channel();
+        let entry = Registered::plain(TopicEntry { topic: topic(), shards: 3 });
+        let outcome = async move {
+            receiver.await.expect("the test lets it go on");
+            Ok(entry)
+        };
+        (sender, Box::pin(outcome))
+    }
+
+    fn never(_: &mut dyn Iterator<Item = &Topic>) -> Outcome {
+        unreachable!("it was begun before")
+    }
+
+    /// A thousand adds to a new topic are one registration.
+    #[tokio::test]
+    async fn all_callers_of_a_new_topic_share_one_outcome() {
+        let (coming, topic, (go_on, outcome)) = (Coming::default(), topic(), held());
+        let first = coming.share(&topic, |_| outcome);
+        let others = join_all((0..1_000).map(|_| coming.share(&topic, never)));
+        let release = async { go_on.send(()).unwrap() };
+        let (first, others, ()) = tokio::join!(first, others, release);
+        assert_eq!(first.unwrap().entry.shards, 3);
+        assert!(others.iter().all(|other| other.as_ref().is_ok_and(|known| known.entry.shards == 3)));
+        assert!(coming.is_empty());
+    }
+
+    /// The first caller is the one who has begun, and others wait for what it began.
+    #[tokio::test]
+    async fn a_caller_that_goes_takes_nothing_from_the_others() {
+        let (coming, topic, (go_on, outcome)) = (Arc::new(Coming::default()), topic(), held());
+        let mut first = Box::pin(coming.share(&topic, |_| outcome));
+        assert!(futures_util::poll!(&mut first).is_pending());
+        let mut second = Box::pin(coming.share(&topic, never));
+        assert!(futures_util::poll!(&mut second).is_pending());
+        drop(first);
+        assert!(!coming.is_empty());
+        go_on.send(()).unwrap();
+        assert!(second.await.is_ok());
+        assert!(coming.is_empty());
+    }
+
+    #[tokio::test]
+    async fn nothing_stays_of_callers_that_have_all_gone() {
+        let (coming, topic, (_go_on, outcome)) = (Coming::default(), topic(), held());
+        let mut only = Box::pin(coming.share(&topic, |_| outcome));
+        assert!(futures_util::poll!(&mut only).is_pending());
+        drop(only);
+        assert!(coming.is_empty());
+    }
+}

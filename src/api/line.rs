@@ -1,13 +1,13 @@
 //! One topic's line at work: claims for those who stand in it, and in between knows when to claim next.
 //!
 //! ```text
-//! due ─▶ claim for the first few ─▶ hand out in order ─▶ look when the next is due ─▶ sleep until then, a hint, or a second
+//! due ─▶ claim for the first few ─▶ hand out in order ─▶ look when the next is due ─▶ sleep until then, a hint, or another look
 //! ```
 //!
 //! - As many are claimed for at once as were served the last time, doubled: one task costs one claim and one look, and a thousand
 //!   tasks soon serve sixty-four at a time.
-//! - The look ([`Store::next_pull`]) says when a task falls due or a lease runs out. It is repeated each second, whatever it said, for
-//!   hints may be lost: that is all that idle waiters cost, however many they are.
+//! - The look ([`Store::next_pull`]) says when a task falls due or a lease runs out. The look of each second repeats it
+//!   ([`crate::topic::Awaited`]), whatever it said, for hints may be lost. Idle waiters cost nothing else, however many they are.
 //! - Moments of the store are turned into this process' monotonic time by the look that brought them, so that neither clock matters.
 
 use std::collections::VecDeque;
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Api;
@@ -22,20 +23,23 @@ use super::error::Error;
 use super::taken::{Taken, Wish, lanes_in_turn, take};
 use super::waiters::Line;
 use crate::clock::UnixMillis;
-use crate::store::{Registered, Store};
+use crate::store::{NextDue, Registered, Store};
 use crate::task::{Lane, Topic};
+use crate::topic::Outlook;
 
-/// The time between two looks while nothing happens.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The longest wait after claims that brought nothing; and the time after which a topic that nobody knows is looked for again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The most waiters that are claimed for at once.
 const WIDEST: usize = 64;
 /// The wait after claims that brought nothing though something is still said to be due (a server's clock is behind), doubling up to
-/// the time between two looks.
+/// the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
 /// Serves the line until nobody stands in it.
 pub(super) async fn run(api: Arc<Api>, topic: Topic, line: Arc<Line>) {
-    let mut serving = Serving { api, topic, line, width: 1, pause: FIRST_PAUSE, was_in_vain: false, looked: None };
+    let looks = api.topics.awaited().follow(&topic);
+    let mut serving =
+        Serving { api, topic, line, looks, width: 1, pause: FIRST_PAUSE, was_in_vain: false, is_new: true };
     while !serving.api.waiters.is_over(&serving.topic, &serving.line) {
         if let Err(error) = serving.round().await {
             // Said to each at once: to those who would wait in vain as to those who would not know why nothing comes.
@@ -48,11 +52,14 @@ struct Serving {
     api: Arc<Api>,
     topic: Topic,
     line: Arc<Line>,
+    /// What the look of each second finds.
+    looks: watch::Receiver<Option<Outlook>>,
     width: usize,
     pause: Duration,
     /// Whether the last claims brought nothing.
     was_in_vain: bool,
-    looked: Option<Instant>,
+    /// The topic was not asked for yet.
+    is_new: bool,
 }
 
 impl Drop for Serving {
@@ -68,9 +75,14 @@ impl Drop for Serving {
 impl Serving {
     /// Claims if there is reason, looks if it is time, and sleeps.
     async fn round(&mut self) -> Result<(), Error> {
-        let Some(known) = self.api.waiters.find(&self.api, &self.topic).await? else {
-            // Its first task makes it known, by a hint or in the registry.
-            self.sleep(Instant::now() + LOOK_EVERY).await;
+        let known = match self.api.topics.known_entry(&self.topic) {
+            None if self.is_new => self.api.topics.find(&self.topic).await?,
+            known => known,
+        };
+        self.is_new = false;
+        let Some(known) = known else {
+            // Its first task makes it known, by a hint or in the look of a second.
+            self.sleep(Some(Instant::now() + LONGEST_PAUSE)).await;
             return Ok(());
         };
         let mut lanes = lanes_in_turn(&self.api, &known);
@@ -79,20 +91,25 @@ impl Serving {
             if self.line.is_empty() {
                 return Ok(());
             }
-            self.look(&known).await?;
-        } else if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
-            self.look(&known).await?;
+            let next = self.api.store.next_pull(known.entry.lanes().collect()).await?;
+            self.take_in(Instant::now(), next);
+        } else if self.looks.has_changed().unwrap_or(false) {
+            let found = self.looks.borrow_and_update().clone();
+            if let Some(Outlook { at, next }) = found {
+                self.take_in(at, next?);
+            }
         }
-        let safety = self.looked.unwrap_or_else(Instant::now) + LOOK_EVERY;
-        self.sleep(self.line.next().map_or(safety, |next| next.min(safety))).await;
+        self.sleep(self.line.next()).await;
         Ok(())
     }
 
-    async fn sleep(&self, until: Instant) {
+    /// Sleeps until then, until there is news, or another look.
+    async fn sleep(&mut self, until: Option<Instant>) {
         tokio::select! {
             biased;
             () = self.line.news.notified() => {}
-            () = tokio::time::sleep_until(until) => {}
+            Ok(()) = self.looks.changed() => self.looks.mark_changed(),
+            () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
         }
     }
 
@@ -133,19 +150,15 @@ impl Serving {
         }
     }
 
-    /// Asks the store when the next task is there to be pulled.
-    async fn look(&mut self, topic: &Registered) -> Result<(), Error> {
-        let next = self.api.store.next_pull(topic.entry.lanes().collect()).await?;
-        let now = Instant::now();
-        self.looked = Some(now);
-        self.api.waiters.saw(next.now);
+    /// What a look has found: when there is something to claim.
+    fn take_in(&mut self, at: Instant, next: NextDue) {
+        self.api.waiters.saw(next.now, at);
         let is_due = |due: UnixMillis| due <= next.now;
         // What is due and was not given is not asked for at once again.
         let contradicts = std::mem::take(&mut self.was_in_vain) && next.lanes.iter().flatten().any(|due| is_due(*due));
-        self.pause = if contradicts { (self.pause * 2).min(LOOK_EVERY) } else { FIRST_PAUSE };
+        self.pause = if contradicts { (self.pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
         let wait = |due: UnixMillis| if contradicts && is_due(due) { self.pause } else { due.since(next.now) };
-        let known = (0_u16..).zip(next.lanes).filter_map(|(shard, due)| Some((shard, now + wait(due?))));
+        let known = (0_u16..).zip(next.lanes).filter_map(|(shard, due)| Some((shard, at + wait(due?))));
         self.line.knows(known.collect());
-        Ok(())
     }
 }

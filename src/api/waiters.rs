@@ -28,13 +28,11 @@ use super::error::Error;
 use super::line;
 use super::taken::{Taken, Wish};
 use crate::clock::UnixMillis;
-use crate::store::{Hint, Registered};
+use crate::store::Hint;
 use crate::task::{Lane, Topic};
 
 /// The most claims for waiters at a time, over all lines.
 const CLAIMS: usize = 128;
-/// The time between two looks at the registry for a topic that nobody knows.
-const REFRESH: Duration = Duration::from_secs(1);
 
 /// Everyone who waits.
 #[derive(Debug)]
@@ -44,7 +42,6 @@ pub(super) struct Waiters {
     lines: Mutex<HashMap<Topic, Arc<Line>>>,
     /// The store's time, and when it was that.
     store_time: Mutex<Option<(UnixMillis, Instant)>>,
-    refreshed: tokio::sync::Mutex<Option<Instant>>,
 }
 
 /// Those who wait for one topic, and from when on there may be something for them.
@@ -81,7 +78,6 @@ impl Waiters {
             claims: Semaphore::new(CLAIMS),
             lines: Mutex::default(),
             store_time: Mutex::default(),
-            refreshed: tokio::sync::Mutex::default(),
         });
         tokio::spawn(listen(waiters.clone(), hints));
         waiters
@@ -92,22 +88,9 @@ impl Waiters {
         self.claims.acquire().await.expect("the semaphore is never closed")
     }
 
-    /// The store's time was `now` just now.
-    pub(super) fn saw(&self, now: UnixMillis) {
-        *self.store_time.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Instant::now()));
-    }
-
-    /// The topic's entry, if there is one by now. However many lines ask, the registry is read no more than once a second.
-    pub(super) async fn find(&self, api: &Api, topic: &Topic) -> Result<Option<Registered>, Error> {
-        if let Some(known) = api.topics.known_entry(topic) {
-            return Ok(Some(known));
-        }
-        let mut refreshed = self.refreshed.lock().await;
-        if refreshed.is_none_or(|last| last.elapsed() >= REFRESH) {
-            api.topics.refresh().await?;
-            *refreshed = Some(Instant::now());
-        }
-        Ok(api.topics.known_entry(topic))
+    /// The store's time was `now` at that moment.
+    pub(super) fn saw(&self, now: UnixMillis, at: Instant) {
+        *self.store_time.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, at));
     }
 
     /// Whether nobody stands in the line; then it is no more.

@@ -7,9 +7,9 @@ use tokio::sync::broadcast;
 
 use super::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
-    Hint, Histories, Holds, ListQuery, Listed, Looked, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
-    Registered, Rescheduled, Result, Revision, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
-    embedded, redis,
+    Hint, Histories, Holds, ListQuery, Listed, Look, Looked, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
+    Registered, Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting, embedded,
+    redis,
 };
 use crate::breaker;
 use crate::clock::UnixMillis;
@@ -196,8 +196,8 @@ impl Store for AnyStore {
         either!(self, topics())
     }
 
-    async fn look(&self, seen: Option<Revision>, lanes: Vec<Lane>) -> Looked {
-        either!(self, look(seen, lanes))
+    async fn look(&self, look: Look) -> Looked {
+        either!(self, look(look))
     }
 
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {

@@ -142,9 +142,9 @@ pub use check::{Checked, Cursor, Finding, Flaw};
 pub use error::{Error, Result};
 pub use terms::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Claimed, Counts, Durability, Forecast, Grant, Hint,
-    Histories, History, Holder, Holds, Idempotency, LENT, LeasedTask, Lent, ListQuery, Listed, Looked, MOVED, Misfire,
-    Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Revision, Settle,
-    Settled, Spread, Standing, Summary, Task, TopicEntry, Transition, Waiting, Want,
+    Histories, History, Holder, Holds, Idempotency, LENT, LeasedTask, Lent, ListQuery, Listed, Look, Looked, MOVED,
+    Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Revision,
+    Settle, Settled, Spread, Standing, Summary, Task, TopicEntry, Transition, Waiting, Want,
 };
 
 /// The longest lease; a longer one is cut to it.
@@ -375,16 +375,17 @@ pub trait Store: Send + Sync + 'static {
     fn topics(&self) -> impl Future<Output = Result<Vec<Registered>>> + Send;
 
     /// What each instance looks for every second, in as few requests as the store can: the registry unless its revision is the one that was
-    /// `seen`, what is held by hand, and as [`Store::next_due`] the next moments of these lanes. Each part may fail by itself.
-    fn look(&self, seen: Option<Revision>, lanes: Vec<Lane>) -> impl Future<Output = Looked> + Send {
+    /// `seen`, what is held by hand, and the next moments of lanes, as [`Store::next_due`] and [`Store::next_pull`]. Each part may fail by itself.
+    fn look(&self, look: Look) -> impl Future<Output = Looked> + Send {
         // A store that counts no revisions has its registry read each time.
-        let _ = seen;
+        let Look { seen: _, workers, consumers } = look;
         async move {
-            let next = if lanes.is_empty() { Ok(None) } else { self.next_due(lanes).await.map(Some) };
+            let next = if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
+            let pulls = if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
             let holds = self.holds().await;
             // Last: a pause that has been read must not wait for the others.
             let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
-            Looked { registry, holds, next }
+            Looked { registry, holds, next, pulls }
         }
     }
 

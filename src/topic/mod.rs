@@ -5,12 +5,14 @@
 //! can be behind, so what it says of pauses and policies holds everywhere within a second. A topic's number of lanes never changes while it
 //! holds a task; an add by an old number is refused by the store.
 
+mod awaited;
 mod coming;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+pub use self::awaited::{Awaited, Outlook};
 use self::coming::{Coming, Outcome};
 use crate::store::{self, AnyStore, Misfire, Registered, Revision, Store, TopicEntry};
 use crate::task::{Topic, TopicPolicy};
@@ -54,6 +56,7 @@ pub struct Registry<S = AnyStore> {
     revision: Mutex<Option<(Revision, u64)>>,
     /// How often something was learned that no look has brought. It may have been read before what a look has brought.
     changes: AtomicU64,
+    awaited: Awaited,
     /// A topic has another number of lanes than this instance knew.
     recounted: AtomicBool,
 }
@@ -76,6 +79,7 @@ impl<S: Store> Registry<S> {
             coming: Coming::default(),
             revision: Mutex::default(),
             changes: AtomicU64::new(0),
+            awaited: Awaited::default(),
             recounted: AtomicBool::new(false),
         }
     }
@@ -197,6 +201,11 @@ impl<S: Store> Registry<S> {
     /// Whether a topic has turned out to have another number of lanes than this instance knew, since this was asked last.
     pub fn take_recounted(&self) -> bool {
         self.recounted.swap(false, Ordering::Relaxed)
+    }
+
+    /// The topics whose tasks consumers wait for here.
+    pub const fn awaited(&self) -> &Awaited {
+        &self.awaited
     }
 
     /// What this instance knows without asking.

@@ -15,7 +15,7 @@ use super::janitor;
 use super::lane::{self, COMING, Nudge};
 use crate::callback::Caller;
 use crate::clock::UnixMillis;
-use crate::store::{Hint, Looked, NextDue, Store};
+use crate::store::{Hint, Look, Looked, NextDue, Store};
 use crate::task::Lane;
 
 /// The lanes' tasks.
@@ -71,8 +71,13 @@ struct Seen {
 async fn look(shared: &Shared<impl Store, impl Caller>) -> Seen {
     let Shared { parts, .. } = shared;
     let mut asked_lanes = lanes(shared);
+    let awaited = parts.topics.awaited().lanes(&parts.topics);
     let (seen, asked_holds, asked) = (parts.topics.seen(), parts.limits.ask_holds(), parts.clock.now());
-    let Looked { registry, holds, next } = parts.store.look(seen.revision, asked_lanes.clone()).await;
+    let look = Look { seen: seen.revision, workers: asked_lanes.clone(), consumers: awaited.clone() };
+    let Looked { registry, holds, next, pulls } = parts.store.look(look).await;
+    if let Some(pulls) = pulls.transpose() {
+        parts.topics.awaited().tell(&awaited, pulls);
+    }
     // The registry, or what is held, may be on a server that is away while lanes are not: then those that are known are looked at. But
     // nothing is claimed before it was known once what is held, and which store this is: calls name it.
     let mut failed = registry.as_ref().err().map(ToString::to_string);

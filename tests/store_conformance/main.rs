@@ -255,6 +255,7 @@ macro_rules! conformance {
             read next_due_knows_every_lane_and_leaves_pulled_tasks_out,
             read next_due_includes_the_earliest_lease_deadline,
             read next_pull_knows_what_consumers_wait_for_and_nothing_else,
+            read a_look_finds_what_the_verbs_answer,
             read what_does_not_exist_is_unknown_and_empty,
             read a_store_keeps_its_id,
 

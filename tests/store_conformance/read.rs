@@ -1,8 +1,8 @@
 //! `list`, `stats`, `next_due`: what is only read.
 
 use delayd::clock::UnixMillis;
-use delayd::store::{Counts, ListQuery, Listed, Moment, NewTask, NextDue, Spread, Store, Transition};
-use delayd::task::{State, TaskId};
+use delayd::store::{Counts, ListQuery, Listed, Look, Looked, Moment, NewTask, NextDue, Spread, Store, Transition};
+use delayd::task::{Lane, State, TaskId};
 
 use crate::bench::{ALWAYS, Bench, Held, LEASE_MS, at, dead, delivered, lane, ms, new_task, retry, topic_of};
 
@@ -144,6 +144,23 @@ pub(crate) async fn next_due_includes_the_earliest_lease_deadline(bench: Bench<i
     bench.advance(2 * LEASE_MS);
     let deadline = at(2 * LEASE_MS as i64 + 5_000);
     assert_eq!(bench.next_due().await, Some(deadline), "a lease that ran out stays next until it is swept");
+}
+
+/// What each instance looks for every second is what the verbs say one by one.
+pub(crate) async fn a_look_finds_what_the_verbs_answer(bench: Bench<impl Store>) {
+    bench.add("message.call", 10).await;
+    bench.add("@pull", 4_000).await;
+    bench.add_task(NewTask { topic: topic_of("others", 1), ..new_task("@pull", 77) }).await;
+    let lanes: Vec<Lane> = ["others:0", "nobody:3", "orders:0"].map(|lane| lane.parse().unwrap()).to_vec();
+    let look = Look { seen: None, workers: vec![lane()], consumers: lanes.clone() };
+    let Looked { registry, holds, next, pulls } = bench.store.look(look).await;
+    let (revision, entries) = registry.unwrap().expect("nothing was seen before");
+    assert_eq!(entries.len(), 2);
+    assert!(holds.unwrap().held.is_empty());
+    assert_eq!(next.unwrap().unwrap().lanes, [Some(at(10))]);
+    assert_eq!(pulls.unwrap(), Some(bench.store.next_pull(lanes).await.unwrap()));
+    let nothing = bench.store.look(Look { seen: Some(revision), ..Look::default() }).await;
+    assert_eq!((nothing.next.unwrap(), nothing.pulls.unwrap()), (None, None));
 }
 
 pub(crate) async fn next_pull_knows_what_consumers_wait_for_and_nothing_else(bench: Bench<impl Store>) {

@@ -279,6 +279,14 @@ impl Server {
         output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
     }
 
+    /// A number out of `INFO stats`.
+    #[allow(dead_code, reason = "not every test program counts")]
+    pub(crate) fn statistic(&self, name: &str) -> i64 {
+        let stats = self.command(&["INFO", "stats"]);
+        let value = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.unwrap_or_else(|| panic!("Redis knows no {name}")).trim().parse().unwrap()
+    }
+
     /// What it says of its replication, if it does not cut us off just now.
     pub(crate) fn replication(&self) -> String {
         self.command_unless_cut_off(&["INFO", "replication"]).unwrap_or_default()

@@ -16,7 +16,7 @@ use super::node::Purpose;
 use super::script::{self, Script};
 use super::{destination, identity, topic};
 use crate::clock::UnixMillis;
-use crate::store::{Error, Histories, History, Looked, NextDue, Result, Revision};
+use crate::store::{Error, Histories, History, Look, Looked, NextDue, Result, Revision};
 use crate::task::Lane;
 
 /// The most lanes of one script call: some tenths of a millisecond.
@@ -33,19 +33,34 @@ pub(super) enum For {
     Consumers,
 }
 
+impl For {
+    /// What the script is told.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Workers => "workers",
+            Self::Consumers => "consumers",
+        }
+    }
+}
+
 /// Of a lane whose server is away nothing is known; only if that is so of all is it an error.
-pub(super) async fn next(inner: &Inner, lanes: &[Lane], whom: For) -> Result<NextDue> {
-    let whom = if whom == For::Workers { "workers" } else { "consumers" };
-    let (now, told) = over(inner, &[], &script::NEXT, lanes, whom, read_moment).await.1?;
-    Ok(NextDue { now, lanes: told.into_iter().map(Option::flatten).collect() })
+pub(super) async fn next(inner: &Inner, whom: For, lanes: &[Lane]) -> Result<NextDue> {
+    let told = over(inner, &[], &script::NEXT, &[(whom.word(), lanes)], read_moment).await.1;
+    told.into_iter().next().map_or_else(|| Err(corrupt("too little")), next_due)
+}
+
+fn next_due(told: Result<Told<Option<UnixMillis>>>) -> Result<NextDue> {
+    told.map(|(now, told)| NextDue { now, lanes: told.into_iter().map(Option::flatten).collect() })
 }
 
 /// What each instance looks for every second: of each server in one pipeline, as far as its length allows. The registry is read only if its
 /// revision is another one.
-pub(super) async fn each_second(inner: &Inner, seen: Option<Revision>, lanes: &[Lane]) -> Looked {
+pub(super) async fn each_second(inner: &Inner, look: &Look) -> Looked {
     let [held, released] = destination::ask_holds(inner);
     let before = [cmd("GET").arg(inner.keys.revision()).take(), identity::ask(inner), held, released];
-    let (answers, told) = over(inner, &before, &script::NEXT, lanes, "workers", read_moment).await;
+    let asked = [(For::Workers, &look.workers[..]), (For::Consumers, &look.consumers)];
+    let asked = asked.map(|(whom, lanes)| (whom.word(), lanes));
+    let (answers, told) = over(inner, &before, &script::NEXT, &asked, read_moment).await;
     let [revision, id, held, released] =
         <[_; 4]>::try_from(answers).unwrap_or_else(|_| [0; 4].map(|_| Err(corrupt("too little"))));
     identity::take_in(inner, id).await;
@@ -53,69 +68,98 @@ pub(super) async fn each_second(inner: &Inner, seen: Option<Revision>, lanes: &[
     let revision = revision.and_then(|answer| Option::<u64>::from_redis_value(answer).map_err(corrupt));
     let registry = match revision.map(|revision| Revision(revision.unwrap_or_default())) {
         Err(error) => Err(error),
-        Ok(revision) if Some(revision) == seen => Ok(None),
+        Ok(revision) if Some(revision) == look.seen => Ok(None),
         Ok(revision) => topic::topics(inner).await.map(|topics| Some((revision, topics))),
     };
-    let next = match told {
-        _ if lanes.is_empty() => Ok(None),
-        Ok((now, told)) => Ok(Some(NextDue { now, lanes: told.into_iter().map(Option::flatten).collect() })),
-        Err(error) => Err(error),
+    let mut told = told.into_iter();
+    let mut of = |lanes: &[Lane]| match told.next() {
+        Some(told) if !lanes.is_empty() => next_due(told).map(Some),
+        _ => Ok(None),
     };
-    Looked { registry, holds, next }
+    let (next, pulls) = (of(&look.workers), of(&look.consumers));
+    Looked { registry, holds, next, pulls }
 }
 
 /// The same of what has ended.
 pub(super) async fn histories(inner: &Inner, lanes: &[Lane]) -> Result<Histories> {
-    let (now, lanes) = over(inner, &[], &script::HISTORIES, lanes, "", read_history).await.1?;
+    let told = over(inner, &[], &script::HISTORIES, &[("", lanes)], read_history).await.1;
+    let (now, lanes) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
     Ok(Histories { now, lanes })
 }
 
-/// What a script says of each lane, as `read` reads it; nothing of those for which nobody answers. And the time, of the first who does.
-/// Before that, in the first pipeline, what `before` is answered.
+/// The time, of the first server that answers, and what is told of each lane; nothing of those for which nobody answers.
+type Told<T> = (UnixMillis, Vec<Option<T>>);
+
+/// What a script says of lanes, as `read` reads it. Each group of lanes is asked about with a word of its own, and answered by itself.
+/// In the first pipeline, before all others, what `before` is answered.
 async fn over<T>(
     inner: &Inner,
     before: &[Cmd],
     script: &Script,
-    lanes: &[Lane],
-    word: &str,
+    groups: &[(&str, &[Lane])],
     read: impl Fn(Value) -> Result<T>,
-) -> (Vec<Result<Value>>, Result<(UnixMillis, Vec<Option<T>>)>) {
+) -> (Vec<Result<Value>>, Vec<Result<Told<T>>>) {
     let a_script = if inner.servers.is_cluster() { 1 } else { LANES_A_SCRIPT };
-    let mut told = Vec::with_capacity(lanes.len());
-    let (mut first_now, mut failed) = (None, None);
-    let (mut asked_before, mut answered_before) = (before.to_vec(), Vec::new());
-    let (first, others) = lanes.split_at(lanes.len().min(LANES_A_PIPELINE));
-    for lanes in std::iter::once(first).chain(others.chunks(LANES_A_PIPELINE)) {
-        let call = |lanes: &[Lane]| {
+    let mut calls: Vec<(usize, &str, &[Lane])> = Vec::new();
+    for (group, &(word, lanes)) in groups.iter().enumerate() {
+        calls.extend(lanes.chunks(a_script).map(|lanes| (group, word, lanes)));
+    }
+    let (first, others) = calls.split_at(calls.len().min(LANES_A_PIPELINE / a_script));
+    let mut answered_before = Vec::new();
+    let mut heard: Vec<Heard<T>> = groups.iter().map(|_| Heard::default()).collect();
+    for calls in std::iter::once(first).chain(others.chunks(LANES_A_PIPELINE / a_script)) {
+        let call = |&(_, word, lanes): &(usize, &str, &[Lane])| {
             let keys: Vec<String> = lanes.iter().map(|lane| inner.keys.destinations(lane)).collect();
             script_call(script, &keys, &inner.clock).arg(word).take()
         };
-        let mut calls = std::mem::take(&mut asked_before);
-        let count = calls.len();
-        calls.extend(lanes.chunks(a_script).map(call));
-        let mut answers = inner.working.run_repeatable(&calls).await;
-        answered_before.extend(answers.drain(..count));
-        for (lanes, answer) in lanes.chunks(a_script).zip(answers) {
-            match answer.and_then(|answer| read_answer(answer, lanes.len(), &read)) {
-                Ok((now, those)) => {
-                    first_now = first_now.or(Some(now));
-                    told.extend(those.into_iter().map(Some));
-                }
-                Err(error) => {
-                    tracing::debug!(lane = %lanes[0], %error, "Could not look into a lane");
-                    told.extend(lanes.iter().map(|_| None));
-                    failed = Some(error);
-                }
+        let before = if answered_before.is_empty() { before } else { &[] };
+        let commands: Vec<Cmd> = before.iter().cloned().chain(calls.iter().map(call)).collect();
+        let mut answers = inner.working.run_repeatable(&commands).await;
+        answered_before.extend(answers.drain(..before.len()));
+        for (&(group, _, lanes), answer) in calls.iter().zip(answers) {
+            heard[group].hear(lanes, answer.and_then(|answer| read_answer(answer, lanes.len(), &read)));
+        }
+    }
+    let mut told = Vec::with_capacity(groups.len());
+    for Heard { now, lanes, failed } in heard {
+        told.push(match (now, failed) {
+            (Some(now), _) => Ok((now, lanes)),
+            (None, Some(error)) => Err(error),
+            // No lane was asked about.
+            (None, None) if before.is_empty() => time(inner).await.map(|now| (now, lanes)),
+            (None, None) => Ok((UnixMillis(0), lanes)),
+        });
+    }
+    (answered_before, told)
+}
+
+/// What was heard of a group of lanes so far.
+struct Heard<T> {
+    now: Option<UnixMillis>,
+    lanes: Vec<Option<T>>,
+    failed: Option<Error>,
+}
+
+impl<T> Default for Heard<T> {
+    fn default() -> Self {
+        Self { now: None, lanes: Vec::new(), failed: None }
+    }
+}
+
+impl<T> Heard<T> {
+    fn hear(&mut self, lanes: &[Lane], answer: Result<(UnixMillis, Vec<T>)>) {
+        match answer {
+            Ok((now, those)) => {
+                self.now = self.now.or(Some(now));
+                self.lanes.extend(those.into_iter().map(Some));
+            }
+            Err(error) => {
+                tracing::debug!(lane = %lanes[0], %error, "Could not look into a lane");
+                self.lanes.extend(lanes.iter().map(|_| None));
+                self.failed = Some(error);
             }
         }
     }
-    let told = match (first_now, failed) {
-        (Some(now), _) => Ok((now, told)),
-        (None, Some(error)) => Err(error),
-        (None, None) if before.is_empty() => time(inner).await.map(|now| (now, told)),
-        (None, None) => Ok((UnixMillis(0), told)),
-    };
-    (answered_before, told)
 }
 
 fn read_answer<T>(answer: Value, count: usize, read: impl Fn(Value) -> Result<T>) -> Result<(UnixMillis, Vec<T>)> {

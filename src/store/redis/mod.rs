@@ -28,9 +28,8 @@ use self::servers::{Route, Servers};
 use self::topic::Complaints;
 use super::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error,
-    Forecast, Hint, Histories, Holds, ListQuery, Listed, Looked, Misfire, Misfired, Moment, NewContent, NewTask,
-    NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled, Spread, Store, Summary, Task, TopicEntry,
-    Waiting,
+    Forecast, Hint, Histories, Holds, ListQuery, Listed, Look, Looked, Misfire, Misfired, Moment, NewContent, NewTask,
+    NextDue, Registered, Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
 };
 use crate::breaker;
 use crate::clock::{Clock, UnixMillis};
@@ -393,11 +392,11 @@ impl Store for Redis {
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        look::next(&self.inner, &lanes, look::For::Workers).await
+        look::next(&self.inner, look::For::Workers, &lanes).await
     }
 
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        look::next(&self.inner, &lanes, look::For::Consumers).await
+        look::next(&self.inner, look::For::Consumers, &lanes).await
     }
 
     async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
@@ -436,8 +435,8 @@ impl Store for Redis {
         topic::topics(&self.inner).await
     }
 
-    async fn look(&self, seen: Option<Revision>, lanes: Vec<Lane>) -> Looked {
-        look::each_second(&self.inner, seen, &lanes).await
+    async fn look(&self, look: Look) -> Looked {
+        look::each_second(&self.inner, &look).await
     }
 
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {

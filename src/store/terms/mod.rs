@@ -12,7 +12,7 @@ mod transfer;
 
 pub use identity::{Idempotency, Novelty};
 pub use manage::{AttemptNote, Forecast, Holds, Spread, Summary};
-pub use topic::{Looked, Misfire, Misfired, Registered, Revision, TopicEntry};
+pub use topic::{Look, Looked, Misfire, Misfired, Registered, Revision, TopicEntry};
 pub use transfer::{Adopted, Adoptee, LENT, Lent, MOVED, Standing};
 
 /// What an accepted add survives; the names are the wire's.

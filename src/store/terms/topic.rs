@@ -76,12 +76,25 @@ pub enum Misfired {
 pub struct Revision(pub u64);
 
 /// What an instance looks for each second.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// The revision of the registry that is known already.
+    pub seen: Option<Revision>,
+    /// The lanes that are worked here.
+    pub workers: Vec<Lane>,
+    /// The lanes for whose tasks consumers wait here.
+    pub consumers: Vec<Lane>,
+}
+
+/// What was found.
 #[derive(Debug)]
 pub struct Looked {
     /// The registry and its revision, which was read first; `None`: it is the one that was seen before.
     pub registry: Result<Option<(Revision, Vec<Registered>)>>,
     /// The destinations that are held by hand, and the releases that are remembered.
     pub holds: Result<Holds>,
-    /// When the lanes have something to do; `None`: no lane was asked for.
+    /// When workers have something to do; `None`: no lane was asked for.
     pub next: Result<Option<NextDue>>,
+    /// When consumers have something to pull; `None`: no lane was asked for.
+    pub pulls: Result<Option<NextDue>>,
 }

@@ -51,18 +51,18 @@ async fn add(store: &Redis, count: usize) -> Vec<TaskId> {
     store.add(tasks).await.into_iter().map(|added| added.unwrap().id).collect()
 }
 
-/// A lane is opened in four round trips, and callers wait for two and a half. Those who come later
+/// A lane is opened in three round trips, and callers wait for one and a half. Those who come later
 /// find it open.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lane_is_opened_though_its_first_callers_have_given_up() {
     let server = redis_server::shared();
     let wire = SlowWire::to(server.port(), Duration::ZERO).await;
     let prefix = format!("far{:x}", rand::random::<u64>());
-    let far = connect_within(wire.address.port(), &prefix, Duration::from_millis(500)).await;
+    let far = connect_within(wire.address.port(), &prefix, Duration::from_millis(400)).await;
     // From here on there are connections, ids and scripts. The next topic is new.
     add(&far, 1).await;
     far.register(TopicEntry { topic: "new".parse().unwrap(), shards: 1 }).await.unwrap();
-    wire.set_delay(Duration::from_millis(200));
+    wire.set_delay(Duration::from_millis(250));
     let adding = async || {
         let topic = TopicEntry { topic: "new".parse().unwrap(), shards: 1 };
         far.add(vec![NewTask { topic, ..task(1) }]).await.remove(0)

@@ -8,9 +8,10 @@ use axum::body::Body;
 use axum::extract::Request;
 use http::{HeaderMap, Uri};
 
-use super::auth::Caller;
-use super::testing::edge_with_store;
 use super::*;
+use crate::api::middleware::auth::Caller;
+use crate::api::testing::edge_with_store;
+use crate::api::wire::{cost, json};
 
 const MIB: usize = 1 << 20;
 /// The length of the bodies here: beyond what is read on a thread of the runtime, and as long as a call without a content may be.
@@ -141,7 +142,7 @@ fn read(api: &Api, path: &str, body: &[u8]) {
         ADOPT => adopt::all_checked(api, &anyone(), body).err(),
         UPDATE => json::read::<manage::UpdateRequest<'_>>(body).err(),
         REPLAY => json::read::<dead::ReplayRequest>(body).err(),
-        SET => json::read::<topic_policy::Request<'_>>(body).and_then(|request| topic_policy::check(&request)).err(),
+        SET => json::read::<policy::Request<'_>>(body).and_then(|request| policy::check(&request)).err(),
         other => panic!("no reader for {other}"),
     };
     let length = refused.map_or(0, |refused| refused.message().len());

@@ -1,20 +1,17 @@
 //! ① The edge: HTTP in. From a request to a store's verb, and back to an answer.
 //!
 //! ```text
-//! server ─▶ request id ─▶ trace ─▶ panic ─▶ door ─▶ auth ─▶ timeout ─▶ body ─▶ slot ─▶ add │ pull │ settle │ get │ list │ manage │ dead │ topic │ destination ─▶ store
+//! transport ─▶ middleware ─▶ routes ─▶ handlers ─▶ store
 //! ```
 //!
-//! - `calls` and `router` are the whole API at a glance; one file per family of verbs. What is under `/delay/` is called past the
-//!   router, by the table in `calls`.
-//! - `server` takes connections and drains them, `connection` serves one; `pulse` and `paced` see to it that nobody holds one for
-//!   nothing. `edge` is what every request passes, `door` turns away what is too much, `work` is what stands around every handler that works on
-//!   tasks, `budget` how many bytes all requests and answers may hold, `room` counts those of the answers.
-//! - `auth` says who may call what; its table is the whole access matrix.
-//! - `body` and `json` read a request (a long one beside the runtime), `fields` its values, `new_task` checks one task.
-//! - `error` is the only answer of a failure, `envelope` that of a success.
-//! - `openapi` describes all of it, from the very types; `docs` is a page to read that by.
-//! - `transfer` hands whole tasks to another store, `adopt` takes them from one.
-//! - `written` knows whether an answer has been written, on which a pull without `lease` rests.
+//! Folders by layer, the lowest first. Imports run from the later ones to the earlier ones:
+//!
+//! - `wire`: JSON in; errors and envelopes out; fields, request ids and schemas.
+//! - `long_poll`: pulls that wait.
+//! - `middleware`: what every request passes: concurrency limit, tokens, deadline, body, budgets.
+//! - `transport`: connections and their timeouts; whether an answer was written.
+//! - `handlers`: one file for each family of calls.
+//! - `routes`, `openapi`, `docs`: the calls, their description, and a page to read it by.
 //!
 //! # Invariants
 //!
@@ -22,61 +19,27 @@
 //! - Nothing internal (a store's text, a path, a panic) is in an answer; it is in the log, under the request's id.
 //! - An unknown field is refused, never ignored.
 //!
-//! What is absent on purpose: policy of retries (`outcome`), and every wait for something to fall due, but for that of consumers: whoever
-//! pulls with `wait` stands in a line of `waiters`, which `line` serves.
+//! Absent on purpose: policy of retries (`outcome`), and timers per task. Only pulls with `wait` wait
+//! for something to fall due.
 
-mod add;
-mod adopt;
-mod auth;
-mod body;
 #[cfg(test)]
 mod bounds_tests;
-mod budget;
-mod calls;
-mod connection;
-mod cost;
-mod dead;
-mod destination;
 mod docs;
-mod door;
-mod edge;
-mod envelope;
-mod error;
-mod fields;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzed;
-mod get;
-mod health;
-mod json;
-mod line;
-mod list;
-mod manage;
+mod handlers;
+mod long_poll;
 #[cfg(feature = "benching")]
 #[doc(hidden)]
 pub mod measured;
-mod metrics;
-mod new_task;
+mod middleware;
 mod openapi;
-mod paced;
-mod placing;
-mod pull;
-mod pulse;
-mod request_id;
-mod room;
-mod sameness;
-mod server;
-mod settle;
-mod taken;
+mod routes;
 #[cfg(test)]
 mod testing;
-mod topic;
-mod topic_policy;
-mod topic_shown;
-mod transfer;
-mod waiters;
-mod work;
-mod written;
+mod transport;
+mod wire;
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -94,18 +57,23 @@ use crate::outcome::Policy;
 use crate::store::{AnyStore, Registered, Store};
 use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
-use budget::Budget;
-use calls::{Calls, by};
-use door::Line;
-use edge::Entrance;
-use error::Error;
-use waiters::Waiters;
-use work::{Work, Works};
+use handlers::migration::{adopt, transfer};
+use handlers::task::{add, get as get_task, list, manage, new_task, pull, settle};
+use handlers::topic::{manage as topic, policy};
+use handlers::{dead, destination, health, metrics};
+use long_poll::queue::Waiters;
+use middleware::body;
+use middleware::concurrency_limit::Line;
+use middleware::context::{Work, Works};
+use middleware::memory_budget::Budget;
+use middleware::pipeline::Entrance;
+use routes::{Calls, by};
+use wire::error::Error;
 
-pub use auth::{TokenParams, Tokens};
-pub use edge::Edge;
+pub use middleware::auth::{TokenParams, Tokens};
+pub use middleware::pipeline::Edge;
 pub use openapi::document;
-pub use server::{Patience, ServerParams, listen, serve};
+pub use transport::listener::{Patience, ServerParams, listen, serve};
 
 /// How long [`Api::finish`] waits.
 const LAST_SETTLES: Duration = Duration::from_secs(15);
@@ -359,7 +327,7 @@ fn calls(api: &Arc<Api>) -> Calls {
         .with("/delay/task/extend", by(api, settle::extend))
         .with("/delay/task/cancel", by(api, manage::cancel))
         .with("/delay/task/update", by(api, manage::update))
-        .with("/delay/task/get", by(api, get::get))
+        .with("/delay/task/get", by(api, get_task::get))
         .with("/delay/task/list", by(api, list::list))
         .with("/delay/task/records", by(api, transfer::records))
         .with("/delay/task/moved", by(api, transfer::moved))
@@ -368,7 +336,7 @@ fn calls(api: &Arc<Api>) -> Calls {
         .with("/delay/dead/purge", by(api, dead::purge))
         .with("/delay/topic/list", by(api, topic::list))
         .with("/delay/topic/get", by(api, topic::get))
-        .with("/delay/topic/set", by(api, topic_policy::set))
+        .with("/delay/topic/set", by(api, policy::set))
         .with("/delay/topic/pause", by(api, topic::pause))
         .with("/delay/topic/resume", by(api, topic::resume))
         .with("/delay/topic/purge", by(api, topic::purge))

@@ -1,14 +1,12 @@
 //! `GET /openapi.json`: the whole API as an OpenAPI 3.1 document, for code generators, testers and the page at `/docs`.
 //!
 //! [`calls`] is the table: one row for each route, with the types that its handler reads and answers. Schemas are derived from those very types, so a
-//! field that is added is documented; what their fields mean is said in their comments. [`values`] describes what reads itself by hand.
+//! field that is added is documented; what their fields mean is said in their comments. [`crate::api::wire::schema`] describes what reads itself by hand.
 //!
 //! # Invariants
 //!
 //! - Every route has a row, and every row a route; a test compares them.
 //! - A schema is never stricter than its reader. It may be laxer: what only a sentence can say (exactly one of two fields) stands in descriptions.
-
-pub(super) mod values;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -22,13 +20,14 @@ use utoipa::ToSchema;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 
-use super::envelope::{Nothing, Success};
-use super::error;
-use super::taken::Pulled;
-use super::{
-    add, adopt, dead, destination, get, health, list, manage, new_task, pull, settle, topic, topic_policy, transfer,
-};
-use values::reference;
+use crate::api::handlers::migration::{adopt, transfer};
+use crate::api::handlers::task::{add, get, list, manage, new_task, pull, settle};
+use crate::api::handlers::topic::{manage as topic, policy};
+use crate::api::handlers::{dead, destination, health};
+use crate::api::long_poll::delivery::Pulled;
+use crate::api::wire::envelope::{Nothing, Success};
+use crate::api::wire::error;
+use crate::api::wire::schema::reference;
 
 /// The errors that every call can meet.
 const ALWAYS: &[u16] = &[1000, 1001, 1003, 1013, 1015, 1029, 2000, 2003];
@@ -120,7 +119,7 @@ fn calls() -> Vec<Call> {
         call::<dead::PurgeRequest, dead::Done>("/delay/dead/purge", "Throw dead tasks away", UNKNOWN),
         call::<topic::ListRequest, topic::Topics>("/delay/topic/list", "Name all topics", NONE),
         call::<topic::TopicRequest, topic::Shown>("/delay/topic/get", "Show a topic", UNKNOWN),
-        call::<topic_policy::Request<'_>, topic::Shown>("/delay/topic/set", "Create or change a topic", UNKNOWN),
+        call::<policy::Request<'_>, topic::Shown>("/delay/topic/set", "Create or change a topic", UNKNOWN),
         call::<topic::TopicRequest, topic::Paused>("/delay/topic/pause", "Hold a topic back", UNKNOWN),
         call::<topic::ResumeRequest, topic::Paused>("/delay/topic/resume", "End a pause", UNKNOWN),
         call::<topic::PurgeRequest, topic::Purged>("/delay/topic/purge", "Throw a topic's tasks away", UNKNOWN),
@@ -255,7 +254,7 @@ fn json(value: &impl Serialize) -> Value {
 }
 
 /// `GET /openapi.json`
-pub(super) async fn serve() -> Response {
+pub(crate) async fn serve() -> Response {
     static TEXT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
     ([(header::CONTENT_TYPE, "application/json")], TEXT.clone()).into_response()
 }

@@ -1,0 +1,288 @@
+//! Who may call what: bearer tokens, and browsers kept out that act for somebody else's page.
+//!
+//! ```text
+//! path ─▶ table ─▶ foreign Origin? 403 ─▶ token known? 401 ─▶ scope? 403 ─▶ rate? 429 ─▶ body ─▶ topic? 403 ─▶ handler
+//! ```
+//!
+//! [`rule_of`] is the whole access matrix. Without any token configured everything is open: on loopback, or by `http.auth.anonymous`.
+//!
+//! # Invariants
+//!
+//! - What the table does not name asks for `admin`, so that a route that somebody adds is closed until it is thought about.
+//! - A token that covers only some topics reaches nothing that is about others: a body is searched for its topic before its
+//!   handler sees it, by the same reader, and one that cannot be read goes no further.
+//! - Neither a token nor its hash is in an answer, a log or `Debug`; a token goes by its name.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use http::uri::{Authority, Scheme};
+use http::{HeaderMap, Uri, header};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::Name;
+use crate::api::wire::json::{self, required};
+use crate::glob::Glob;
+use crate::rate::{Bucket, Rate};
+use crate::task::Topic;
+use crate::token::{Scope, TokenHash};
+
+/// So much of its rate a token may save up: callers come in bursts.
+const BURST: Duration = Duration::from_secs(1);
+
+/// Which topics a call is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    /// The one that `topic` names.
+    Topic,
+    /// Several; the handler asks [`Caller::may_use`] for each.
+    EachOfThem,
+    /// All of them.
+    All,
+    /// None.
+    Nothing,
+}
+
+/// What a path asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// Nothing.
+    Open,
+    /// A token with one of the scopes, that covers what the call is about.
+    Token(&'static [Scope], About),
+}
+
+/// The access matrix.
+fn rule_of(path: &str) -> Rule {
+    use Scope::{Admin, Consume, Produce};
+    match path {
+        "/delay/task/add" | "/delay/task/cancel" | "/delay/task/update" => Rule::Token(&[Produce], About::Topic),
+        "/delay/task/add_batch" => Rule::Token(&[Produce], About::EachOfThem),
+        "/delay/task/adopt" => Rule::Token(&[Admin], About::EachOfThem),
+        "/delay/task/pull" | "/delay/task/ack" | "/delay/task/nack" | "/delay/task/extend" => {
+            Rule::Token(&[Consume], About::Topic)
+        }
+        "/delay/task/get" => Rule::Token(&[Produce, Consume, Admin], About::Topic),
+        "/delay/topic/list" => Rule::Token(&[Admin], About::EachOfThem),
+        // A service is called for tasks of any topic.
+        _ if path.starts_with("/delay/destination/") => Rule::Token(&[Admin], About::All),
+        _ if path.starts_with("/delay/") => Rule::Token(&[Admin], About::Topic),
+        // Whoever routes and watches has no token; the pages hold no data, and ask for it with the reader's own token.
+        "/healthz" | "/readyz" | "/" | "/openapi.json" => Rule::Open,
+        _ if path == "/docs" || path.starts_with("/docs/") => Rule::Open,
+        // The names of topics and services are in there.
+        _ => Rule::Token(&[Admin], About::Nothing),
+    }
+}
+
+/// One token as the configuration names it.
+#[derive(Clone, Debug)]
+pub struct TokenParams {
+    /// What it goes by.
+    pub name: String,
+    /// What is kept of it.
+    pub hash: TokenHash,
+    /// What it is for.
+    pub scopes: Vec<Scope>,
+    /// The topics that it covers.
+    pub topics: Vec<Glob>,
+    /// How many calls it may make in a time.
+    pub rate: Option<Rate>,
+}
+
+/// The tokens that are known. Without any, everyone may do everything.
+#[derive(Debug, Default)]
+pub struct Tokens(RwLock<Arc<[Arc<Token>]>>);
+
+#[derive(Debug)]
+struct Token {
+    params: TokenParams,
+    bucket: Option<Mutex<Bucket>>,
+}
+
+impl Tokens {
+    /// Holds these.
+    pub fn new(list: Vec<TokenParams>) -> Self {
+        let tokens = Self::default();
+        tokens.replace(list);
+        tokens
+    }
+
+    /// Puts others in their place: from the next request on.
+    pub fn replace(&self, list: Vec<TokenParams>) {
+        let now = Instant::now();
+        let token = |params: TokenParams| {
+            let bucket = params.rate.map(|rate| Mutex::new(Bucket::saving(rate, BURST, now)));
+            Arc::new(Token { params, bucket })
+        };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = list.into_iter().map(token).collect();
+    }
+
+    fn all(&self) -> Arc<[Arc<Token>]> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Who calls, if he may call the path. Nobody in particular where everyone may: a handler that asks who calls gets no answer there.
+    pub(crate) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<Caller>, Error> {
+        let Rule::Token(scopes, _) = rule_of(uri.path()) else { return Ok(None) };
+        let caller = self.caller(scopes, uri, headers)?;
+        let (name, path) = (caller.name(), uri.path());
+        tracing::debug!(token = name, path, "Admitted {} to {path}", name.unwrap_or("anyone"));
+        Ok(Some(caller))
+    }
+
+    /// Who calls, if he has one of the scopes.
+    fn caller(&self, scopes: &[Scope], uri: &Uri, headers: &HeaderMap) -> Result<Caller, Error> {
+        let known = self.all();
+        check_origin(uri, headers, known.is_empty())?;
+        if known.is_empty() {
+            return Ok(Caller(None));
+        }
+        let presented = TokenHash::of(bearer(headers)?);
+        // All are looked at, so that the time does not tell which was near.
+        let matching = known.iter().fold(None, |found, token| match token.params.hash.is(&presented) {
+            true => Some(token),
+            false => found,
+        });
+        let token = matching.ok_or(Error::Unauthenticated("Authorization: this token is not known here"))?;
+        if !scopes.iter().any(|scope| token.params.scopes.contains(scope)) {
+            let wanted: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();
+            return Err(Error::Forbidden(format!(
+                "the token has not the scope for this call: {}",
+                wanted.join(" or ")
+            )));
+        }
+        token.take_one()?;
+        Ok(Caller(Some(token.clone())))
+    }
+}
+
+impl Token {
+    fn covers(&self, topic: &Topic) -> bool {
+        self.params.topics.iter().any(|glob| glob.matches(topic.as_str()))
+    }
+
+    fn covers_all(&self) -> bool {
+        self.params.topics.iter().any(Glob::is_all)
+    }
+
+    /// One call of its rate.
+    fn take_one(&self) -> Result<(), Error> {
+        let Some(bucket) = &self.bucket else { return Ok(()) };
+        let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        match bucket.wait(now) {
+            None => {
+                bucket.take(1, now);
+                Ok(())
+            }
+            Some(wait) => Err(Error::TooFast { rate: bucket.rate(), wait }),
+        }
+    }
+}
+
+/// Who calls: the holder of a token, or anyone where there are none.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller(Option<Arc<Token>>);
+
+impl Caller {
+    fn name(&self) -> Option<&str> {
+        self.0.as_ref().map(|token| token.params.name.as_str())
+    }
+
+    /// Refuses a topic that the token does not cover.
+    pub(crate) fn may_use(&self, topic: &Topic) -> Result<(), Error> {
+        match &self.0 {
+            Some(token) if !token.covers(topic) => {
+                Err(Error::Forbidden(format!("topic: the token does not cover {:?}", topic.as_str())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Behind the reading of the body: refuses a path about a topic that the token does not cover.
+    pub(crate) fn check_topic(&self, path: &str, body: &[u8]) -> Result<(), Error> {
+        match rule_of(path) {
+            Rule::Token(_, About::Topic) if self.is_limited() => self.may_use(&topic_of(body)?),
+            Rule::Token(_, About::All) => self.may_use_all(),
+            Rule::Open | Rule::Token(..) => Ok(()),
+        }
+    }
+
+    fn may_use_all(&self) -> Result<(), Error> {
+        match &self.0 {
+            Some(token) if !token.covers_all() => {
+                Err(Error::Forbidden("this call is about all topics, and the token covers only some".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether he is shown what only those who run the service need to see.
+    pub(crate) fn sees_secrets(&self) -> bool {
+        self.0.as_ref().is_none_or(|token| token.params.scopes.contains(&Scope::Admin))
+    }
+
+    fn is_limited(&self) -> bool {
+        self.0.as_ref().is_some_and(|token| !token.covers_all())
+    }
+}
+
+fn topic_of(body: &[u8]) -> Result<Topic, Error> {
+    /// The other fields are their handler's business. Twice the same field is an error here as there.
+    #[derive(Deserialize)]
+    struct Request {
+        topic: Option<Name<Topic>>,
+    }
+
+    let request: Request = json::read(body)?;
+    required(request.topic, "topic").map(|Name(topic)| topic)
+}
+
+/// The token of a request.
+fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (given.next(), given.next()) else {
+        return Err(Error::Unauthenticated("Authorization: must be given once, as \"Bearer <token>\""));
+    };
+    let token = value.to_str().ok().and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+    });
+    token.ok_or(Error::Unauthenticated("Authorization: must be \"Bearer <token>\""))
+}
+
+/// Refuses what a browser sends for a page that is not ours. `Origin` is the page's; only browsers send it, and cannot leave it out.
+///
+/// A page can have its own name lead to our address ("DNS rebinding"), and is then of our origin for all that a browser knows.
+/// Where everyone may call, a browser is therefore taken only if it knows us by an address or as localhost, which no page can make its own.
+fn check_origin(uri: &Uri, headers: &HeaderMap, is_open: bool) -> Result<(), Error> {
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let foreign = || Error::Forbidden("Origin: pages of another site may not call".into());
+    let origin: Uri = origin.to_str().ok().and_then(|origin| origin.parse().ok()).ok_or_else(foreign)?;
+    let (Some(scheme), Some(page)) = (origin.scheme(), origin.authority()) else { return Err(foreign()) };
+    // HTTP/2 names the host in the request line.
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).and_then(|host| host.parse().ok());
+    let host: Authority = uri.authority().cloned().or(host).ok_or_else(foreign)?;
+    let port = |authority: &Authority| authority.port_u16().unwrap_or(if *scheme == Scheme::HTTPS { 443 } else { 80 });
+    if !page.host().eq_ignore_ascii_case(host.host()) || port(page) != port(&host) {
+        return Err(foreign());
+    }
+    if is_open && !is_unmistakable(host.host()) {
+        return Err(Error::Forbidden(
+            "Origin: while no tokens are configured, browsers must call by an IP address or localhost".into(),
+        ));
+    }
+    Ok(())
+}
+
+fn is_unmistakable(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+#[path = "auth_tests.rs"]
+mod tests;

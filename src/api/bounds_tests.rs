@@ -9,9 +9,11 @@ use axum::extract::Request;
 use http::{HeaderMap, Uri};
 
 use super::*;
-use crate::api::middleware::auth::Caller;
+use crate::api::auth::Caller;
+use crate::api::handlers::task::new_task;
 use crate::api::testing::edge_with_store;
-use crate::api::wire::{cost, json};
+use crate::api::wire::{cost, json, long_body};
+use crate::outcome::Policy;
 
 const MIB: usize = 1 << 20;
 /// The length of the bodies here: beyond what is read on a thread of the runtime, and as long as a call without a content may be.
@@ -128,7 +130,7 @@ async fn no_request_does_much_between_two_yields() {
         });
         let response = response.await;
         // The slowest reader goes over 200 MiB in a second, so 4 MiB take 20 ms.
-        let allowed = if matches!(path, REPLAY | SET) { 4 * MIB } else { body::LONG };
+        let allowed = if matches!(path, REPLAY | SET) { 4 * MIB } else { long_body::LONG };
         assert!(most <= allowed, "{path} {said}: {most} bytes looked at between two yields");
         assert!(response.status().as_u16() < 500, "{path} {said}: {}", response.status());
     }

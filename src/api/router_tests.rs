@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::map_response;

@@ -16,10 +16,10 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::request::Parts;
 
-use crate::api::Api;
-use crate::api::middleware::auth::Caller;
+use crate::api::auth::Caller;
 use crate::api::middleware::body::JsonBody;
 use crate::api::middleware::context::Visit;
+use crate::api::state::Api;
 
 /// What a handler works with, made anew for each request: its state, in axum's words. It lasts until the answer.
 pub(crate) struct Desk {

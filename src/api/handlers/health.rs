@@ -10,7 +10,7 @@ use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::Api;
+use crate::api::state::Api;
 use crate::breaker;
 use crate::store::Store;
 

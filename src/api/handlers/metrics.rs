@@ -2,28 +2,13 @@
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header;
 
-use crate::api::Api;
-
-/// How often the configuration was read again.
-#[derive(Debug, Default)]
-pub(crate) struct Reloads {
-    taken: AtomicU64,
-    refused: AtomicU64,
-}
-
-impl Reloads {
-    /// Counts one.
-    pub(crate) fn count(&self, is_taken: bool) {
-        let counter = if is_taken { &self.taken } else { &self.refused };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-}
+use crate::api::state::Api;
 
 /// `GET /metrics`
 pub(crate) async fn serve(State(api): State<Arc<Api>>) -> Response {

@@ -4,22 +4,23 @@
 //! timeout, a panic) gives it back unspent.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 use utoipa::ToSchema;
 
-use crate::api::Api;
-use crate::api::handlers::task::settle::settle_unasked;
-use crate::api::wire::error::Error;
-use crate::store::{self, Claim, Claimed, MAX_CLAIM_BYTES, Registered, Settle, Store, Transition, Want};
-use crate::task::{Destination, Lane, Receipt, TaskId};
+use crate::store::{self, AnyStore, Settle, Store, Transition};
+use crate::task::{Lane, Receipt, TaskId};
 
 /// How long the answer of a pull without `lease` may take to be written.
-const WRITING: Duration = Duration::from_secs(10);
+pub(crate) const WRITING: Duration = Duration::from_secs(10);
+
+/// How often a settle that was not confirmed is sent in all, and the first wait between two; each next is three times
+/// as long. With a store that is silent for a second each time this lasts about ten seconds.
+const TRIES: u32 = 6;
+const FIRST_WAIT: Duration = Duration::from_millis(20);
 
 /// What a consumer asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,20 +49,20 @@ pub(crate) struct Pulled {
 pub(crate) struct Taken {
     pub(crate) tasks: Vec<Pulled>,
     /// The bytes of their contents.
-    bytes: usize,
+    pub(crate) bytes: usize,
     pub(crate) held: Held,
     /// When the consumer has to have it: before another may.
     pub(crate) deadline: Instant,
 }
 
 impl Taken {
-    pub(crate) fn nothing(api: &Arc<Api>, wish: Wish) -> Self {
+    pub(crate) fn nothing(to: GivingBack, wish: Wish) -> Self {
         // Counted from before the claim, and over before the lease is.
         let deadline = Instant::now() + wish.lease.unwrap_or(WRITING).min(WRITING).mul_f32(0.9);
-        Self { tasks: Vec::new(), bytes: 0, held: Held::new(api.clone(), wish.lease.is_none()), deadline }
+        Self { tasks: Vec::new(), bytes: 0, held: Held::new(to, wish.lease.is_none()), deadline }
     }
 
-    fn add(&mut self, lane: &Lane, receipt: &Receipt, task: crate::store::LeasedTask) {
+    pub(crate) fn add(&mut self, lane: &Lane, receipt: &Receipt, task: crate::store::LeasedTask) {
         self.held.hold(lane.clone(), task.id, receipt.clone());
         self.bytes += task.content.len();
         self.tasks.push(Pulled {
@@ -73,89 +74,29 @@ impl Taken {
     }
 }
 
-/// Whether consumers get nothing of this topic for now, whether they wait or not.
-fn is_held(topic: &Registered) -> bool {
-    topic.paused.is_some()
-}
-
-/// The topic's lanes, beginning with another one each time.
-pub(crate) fn lanes_in_turn(api: &Api, topic: &Registered) -> Vec<Lane> {
-    let mut lanes: Vec<Lane> = topic.entry.lanes().collect();
-    let first = api.turn.fetch_add(1, Ordering::Relaxed) % lanes.len().max(1);
-    lanes.rotate_left(first);
-    lanes
-}
-
-/// Claims what is wished for, lane by lane, and no more than [`MAX_CLAIM_BYTES`] of contents from all of them together. To be run where no caller's hanging up ends it: it alone knows what was claimed.
-pub(crate) async fn take(api: Arc<Api>, topic: &Registered, lanes: Vec<Lane>, wish: Wish) -> Result<Taken, Error> {
-    let mut taken = Taken::nothing(&api, wish);
-    if is_held(topic) {
-        return Ok(taken);
-    }
-    for lane in lanes {
-        let want = Want { destination: Destination::pull(), slots: wish.slots - taken.tasks.len() };
-        let claim = Claim {
-            lane: lane.clone(),
-            wants: vec![want],
-            lease: wish.lease.unwrap_or(WRITING),
-            holder: None,
-            more: false,
-            skip: 0,
-            in_hand: taken.bytes,
-            misfires: topic.misfires.clone(),
-        };
-        let grant = match claim_promptly(&api, claim).await {
-            Ok(Claimed::Granted(grant)) => grant,
-            // Only a claim under the lane's lock is refused, and consumers go past it.
-            Ok(Claimed::Refused { .. }) => continue,
-            // What other lanes gave is worth an answer.
-            Err(error) if !taken.tasks.is_empty() => {
-                Error::from(error).log();
-                break;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        for task in grant.tasks {
-            taken.add(&lane, &grant.receipt, task);
-        }
-        if taken.tasks.len() >= wish.slots || taken.bytes >= MAX_CLAIM_BYTES {
-            break;
-        }
-    }
-    Ok(taken)
-}
-
-/// A claim that no silent store holds up. What it takes after nobody waits any more is given back unspent: its lease may be of hours.
-async fn claim_promptly(api: &Arc<Api>, claim: Claim) -> store::Result<Claimed> {
-    let (reply, claimed) = oneshot::channel();
-    let giving_back = api.clone();
-    let claiming = async move {
-        let lane = claim.lane.clone();
-        if let Err(Ok(Claimed::Granted(grant))) = reply.send(giving_back.store.claim(claim).await) {
-            let mut held = Held::new(giving_back, false);
-            grant.tasks.iter().for_each(|task| held.hold(lane.clone(), task.id, grant.receipt.clone()));
-        }
-    };
-    api.pending.spawn(claiming);
-    let ended = || store::Error::Unavailable("the claim has ended without an answer".into());
-    api.store.promptly(async { claimed.await.unwrap_or_else(|_| Err(ended())) }).await
+/// Where tasks that do not reach their consumer go back to.
+#[derive(Clone, Debug)]
+pub(crate) struct GivingBack {
+    pub(crate) store: Arc<AnyStore>,
+    /// Claims and settles that outlive their request.
+    pub(crate) pending: TaskTracker,
 }
 
 /// Claimed tasks that their consumer does not have yet. Dropped, it gives them back.
 #[derive(Debug)]
 pub(crate) struct Held {
-    api: Arc<Api>,
+    to: GivingBack,
     /// The consumer asked for no lease: the written answer ends the tasks.
     consumes: bool,
     leases: Vec<(Lane, TaskId, Receipt)>,
 }
 
 impl Held {
-    fn new(api: Arc<Api>, consumes: bool) -> Self {
-        Self { api, consumes, leases: Vec::new() }
+    pub(crate) fn new(to: GivingBack, consumes: bool) -> Self {
+        Self { to, consumes, leases: Vec::new() }
     }
 
-    fn hold(&mut self, lane: Lane, id: TaskId, receipt: Receipt) {
+    pub(crate) fn hold(&mut self, lane: Lane, id: TaskId, receipt: Receipt) {
         self.leases.push((lane, id, receipt));
     }
 
@@ -177,7 +118,7 @@ impl Held {
         if settles.is_empty() || tokio::runtime::Handle::try_current().is_err() {
             return;
         }
-        self.api.pending.spawn(settle_unasked(self.api.store.clone(), settles));
+        self.to.pending.spawn(settle_unasked(self.to.store.clone(), settles));
     }
 }
 
@@ -185,4 +126,30 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.end(&Transition::Release);
     }
+}
+
+/// Ends leases that nobody waits for, and repeats what was not confirmed for some seconds. Should that fail, the
+/// leases run out, and the tasks are handed out again.
+async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
+    let mut wait = FIRST_WAIT;
+    for attempt in 1..=TRIES {
+        let answers = store.settle(settles.clone()).await;
+        let failed = settles.into_iter().zip(answers).filter_map(|(settle, answer)| Some((settle, answer.err()?)));
+        let (again, lost): (Vec<_>, Vec<_>) = failed.partition(|(_, error)| attempt < TRIES && passes(error));
+        if let Some((_, error)) = lost.first() {
+            let count = lost.len();
+            tracing::warn!(count, %error, "{count} pulled tasks could not be settled, and will be handed out again: {error}");
+        }
+        if again.is_empty() {
+            return;
+        }
+        settles = again.into_iter().map(|(settle, _)| settle).collect();
+        tokio::time::sleep(wait).await;
+        wait *= 3;
+    }
+}
+
+/// Whether it may be otherwise in a moment.
+fn passes(error: &store::Error) -> bool {
+    matches!(error, store::Error::Unavailable(_) | store::Error::Moving(_) | store::Error::Full(_))
 }

@@ -15,11 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::api::Api;
-use crate::api::long_poll::delivery::{Taken, Wish, lanes_in_turn, take};
-use crate::api::long_poll::queue::Line;
+use crate::api::long_poll::claim::{Pulls, lanes_in_turn, take};
+use crate::api::long_poll::delivery::{Taken, Wish};
+use crate::api::long_poll::queue::{Line, Waiter};
 use crate::api::wire::error::Error;
 use crate::clock::UnixMillis;
 use crate::store::{Registered, Store};
@@ -33,10 +34,43 @@ const WIDEST: usize = 64;
 /// the time between two looks.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
+/// Waits for what is wished for, no longer than `wait`; `None` if nothing came, or this instance drains.
+///
+/// # Errors
+/// If there is no place left, or the store fails.
+pub(crate) async fn wait(
+    pulls: &Arc<Pulls>,
+    topic: &Topic,
+    wish: Wish,
+    wait: Duration,
+) -> Result<Option<Taken>, Error> {
+    let until = Instant::now() + wait;
+    let full = Error::Unavailable("too many callers wait for tasks, so this one cannot: repeat it, or leave wait out");
+    let _place = pulls.waiters.place().ok_or(full)?;
+    let (answer, mut answered) = oneshot::channel();
+    let serve = |line| drop(pulls.giving_back.pending.spawn(run(pulls.clone(), topic.clone(), line)));
+    let _standing = pulls.waiters.join(topic, Waiter { wish, answer }, serve);
+    let mut draining = pulls.draining.clone();
+    let ended = tokio::select! {
+        biased;
+        ended = &mut answered => Some(ended),
+        _ = draining.wait_for(|draining| *draining) => None,
+        () = tokio::time::sleep_until(until) => None,
+    };
+    match ended {
+        Some(ended) => ended.map_err(|_| Error::Internal)?.map(Some),
+        // What came in the very last moment is not turned away.
+        None => {
+            answered.close();
+            answered.try_recv().map_or(Ok(None), |taken| taken.map(Some))
+        }
+    }
+}
+
 /// Serves the line until nobody stands in it.
-pub(crate) async fn run(api: Arc<Api>, topic: Topic, line: Arc<Line>) {
-    let mut serving = Serving { api, topic, line, width: 1, pause: FIRST_PAUSE, was_in_vain: false, looked: None };
-    while !serving.api.waiters.is_over(&serving.topic, &serving.line) {
+async fn run(pulls: Arc<Pulls>, topic: Topic, line: Arc<Line>) {
+    let mut serving = Serving { pulls, topic, line, width: 1, pause: FIRST_PAUSE, was_in_vain: false, looked: None };
+    while !serving.pulls.waiters.is_over(&serving.topic, &serving.line) {
         if let Err(error) = serving.round().await {
             // Said to each at once: to those who would wait in vain as to those who would not know why nothing comes.
             serving.line.fail(&error);
@@ -45,7 +79,7 @@ pub(crate) async fn run(api: Arc<Api>, topic: Topic, line: Arc<Line>) {
 }
 
 struct Serving {
-    api: Arc<Api>,
+    pulls: Arc<Pulls>,
     topic: Topic,
     line: Arc<Line>,
     width: usize,
@@ -60,7 +94,7 @@ impl Drop for Serving {
     fn drop(&mut self) {
         if !self.line.is_empty() {
             self.line.fail(&Error::Internal);
-            self.api.waiters.is_over(&self.topic, &self.line);
+            self.pulls.waiters.is_over(&self.topic, &self.line);
         }
     }
 }
@@ -68,12 +102,12 @@ impl Drop for Serving {
 impl Serving {
     /// Claims if there is reason, looks if it is time, and sleeps.
     async fn round(&mut self) -> Result<(), Error> {
-        let Some(known) = self.api.waiters.find(&self.api, &self.topic).await? else {
+        let Some(known) = self.pulls.find(&self.topic).await? else {
             // Its first task makes it known, by a hint or in the registry.
             self.sleep(Instant::now() + LOOK_EVERY).await;
             return Ok(());
         };
-        let mut lanes = lanes_in_turn(&self.api, &known);
+        let mut lanes = lanes_in_turn(&self.pulls, &known);
         if self.line.due(&mut lanes, Instant::now()) {
             self.serve(&known, lanes).await?;
             if self.line.is_empty() {
@@ -101,11 +135,11 @@ impl Serving {
         let heads = self.line.heads(self.width);
         let count = heads.len();
         let claims = heads.iter().enumerate().map(async |(i, (_, wish))| {
-            let _claim = self.api.waiters.claim().await;
+            let _claim = self.pulls.waiters.claim().await;
             let mut lanes = lanes.clone();
             let first = i % lanes.len().max(1);
             lanes.rotate_left(first);
-            take(self.api.clone(), topic, lanes, *wish).await
+            take(&self.pulls, topic, lanes, *wish).await
         });
         let (mut fruit, mut failed) = (VecDeque::new(), Ok(()));
         for ((_, wish), taken) in heads.iter().zip(join_all(claims).await) {
@@ -135,10 +169,10 @@ impl Serving {
 
     /// Asks the store when the next task is there to be pulled.
     async fn look(&mut self, topic: &Registered) -> Result<(), Error> {
-        let next = self.api.store.next_pull(topic.entry.lanes().collect()).await?;
+        let next = self.pulls.giving_back.store.next_pull(topic.entry.lanes().collect()).await?;
         let now = Instant::now();
         self.looked = Some(now);
-        self.api.waiters.saw(next.now);
+        self.pulls.waiters.saw(next.now);
         let is_due = |due: UnixMillis| due <= next.now;
         // What is due and was not given is not asked for at once again.
         let contradicts = std::mem::take(&mut self.was_in_vain) && next.lanes.iter().flatten().any(|due| is_due(*due));

@@ -1,5 +1,13 @@
-//! Pulls that wait: their queue per topic, the dispatcher that claims for them, and the delivery of what was claimed.
+//! Pulls: claims for consumers, the queue per topic of those that wait, and the delivery of what was claimed.
+//!
+//! ```text
+//! pull ─▶ claim ─▶ delivery                          with nothing due, no task
+//! pull with `wait` ─▶ queue ─▶ dispatcher ─▶ claim ─▶ delivery
+//! ```
 
+pub(crate) mod claim;
 pub(crate) mod delivery;
 pub(crate) mod dispatcher;
 pub(crate) mod queue;
+#[cfg(test)]
+mod tests;

@@ -17,24 +17,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, broadcast, oneshot};
 use tokio::time::Instant;
 
-use crate::api::Api;
 use crate::api::long_poll::delivery::{Taken, Wish};
-use crate::api::long_poll::dispatcher;
 use crate::api::wire::error::Error;
 use crate::clock::UnixMillis;
-use crate::store::{Hint, Registered};
+use crate::store::Hint;
 use crate::task::{Lane, Topic};
 
 /// The most claims for waiters at a time, over all lines.
 const CLAIMS: usize = 128;
-/// The time between two looks at the registry for a topic that nobody knows.
-const REFRESH: Duration = Duration::from_secs(1);
 
 /// Everyone who waits.
 #[derive(Debug)]
@@ -44,7 +39,6 @@ pub(crate) struct Waiters {
     lines: Mutex<HashMap<Topic, Arc<Line>>>,
     /// The store's time, and when it was that.
     store_time: Mutex<Option<(UnixMillis, Instant)>>,
-    refreshed: tokio::sync::Mutex<Option<Instant>>,
 }
 
 /// Those who wait for one topic, and from when on there may be something for them.
@@ -56,21 +50,21 @@ pub(crate) struct Line {
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(crate) struct State {
     queue: BTreeMap<u64, Waiter>,
     last_ticket: u64,
     /// From when on a claim has something to do, by shard, as the last look found it.
     known: BTreeMap<u16, Instant>,
     /// The same, as hints said since the last claim.
-    heard: BTreeMap<u16, Instant>,
+    pub(crate) heard: BTreeMap<u16, Instant>,
     /// Nobody looked yet, or hints were lost: any lane may have something.
     may_be_anywhere: bool,
 }
 
 #[derive(Debug)]
-struct Waiter {
-    wish: Wish,
-    answer: oneshot::Sender<Result<Taken, Error>>,
+pub(crate) struct Waiter {
+    pub(crate) wish: Wish,
+    pub(crate) answer: oneshot::Sender<Result<Taken, Error>>,
 }
 
 impl Waiters {
@@ -81,7 +75,6 @@ impl Waiters {
             claims: Semaphore::new(CLAIMS),
             lines: Mutex::default(),
             store_time: Mutex::default(),
-            refreshed: tokio::sync::Mutex::default(),
         });
         tokio::spawn(listen(waiters.clone(), hints));
         waiters
@@ -97,19 +90,6 @@ impl Waiters {
         *self.store_time.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Instant::now()));
     }
 
-    /// The topic's entry, if there is one by now. However many lines ask, the registry is read no more than once a second.
-    pub(crate) async fn find(&self, api: &Api, topic: &Topic) -> Result<Option<Registered>, Error> {
-        if let Some(known) = api.topics.known_entry(topic) {
-            return Ok(Some(known));
-        }
-        let mut refreshed = self.refreshed.lock().await;
-        if refreshed.is_none_or(|last| last.elapsed() >= REFRESH) {
-            api.topics.refresh().await?;
-            *refreshed = Some(Instant::now());
-        }
-        Ok(api.topics.known_entry(topic))
-    }
-
     /// Whether nobody stands in the line; then it is no more.
     pub(crate) fn is_over(&self, topic: &Topic, line: &Line) -> bool {
         let mut lines = self.lines();
@@ -118,6 +98,28 @@ impl Waiters {
             lines.remove(topic);
         }
         is_empty
+    }
+
+    /// A place, if there is one left.
+    pub(crate) fn place(&self) -> Option<SemaphorePermit<'_>> {
+        self.places.try_acquire().ok()
+    }
+
+    /// Joins the topic's line. A line that is made for it is given to `serve`.
+    pub(crate) fn join(&self, topic: &Topic, waiter: Waiter, serve: impl FnOnce(Arc<Line>)) -> Standing {
+        let mut lines = self.lines();
+        let line = lines.entry(topic.clone()).or_insert_with(|| {
+            let line = Arc::new(Line::default());
+            line.state().may_be_anywhere = true;
+            serve(line.clone());
+            line
+        });
+        let mut state = line.state();
+        state.last_ticket += 1;
+        let ticket = state.last_ticket;
+        state.queue.insert(ticket, waiter);
+        drop(state);
+        Standing { line: line.clone(), ticket }
     }
 
     fn hear(&self, hint: &Hint) {
@@ -130,34 +132,17 @@ impl Waiters {
         line.hears(hint.lane.shard, at);
     }
 
-    fn line_of(&self, topic: &Topic) -> Option<Arc<Line>> {
+    pub(crate) fn line_of(&self, topic: &Topic) -> Option<Arc<Line>> {
         self.lines().get(topic).cloned()
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashMap<Topic, Arc<Line>>> {
+    pub(crate) fn lines(&self) -> MutexGuard<'_, HashMap<Topic, Arc<Line>>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Joins the topic's line, which is made if there is none.
-    fn join(&self, api: &Arc<Api>, topic: &Topic, waiter: Waiter) -> Standing {
-        let mut lines = self.lines();
-        let line = lines.entry(topic.clone()).or_insert_with(|| {
-            let line = Arc::new(Line::default());
-            line.state().may_be_anywhere = true;
-            api.pending.spawn(dispatcher::run(api.clone(), topic.clone(), line.clone()));
-            line
-        });
-        let mut state = line.state();
-        state.last_ticket += 1;
-        let ticket = state.last_ticket;
-        state.queue.insert(ticket, waiter);
-        drop(state);
-        Standing { line: line.clone(), ticket }
     }
 }
 
 /// A waiter's place in the line, left by dropping.
-struct Standing {
+pub(crate) struct Standing {
     line: Arc<Line>,
     ticket: u64,
 }
@@ -172,35 +157,8 @@ impl Drop for Standing {
     }
 }
 
-/// Waits for what is wished for, no longer than `wait`; `None` if nothing came, or this instance drains.
-///
-/// # Errors
-/// If there is no place left, or the store fails.
-pub(crate) async fn wait(api: &Arc<Api>, topic: &Topic, wish: Wish, wait: Duration) -> Result<Option<Taken>, Error> {
-    let until = Instant::now() + wait;
-    let full = Error::Unavailable("too many callers wait for tasks, so this one cannot: repeat it, or leave wait out");
-    let _place = api.waiters.places.try_acquire().map_err(|_| full)?;
-    let (answer, mut answered) = oneshot::channel();
-    let _standing = api.waiters.join(api, topic, Waiter { wish, answer });
-    let mut draining = api.draining.clone();
-    let ended = tokio::select! {
-        biased;
-        ended = &mut answered => Some(ended),
-        _ = draining.wait_for(|draining| *draining) => None,
-        () = tokio::time::sleep_until(until) => None,
-    };
-    match ended {
-        Some(ended) => ended.map_err(|_| Error::Internal)?.map(Some),
-        // What came in the very last moment is not turned away.
-        None => {
-            answered.close();
-            answered.try_recv().map_or(Ok(None), |taken| taken.map(Some))
-        }
-    }
-}
-
 impl Line {
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -283,137 +241,5 @@ async fn listen(waiters: Arc<Waiters>, mut hints: broadcast::Receiver<Hint>) {
             Err(RecvError::Lagged(_)) => waiters.lines().values().for_each(|line| line.lost_hints()),
             Err(RecvError::Closed) => return,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::poll;
-
-    use super::*;
-    use crate::api::long_poll::delivery::take;
-    use crate::api::testing::{edge_with_store, edge_without_store};
-    use crate::store::{Moment, NewTask, Store};
-    use crate::task::{Destination, Options, TaskId};
-
-    const WISH: Wish = Wish { slots: 1, lease: Some(Duration::from_secs(60)) };
-    const LONG: Duration = Duration::from_secs(30);
-
-    fn topic() -> Topic {
-        "t".parse().unwrap()
-    }
-
-    async fn add(api: &Api) -> TaskId {
-        let topic = api.topics.ensure(&topic()).await.unwrap().entry;
-        let (destination, moment, options) = (Destination::pull(), Moment::After(Duration::ZERO), Options::default());
-        let content = "{}".into();
-        let task = NewTask { topic, destination, moment, options, content, idempotency: None, quota: None };
-        api.store.add(vec![task]).await.remove(0).unwrap().id
-    }
-
-    fn id_of(taken: Result<Option<Taken>, Error>) -> TaskId {
-        let taken = taken.unwrap().expect("a task");
-        taken.held.written();
-        taken.tasks[0].task_id.unwrap()
-    }
-
-    #[tokio::test]
-    async fn who_came_first_is_served_first() {
-        let (api, _draining, _folder) = edge_with_store();
-        let (api, topic) = (Arc::new(api), topic());
-        let mut waiting: Vec<_> = (0..5).map(|_| Box::pin(wait(&api, &topic, WISH, LONG))).collect();
-        for waiting in &mut waiting {
-            assert!(poll!(waiting).is_pending());
-        }
-        drop(waiting.remove(1));
-        for waiting in waiting {
-            let id = add(&api).await;
-            assert_eq!(id_of(waiting.await), id, "another was before him");
-        }
-    }
-
-    #[tokio::test]
-    async fn what_came_for_someone_who_left_goes_to_the_next_unspent() {
-        let (api, _draining, _folder) = edge_with_store();
-        let (api, topic) = (Arc::new(api), topic());
-        let id = add(&api).await;
-        let mut first = Box::pin(wait(&api, &topic, WISH, LONG));
-        assert!(poll!(&mut first).is_pending());
-        let line = api.waiters.line_of(&topic).unwrap();
-        while !line.is_empty() {
-            tokio::task::yield_now().await;
-        }
-        // It is claimed and on its way to him.
-        drop(first);
-        let taken = wait(&api, &topic, WISH, LONG).await.unwrap().expect("the task");
-        assert_eq!((taken.tasks[0].task_id, taken.tasks[0].attempt), (Some(id), Some(1)));
-    }
-
-    /// Only the first task's lane was told of, and the others waited for the next look.
-    #[tokio::test]
-    async fn what_is_given_back_is_told_of_in_each_lane() {
-        let (api, _draining, _folder) = edge_with_store();
-        let (api, topic) = (Arc::new(api), topic());
-        let known = api.topics.ensure_with(&topic, 3).await.unwrap();
-        for _ in 0..3 {
-            add(&api).await;
-        }
-        let lanes: Vec<Lane> = known.entry.lanes().collect();
-        let taken = take(api.clone(), &known, lanes, Wish { slots: 3, ..WISH }).await.unwrap();
-        let mut shards: Vec<u16> = taken.tasks.iter().map(|task| (task.task_id.unwrap().0 % 3) as u16).collect();
-        shards.sort_unstable();
-        shards.dedup();
-        assert!(shards.len() > 1, "all tasks are in one lane");
-        // A line of which nobody uses the hints up.
-        let line = Arc::new(Line::default());
-        api.waiters.lines().insert(topic.clone(), line.clone());
-        drop(taken);
-        api.pending.close();
-        api.pending.wait().await;
-        let told = async {
-            while line.state().heard.keys().copied().collect::<Vec<_>>() != shards {
-                line.news.notified().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(10), told).await.expect("a hint for each lane");
-    }
-
-    #[tokio::test]
-    async fn a_line_is_gone_with_the_last_who_stood_in_it() {
-        let (api, _draining, _folder) = edge_with_store();
-        let (api, topic) = (Arc::new(api), topic());
-        let mut waiting = Box::pin(wait(&api, &topic, WISH, LONG));
-        assert!(poll!(&mut waiting).is_pending());
-        drop(waiting);
-        while api.waiters.line_of(&topic).is_some() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        assert!(wait(&api, &topic, WISH, Duration::from_millis(50)).await.unwrap().is_none());
-    }
-
-    #[tokio::test]
-    async fn there_are_so_many_places_and_no_more() {
-        let (mut api, _draining, _folder) = edge_with_store();
-        api.waiters = Waiters::new(1, api.store.hints());
-        let (api, topic) = (Arc::new(api), topic());
-        let mut waiting = Box::pin(wait(&api, &topic, WISH, LONG));
-        assert!(poll!(&mut waiting).is_pending());
-        let refused = wait(&api, &topic, WISH, LONG).await.unwrap_err();
-        assert_eq!((refused.dm_error(), refused.is_unavailable()), (2003, true));
-        drop(waiting);
-        assert!(poll!(Box::pin(wait(&api, &topic, WISH, LONG))).is_pending());
-    }
-
-    #[tokio::test]
-    async fn a_drain_and_a_failing_store_end_all_waits() {
-        let (api, draining, _folder) = edge_with_store();
-        let (api, topic) = (Arc::new(api), topic());
-        let mut waiting = Box::pin(wait(&api, &topic, WISH, LONG));
-        assert!(poll!(&mut waiting).is_pending());
-        draining.send_replace(true);
-        assert!(waiting.await.unwrap().is_none());
-        let (api, _draining) = edge_without_store().await;
-        let api = Arc::new(api);
-        assert!(wait(&api, &topic, WISH, LONG).await.unwrap_err().is_unavailable());
     }
 }

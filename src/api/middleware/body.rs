@@ -4,10 +4,7 @@
 //! that came, and nothing that others wait for. What is refused is answered at once; the rest of its body is read and thrown away behind the answer, for a
 //! connection closed on a sender that still sends is reset, and the answer lost with it.
 
-use std::num::NonZero;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -16,64 +13,17 @@ use futures_util::FutureExt;
 use http::{HeaderMap, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use tokio::sync::Semaphore;
 
 use crate::api::middleware::concurrency_limit::Slot;
 use crate::api::middleware::memory_budget::{Budget, Exhausted};
+use crate::api::params::Limit;
 use crate::api::wire::error::Error;
+use crate::api::wire::long_body::size;
 
 /// The most bytes of a refused body that are read and thrown away.
 const MAX_DISCARDED: usize = 64 << 20;
 /// How long that may take.
 const MAX_DISCARDING: Duration = Duration::from_secs(2);
-
-/// The longest body, in bytes, that is read on a thread of the runtime. All that is done with it there takes a few milliseconds.
-pub(crate) const LONG: usize = 256 << 10;
-
-/// The most bytes of a route's bodies; may change while serving.
-#[derive(Clone, Debug)]
-pub(crate) struct Limit {
-    bytes: Arc<AtomicUsize>,
-    most: usize,
-}
-
-impl Limit {
-    pub(crate) fn of(bytes: usize) -> Self {
-        Self { bytes: Arc::new(AtomicUsize::new(bytes)), most: usize::MAX }
-    }
-
-    /// The same limit, but never above `most`.
-    pub(crate) fn at_most(&self, most: usize) -> Self {
-        Self { most, ..self.clone() }
-    }
-
-    pub(crate) fn set(&self, bytes: usize) {
-        self.bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed).min(self.most)
-    }
-}
-
-/// Does what takes time in proportion to the body: on this thread if the body is short, else on a thread beside the runtime.
-///
-/// A long body so keeps no other request waiting, however much it costs to read. At most half of the processors read long bodies at a time.
-pub(crate) async fn reading<T: Send + 'static>(body: Bytes, read: impl FnOnce(&[u8]) -> T + Send + 'static) -> T {
-    static READERS: LazyLock<Semaphore> = LazyLock::new(|| {
-        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Semaphore::new((processors / 2).max(1))
-    });
-    if body.len() <= LONG {
-        return read(&body);
-    }
-    let turn = READERS.acquire().await.expect("nobody closes it");
-    let reading = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        read(&body)
-    });
-    reading.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
-}
 
 /// A request's body, read whole by [`read`], as a handler gets it.
 #[derive(Debug)]
@@ -174,11 +124,6 @@ async fn discard(mut body: Body) {
     };
     // Too slow: then the connection is closed as it is.
     let _ = tokio::time::timeout(MAX_DISCARDING, all).await;
-}
-
-/// A number of bytes, as people write it.
-pub(crate) fn size(bytes: usize) -> impl std::fmt::Display {
-    bytesize::ByteSize::b(bytes as u64).display().iec()
 }
 
 #[cfg(test)]

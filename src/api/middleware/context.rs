@@ -17,13 +17,15 @@ use bytes::Bytes;
 use http::Method;
 use tokio::time::Instant;
 
-use crate::api::middleware::auth::Caller;
-use crate::api::middleware::body::{self, LONG, reading};
+use crate::api::auth::Caller;
+use crate::api::middleware::body;
 use crate::api::middleware::concurrency_limit::{Line, Slot};
 use crate::api::middleware::memory_budget::Budget;
 use crate::api::middleware::response_budget::take_room;
+use crate::api::params::Limit;
 use crate::api::routes::Call;
 use crate::api::wire::error::Error;
+use crate::api::wire::long_body::{LONG, reading};
 
 /// What a group of routes is worked on with.
 #[derive(Debug)]
@@ -31,7 +33,7 @@ pub(crate) struct Work {
     /// The longest time from a request's head to its answer, the reading of a dripping body included.
     pub(crate) timeout: Duration,
     /// The most bytes of a body.
-    pub(crate) limit: body::Limit,
+    pub(crate) limit: Limit,
     /// All bytes in hand.
     pub(crate) budget: Budget,
     /// Where a request waits for a slot that gave its own back.
@@ -55,7 +57,7 @@ pub(crate) struct Works {
 
 impl Works {
     /// The limit of bodies that bring no content, where `limit` is that of bodies that bring one.
-    pub(crate) fn other_limit(limit: &body::Limit) -> body::Limit {
+    pub(crate) fn other_limit(limit: &Limit) -> Limit {
         limit.at_most(MAX_OTHER)
     }
 
@@ -63,7 +65,7 @@ impl Works {
     pub(crate) fn for_test(line: &Line) -> Self {
         let work = |may_hold_back| Work {
             timeout: Duration::from_secs(10),
-            limit: body::Limit::of(1 << 20),
+            limit: Limit::of(1 << 20),
             budget: Budget::new(1 << 20),
             line: line.clone(),
             may_hold_back,

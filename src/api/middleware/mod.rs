@@ -1,6 +1,5 @@
 //! What every request passes before its handler and every answer after it.
 
-pub(crate) mod auth;
 pub(crate) mod body;
 pub(crate) mod concurrency_limit;
 pub(crate) mod context;

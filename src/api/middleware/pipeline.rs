@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
-use crate::api::middleware::auth::{Caller, Tokens};
+use crate::api::auth::{Caller, Tokens};
 use crate::api::middleware::body;
 use crate::api::middleware::concurrency_limit::{Line, Slot};
 use crate::api::middleware::context::{Work, Works};

@@ -28,6 +28,7 @@ use crate::api::long_poll::delivery::Pulled;
 use crate::api::wire::envelope::{Nothing, Success};
 use crate::api::wire::error;
 use crate::api::wire::schema::reference;
+use crate::api::wire::stored::Stored;
 
 /// The errors that every call can meet.
 const ALWAYS: &[u16] = &[1000, 1001, 1003, 1013, 1015, 1029, 2000, 2003];
@@ -96,7 +97,7 @@ impl Call {
 /// Every route.
 fn calls() -> Vec<Call> {
     vec![
-        call::<new_task::Request<'_>, add::Stored>("/delay/task/add", "Store a task", &[1022]),
+        call::<new_task::Request<'_>, Stored>("/delay/task/add", "Store a task", &[1022]),
         call::<add::BatchRequest<'_>, add::Batch>("/delay/task/add_batch", "Store many tasks", &[1022]),
         call::<pull::Request, Pulled>("/delay/task/pull", "Take due tasks, or read one task's content", UNKNOWN)
             .or::<pull::Many>(),

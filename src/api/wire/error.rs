@@ -13,8 +13,8 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::handlers::task::add::Item;
 use crate::api::wire::request_id;
+use crate::api::wire::stored::Item;
 use crate::rate::Rate;
 use crate::task::State;
 use crate::{store, topic};

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
-use crate::api::middleware::body::{LONG, size};
 use crate::api::wire::cost::spend;
 use crate::api::wire::error::Error;
+use crate::api::wire::long_body::{LONG, size};
 
 /// The longest piece of the caller's own text that is repeated to it, in characters.
 const MAX_QUOTE: usize = 64;

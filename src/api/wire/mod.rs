@@ -6,5 +6,8 @@ pub(crate) mod error;
 pub(crate) mod fields;
 pub(crate) mod idempotency;
 pub(crate) mod json;
+pub(crate) mod long_body;
 pub(crate) mod request_id;
+pub(crate) mod response;
 pub(crate) mod schema;
+pub(crate) mod stored;

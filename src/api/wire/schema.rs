@@ -7,8 +7,6 @@ use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::api::handlers::dead;
-use crate::api::handlers::task::list::Cursor;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::fields::{Id, Name, Rfc3339};
 use crate::clock::UnixMillis;
@@ -20,8 +18,6 @@ use crate::task::{Destination, Receipt, TaskId, Topic};
 pub(crate) type TopicName = Name<Topic>;
 pub(crate) type ServiceName = Name<Destination>;
 pub(crate) type ReceiptText = Name<Receipt>;
-pub(crate) type CursorText = Name<Cursor>;
-pub(crate) type DeadCursorText = Name<dead::Cursor>;
 
 /// A task's content in a request.
 pub(crate) enum Content {}
@@ -30,21 +26,24 @@ pub(crate) enum Way {}
 /// What a stored task survives.
 pub(crate) enum Durability {}
 
+/// Gives types their schema, by name.
 macro_rules! described {
     ($($type:ty, $name:literal => $schema:expr;)+) => {
-        $(impl PartialSchema for $type {
-            fn schema() -> RefOr<Schema> {
+        $(impl utoipa::PartialSchema for $type {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
                 $schema.into()
             }
         }
 
-        impl ToSchema for $type {
-            fn name() -> Cow<'static, str> {
+        impl utoipa::ToSchema for $type {
+            fn name() -> std::borrow::Cow<'static, str> {
                 $name.into()
             }
         })+
     };
 }
+
+pub(crate) use described;
 
 described! {
     TopicName, "Topic" => name("A topic's name.", "^[A-Za-z0-9._:-]{1,128}$");
@@ -52,8 +51,6 @@ described! {
     ServiceName, "Service" => name("A service's name, or a host with its port.", "^[A-Za-z0-9._-]{1,128}(:[1-9][0-9]{0,4})?$|^@pull$");
     Destination, "Service" => ServiceName::schema();
     ReceiptText, "Receipt" => name("The receipt of a lease, as it was handed out; opaque.", "^[A-Za-z0-9_-]{1,64}$");
-    CursorText, "Cursor" => string("The cursor of the page before, as it was answered; opaque.");
-    DeadCursorText, "DeadCursor" => string("The cursor of the call before, as it was answered; opaque.");
     Id, "TaskIdGiven" => AnyOfBuilder::new()
         .item(whole(0).maximum(Some(MAX_ID)))
         .item(ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]+$")))
@@ -78,7 +75,7 @@ described! {
 /// The largest id: 2^53 - 1.
 const MAX_ID: u64 = (1 << 53) - 1;
 
-fn string(description: &str) -> ObjectBuilder {
+pub(crate) fn string(description: &str) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String).description(Some(description))
 }
 

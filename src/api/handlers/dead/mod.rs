@@ -11,13 +11,13 @@ use axum::extract::State as Shared;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::Api;
 use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Id, Name, Number};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{DeadCursorText, TopicName};
+use crate::api::wire::schema::{TopicName, described, string};
 use crate::clock::UnixMillis;
 use crate::rate::Rate;
 use crate::store::{Spread, Store};
@@ -25,8 +25,13 @@ use crate::task::{State, TaskId, Topic};
 
 mod walk;
 
-pub(crate) use walk::Cursor;
-use walk::{MAX_TASKS, Selection, Walk};
+use walk::{Cursor, MAX_TASKS, Selection, Walk};
+
+type DeadCursorText = Name<Cursor>;
+
+described! {
+    DeadCursorText, "DeadCursor" => string("The cursor of the call before, as it was answered; opaque.");
+}
 
 /// The most ids of one request.
 const MAX_IDS: usize = 10_000;

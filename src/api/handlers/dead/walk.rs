@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::api::Api;
+use crate::api::state::Api;
 use crate::api::wire::error::Error;
 use crate::clock::UnixMillis;
 use crate::store::{ListQuery, Listed, Store, Summary};

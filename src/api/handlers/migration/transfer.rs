@@ -11,15 +11,16 @@ use axum::extract::State as Shared;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::Api;
-use crate::api::handlers::task::add::{is_false, mode_of};
+use crate::api::handlers::task::add::mode_of;
 use crate::api::handlers::task::get::Note;
 use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Id, Name, within};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::schema::{ReceiptText, TopicName, Way};
+use crate::api::wire::stored::is_false;
 use crate::clock::UnixMillis;
 use crate::span::{self, Span};
 use crate::store::{AttemptNote, Lent, MAX_LEASE, Settle, Settled, Store, Task, TopicEntry, Transition};

@@ -14,66 +14,24 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::api::Api;
+use crate::api::auth::Caller;
 use crate::api::handlers::task::new_task::{self, Checked};
 use crate::api::handlers::task::placing::{PLACINGS, placed};
-use crate::api::middleware::auth::Caller;
-use crate::api::middleware::body::{JsonBody, LONG, reading, size};
+use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
 use crate::api::wire::envelope::{self, Success};
 use crate::api::wire::error::{Body, Error};
 use crate::api::wire::fields::{AtMost, Rfc3339};
 use crate::api::wire::idempotency::HeaderKey;
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{Durability, Way};
-use crate::clock::UnixMillis;
-use crate::store::{self, Added, NewTask, Novelty, Registered, Store};
-use crate::task::{self, Destination, TaskId, Topic};
+use crate::api::wire::long_body::{LONG, reading, size};
+use crate::api::wire::response;
+use crate::api::wire::stored::{Item, Stored};
+use crate::store::{self, NewTask, Registered, Store};
+use crate::task::{self, Destination, Topic};
 
 /// The most tasks of a batch, whatever `limits.batch` says.
 pub(crate) const MAX_BATCH: usize = 10_000;
-
-/// The answer to a stored task.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Stored {
-    /// The task, by which all other calls name it.
-    task_id: TaskId,
-    /// When it is due.
-    due_ms: UnixMillis,
-    /// The same.
-    due: Rfc3339,
-    /// How it leaves.
-    #[schema(value_type = Way)]
-    mode: &'static str,
-    /// What the stored task survives.
-    #[schema(value_type = Durability)]
-    durability: &'static str,
-    /// The task was added before, under the same idempotency key.
-    #[serde(skip_serializing_if = "is_false")]
-    duplicate: bool,
-    /// Of a duplicate: where the first task stands now. Left out: it is forgotten here.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<task::State>,
-    /// The pending task of the same `key` was moved.
-    #[serde(skip_serializing_if = "is_false")]
-    replaced: bool,
-}
-
-impl Stored {
-    fn of(added: Added, mode: &'static str, durability: store::Durability) -> Self {
-        let (duplicate, state) = match added.novelty {
-            Novelty::Duplicate { state } => (true, state),
-            Novelty::New | Novelty::Replaced => (false, None),
-        };
-        let (replaced, durability) = (added.novelty == Novelty::Replaced, durability.as_str());
-        let (due_ms, due) = (added.due, Rfc3339(added.due));
-        Self { task_id: added.id, due_ms, due, mode, durability, duplicate, state, replaced }
-    }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-pub(crate) fn is_false(value: &bool) -> bool {
-    !value
-}
 
 /// The answer to a single add, as [`Success`] would write it: it is the one that is given most, and a serializer's way costs three times as much.
 #[derive(Debug)]
@@ -102,7 +60,7 @@ impl IntoResponse for One {
             if state.is_some() { "\"" } else { "" },
             if replaced { r#","replaced":true}"# } else { "}" },
         ];
-        envelope::json(text.concat().into())
+        response::json(text.concat().into())
     }
 }
 
@@ -113,22 +71,6 @@ pub(crate) struct Batch {
     failed: usize,
     /// Each task's answer, in order.
     results: Vec<Item>,
-}
-
-/// By this name the derive need not look into generics.
-type StoredInPlace = Success<Stored>;
-
-/// One task of a batch, answered in its place.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(untagged)]
-#[schema(as = BatchItem)]
-pub(crate) enum Item {
-    Stored(StoredInPlace),
-    Failed {
-        #[schema(minimum = 1000)]
-        dm_error: u16,
-        error_msg: String,
-    },
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -303,7 +245,9 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
 mod tests {
     use super::*;
     use crate::api::testing::json_of;
+    use crate::clock::UnixMillis;
     use crate::store;
+    use crate::task::TaskId;
 
     fn stored() -> Result<Stored, Error> {
         Ok(Stored {

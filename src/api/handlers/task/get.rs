@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::api::Api;
+use crate::api::auth::Caller;
 use crate::api::handlers::task::add::mode_of;
-use crate::api::middleware::auth::Caller;
 use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Id, Name, Rfc3339};

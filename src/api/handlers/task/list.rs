@@ -13,14 +13,14 @@ use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::Api;
 use crate::api::handlers::task::add::mode_of;
 use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, Rfc3339};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{CursorText, TopicName, Way};
+use crate::api::wire::schema::{TopicName, Way, described, string};
 use crate::clock::UnixMillis;
 use crate::store::{ListQuery, Listed, Store, Summary, TopicEntry};
 use crate::task::{Destination, InvalidName, Lane, State, TaskId, Topic};
@@ -58,6 +58,12 @@ pub(crate) struct Request {
 /// The place of a page's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor(Listed);
+
+type CursorText = Name<Cursor>;
+
+described! {
+    CursorText, "Cursor" => string("The cursor of the page before, as it was answered; opaque.");
+}
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

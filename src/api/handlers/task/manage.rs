@@ -8,13 +8,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::api::Api;
 use crate::api::handlers::task::new_task::{self, Rules};
-use crate::api::middleware::body::{JsonBody, reading};
+use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Id, Name, Number, Rfc3339};
 use crate::api::wire::json::{self, required};
+use crate::api::wire::long_body::reading;
 use crate::api::wire::schema::{Content, TopicName};
 use crate::callback::target_of_object;
 use crate::clock::UnixMillis;

@@ -13,12 +13,13 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::api::middleware::body::size;
+use crate::api::state::Api;
 use crate::api::wire::cost::spend;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, within};
 use crate::api::wire::idempotency;
 use crate::api::wire::json::{self, required};
+use crate::api::wire::long_body::size;
 use crate::api::wire::schema::{Content, ServiceName, TopicName};
 use crate::callback::{InvalidTarget, Services, Target, check_url, target_of_object};
 use crate::clock::UnixMillis;
@@ -56,6 +57,22 @@ pub(crate) struct Rules<'a> {
     pub(crate) mode_of: &'a dyn Fn(&Topic) -> Option<Mode>,
     /// The key in the request's header.
     pub(crate) header_key: Option<&'a str>,
+}
+
+impl Api {
+    /// Checks something by the rules for new tasks.
+    pub(crate) fn checked<T>(&self, header_key: Option<&str>, check: impl FnOnce(&Rules<'_>) -> T) -> T {
+        let bounds = self.bounds();
+        check(&Rules {
+            now: self.clock.now(),
+            max_delay: bounds.max_delay,
+            content_limit: bounds.content_limit,
+            services: &self.services,
+            idempotency_window: bounds.idempotency_window,
+            mode_of: &|topic| self.topics.policy_of(topic).mode,
+            header_key,
+        })
+    }
 }
 
 /// A task that may be stored, once its topic's entry is at hand.

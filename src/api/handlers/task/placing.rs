@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use futures_util::future::join_all;
 
-use crate::api::Api;
+use crate::api::state::Api;
 use crate::api::wire::error::Error;
 use crate::task::Topic;
 

@@ -23,12 +23,13 @@ use http::{HeaderValue, header};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::Api;
-use crate::api::long_poll::delivery::{Pulled, Taken, Wish, lanes_in_turn, take};
-use crate::api::long_poll::queue;
+use crate::api::long_poll::claim::{lanes_in_turn, take};
+use crate::api::long_poll::delivery::{Pulled, Taken, Wish};
+use crate::api::long_poll::dispatcher;
 use crate::api::middleware::body::JsonBody;
 use crate::api::middleware::concurrency_limit::Slot;
 use crate::api::middleware::context::Visit;
+use crate::api::state::Api;
 use crate::api::transport::delivery_confirmation::{Fate, watched};
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
@@ -94,8 +95,8 @@ pub(crate) async fn pull(
         Some(wait) => {
             slot.free();
             deadline.put_off(wait);
-            let taken = queue::wait(&api, &topic, wish, wait).await?;
-            taken.unwrap_or_else(|| Taken::nothing(&api, wish))
+            let taken = dispatcher::wait(&api.pulls, &topic, wish, wait).await?;
+            taken.unwrap_or_else(|| api.pulls.nothing(wish))
         }
         None => take_now(&api, &topic, wish, slot).await?,
     };
@@ -104,14 +105,14 @@ pub(crate) async fn pull(
 
 /// What is due just now.
 async fn take_now(api: &Arc<Api>, topic: &Topic, wish: Wish, slot: Slot) -> Result<Taken, Error> {
-    let Some(known) = api.topics.find(topic).await? else { return Ok(Taken::nothing(api, wish)) };
+    let Some(known) = api.topics.find(topic).await? else { return Ok(api.pulls.nothing(wish)) };
     let taking = {
-        let api = api.clone();
+        let pulls = api.pulls.clone();
         async move {
             // The slot goes along: callers who hang up again and again must not pile up claims.
             let _slot = slot;
-            let lanes = lanes_in_turn(&api, &known);
-            take(api, &known, lanes, wish).await
+            let lanes = lanes_in_turn(&pulls, &known);
+            take(&pulls, &known, lanes, wish).await
         }
     };
     api.pending.spawn(taking).await.map_err(|_| Error::Internal)?

@@ -9,9 +9,9 @@ use axum::extract::State;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::api::Api;
 use crate::api::handlers::task::pull::MIN_LEASE;
 use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
 use crate::api::wire::envelope::{Nothing, Success};
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Id, Name, within};
@@ -19,13 +19,8 @@ use crate::api::wire::json::{self, required};
 use crate::api::wire::schema::{ReceiptText, TopicName};
 use crate::outcome;
 use crate::span::{self, Span};
-use crate::store::{self, AnyStore, MAX_LEASE, Settle, Settled, Store, Transition};
+use crate::store::{MAX_LEASE, Settle, Settled, Store, Transition};
 use crate::task::{Lane, Receipt, TaskId, Topic};
-
-/// How often a settle that was not confirmed is sent in all, and the first wait between two; each next is three times
-/// as long. With a store that is silent for a second each time this lasts about ten seconds.
-const TRIES: u32 = 6;
-const FIRST_WAIT: Duration = Duration::from_millis(20);
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -145,30 +140,4 @@ fn answer(settled: Settled) -> Result<Success<Nothing>, Error> {
         Settled::Stale { state } => Err(Error::Stale(state)),
         Settled::Unknown => Err(Error::no_task()),
     }
-}
-
-/// Ends leases that nobody waits for, and repeats what was not confirmed for some seconds. Should that fail, the
-/// leases run out, and the tasks are handed out again.
-pub(crate) async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
-    let mut wait = FIRST_WAIT;
-    for attempt in 1..=TRIES {
-        let answers = store.settle(settles.clone()).await;
-        let failed = settles.into_iter().zip(answers).filter_map(|(settle, answer)| Some((settle, answer.err()?)));
-        let (again, lost): (Vec<_>, Vec<_>) = failed.partition(|(_, error)| attempt < TRIES && passes(error));
-        if let Some((_, error)) = lost.first() {
-            let count = lost.len();
-            tracing::warn!(count, %error, "{count} pulled tasks could not be settled, and will be handed out again: {error}");
-        }
-        if again.is_empty() {
-            return;
-        }
-        settles = again.into_iter().map(|(settle, _)| settle).collect();
-        tokio::time::sleep(wait).await;
-        wait *= 3;
-    }
-}
-
-/// Whether it may be otherwise in a moment.
-fn passes(error: &store::Error) -> bool {
-    matches!(error, store::Error::Unavailable(_) | store::Error::Moving(_) | store::Error::Full(_))
 }

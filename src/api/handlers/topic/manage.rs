@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use crate::api::Api;
+use crate::api::auth::Caller;
 use crate::api::handlers::topic::shown::ShownPolicy;
-use crate::api::middleware::auth::Caller;
 use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
 use crate::api::wire::envelope::{Nothing, Success};
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, within};

@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
+mod imports;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use imports::{Graph, folders};
 
 /// A module of the first level, and which others of the first level it may name.
 ///
@@ -87,6 +91,28 @@ const CRATES: &[(&str, &[&str], &str)] = &[
     ("retry", &["tokio", "rand"], "the retry formula is pure"),
     ("outcome", &["tokio", "axum", "reqwest", "rand"], "the outcome is pure"),
 ];
+
+/// The layers of a first-level module, the lowest first: files or folders in it. `mod.rs`, which puts them
+/// together, stands above all. A layer imports itself and those below it.
+const LAYERS: &[(&str, &[&str])] = &[(
+    "api",
+    &[
+        "wire",
+        "auth",
+        "params",
+        "long_poll",
+        "state",
+        "middleware",
+        "transport",
+        "handlers",
+        "docs",
+        "openapi",
+        "routes",
+    ],
+)];
+
+/// Of these, files still import each other in a circle.
+const CIRCULAR: &[&str] = &[];
 
 /// A file longer than this, tests and all, is asked to be two.
 const LONGEST_FILE: usize = 500;
@@ -175,6 +201,38 @@ fn imports_run_one_way() {
                 let is_allowed = !is_module || name == *module || allowed.contains(&name.as_str());
                 assert!(is_allowed, "{} may not import crate::{name}", file.display());
             }
+        }
+    }
+}
+
+/// Printed with `--no-capture`: for each folder, its imports and its circles.
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let graph = Graph::read();
+    let mut circular = BTreeSet::new();
+    for folder in folders() {
+        let cycles = graph.cycles(&folder);
+        println!("{folder}: {} imports, {} circles", graph.below(&folder).count(), cycles.len());
+        for cycle in &cycles {
+            println!("    {}", cycle.join(", "));
+            circular.insert(folder.clone());
+        }
+    }
+    let known: BTreeSet<String> = CIRCULAR.iter().map(|folder| (*folder).to_owned()).collect();
+    assert_eq!(circular, known, "found and known; take a folder from the list once it has no circle");
+}
+
+#[test]
+fn no_layer_imports_one_above_it() {
+    let graph = Graph::read();
+    for (folder, layers) in LAYERS {
+        let layer = |module: &str| match module.split("::").nth(1) {
+            None => layers.len(),
+            Some(name) => layers.iter().position(|layer| *layer == name).unwrap_or(layers.len()),
+        };
+        for (from, to) in graph.below(folder) {
+            println!("{from} ─▶ {to}");
+            assert!(layer(from) >= layer(to), "{from} may not import {to}: it stands in a higher layer");
         }
     }
 }

@@ -26,9 +26,9 @@ use crate::api::handlers::topic::{manage as topic, policy};
 use crate::api::handlers::{dead, destination, health};
 use crate::api::long_poll::delivery::Pulled;
 use crate::api::wire::envelope::{Nothing, Success};
-use crate::api::wire::error;
 use crate::api::wire::schema::reference;
 use crate::api::wire::stored::Stored;
+use crate::api::wire::{error, response};
 
 /// The errors that every call can meet.
 const ALWAYS: &[u16] = &[1000, 1001, 1003, 1013, 1015, 1029, 2000, 2003];
@@ -158,7 +158,7 @@ pub fn document() -> Value {
     for (place, call) in calls().into_iter().enumerate() {
         paths.insert(call.path.to_owned(), json!({ call.method: operation(place, call, &mut schemas) }));
     }
-    take_in(described::<error::Body>(), &mut schemas);
+    take_in(described::<response::Body>(), &mut schemas);
     let responses: Map<String, Value> =
         error::TABLE.iter().map(|(case, status, _)| (case.to_string(), error_response(*case, *status))).collect();
     json!({
@@ -234,7 +234,7 @@ fn error_response(case: u16, status: u16) -> Value {
     let (_, _, description) = error::TABLE.iter().find(|row| row.0 == case).expect("a row of the table");
     let mut response = json!({
         "description": format!("{status}, dm_error {case}: {description}"),
-        "content": {"application/json": {"schema": json(&reference::<error::Body>())}},
+        "content": {"application/json": {"schema": json(&reference::<response::Body>())}},
     });
     if matches!(case, 1029 | 2003) {
         response["headers"] = json!({"Retry-After": {"required": true, "description": "Seconds after which to repeat it.", "schema": {"type": "integer", "minimum": 0}}});

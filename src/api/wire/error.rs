@@ -1,4 +1,4 @@
-//! What a caller is told when a call fails: the only [`IntoResponse`] for errors, and the whole error table.
+//! What a caller is told when a call fails: the whole error table. `response` writes the answer.
 //!
 //! The parts below know no HTTP. Here their errors become an HTTP status (the class), a `dm_error` (the case) and
 //! one English sentence for the caller. What is internal goes into the log, once, with the request's id; it never
@@ -7,14 +7,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use axum::Json;
-use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
-use serde::Serialize;
-use utoipa::ToSchema;
+use http::StatusCode;
 
 use crate::api::wire::request_id;
-use crate::api::wire::stored::Item;
 use crate::rate::Rate;
 use crate::task::State;
 use crate::{store, topic};
@@ -114,32 +109,6 @@ pub(crate) fn status_of(dm_error: u16) -> StatusCode {
     row.and_then(|(_, status, _)| StatusCode::from_u16(*status).ok()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// The JSON of a failed call.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Error)]
-pub(crate) struct Body {
-    /// The case.
-    #[schema(minimum = 1000)]
-    pub(crate) dm_error: u16,
-    /// A sentence that names the field and what would be right.
-    pub(crate) error_msg: String,
-    /// Where the task stands.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) state: Option<State>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    /// It will be cancelled unless it succeeds.
-    pub(crate) cancel_pending: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    /// Finds it in the log.
-    pub(crate) request_id: Option<String>,
-    /// Of a batch, none of whose tasks was stored: how many they are.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) failed: Option<usize>,
-    /// Of the same: each task's answer, in order.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) results: Option<Vec<Item>>,
-}
-
 impl Error {
     /// A refused body, in a sentence.
     pub(crate) fn invalid(sentence: impl Into<String>) -> Self {
@@ -182,7 +151,7 @@ impl Error {
     }
 
     /// The class.
-    fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         status_of(self.dm_error())
     }
 
@@ -218,7 +187,7 @@ impl Error {
     }
 
     /// Seconds for `Retry-After`.
-    fn retry_after(&self) -> Option<u16> {
+    pub(crate) fn retry_after(&self) -> Option<u16> {
         if let Self::TooFast { wait, .. } = self {
             return Some(u16::try_from(wait.as_secs_f64().ceil() as u64).unwrap_or(u16::MAX));
         }
@@ -249,98 +218,5 @@ impl From<topic::Error> for Error {
             topic::Error::TooMany(count) => Self::TooManyTopics(count),
             topic::Error::Store(error) => Self::Store(error),
         }
-    }
-}
-
-impl IntoResponse for Error {
-    fn into_response(self) -> Response {
-        self.log();
-        self.with_body(self.body())
-    }
-}
-
-impl Error {
-    /// The JSON of the answer.
-    pub(crate) fn body(&self) -> Body {
-        let dm_error = self.dm_error();
-        Body {
-            dm_error,
-            error_msg: self.message(),
-            state: match self {
-                Self::Stale(state) | Self::Conflict(state) => Some(*state),
-                Self::CancelPending => Some(State::Leased),
-                _ => None,
-            },
-            cancel_pending: matches!(self, Self::CancelPending).then_some(true),
-            request_id: if dm_error == 2000 { request_id::current() } else { None },
-            failed: None,
-            results: None,
-        }
-    }
-
-    /// The answer, with this JSON.
-    pub(crate) fn with_body(&self, body: Body) -> Response {
-        let mut response = (self.status(), Json(body)).into_response();
-        if let Some(seconds) = self.retry_after() {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        if self.dm_error() == 1001 {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        response
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::testing::json_of;
-
-    #[tokio::test]
-    async fn every_row_of_the_error_table_has_its_status() {
-        let check = async |error: Error, status: u16, dm_error: u16, retry_after: Option<&str>| {
-            let said = format!("{error:?}");
-            let response = error.into_response();
-            let after = response.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
-            assert_eq!((response.status().as_u16(), after.as_deref()), (status, retry_after), "{said}");
-            let body = json_of(response).await;
-            assert_eq!(body["dm_error"], dm_error, "{said}");
-            assert!(!body["error_msg"].as_str().unwrap().contains("secret"), "{said}: {body}");
-        };
-        check(Error::invalid("x"), 400, 1000, None).await;
-        check(Error::Unauthenticated("x"), 401, 1001, None).await;
-        check(Error::Forbidden("x".into()), 403, 1003, None).await;
-        let too_fast = |millis| Error::TooFast { rate: "1/s".parse().unwrap(), wait: Duration::from_millis(millis) };
-        check(too_fast(5), 429, 1029, Some("1")).await;
-        check(too_fast(2001), 429, 1029, Some("3")).await;
-        check(Error::no_task(), 404, 1004, None).await;
-        check(Error::MethodNotAllowed("POST"), 405, 1005, None).await;
-        check(Error::Stale(State::Dead), 409, 1009, None).await;
-        check(Error::Conflict(State::Delivered), 409, 1009, None).await;
-        check(Error::CancelPending, 409, 1009, None).await;
-        check(Error::TakenId, 409, 1009, None).await;
-        check(Error::OwnTask, 409, 1009, None).await;
-        check(Error::TooLarge("x".into()), 413, 1013, None).await;
-        check(Error::MediaType, 415, 1015, None).await;
-        check(topic::Error::TooMany(7).into(), 429, 1029, Some("60")).await;
-        check(store::Error::KeyReused.into(), 422, 1022, None).await;
-        check(store::Error::OverQuota.into(), 429, 1029, Some("60")).await;
-        check(Error::Internal, 500, 2000, None).await;
-        check(store::Error::Corrupt("secret".into()).into(), 500, 2000, None).await;
-        check(store::Error::Unavailable("secret".into()).into(), 503, 2003, Some("1")).await;
-        check(store::Error::Full("secret".into()).into(), 503, 2003, Some("1")).await;
-        check(store::Error::StaleEntry.into(), 503, 2003, Some("1")).await;
-        check(store::Error::Misconfigured("secret".into()).into(), 503, 2003, Some("1")).await;
-        check(Error::Unavailable("draining"), 503, 2003, Some("1")).await;
-    }
-
-    #[tokio::test]
-    async fn a_conflict_carries_the_tasks_state_and_our_fault_the_request_id() {
-        assert_eq!(json_of(Error::Stale(State::Delivered).into_response()).await["state"], "delivered");
-        let pending = json_of(Error::CancelPending.into_response()).await;
-        assert_eq!((&pending["state"], &pending["cancel_pending"]), (&"leased".into(), &true.into()));
-        let id = HeaderValue::from_static("req-1");
-        let response = request_id::scope(id, async { Error::Internal.into_response() }).await;
-        assert_eq!(json_of(response).await["request_id"], "req-1");
     }
 }

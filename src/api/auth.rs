@@ -21,9 +21,9 @@ use http::{HeaderMap, Uri, header};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::error::Error;
-use super::fields::Name;
-use super::json::{self, required};
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::Name;
+use crate::api::wire::json::{self, required};
 use crate::glob::Glob;
 use crate::rate::{Bucket, Rate};
 use crate::task::Topic;
@@ -125,7 +125,7 @@ impl Tokens {
     }
 
     /// Who calls, if he may call the path. Nobody in particular where everyone may: a handler that asks who calls gets no answer there.
-    pub(super) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<Caller>, Error> {
+    pub(crate) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<Caller>, Error> {
         let Rule::Token(scopes, _) = rule_of(uri.path()) else { return Ok(None) };
         let caller = self.caller(scopes, uri, headers)?;
         let (name, path) = (caller.name(), uri.path());
@@ -185,7 +185,7 @@ impl Token {
 
 /// Who calls: the holder of a token, or anyone where there are none.
 #[derive(Clone, Debug)]
-pub(super) struct Caller(Option<Arc<Token>>);
+pub(crate) struct Caller(Option<Arc<Token>>);
 
 impl Caller {
     fn name(&self) -> Option<&str> {
@@ -193,7 +193,7 @@ impl Caller {
     }
 
     /// Refuses a topic that the token does not cover.
-    pub(super) fn may_use(&self, topic: &Topic) -> Result<(), Error> {
+    pub(crate) fn may_use(&self, topic: &Topic) -> Result<(), Error> {
         match &self.0 {
             Some(token) if !token.covers(topic) => {
                 Err(Error::Forbidden(format!("topic: the token does not cover {:?}", topic.as_str())))
@@ -203,7 +203,7 @@ impl Caller {
     }
 
     /// Behind the reading of the body: refuses a path about a topic that the token does not cover.
-    pub(super) fn check_topic(&self, path: &str, body: &[u8]) -> Result<(), Error> {
+    pub(crate) fn check_topic(&self, path: &str, body: &[u8]) -> Result<(), Error> {
         match rule_of(path) {
             Rule::Token(_, About::Topic) if self.is_limited() => self.may_use(&topic_of(body)?),
             Rule::Token(_, About::All) => self.may_use_all(),
@@ -221,7 +221,7 @@ impl Caller {
     }
 
     /// Whether he is shown what only those who run the service need to see.
-    pub(super) fn sees_secrets(&self) -> bool {
+    pub(crate) fn sees_secrets(&self) -> bool {
         self.0.as_ref().is_none_or(|token| token.params.scopes.contains(&Scope::Admin))
     }
 

@@ -8,9 +8,12 @@ use axum::body::Body;
 use axum::extract::Request;
 use http::{HeaderMap, Uri};
 
-use super::auth::Caller;
-use super::testing::edge_with_store;
 use super::*;
+use crate::api::auth::Caller;
+use crate::api::handlers::task::new_task;
+use crate::api::testing::edge_with_store;
+use crate::api::wire::{cost, json, long_body};
+use crate::outcome::Policy;
 
 const MIB: usize = 1 << 20;
 /// The length of the bodies here: beyond what is read on a thread of the runtime, and as long as a call without a content may be.
@@ -127,7 +130,7 @@ async fn no_request_does_much_between_two_yields() {
         });
         let response = response.await;
         // The slowest reader goes over 200 MiB in a second, so 4 MiB take 20 ms.
-        let allowed = if matches!(path, REPLAY | SET) { 4 * MIB } else { body::LONG };
+        let allowed = if matches!(path, REPLAY | SET) { 4 * MIB } else { long_body::LONG };
         assert!(most <= allowed, "{path} {said}: {most} bytes looked at between two yields");
         assert!(response.status().as_u16() < 500, "{path} {said}: {}", response.status());
     }
@@ -141,7 +144,7 @@ fn read(api: &Api, path: &str, body: &[u8]) {
         ADOPT => adopt::all_checked(api, &anyone(), body).err(),
         UPDATE => json::read::<manage::UpdateRequest<'_>>(body).err(),
         REPLAY => json::read::<dead::ReplayRequest>(body).err(),
-        SET => json::read::<topic_policy::Request<'_>>(body).and_then(|request| topic_policy::check(&request)).err(),
+        SET => json::read::<policy::Request<'_>>(body).and_then(|request| policy::check(&request)).err(),
         other => panic!("no reader for {other}"),
     };
     let length = refused.map_or(0, |refused| refused.message().len());

@@ -5,9 +5,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::fields::AtMost;
-use super::new_task::{self, Checked, Rules};
-use super::{add, adopt, cost, dead, destination, get, json, list, manage, pull, settle, topic, topic_policy};
+use crate::api::handlers::migration::adopt;
+use crate::api::handlers::task::new_task::{self, Checked, Rules};
+use crate::api::handlers::task::{add, get, list, manage, pull, settle};
+use crate::api::handlers::topic::{manage as topic, policy};
+use crate::api::handlers::{dead, destination};
+use crate::api::wire::fields::AtMost;
+use crate::api::wire::{cost, json};
 use crate::callback::{ServiceParams, Services, SuccessRule, Unlisted};
 use crate::clock::UnixMillis;
 use crate::task::Options;
@@ -29,7 +33,7 @@ pub fn request(bytes: &[u8]) {
     reads::<list::Request>(bytes);
     reads::<dead::ReplayRequest>(bytes);
     reads::<topic::ForecastRequest>(bytes);
-    reads::<topic_policy::Request<'_>>(bytes);
+    reads::<policy::Request<'_>>(bytes);
     reads::<destination::HoldRequest>(bytes);
 }
 
@@ -56,7 +60,7 @@ pub fn bounds(bytes: &[u8], peak_of: impl Fn(&mut dyn FnMut()) -> u64) {
         }),
         ("adopt", &|| drop(json::read::<adopt::RecordRequest<'_>>(bytes).map(|record| record.check_parts(&services)))),
         ("replay", &|| drop(json::read::<dead::ReplayRequest>(bytes))),
-        ("set", &|| drop(json::read::<topic_policy::Request<'_>>(bytes).map(|request| topic_policy::check(&request)))),
+        ("set", &|| drop(json::read::<policy::Request<'_>>(bytes).map(|request| policy::check(&request)))),
     ];
     for (call, read) in readers {
         let mut spent = 0;

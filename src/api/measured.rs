@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::new_task::{self, Rules};
-use super::{add, json};
+use crate::api::handlers::task::add;
+use crate::api::handlers::task::new_task::{self, Rules};
+use crate::api::wire::json;
 use crate::callback::{ServiceParams, Services, SuccessRule};
 use crate::clock::UnixMillis;
 

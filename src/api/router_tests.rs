@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::map_response;
@@ -7,8 +9,10 @@ use http::StatusCode;
 use http_body_util::StreamBody;
 use serde_json::Value;
 
-use super::testing::{edge_before_a_silent_store, edge_with_store, edge_without_store, json_of};
 use super::*;
+use crate::api::middleware::response_budget::take_room;
+use crate::api::testing::{edge_before_a_silent_store, edge_with_store, edge_without_store, json_of};
+use crate::api::transport::delivery_confirmation::{Fate, watched};
 
 const ADD: &str = "/delay/task/add";
 const ADD_BATCH: &str = "/delay/task/add_batch";
@@ -299,19 +303,19 @@ async fn an_answer_for_which_there_is_no_room_is_not_given_and_its_body_is_told(
             "/",
             get(move || {
                 let tell = tell.clone();
-                async move { written::watched(vec![b'x'; 3000].into(), far(), move |fate| tell.send(fate).unwrap()) }
+                async move { watched(vec![b'x'; 3000].into(), far(), move |fate| tell.send(fate).unwrap()) }
             }),
         )
-        .layer(map_response(move |response| std::future::ready(room::take_room(&budget, response))));
+        .layer(map_response(move |response| std::future::ready(take_room(&budget, response))));
     let answers = Edge::from(answers);
     let mut unread = answers.clone().answer(get_of("/")).await.into_body();
     // Taken from the body, but not let go of by the server that writes it.
     let frame = http_body_util::BodyExt::frame(&mut unread).await.unwrap().unwrap();
     drop(unread);
-    assert_eq!(told.try_recv(), Ok(written::Fate::GivenBack));
+    assert_eq!(told.try_recv(), Ok(Fate::GivenBack));
     let refused = answers.clone().answer(get_of("/")).await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(told.try_recv(), Ok(written::Fate::GivenBack));
+    assert_eq!(told.try_recv(), Ok(Fate::GivenBack));
     drop(frame);
     assert_eq!(answers.answer(get_of("/")).await.status(), StatusCode::OK);
 }

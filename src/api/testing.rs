@@ -18,13 +18,13 @@ use crate::store::redis::{self, Redis};
 use crate::topic::{self, Registry};
 
 /// The JSON of an answer.
-pub(super) async fn json_of(response: Response) -> Value {
+pub(crate) async fn json_of(response: Response) -> Value {
     let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
     serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("no JSON: {bytes:?}"))
 }
 
 /// Services of which only `message.call` is known.
-pub(super) fn services() -> Services {
+pub(crate) fn services() -> Services {
     let service = ServiceParams {
         name: "message.call".into(),
         endpoints: vec!["http://127.0.0.1:9000".into()],
@@ -36,13 +36,13 @@ pub(super) fn services() -> Services {
 }
 
 /// An edge before a store that refuses every connection, and what tells it to drain.
-pub(super) async fn edge_without_store() -> (Api, watch::Sender<bool>) {
+pub(crate) async fn edge_without_store() -> (Api, watch::Sender<bool>) {
     // Nothing listens on port 1.
     edge_before("redis://127.0.0.1:1/").await
 }
 
 /// An edge before a store that takes connections and never says a word, while the listener is held.
-pub(super) async fn edge_before_a_silent_store() -> (Api, watch::Sender<bool>, TcpListener) {
+pub(crate) async fn edge_before_a_silent_store() -> (Api, watch::Sender<bool>, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (api, draining) = edge_before(&format!("redis://{}/", listener.local_addr().unwrap())).await;
     (api, draining, listener)
@@ -55,7 +55,7 @@ async fn edge_before(url: &str) -> (Api, watch::Sender<bool>) {
 }
 
 /// An edge over a store of its own, and the folder that this keeps its file in.
-pub(super) fn edge_with_store() -> (Api, watch::Sender<bool>, tempfile::TempDir) {
+pub(crate) fn edge_with_store() -> (Api, watch::Sender<bool>, tempfile::TempDir) {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::system());
     let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 0, clock: clock.clone() };
     let (api, draining) = edge_over(AnyStore::Embedded(Embedded::open(params).unwrap()), clock);

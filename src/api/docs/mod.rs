@@ -8,22 +8,22 @@ use http::header;
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// `GET /docs`
-pub(super) async fn page() -> Response {
+pub(crate) async fn page() -> Response {
     asset("text/html; charset=utf-8", include_str!("index.html"))
 }
 
 /// `GET /docs/explorer.js`
-pub(super) async fn script() -> Response {
+pub(crate) async fn script() -> Response {
     asset("text/javascript; charset=utf-8", include_str!("explorer.js"))
 }
 
 /// `GET /docs/explorer.css`
-pub(super) async fn style() -> Response {
+pub(crate) async fn style() -> Response {
     asset("text/css; charset=utf-8", include_str!("explorer.css"))
 }
 
 /// `GET /docs/icon.svg`
-pub(super) async fn icon() -> Response {
+pub(crate) async fn icon() -> Response {
     asset("image/svg+xml", include_str!("icon.svg"))
 }
 

@@ -1,14 +1,12 @@
 //! `GET /openapi.json`: the whole API as an OpenAPI 3.1 document, for code generators, testers and the page at `/docs`.
 //!
 //! [`calls`] is the table: one row for each route, with the types that its handler reads and answers. Schemas are derived from those very types, so a
-//! field that is added is documented; what their fields mean is said in their comments. [`values`] describes what reads itself by hand.
+//! field that is added is documented; what their fields mean is said in their comments. [`crate::api::wire::schema`] describes what reads itself by hand.
 //!
 //! # Invariants
 //!
 //! - Every route has a row, and every row a route; a test compares them.
 //! - A schema is never stricter than its reader. It may be laxer: what only a sentence can say (exactly one of two fields) stands in descriptions.
-
-pub(super) mod values;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -22,13 +20,15 @@ use utoipa::ToSchema;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 
-use super::envelope::{Nothing, Success};
-use super::error;
-use super::taken::Pulled;
-use super::{
-    add, adopt, dead, destination, get, health, list, manage, new_task, pull, settle, topic, topic_policy, transfer,
-};
-use values::reference;
+use crate::api::handlers::migration::{adopt, transfer};
+use crate::api::handlers::task::{add, get, list, manage, new_task, pull, settle};
+use crate::api::handlers::topic::{manage as topic, policy};
+use crate::api::handlers::{dead, destination, health};
+use crate::api::long_poll::delivery::Pulled;
+use crate::api::wire::envelope::{Nothing, Success};
+use crate::api::wire::schema::reference;
+use crate::api::wire::stored::Stored;
+use crate::api::wire::{error, response};
 
 /// The errors that every call can meet.
 const ALWAYS: &[u16] = &[1000, 1001, 1003, 1013, 1015, 1029, 2000, 2003];
@@ -97,7 +97,7 @@ impl Call {
 /// Every route.
 fn calls() -> Vec<Call> {
     vec![
-        call::<new_task::Request<'_>, add::Stored>("/delay/task/add", "Store a task", &[1022]),
+        call::<new_task::Request<'_>, Stored>("/delay/task/add", "Store a task", &[1022]),
         call::<add::BatchRequest<'_>, add::Batch>("/delay/task/add_batch", "Store many tasks", &[1022]),
         call::<pull::Request, Pulled>("/delay/task/pull", "Take due tasks, or read one task's content", UNKNOWN)
             .or::<pull::Many>(),
@@ -120,7 +120,7 @@ fn calls() -> Vec<Call> {
         call::<dead::PurgeRequest, dead::Done>("/delay/dead/purge", "Throw dead tasks away", UNKNOWN),
         call::<topic::ListRequest, topic::Topics>("/delay/topic/list", "Name all topics", NONE),
         call::<topic::TopicRequest, topic::Shown>("/delay/topic/get", "Show a topic", UNKNOWN),
-        call::<topic_policy::Request<'_>, topic::Shown>("/delay/topic/set", "Create or change a topic", UNKNOWN),
+        call::<policy::Request<'_>, topic::Shown>("/delay/topic/set", "Create or change a topic", UNKNOWN),
         call::<topic::TopicRequest, topic::Paused>("/delay/topic/pause", "Hold a topic back", UNKNOWN),
         call::<topic::ResumeRequest, topic::Paused>("/delay/topic/resume", "End a pause", UNKNOWN),
         call::<topic::PurgeRequest, topic::Purged>("/delay/topic/purge", "Throw a topic's tasks away", UNKNOWN),
@@ -158,7 +158,7 @@ pub fn document() -> Value {
     for (place, call) in calls().into_iter().enumerate() {
         paths.insert(call.path.to_owned(), json!({ call.method: operation(place, call, &mut schemas) }));
     }
-    take_in(described::<error::Body>(), &mut schemas);
+    take_in(described::<response::Body>(), &mut schemas);
     let responses: Map<String, Value> =
         error::TABLE.iter().map(|(case, status, _)| (case.to_string(), error_response(*case, *status))).collect();
     json!({
@@ -234,7 +234,7 @@ fn error_response(case: u16, status: u16) -> Value {
     let (_, _, description) = error::TABLE.iter().find(|row| row.0 == case).expect("a row of the table");
     let mut response = json!({
         "description": format!("{status}, dm_error {case}: {description}"),
-        "content": {"application/json": {"schema": json(&reference::<error::Body>())}},
+        "content": {"application/json": {"schema": json(&reference::<response::Body>())}},
     });
     if matches!(case, 1029 | 2003) {
         response["headers"] = json!({"Retry-After": {"required": true, "description": "Seconds after which to repeat it.", "schema": {"type": "integer", "minimum": 0}}});
@@ -255,7 +255,7 @@ fn json(value: &impl Serialize) -> Value {
 }
 
 /// `GET /openapi.json`
-pub(super) async fn serve() -> Response {
+pub(crate) async fn serve() -> Response {
     static TEXT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
     ([(header::CONTENT_TYPE, "application/json")], TEXT.clone()).into_response()
 }

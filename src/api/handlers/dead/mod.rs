@@ -1,0 +1,229 @@
+//! Dead letters: why they died, replaying them, and throwing them away.
+//!
+//! One request goes over a bounded part of a topic's dead, a page at a time ([`walk`]); the answer says if more are left, and the caller asks
+//! again with the answer's cursor.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State as Shared;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{AtMost, Id, Name, Number};
+use crate::api::wire::json::{self, required};
+use crate::api::wire::schema::{TopicName, described, string};
+use crate::clock::UnixMillis;
+use crate::rate::Rate;
+use crate::store::{Spread, Store};
+use crate::task::{State, TaskId, Topic};
+
+mod walk;
+
+use walk::{Cursor, MAX_TASKS, Selection, Walk};
+
+type DeadCursorText = Name<Cursor>;
+
+described! {
+    DeadCursorText, "DeadCursor" => string("The cursor of the call before, as it was answered; opaque.");
+}
+
+/// The most ids of one request.
+const MAX_IDS: usize = 10_000;
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CausesRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = DeadReplayRequest)]
+pub(crate) struct ReplayRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+    /// These tasks; this or `all`.
+    #[schema(value_type = Option<Vec<Id>>)]
+    task_ids: Option<AtMost<Id, MAX_IDS>>,
+    /// All of the topic's dead.
+    all: Option<bool>,
+    /// Only those whose last outcome is exactly this.
+    reason: Option<String>,
+    /// Spreads their due moments.
+    rate: Option<Rate>,
+    /// Only count.
+    dry_run: Option<bool>,
+    /// Go over so many at the most, those that `reason` passes over included (100,000).
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)]
+    limit: Option<Number>,
+    /// That of the call before, to go on behind what it went over.
+    #[schema(value_type = Option<DeadCursorText>)]
+    cursor: Option<Name<Cursor>>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = DeadPurgeRequest)]
+pub(crate) struct PurgeRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+    /// These tasks; this or `all`.
+    #[schema(value_type = Option<Vec<Id>>)]
+    task_ids: Option<AtMost<Id, MAX_IDS>>,
+    /// All of the topic's dead.
+    all: Option<bool>,
+    /// Only those whose last outcome is exactly this.
+    reason: Option<String>,
+    /// Only count.
+    dry_run: Option<bool>,
+    /// Go over so many at the most, those that `reason` passes over included (100,000).
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)]
+    limit: Option<Number>,
+    /// That of the call before, to go on behind what it went over.
+    #[schema(value_type = Option<DeadCursorText>)]
+    cursor: Option<Name<Cursor>>,
+}
+
+/// The dead of a topic by what killed them.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Causes {
+    /// The commonest first.
+    causes: Vec<Cause>,
+    /// There are more dead than were looked at.
+    more: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Cause {
+    reason: String,
+    count: u64,
+    first_ms: UnixMillis,
+    last_ms: UnixMillis,
+    /// One of them, to look at.
+    task_id: TaskId,
+}
+
+/// What was done, or would have been.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Done {
+    count: u64,
+    /// How many were gone over, those that were passed over included.
+    seen: u64,
+    /// The request went over as much as one may: ask again, with the cursor.
+    more: bool,
+    /// For the next call; null at the end.
+    cursor: Option<String>,
+    /// When the last replayed task falls due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until_ms: Option<UnixMillis>,
+}
+
+/// `POST /delay/dead/causes`
+pub(crate) async fn causes(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Causes>, Error> {
+    let request: CausesRequest = json::read(&body)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let lanes = api.topic(&topic).await?.entry.lanes().collect();
+    let mut by_reason: BTreeMap<String, Cause> = BTreeMap::new();
+    let all = Selection { lanes, ids: None, reason: None, from: None, limit: MAX_TASKS as usize };
+    let mut dead = Walk::begin(&api, all).await?;
+    while let Some((_, page)) = dead.next(&api).await? {
+        for task in page {
+            let ended = task.finished.unwrap_or(task.due);
+            let cause = by_reason.entry(task.last_outcome.clone()).or_insert_with(|| Cause {
+                reason: task.last_outcome,
+                count: 0,
+                first_ms: ended,
+                last_ms: ended,
+                task_id: task.id,
+            });
+            cause.count += 1;
+            (cause.first_ms, cause.last_ms) = (cause.first_ms.min(ended), cause.last_ms.max(ended));
+        }
+    }
+    let mut causes: Vec<Cause> = by_reason.into_values().collect();
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
+    Ok(Success::of(Causes { causes, more: dead.cursor().is_some() }))
+}
+
+/// `POST /delay/dead/replay`
+pub(crate) async fn replay(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Done>, Error> {
+    api.check_accepting()?;
+    let ReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = json::read(&body)?;
+    let which = Which { topic, task_ids, all, reason, limit, cursor };
+    let step = rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.per_second()));
+    let dry_run = dry_run.unwrap_or_default();
+    let mut dead = which.walk(&api).await?;
+    let mut count = 0;
+    while let Some((lane, page)) = dead.next(&api).await? {
+        let ids: Vec<TaskId> = page.iter().map(|task| task.id).collect();
+        count += match dry_run {
+            true => ids.len(),
+            // Those that were replayed meanwhile leave a gap in the rate, no more.
+            false => api.store.replay(&lane, ids, Spread { first: step.mul_f64(count as f64), step }).await?,
+        };
+    }
+    let until_ms = (count > 0 && !dry_run).then(|| api.clock.now() + step.mul_f64((count - 1) as f64));
+    tracing::info!(count, dry_run, "Dead tasks replayed by hand");
+    Ok(Success::of(Done { until_ms, ..Done::of(count, &dead) }))
+}
+
+/// `POST /delay/dead/purge`
+pub(crate) async fn purge(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Done>, Error> {
+    let PurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor } = json::read(&body)?;
+    let which = Which { topic, task_ids, all, reason, limit, cursor };
+    let dry_run = dry_run.unwrap_or_default();
+    let mut dead = which.walk(&api).await?;
+    let mut count = 0;
+    while let Some((lane, page)) = dead.next(&api).await? {
+        let ids: Vec<TaskId> = page.iter().map(|task| task.id).collect();
+        count += if dry_run { ids.len() } else { api.store.discard(&lane, State::Dead, ids).await? };
+    }
+    tracing::info!(count, dry_run, "Dead tasks thrown away by hand");
+    Ok(Success::of(Done::of(count, &dead)))
+}
+
+impl Done {
+    fn of(count: usize, dead: &Walk) -> Self {
+        let cursor = dead.cursor().map(|cursor| cursor.to_string());
+        Self { count: count as u64, seen: dead.seen() as u64, more: cursor.is_some(), cursor, until_ms: None }
+    }
+}
+
+/// What requests say about the tasks that they mean.
+struct Which {
+    topic: Option<Name<Topic>>,
+    task_ids: Option<AtMost<Id, MAX_IDS>>,
+    all: Option<bool>,
+    reason: Option<String>,
+    limit: Option<Number>,
+    cursor: Option<Name<Cursor>>,
+}
+
+impl Which {
+    async fn walk(self, api: &Api) -> Result<Walk, Error> {
+        let Name(topic) = required(self.topic, "topic")?;
+        let ids = match (self.task_ids, self.all.unwrap_or_default()) {
+            (None, true) => None,
+            (Some(AtMost(ids)), false) if !ids.is_empty() => {
+                let ids = ids.into_iter().map(|id| required(Id::given(Some(id)), "task_ids"));
+                Some(ids.collect::<Result<Vec<_>, _>>()?)
+            }
+            (Some(_), false) => return Err(Error::Invalid(format!("task_ids: must hold 1 to {MAX_IDS} ids"))),
+            _ => return Err(Error::invalid("task_ids and all: give exactly one of the two (all must be true)")),
+        };
+        let limit = self.limit.map_or(Ok(MAX_TASKS), |limit| limit.whole("limit", 1..=MAX_TASKS))? as usize;
+        let lanes = api.topic(&topic).await?.entry.lanes().collect();
+        let from = self.cursor.map(|Name(cursor)| cursor);
+        Walk::begin(api, Selection { lanes, ids, reason: self.reason, from, limit }).await
+    }
+}

@@ -1,0 +1,197 @@
+//! Going over a topic's dead, a page of one lane at a time, from where the call before stopped.
+//!
+//! A walk looks at a bounded number of tasks, those that are passed over included. Where it is cut off, its [`Cursor`] says where the next one
+//! goes on: behind what was looked at, so that many that are not meant hide nobody behind them.
+//!
+//! # Invariants
+//!
+//! - All walks that follow one another see at the most those that were dead when the second began, each once: a cursor carries the moment at which
+//!   the first walk began, and what died later is left out. Else a replay where nobody answers would go on for ever.
+//! - The first walk has no such bound: who asks for all gets all, even where the store's clock was set back and the dead ended in its future.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::api::state::Api;
+use crate::api::wire::error::Error;
+use crate::clock::UnixMillis;
+use crate::store::{ListQuery, Listed, Store, Summary};
+use crate::task::{InvalidName, Lane, State, TaskId};
+
+/// Tasks that are looked at together.
+const PAGE: usize = 500;
+/// The most tasks that one walk looks at.
+pub(crate) const MAX_TASKS: u32 = 100_000;
+/// How long one walk goes on beginning pages: well below the edge's own limit.
+const TIME: Duration = Duration::from_secs(4);
+/// Nobody died after this.
+const EVER: UnixMillis = UnixMillis(i64::MAX);
+
+/// Which of a topic's dead are meant.
+pub(crate) struct Selection {
+    /// The topic's lanes, in order.
+    pub(crate) lanes: Vec<Lane>,
+    /// `None`: all.
+    pub(crate) ids: Option<Vec<TaskId>>,
+    /// Only those that died of this.
+    pub(crate) reason: Option<String>,
+    /// Where the walk before stopped.
+    pub(crate) from: Option<Cursor>,
+    /// So many are looked at.
+    pub(crate) limit: usize,
+}
+
+/// The place where a walk stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    /// The number of the lane that it was in.
+    shard: u16,
+    /// The first walk began then.
+    began: UnixMillis,
+    /// The last of the lane's that was looked at; of tasks that were given by their ids, only the id counts.
+    after: Option<Listed>,
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.shard, self.began.0)?;
+        self.after.map_or(Ok(()), |Listed { moment, id }| write!(f, ".{}.{id}", moment.0))
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let read = || {
+            let mut parts = text.split('.');
+            let (shard, began) = (parts.next()?.parse().ok()?, UnixMillis(parts.next()?.parse().ok()?));
+            let after = match (parts.next(), parts.next(), parts.next()) {
+                (None, ..) => None,
+                (Some(moment), Some(id), None) => {
+                    Some(Listed { moment: UnixMillis(moment.parse().ok()?), id: id.parse().ok()? })
+                }
+                _ => return None,
+            };
+            Some(Self { shard, began, after })
+        };
+        read().ok_or_else(|| InvalidName("must be the cursor of the call before, as it was answered".into()))
+    }
+}
+
+/// A walk over the selected dead.
+pub(crate) struct Walk {
+    /// The lanes that are left, the current one last.
+    lanes: Vec<Lane>,
+    number_of_lanes: u16,
+    /// In the order of their ids, as each lane's are gone over.
+    ids: Option<Vec<TaskId>>,
+    reason: Option<String>,
+    after: Option<Listed>,
+    /// The first walk began then.
+    first_began: UnixMillis,
+    /// Who died after this is not gone over.
+    to: UnixMillis,
+    began: Instant,
+    seen: usize,
+    limit: usize,
+}
+
+impl Walk {
+    /// # Errors
+    /// A cursor that is not of this topic; the store is out of reach.
+    pub(crate) async fn begin(api: &Api, selection: Selection) -> Result<Self, Error> {
+        let Selection { mut lanes, mut ids, reason, from, limit } = selection;
+        let number_of_lanes = u16::try_from(lanes.len()).expect("a topic has at most 256 lanes");
+        if let Some(ids) = &mut ids {
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        let (first_began, to) = match from {
+            Some(Cursor { began, .. }) => (began, began),
+            None => (api.store.next_due(Vec::new()).await?.now, EVER),
+        };
+        if let Some(Cursor { shard, .. }) = from {
+            if shard >= number_of_lanes {
+                return Err(Error::invalid("cursor: must be the cursor of the call before, as it was answered"));
+            }
+            lanes.drain(..usize::from(shard));
+        }
+        lanes.reverse();
+        let after = from.and_then(|from| from.after);
+        let began = Instant::now();
+        Ok(Self { lanes, number_of_lanes, ids, reason, after, first_began, to, began, seen: 0, limit })
+    }
+
+    /// The next page of those that are meant; `None` at the end, or where the walk is cut off.
+    pub(crate) async fn next(&mut self, api: &Api) -> Result<Option<(Lane, Vec<Summary>)>, Error> {
+        while let Some(lane) = self.lanes.last().cloned() {
+            if self.seen >= self.limit || self.began.elapsed() >= TIME {
+                return Ok(None);
+            }
+            let page = self.next_ids(api, &lane).await?;
+            let Some(last) = page.last() else {
+                self.lanes.pop();
+                self.after = None;
+                continue;
+            };
+            self.after = Some(*last);
+            self.seen += page.len();
+            let ids = page.into_iter().map(|listed| listed.id).collect();
+            let found = api.store.summaries(&lane, ids).await?.into_iter().flatten();
+            let is_meant = |task: &Summary| {
+                task.state == State::Dead && self.reason.as_ref().is_none_or(|reason| *reason == task.last_outcome)
+            };
+            let page: Vec<Summary> = found.filter(is_meant).collect();
+            if !page.is_empty() {
+                return Ok(Some((lane, page)));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn next_ids(&self, api: &Api, lane: &Lane) -> Result<Vec<Listed>, Error> {
+        let (after, limit) = (self.after, PAGE.min(self.limit - self.seen));
+        let Some(wanted) = &self.ids else {
+            let (from, to) = (UnixMillis(0), self.to);
+            let query = ListQuery { lane: lane.clone(), state: State::Dead, from, to, after, limit };
+            return Ok(api.store.list(query).await?);
+        };
+        let behind = wanted.partition_point(|id| after.is_some_and(|last| *id <= last.id));
+        // All ids are looked at for each lane, so this has to be cheap.
+        let of_lane = |id: &&TaskId| Lane::shard_of(**id, self.number_of_lanes) == lane.shard;
+        let page = wanted[behind..].iter().filter(of_lane).take(limit);
+        Ok(page.map(|id| Listed { moment: UnixMillis(0), id: *id }).collect())
+    }
+
+    /// How many were looked at.
+    pub(crate) fn seen(&self) -> usize {
+        self.seen
+    }
+
+    /// Where to go on; `None`: it came to the end.
+    pub(crate) fn cursor(&self) -> Option<Cursor> {
+        let lane = self.lanes.last()?;
+        Some(Cursor { shard: lane.shard, began: self.first_began, after: self.after })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_reads_back_what_it_writes() {
+        let last = Listed { moment: UnixMillis(1_795_236_367_000), id: TaskId(1_795_234_567_000_042) };
+        for after in [None, Some(last)] {
+            let cursor = Cursor { shard: 3, began: UnixMillis(1_795_236_367_001), after };
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+        for text in ["", ".", "1", "1.", "1.x", "-1.5", "1.5.", "1.5.6", "1.5.6.0", "1.5.6.7.8", "65536.5", "1-5"] {
+            assert!(text.parse::<Cursor>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The services that tasks go to: how they stand, and holding them back by hand.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::Name;
+use crate::api::wire::json::{self, required};
+use crate::api::wire::schema::ServiceName;
+use crate::breaker;
+use crate::callback::{Allowance, Standing};
+use crate::clock::UnixMillis;
+use crate::store::{Holds, Store};
+use crate::task::{Destination, Lane};
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = DestinationListRequest)]
+pub(crate) struct ListRequest {}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HoldRequest {
+    /// The service.
+    #[schema(value_type = ServiceName)]
+    sn: Option<Name<Destination>>,
+}
+
+/// The answer of a list.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Destinations)]
+pub(crate) struct Listed {
+    destinations: Vec<Shown>,
+}
+
+/// One destination. Breaker, calls and failures are those of the instance that answers; the rest is the store's.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DestinationShown)]
+pub(crate) struct Shown {
+    sn: String,
+    /// False for one that tasks wait for and that the configuration does not name or allow (any more).
+    configured: bool,
+    held: bool,
+    waiting: u64,
+    breaker: breaker::State,
+    in_flight: usize,
+    /// The most calls at a time just now.
+    concurrency: usize,
+    rate: Option<String>,
+    /// How much longer its own `Retry-After` holds it.
+    retry_after_ms: Option<u64>,
+    last_error: Option<String>,
+    last_error_ms: Option<UnixMillis>,
+}
+
+/// The answer of a hold and of its end.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Held {
+    sn: String,
+    held: bool,
+}
+
+/// `POST /delay/destination/list`
+pub(crate) async fn list(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Listed>, Error> {
+    let ListRequest {} = json::read(&body)?;
+    let lanes: Vec<Lane> = api.store.topics().await?.iter().flat_map(|topic| topic.entry.lanes()).collect();
+    let waiting: BTreeMap<Destination, u64> =
+        api.store.waiting(lanes).await?.into_iter().map(|waiting| (waiting.destination, waiting.count)).collect();
+    let holds: HashSet<Destination> = api.store.holds().await?.held.into_iter().collect();
+    let services: BTreeMap<Destination, Allowance> =
+        api.services.all().iter().map(|service| (service.name().clone(), service.allowance())).collect();
+    let all: BTreeSet<&Destination> = services.keys().chain(waiting.keys()).chain(&holds).collect();
+    let destinations = all
+        .into_iter()
+        .map(|sn| {
+            let known = || api.services.get(sn.as_str()).map(|service| service.allowance());
+            let allowance = services.get(sn).copied().or_else(known);
+            let standing = api.limits.standing(sn, allowance.unwrap_or_default());
+            let waiting = waiting.get(sn).copied().unwrap_or_default();
+            shown(sn, allowance, standing, waiting, holds.contains(sn), api.clock.now())
+        })
+        .collect();
+    Ok(Success::of(Listed { destinations }))
+}
+
+fn shown(
+    sn: &Destination,
+    configured: Option<Allowance>,
+    standing: Standing,
+    waiting: u64,
+    held: bool,
+    now: UnixMillis,
+) -> Shown {
+    let (last_error, ago) = standing.last_failure.unzip();
+    Shown {
+        sn: sn.to_string(),
+        configured: configured.is_some(),
+        held,
+        waiting,
+        breaker: standing.breaker,
+        in_flight: standing.in_flight,
+        concurrency: standing.window,
+        rate: configured.and_then(|allowance| allowance.rate).map(|rate| rate.to_string()),
+        retry_after_ms: standing.held_for.map(|left| left.as_millis() as u64),
+        last_error,
+        last_error_ms: ago.map(|ago| now - ago),
+    }
+}
+
+/// `POST /delay/destination/hold`
+pub(crate) async fn hold(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Held>, Error> {
+    let sn = read_sn(&body)?;
+    if api.services.get(sn.as_str()).is_none() {
+        return Err(Error::NotFound("sn: there is no such service; the configuration's [services] names them".into()));
+    }
+    set_hold(&api, sn, true).await
+}
+
+/// `POST /delay/destination/release`
+pub(crate) async fn release(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Held>, Error> {
+    let sn = read_sn(&body)?;
+    if api.services.get(sn.as_str()).is_none() && !api.store.holds().await?.held.contains(&sn) {
+        return Err(Error::NotFound("sn: there is no such service, nor is one of that name held".into()));
+    }
+    set_hold(&api, sn, false).await
+}
+
+fn read_sn(body: &[u8]) -> Result<Destination, Error> {
+    let request: HoldRequest = json::read(body)?;
+    let Name(sn) = required(request.sn, "sn")?;
+    if sn.is_pull() {
+        return Err(Error::invalid("sn: must be a service; consumers hold a topic back by not pulling"));
+    }
+    Ok(sn)
+}
+
+/// Writes it down, and does it here at once; the other instances follow with their next look, within a second.
+async fn set_hold(api: &Api, sn: Destination, held: bool) -> Result<Success<Held>, Error> {
+    api.store.set_hold(&sn, held).await?;
+    let asked = api.limits.ask_holds();
+    let Holds { held: holds, released } = api.store.holds().await?;
+    api.limits.set_holds(asked, holds.into_iter().collect(), released.into_iter().collect());
+    if !held {
+        api.limits.lift(&sn);
+    }
+    tracing::info!(%sn, held, "Service {sn} is {} by hand", if held { "held" } else { "released" });
+    Ok(Success::of(Held { sn: sn.to_string(), held }))
+}

@@ -1,0 +1,53 @@
+//! For those who route to us: whether the process lives, and whether it should be given work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::state::Api;
+use crate::breaker;
+use crate::store::Store;
+
+/// How long the store may take to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Health {
+    /// In a word.
+    #[schema(value_type = String)]
+    status: &'static str,
+    /// The circuit breaker around the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store_breaker: Option<breaker::State>,
+    /// What is not as it should be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    not_ready: Vec<&'static str>,
+}
+
+/// `GET /healthz`: it answers, so it lives. Asks nobody else, or a store's outage would get every instance restarted.
+pub(crate) async fn alive() -> Response {
+    Json(Health { status: "alive", store_breaker: None, not_ready: Vec::new() }).into_response()
+}
+
+/// `GET /readyz`
+pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Response {
+    let mut not_ready = Vec::new();
+    if !matches!(tokio::time::timeout(PATIENCE, api.store.ping()).await, Ok(Ok(_))) {
+        not_ready.push("store");
+    }
+    if api.is_draining() {
+        not_ready.push("draining");
+    }
+    let (code, status) = match not_ready.is_empty() {
+        true => (StatusCode::OK, "ready"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
+    };
+    (code, Json(Health { status, store_breaker: Some(api.store.breaker()), not_ready })).into_response()
+}

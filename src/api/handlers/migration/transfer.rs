@@ -1,0 +1,282 @@
+//! Whole tasks, on their way to another store: `records` shows or lends them, `moved` ends what was lent.
+//!
+//! Whoever moves tasks is a consumer of them: he leases what is not due yet here, has it adopted there, and says here that it is done. What the
+//! store promises of that stands in [`crate::store`] ("From one store to another").
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State as Shared;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::api::handlers::task::add::mode_of;
+use crate::api::handlers::task::get::Note;
+use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{AtMost, Id, Name, within};
+use crate::api::wire::json::{self, required};
+use crate::api::wire::schema::{ReceiptText, TopicName, Way};
+use crate::api::wire::stored::is_false;
+use crate::clock::UnixMillis;
+use crate::span::{self, Span};
+use crate::store::{AttemptNote, Lent, MAX_LEASE, Settle, Settled, Store, Task, TopicEntry, Transition};
+use crate::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
+
+/// The most ids of a call, and the most bytes of contents that it answers, but for a single task.
+const MAX_IDS: usize = 1_000;
+const MAX_BYTES: usize = 4 << 20;
+/// The shortest lease.
+const MIN_LEASE: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = RecordsRequest)]
+pub(crate) struct RecordsRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+    /// Which tasks.
+    #[schema(value_type = Vec<Id>, min_items = 1, max_items = 1000)]
+    task_ids: Option<AtMost<Id, MAX_IDS>>,
+    /// Hold those that wait for so long (1 s to 12 h): they are about to be moved. Only those that are held then, and those that have ended, are answered.
+    #[serde(default, deserialize_with = "span::lease_if_given")]
+    lend: Option<Span>,
+    /// Hold them by this receipt, for longer if they are held already; a new one is drawn if there is none.
+    #[schema(value_type = Option<ReceiptText>)]
+    receipt: Option<Name<Receipt>>,
+}
+
+/// Whole tasks.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Records {
+    /// What holds those that are lent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receipt: Option<String>,
+    records: Vec<Record>,
+    /// There was no room for these: ask for them again.
+    rest: Vec<TaskId>,
+}
+
+/// A whole task, as it is adopted.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Record {
+    topic: Topic,
+    task_id: TaskId,
+    /// `leased`: somebody else has it just now. What is lent is `scheduled`.
+    state: State,
+    /// How it leaves.
+    #[schema(value_type = Way)]
+    mode: &'static str,
+    created_ms: UnixMillis,
+    /// The due moment that it was stored with, or was moved to by hand.
+    due_ms: UnixMillis,
+    /// What it waits for, if that is another moment: a retry's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_ms: Option<UnixMillis>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finished_ms: Option<UnixMillis>,
+    attempts: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_outcome: Option<String>,
+    /// A cancel waits for the end of its lease: it is not to be delivered any more.
+    #[serde(skip_serializing_if = "is_false")]
+    cancelling: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// When an add last set the task by its `key`. Left out: it has none, or the `key` has gone to
+    /// another task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_set_ms: Option<UnixMillis>,
+    /// As `get` shows them; `origin`, the store that its `webhook-id` begins with; and `task_id` in `on_dead`: the id that the call for the
+    /// dead will have.
+    #[schema(value_type = Object)]
+    options: Options,
+    content: String,
+    /// The attempts that were noted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    log: Vec<Note>,
+}
+
+impl Record {
+    fn of(topic: &Topic, task: Task, notes: Vec<AttemptNote>, store: StoreId) -> Self {
+        let lent = Lent::read(&task.last_outcome).filter(|_| task.state == State::Leased);
+        let (state, waits, outcome) = match lent {
+            Some(Lent { due, outcome }) => (State::Scheduled, Some(due), outcome.to_owned()),
+            None => (task.state, None, task.last_outcome),
+        };
+        Self {
+            topic: topic.clone(),
+            task_id: task.id,
+            state,
+            mode: mode_of(&task.destination),
+            created_ms: task.created,
+            due_ms: task.due,
+            waits_ms: waits.filter(|waits| *waits != task.due),
+            finished_ms: task.finished,
+            attempts: task.attempts,
+            last_outcome: Some(outcome).filter(|outcome| !outcome.is_empty()),
+            cancelling: task.cancelling,
+            key: task.options.key.clone(),
+            key_set_ms: task.key_set.map(|set| set.max(task.created)),
+            options: Options { key: None, origin: task.options.origin.or(Some(store)), ..task.options },
+            content: task.content,
+            log: notes.into_iter().map(Note::from).collect(),
+        }
+    }
+}
+
+/// `POST /delay/task/records`
+pub(crate) async fn records(
+    Shared(api): Shared<Arc<Api>>,
+    JsonBody(body): JsonBody,
+) -> Result<Success<Records>, Error> {
+    let request: RecordsRequest = json::read(&body)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let mut ids = ids(request.task_ids)?;
+    let entry = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?.entry;
+    let store = api.store.id().await?;
+    let receipt = match request.lend {
+        Some(lease) => {
+            let lease = within(lease, "lend", MIN_LEASE..=MAX_LEASE)?;
+            let receipt = request.receipt.map_or_else(Receipt::random, |Name(receipt)| receipt);
+            ids = lent_or_ended(&api, &entry, ids, &receipt, lease).await?;
+            Some(receipt)
+        }
+        None if request.receipt.is_some() => {
+            return Err(Error::invalid("receipt: is for lend, and says by what tasks are held"));
+        }
+        None => None,
+    };
+    let (mut records, mut bytes) = (Vec::new(), 0);
+    let mut ids = ids.into_iter();
+    while bytes < MAX_BYTES
+        && let Some(id) = ids.next()
+    {
+        let lane = entry.lane_of(id);
+        let Some(task) = api.store.get(&lane, id).await? else { continue };
+        let notes = match task.attempts {
+            0 => Vec::new(),
+            // Nothing depends on them.
+            _ => api.store.notes(&lane, id).await.unwrap_or_default(),
+        };
+        bytes += task.content.len();
+        records.push(Record::of(&topic, task, notes, store));
+    }
+    if receipt.is_some() {
+        // Somebody else's: between the two looks it came back and was claimed.
+        records.retain(|record| record.state != State::Leased);
+    }
+    Ok(Success::of(Records { receipt: receipt.map(|receipt| receipt.to_string()), records, rest: ids.collect() }))
+}
+
+fn ids(given: Option<AtMost<Id, MAX_IDS>>) -> Result<Vec<TaskId>, Error> {
+    let AtMost(given) = required(given, "task_ids")?;
+    if given.is_empty() {
+        return Err(Error::Invalid(format!("task_ids: must hold 1 to {MAX_IDS} ids")));
+    }
+    given.into_iter().map(|id| required(Id::given(Some(id)), "task_ids")).collect()
+}
+
+fn by_lane(entry: &TopicEntry, ids: Vec<TaskId>) -> HashMap<Lane, Vec<TaskId>> {
+    let mut lanes: HashMap<Lane, Vec<TaskId>> = HashMap::new();
+    for id in ids {
+        lanes.entry(entry.lane_of(id)).or_default().push(id);
+    }
+    lanes
+}
+
+/// Lends what waits; answers, in order, what is lent now or has ended.
+async fn lent_or_ended(
+    api: &Api,
+    entry: &TopicEntry,
+    ids: Vec<TaskId>,
+    receipt: &Receipt,
+    lease: Duration,
+) -> Result<Vec<TaskId>, Error> {
+    let mut is_answered: HashMap<TaskId, bool> = HashMap::new();
+    for (lane, ids) in by_lane(entry, ids.clone()) {
+        let lent = api.store.lend(&lane, ids.clone(), receipt, lease).await?;
+        let others: Vec<TaskId> = ids.iter().zip(&lent).filter(|(_, is_lent)| !**is_lent).map(|(id, _)| *id).collect();
+        is_answered.extend(ids.into_iter().zip(lent));
+        if !others.is_empty() {
+            let known = api.store.summaries(&lane, others).await?.into_iter().flatten();
+            is_answered.extend(known.filter(|task| task.state.is_final()).map(|task| (task.id, true)));
+        }
+    }
+    Ok(ids.into_iter().filter(|id| is_answered.get(id).is_some_and(|is| *is)).collect())
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = MovedRequest)]
+pub(crate) struct MovedRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+    /// Which tasks.
+    #[schema(value_type = Vec<Id>, min_items = 1, max_items = 1000)]
+    task_ids: Option<AtMost<Id, MAX_IDS>>,
+    /// What `records` lent them by.
+    #[schema(value_type = ReceiptText)]
+    receipt: Option<Name<Receipt>>,
+    /// They were not moved: each waits again as it did before.
+    back: Option<bool>,
+}
+
+/// What became of lent tasks.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Ended {
+    /// Gone from here, or back.
+    count: u64,
+    /// Not ended, for each has become something else meanwhile; nothing changed.
+    stale: Vec<Stale>,
+}
+
+/// A task that was not ended.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StaleTask)]
+pub(crate) struct Stale {
+    task_id: TaskId,
+    /// What it is now. `leased`: somebody else holds it, or a cancel is pending; `records` with
+    /// `lend` says which.
+    state: State,
+}
+
+/// `POST /delay/task/moved`: what was adopted elsewhere is forgotten here. May be repeated.
+pub(crate) async fn moved(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Ended>, Error> {
+    let request: MovedRequest = json::read(&body)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let Name(receipt) = required(request.receipt, "receipt")?;
+    let ids = ids(request.task_ids)?;
+    let is_back = request.back.unwrap_or_default();
+    let entry = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?.entry;
+    let settle = |id: &TaskId| Settle {
+        lane: entry.lane_of(*id),
+        id: *id,
+        receipt: receipt.clone(),
+        transition: if is_back { Transition::Release } else { Transition::Moved },
+    };
+    let settled = api.store.settle_confirmed(ids.iter().map(settle).collect()).await;
+    let (mut gone, mut count, mut stale) = (Vec::new(), 0, Vec::new());
+    for (id, settled) in ids.into_iter().zip(settled) {
+        match settled? {
+            Settled::Stale { state } => stale.push(Stale { task_id: id, state }),
+            // Forgotten by the same call before, whose answer was lost.
+            Settled::Unknown => count += 1,
+            Settled::Done => {
+                count += 1;
+                gone.push(id);
+            }
+        }
+    }
+    if !is_back {
+        for (lane, ids) in by_lane(&entry, gone) {
+            api.store.discard(&lane, State::Delivered, ids).await?;
+        }
+    }
+    Ok(Success::of(Ended { count, stale }))
+}

@@ -1,0 +1,333 @@
+//! Producing: a task, or many at once, checked and put into the store.
+//!
+//! A 2xx means that the task is kept. Whatever else happens to a stored task happens without the caller, so a failed
+//! topic or store is the only thing that can still go wrong after the checks of [`crate::api::handlers::task::new_task`].
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::api::auth::Caller;
+use crate::api::handlers::task::new_task::{self, Checked};
+use crate::api::handlers::task::placing::{PLACINGS, placed};
+use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
+use crate::api::wire::envelope::{self, Success};
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{AtMost, Rfc3339};
+use crate::api::wire::idempotency::HeaderKey;
+use crate::api::wire::json::{self, required};
+use crate::api::wire::long_body::{LONG, reading, size};
+use crate::api::wire::response::{self, Body};
+use crate::api::wire::stored::{Item, Stored};
+use crate::store::{self, NewTask, Registered, Store};
+use crate::task::{self, Destination, Topic};
+
+/// The most tasks of a batch, whatever `limits.batch` says.
+pub(crate) const MAX_BATCH: usize = 10_000;
+
+/// The answer to a single add, as [`Success`] would write it: it is the one that is given most, and a serializer's way costs three times as much.
+#[derive(Debug)]
+pub(crate) struct One(Stored);
+
+impl IntoResponse for One {
+    fn into_response(self) -> Response {
+        let Stored { task_id, due_ms, due: Rfc3339(due), mode, durability, duplicate, state, replaced } = self.0;
+        let due = due.rfc3339();
+        let (mut id, mut millis) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let text = [
+            envelope::BEGIN,
+            r#","task_id":"#,
+            id.format(task_id.0),
+            r#","due_ms":"#,
+            millis.format(due_ms.0),
+            r#","due":""#,
+            &due,
+            r#"","mode":""#,
+            mode,
+            r#"","durability":""#,
+            durability,
+            if duplicate { r#"","duplicate":true"# } else { "\"" },
+            if state.is_some() { r#","state":""# } else { "" },
+            state.map_or("", task::State::as_str),
+            if state.is_some() { "\"" } else { "" },
+            if replaced { r#","replaced":true}"# } else { "}" },
+        ];
+        response::json(text.concat().into())
+    }
+}
+
+/// The answer to a batch.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Batch {
+    /// How many were not stored.
+    failed: usize,
+    /// Each task's answer, in order.
+    results: Vec<Item>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BatchRequest<'a> {
+    // Each is read on its own, so that one bad task does not spoil the others.
+    /// Each as in a single add; one bad task does not spoil the others.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<new_task::Request<'_>>, min_items = 1)]
+    pub(crate) tasks: Option<AtMost<&'a RawValue, MAX_BATCH>>,
+}
+
+/// How a task leaves, as the wire names it.
+pub(crate) fn mode_of(destination: &Destination) -> &'static str {
+    if destination.is_pull() { "pull" } else { "push" }
+}
+
+/// `POST /delay/task/add`
+pub(crate) async fn add(
+    State(api): State<Arc<Api>>,
+    HeaderKey(header_key): HeaderKey,
+    JsonBody(body): JsonBody,
+) -> Result<One, Error> {
+    api.check_accepting()?;
+    let mut tries = 0;
+    loop {
+        let checked = read_one(&api, &header_key, &body).await?;
+        let name = checked.topic.clone();
+        let topic = api.topics.ensure(&name).await?;
+        let (task, mode) = task_of(checked, topic);
+        tries += 1;
+        match api.store.add(vec![task]).await.pop().expect("a store answers every task") {
+            // Nothing was stored. The body is read once more instead of being copied each time.
+            Err(store::Error::StaleEntry) if tries < PLACINGS => api.topics.reload(&name).await?,
+            added => return Ok(One(Stored::of(added?, mode, api.store.durability()))),
+        };
+    }
+}
+
+async fn read_one(api: &Arc<Api>, header_key: &Option<String>, body: &Bytes) -> Result<Checked, Error> {
+    if body.len() <= LONG {
+        return api.checked(header_key.as_deref(), |rules| new_task::read(body, rules));
+    }
+    let (api, header_key) = (api.clone(), header_key.clone());
+    reading(body.clone(), move |body| api.checked(header_key.as_deref(), |rules| new_task::read(body, rules))).await
+}
+
+/// `POST /delay/task/add_batch`
+pub(crate) async fn add_batch(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    HeaderKey(header_key): HeaderKey,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Error> {
+    api.check_accepting()?;
+    if header_key.is_some() {
+        return Err(Error::invalid(
+            "Idempotency-Key: is for a single add; give each task of a batch its own idempotency_key",
+        ));
+    }
+    let read = || {
+        let (api, caller) = (api.clone(), caller.clone());
+        reading(body.clone(), move |body| all_checked(&api, &caller, body))
+    };
+    let api = &api;
+    let store = |checked| async move { Ok(store(api, checked).await) };
+    let results = placed(api, read, store, |checked: &Checked| &checked.topic).await?;
+    batch(results)
+}
+
+/// Reads and checks each task of a batch by itself.
+///
+/// # Errors
+/// If there is no batch in the body.
+pub(crate) fn all_checked(api: &Api, caller: &Caller, body: &[u8]) -> Result<Vec<Result<Checked, Error>>, Error> {
+    let request: BatchRequest<'_> = json::read(body)?;
+    let AtMost(tasks) = required(request.tasks, "tasks")?;
+    let (limit, longest) = (api.bounds().batch_limit, api.body_limit.bytes());
+    if !(1..=limit).contains(&tasks.len()) {
+        return Err(Error::Invalid(format!("tasks: must hold 1 to {limit} tasks, not {}", tasks.len())));
+    }
+    Ok(api.checked(None, |rules| {
+        let read = |task: &RawValue| {
+            if task.get().len() > longest {
+                return Err(Error::TooLarge(format!("the task is larger than {}", size(longest))));
+            }
+            let checked = new_task::read(task.get().as_bytes(), rules)?;
+            caller.may_use(&checked.topic).map(|()| checked)
+        };
+        tasks.into_iter().map(read).collect()
+    }))
+}
+
+/// Stores what passed the checks of a batch, in one call. One answer per task, in order.
+async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<Stored, Error>> {
+    let topics = topics(api, &checked).await;
+    let mut tasks = Vec::with_capacity(checked.len());
+    // What is known before the store is asked: a failure, or how the task will leave.
+    let mut modes = Vec::with_capacity(checked.len());
+    for checked in checked {
+        modes.push(checked.and_then(|checked| {
+            let topic = topics.get(&checked.topic).expect("every checked topic was asked for").clone()?;
+            let (task, mode) = task_of(checked, topic);
+            tasks.push(task);
+            Ok(mode)
+        }));
+    }
+    if tasks.is_empty() {
+        return modes.into_iter().map(|mode| Err(mode.expect_err("nothing passed"))).collect();
+    }
+    let mut added = api.store.add(tasks).await.into_iter();
+    // Asked only now: a store that was out of reach has just learnt it.
+    let durability = api.store.durability();
+    let answer = |mode: Result<&'static str, Error>| {
+        let mode = mode?;
+        let added = added.next().expect("a store answers every task")?;
+        Ok(Stored::of(added, mode, durability))
+    };
+    modes.into_iter().map(answer).collect()
+}
+
+/// What the store is asked to keep, and how it will leave.
+fn task_of(checked: Checked, topic: Registered) -> (NewTask, &'static str) {
+    let Checked { destination, moment, options, content, idempotency, .. } = checked;
+    let Registered { entry: topic, policy, .. } = topic;
+    let (quota, mode) = (policy.quota_of_lane(topic.shards), mode_of(&destination));
+    (NewTask { topic, destination, moment, options, content, idempotency, quota }, mode)
+}
+
+/// The entries of the checked tasks' topics, each asked for once, and all at the same time: the new ones of a batch cost little more than
+/// one, and a store that does not answer is not waited for more than once.
+async fn topics(api: &Api, checked: &[Result<Checked, Error>]) -> HashMap<Topic, Result<Registered, Error>> {
+    let mut seen = HashSet::new();
+    let topics = checked.iter().flatten().map(|checked| &checked.topic).filter(|topic| seen.insert(*topic));
+    let ensure = async |topic: &Topic| (topic.clone(), api.topics.ensure(topic).await.map_err(Error::from));
+    join_all(topics.map(ensure)).await.into_iter().collect()
+}
+
+/// Puts the results side by side. If the store took none of those that got as far as the store, the whole batch is
+/// as unconfirmed as a single task would be. If every task failed, the answer is a failure: that of the highest code among them.
+fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
+    let reached = || results.iter().filter(|result| matches!(result, Ok(_) | Err(Error::Store(_))));
+    let first_failure = results.iter().find_map(|result| match result {
+        Err(error @ Error::Store(_)) => Some(error.clone()),
+        _ => None,
+    });
+    if let Some(error) = first_failure {
+        if reached().all(|result| result.as_ref().is_err_and(Error::is_unavailable)) {
+            return Err(error);
+        }
+        error.log();
+    }
+    let failed = results.iter().filter(|result| result.is_err()).count();
+    let item = |result: Result<Stored, Error>| match result {
+        Ok(stored) => Item::Stored(Success::of(stored)),
+        Err(error) => Item::Failed { dm_error: error.dm_error(), error_msg: error.message() },
+    };
+    let gravest =
+        results.iter().filter_map(|result| result.as_ref().err()).max_by_key(|error| error.dm_error()).cloned();
+    let count = results.len();
+    let results = results.into_iter().map(item).collect();
+    Ok(match gravest {
+        Some(error) if failed == count => {
+            let error_msg = format!("tasks: none of the {count} was stored; one of them says: {}", error.message());
+            error.with_body(Body { error_msg, failed: Some(failed), results: Some(results), ..error.body() })
+        }
+        _ => Success::of(Batch { failed, results }).into_response(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::testing::json_of;
+    use crate::clock::UnixMillis;
+    use crate::store;
+    use crate::task::TaskId;
+
+    fn stored() -> Result<Stored, Error> {
+        Ok(Stored {
+            task_id: TaskId(7),
+            due_ms: UnixMillis(1),
+            due: Rfc3339(UnixMillis(1)),
+            mode: "pull",
+            durability: "fsynced",
+            duplicate: false,
+            state: None,
+            replaced: false,
+        })
+    }
+
+    fn unreachable() -> Result<Stored, Error> {
+        Err(store::Error::Unavailable("redis://secret".into()).into())
+    }
+
+    fn bad() -> Result<Stored, Error> {
+        Err(Error::invalid("topic: is missing"))
+    }
+
+    #[tokio::test]
+    async fn a_batch_answers_each_task_in_its_place() {
+        let text = json_of(batch(vec![stored(), bad(), unreachable()]).unwrap()).await;
+        assert_eq!(text["dm_error"], 0);
+        assert_eq!(text["failed"], 2);
+        assert_eq!(text["results"][0]["task_id"], 7);
+        assert_eq!(text["results"][0]["dm_error"], 0);
+        assert_eq!(text["results"][1]["dm_error"], 1000);
+        assert_eq!(text["results"][1]["error_msg"], "topic: is missing");
+        assert_eq!(text["results"][2]["dm_error"], 2003);
+        assert!(!text.to_string().contains("secret"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_single_add_is_answered_in_the_words_of_every_success() {
+        for (duplicate, replaced) in [(false, false), (true, false), (false, true), (true, true)] {
+            for state in [None, Some(task::State::Cancelled)] {
+                let stored = || Stored { duplicate, state, replaced, ..stored().unwrap() };
+                let (one, usual) = (One(stored()).into_response(), Success::of(stored()).into_response());
+                assert_eq!(one.headers(), usual.headers());
+                let text = |response: Response| axum::body::to_bytes(response.into_body(), usize::MAX);
+                assert_eq!(text(one).await.unwrap(), text(usual).await.unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_of_which_the_store_took_nothing_is_unconfirmed_as_a_whole() {
+        let check = |results: Vec<Result<Stored, Error>>, whole: bool| {
+            let said = format!("{results:?}");
+            assert_eq!(batch(results).is_err(), whole, "{said}");
+        };
+        check(vec![unreachable(), unreachable()], true);
+        check(vec![bad(), unreachable()], true);
+        check(vec![stored(), unreachable()], false);
+        check(vec![bad(), bad()], false);
+        check(vec![Err(Error::TooManyTopics(1)), bad()], false);
+    }
+
+    /// It once answered `dm_error` 0, and a caller that looked no further took its tasks for stored.
+    #[tokio::test]
+    async fn a_batch_of_which_every_task_failed_is_a_failure() {
+        let check = async |results: Vec<Result<Stored, Error>>, status: u16, dm_error: u16| {
+            let (said, count) = (format!("{results:?}"), results.len());
+            let response = batch(results).unwrap();
+            assert_eq!(response.status().as_u16(), status, "{said}");
+            assert_eq!(response.headers().contains_key("retry-after"), status == 429, "{said}");
+            let answer = json_of(response).await;
+            assert_eq!((&answer["dm_error"], answer["results"].as_array().unwrap().len()), (&dm_error.into(), count));
+            assert_eq!(answer["failed"], if dm_error == 0 { 1 } else { count }, "{said}");
+            assert!(dm_error == 0 || answer["error_msg"].as_str().unwrap().contains("none of the"), "{answer}");
+        };
+        let over_quota = || Err(store::Error::OverQuota.into());
+        check(vec![bad()], 400, 1000).await;
+        check(vec![bad(), bad()], 400, 1000).await;
+        check(vec![Err(store::Error::KeyReused.into())], 422, 1022).await;
+        check(vec![over_quota(), bad()], 429, 1029).await;
+        check(vec![bad(), Err(Error::TooManyTopics(1))], 429, 1029).await;
+        check(vec![bad(), stored()], 200, 0).await;
+    }
+}

@@ -1,0 +1,165 @@
+//! One task as it stands.
+//!
+//! A header of its own may be a password to its receiver: whoever only adds or consumes sees the headers' names, with null for each value. Null
+//! and no text in its place, because null is absent in an add: whoever stores anew what he has read sends no receiver asterisks for a password.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::api::auth::Caller;
+use crate::api::handlers::task::add::mode_of;
+use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{Id, Name, Rfc3339};
+use crate::api::wire::json::{self, required};
+use crate::api::wire::schema::{TopicName, Way};
+use crate::clock::UnixMillis;
+use crate::store::{AttemptNote, Store, Task};
+use crate::task::{Destination, Lane, OnDead, Options, State, StoreId, TaskId, Topic};
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = GetRequest)]
+pub(crate) struct Request {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+    /// The task.
+    #[schema(value_type = Id)]
+    task_id: Option<Id>,
+}
+
+/// The answer.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Found {
+    task: Shown,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Task)]
+pub(crate) struct Shown {
+    task_id: TaskId,
+    /// What its callbacks carry as `webhook-id`.
+    webhook_id: String,
+    state: State,
+    /// How it leaves.
+    #[schema(value_type = Way)]
+    mode: &'static str,
+    sn: Option<Destination>,
+    key: Option<String>,
+    due_ms: UnixMillis,
+    /// The same.
+    due: Rfc3339,
+    attempts: u32,
+    created_ms: UnixMillis,
+    finished_ms: Option<UnixMillis>,
+    last_outcome: Option<String>,
+    /// What the task asks for instead of its topic's policy, as an add would say it. Without the scope `admin` the values of `headers` are null.
+    #[schema(value_type = Object)]
+    options: Value,
+    content: String,
+    /// The attempts that were noted, the newest last. May be incomplete: notes are written beside the road.
+    log: Vec<Note>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Note {
+    attempt: u32,
+    started_ms: UnixMillis,
+    duration_ms: u64,
+    outcome: String,
+    answer: String,
+}
+
+impl From<AttemptNote> for Note {
+    fn from(note: AttemptNote) -> Self {
+        Self {
+            attempt: note.attempt,
+            started_ms: note.started,
+            duration_ms: note.took.as_millis() as u64,
+            outcome: note.outcome,
+            answer: note.answer,
+        }
+    }
+}
+
+impl Shown {
+    fn of(task: Task, notes: Vec<AttemptNote>, store: StoreId, with_secrets: bool) -> Self {
+        let options = options(&task.options, with_secrets);
+        Self {
+            task_id: task.id,
+            webhook_id: task.options.origin.unwrap_or(store).webhook_id(task.id),
+            state: task.state,
+            mode: mode_of(&task.destination),
+            sn: Some(task.destination).filter(|destination| !destination.is_pull()),
+            key: task.options.key,
+            due_ms: task.due,
+            due: Rfc3339(task.due),
+            attempts: task.attempts,
+            created_ms: task.created,
+            finished_ms: task.finished,
+            last_outcome: Some(task.last_outcome).filter(|outcome| !outcome.is_empty()),
+            options,
+            content: task.content,
+            log: notes.into_iter().map(Note::from).collect(),
+        }
+    }
+}
+
+/// The options as an add gives them: the key stands beside them, and the origin and the id that a call for the dead would have are no caller's.
+fn options(options: &Options, with_secrets: bool) -> Value {
+    let on_dead = options.on_dead.clone().map(|call| OnDead { task_id: None, ..call });
+    let shown = Options { origin: None, key: None, on_dead, ..options.clone() };
+    let mut shown = serde_json::to_value(shown).expect("options are plain data");
+    if !with_secrets && let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut) {
+        headers.values_mut().for_each(|value| *value = Value::Null);
+    }
+    shown
+}
+
+/// `POST /delay/task/get`
+pub(crate) async fn get(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    JsonBody(body): JsonBody,
+) -> Result<Success<Found>, Error> {
+    let request: Request = json::read(&body)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let id = required(Id::given(request.task_id), "task_id")?;
+    let find = |lane: Lane| {
+        let store = &api.store;
+        async move {
+            let task = store.get(&lane, id).await?.ok_or_else(Error::no_task)?;
+            Ok((lane, task))
+        }
+    };
+    let (lane, task) = api.in_lane(&topic, id, find).await?;
+    let store = api.store.id().await?;
+    // Of a task's notes nothing depends; without them the answer is as good.
+    let notes = api.store.notes(&lane, id).await.unwrap_or_default();
+    Ok(Success::of(Found { task: Shown::of(task, notes, store, caller.sees_secrets()) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::task::Headers;
+
+    #[test]
+    fn a_headers_name_is_shown_to_all_and_its_value_to_few() {
+        let secret = [("Authorization".to_owned(), "Bearer secret".to_owned())];
+        let given = Options { max_attempts: Some(3), headers: Headers::new(secret).unwrap(), ..Options::default() };
+        let check = |with_secrets: bool, expected: Value| assert_eq!(options(&given, with_secrets), expected);
+        check(true, json!({"max_attempts": 3, "headers": {"authorization": "Bearer secret"}}));
+        check(false, json!({"max_attempts": 3, "headers": {"authorization": null}}));
+        assert_eq!(options(&Options::default(), false), json!({}));
+    }
+}

@@ -1,0 +1,198 @@
+//! Pages of a topic's tasks in one state, in time order.
+//!
+//! A topic of several lanes is merged: a page of each, the earliest of them all, and what is shown of those alone is read. The cursor is the last
+//! entry's place, so that a page follows the one before whatever was added or ended in between.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use futures_util::future::try_join_all;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::api::handlers::task::add::mode_of;
+use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{Name, Number, Rfc3339};
+use crate::api::wire::json::{self, required};
+use crate::api::wire::schema::{TopicName, Way, described, string};
+use crate::clock::UnixMillis;
+use crate::store::{ListQuery, Listed, Store, Summary, TopicEntry};
+use crate::task::{Destination, InvalidName, Lane, State, TaskId, Topic};
+
+/// Entries of a page, unless asked for otherwise, and at most.
+const LIMIT: u32 = 100;
+const MAX_LIMIT: u32 = 1000;
+/// Moments beyond this are no moments: the year 5138.
+const FAR: f64 = 1e11;
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ListRequest)]
+pub(crate) struct Request {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+    /// Which tasks.
+    #[schema(value_type = State)]
+    state: Option<State>,
+    /// Tasks of a page.
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    limit: Option<Number>,
+    /// That of the page before, for the next one.
+    #[schema(value_type = Option<CursorText>)]
+    cursor: Option<Name<Cursor>>,
+    /// Unix seconds: none before.
+    #[schema(value_type = Option<f64>)]
+    from: Option<Number>,
+    /// Unix seconds: none after.
+    #[schema(value_type = Option<f64>)]
+    to: Option<Number>,
+}
+
+/// The place of a page's last entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cursor(Listed);
+
+type CursorText = Name<Cursor>;
+
+described! {
+    CursorText, "Cursor" => string("The cursor of the page before, as it was answered; opaque.");
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.0.moment.0, self.0.id)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let read = || {
+            let (moment, id) = text.split_once('-')?;
+            Some(Self(Listed { moment: UnixMillis(moment.parse().ok()?), id: id.parse().ok()? }))
+        };
+        read().ok_or_else(|| InvalidName("must be the cursor of the page before, as it was answered".into()))
+    }
+}
+
+/// A page.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Page {
+    tasks: Vec<Entry>,
+    /// For the next page; absent on the last.
+    cursor: Option<String>,
+}
+
+/// A task without its content.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Entry {
+    task_id: TaskId,
+    state: State,
+    /// How it leaves.
+    #[schema(value_type = Way)]
+    mode: &'static str,
+    sn: Option<Destination>,
+    due_ms: UnixMillis,
+    /// The same.
+    due: Rfc3339,
+    attempts: u32,
+    created_ms: UnixMillis,
+    finished_ms: Option<UnixMillis>,
+    last_outcome: Option<String>,
+    key: Option<String>,
+}
+
+impl From<Summary> for Entry {
+    fn from(task: Summary) -> Self {
+        Self {
+            task_id: task.id,
+            state: task.state,
+            mode: mode_of(&task.destination),
+            sn: Some(task.destination).filter(|destination| !destination.is_pull()),
+            due_ms: task.due,
+            due: Rfc3339(task.due),
+            attempts: task.attempts,
+            created_ms: task.created,
+            finished_ms: task.finished,
+            last_outcome: Some(task.last_outcome).filter(|outcome| !outcome.is_empty()),
+            key: task.key,
+        }
+    }
+}
+
+/// `POST /delay/task/list`
+pub(crate) async fn list(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Page>, Error> {
+    let request: Request = json::read(&body)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let state = required(request.state, "state")?;
+    let limit = request.limit.map_or(Ok(LIMIT), |limit| limit.whole("limit", 1..=MAX_LIMIT))? as usize;
+    let from = request.from.map_or(Ok(UnixMillis(0)), |from| moment(from, "from"))?;
+    let to = request.to.map_or(Ok(UnixMillis(FAR as i64 * 1000)), |to| moment(to, "to"))?;
+    let after = request.cursor.map(|Name(Cursor(last))| last);
+    let known = api.topic(&topic).await?;
+    let listed = merged(&api, &known.entry, &Range { state, from, to, after, limit }).await?;
+    let cursor = listed.last().filter(|_| listed.len() == limit).map(|last| Cursor(*last).to_string());
+    let tasks = summaries(&api, &known.entry, &listed).await?.into_iter().map(Entry::from).collect();
+    Ok(Success::of(Page { tasks, cursor }))
+}
+
+fn moment(Number(seconds): Number, field: &str) -> Result<UnixMillis, Error> {
+    if !(0.0..=FAR).contains(&seconds) {
+        return Err(Error::Invalid(format!("{field}: must be Unix seconds")));
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "just checked to be below 10^14")]
+    Ok(UnixMillis((seconds * 1000.0).round() as i64))
+}
+
+/// What a page is to hold.
+pub(crate) struct Range {
+    pub(crate) state: State,
+    pub(crate) from: UnixMillis,
+    pub(crate) to: UnixMillis,
+    pub(crate) after: Option<Listed>,
+    pub(crate) limit: usize,
+}
+
+/// The earliest entries of all of a topic's lanes.
+async fn merged(api: &Api, topic: &TopicEntry, range: &Range) -> Result<Vec<Listed>, Error> {
+    let &Range { state, from, to, after, limit } = range;
+    let pages = topic.lanes().map(|lane| api.store.list(ListQuery { lane, state, from, to, after, limit }));
+    let mut all: Vec<Listed> = try_join_all(pages).await?.into_iter().flatten().collect();
+    all.sort_unstable();
+    all.truncate(limit);
+    Ok(all)
+}
+
+/// The tasks of a page, in its order. One that was purged meanwhile is left out.
+async fn summaries(api: &Api, topic: &TopicEntry, listed: &[Listed]) -> Result<Vec<Summary>, Error> {
+    let mut lanes: HashMap<Lane, Vec<TaskId>> = HashMap::new();
+    for Listed { id, .. } in listed {
+        lanes.entry(topic.lane_of(*id)).or_default().push(*id);
+    }
+    let asking = lanes.iter().map(|(lane, ids)| api.store.summaries(lane, ids.clone()));
+    let found = try_join_all(asking).await?.into_iter().flatten().flatten();
+    let mut by_id: HashMap<TaskId, Summary> = found.map(|summary| (summary.id, summary)).collect();
+    Ok(listed.iter().filter_map(|Listed { id, .. }| by_id.remove(id)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_reads_back_what_it_writes() {
+        let last = Cursor(Listed { moment: UnixMillis(1_795_236_367_000), id: TaskId(1_795_234_567_000_042) });
+        assert_eq!(last.to_string().parse(), Ok(last));
+        for text in ["", "-", "1", "1-", "-1", "a-1", "1-0", "1-a"] {
+            assert!(text.parse::<Cursor>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! One task by hand: `cancel`, `update`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::api::handlers::task::new_task::{self, Rules};
+use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{Id, Name, Number, Rfc3339};
+use crate::api::wire::json::{self, required};
+use crate::api::wire::long_body::reading;
+use crate::api::wire::schema::{Content, TopicName};
+use crate::callback::target_of_object;
+use crate::clock::UnixMillis;
+use crate::span::Span;
+use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Store};
+use crate::task::{Lane, Mode, TaskId, Topic};
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CancelRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+    /// The task.
+    #[schema(value_type = Id)]
+    task_id: Option<Id>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UpdateRequest<'a> {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+    /// The task.
+    #[schema(value_type = Id)]
+    task_id: Option<Id>,
+    /// Due at this moment, in Unix seconds; this or `delay`.
+    #[schema(value_type = Option<f64>)]
+    timing_moment: Option<Number>,
+    /// Due so long from now; this or `timing_moment`.
+    delay: Option<Span>,
+    /// Another content.
+    #[serde(borrow)]
+    #[schema(value_type = Option<Content>)]
+    content: Option<&'a RawValue>,
+}
+
+/// The answer of a cancel.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Gone {
+    task_id: TaskId,
+}
+
+/// The answer of an update.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Moved {
+    task_id: TaskId,
+    due_ms: UnixMillis,
+    /// The same.
+    due: Rfc3339,
+}
+
+/// `POST /delay/task/cancel`: OK means that the task never fires, however near its moment is.
+pub(crate) async fn cancel(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Gone>, Error> {
+    let request: CancelRequest = json::read(&body)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let task_id = required(Id::given(request.task_id), "task_id")?;
+    let store = &api.store;
+    let cancel = |lane: Lane| async move {
+        match store.cancel(&lane, task_id).await? {
+            Cancelled::Done => Ok(Success::of(Gone { task_id })),
+            Cancelled::Pending => Err(Error::CancelPending),
+            Cancelled::Refused { state } => Err(Error::Conflict(state)),
+            Cancelled::Unknown => Err(Error::no_task()),
+        }
+    };
+    api.in_lane(&topic, task_id, cancel).await
+}
+
+/// `POST /delay/task/update`
+pub(crate) async fn update(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Moved>, Error> {
+    api.check_accepting()?;
+    let (topic, task_id, moment, content) = {
+        let api = api.clone();
+        let read = move |body: &[u8]| {
+            let request: UpdateRequest<'_> = json::read(body)?;
+            let Name(topic) = required(request.topic, "topic")?;
+            let task_id = required(Id::given(request.task_id), "task_id")?;
+            let moment = api.checked(None, |rules| new_task::moment(request.timing_moment, request.delay, rules))?;
+            Ok::<_, Error>((topic, task_id, moment, request.content.map(ToOwned::to_owned)))
+        };
+        reading(body.clone(), read).await?
+    };
+    let content = content.as_deref().map(|raw| (raw, &body));
+    let moved = api.in_lane(&topic, task_id, |lane| reschedule(&api, lane, task_id, moment, content)).await?;
+    Ok(Success::of(moved))
+}
+
+/// `content` comes with the body that it is a part of: a long one is read beside the runtime.
+async fn reschedule(
+    api: &Arc<Api>,
+    lane: Lane,
+    task_id: TaskId,
+    moment: Moment,
+    content: Option<(&RawValue, &Bytes)>,
+) -> Result<Moved, Error> {
+    let content = match content {
+        None => None,
+        Some((raw, body)) => {
+            // It goes on leaving as it would have left.
+            let task = api.store.get(&lane, task_id).await?.ok_or_else(Error::no_task)?;
+            let mode = if task.destination.is_pull() { Mode::Pull } else { Mode::Push };
+            let content = {
+                let (api, raw) = (api.clone(), raw.to_owned());
+                let read = move |rules: &Rules<'_>| {
+                    let content = new_task::content(&raw, mode, rules.content_limit)?;
+                    let destination = new_task::destination(mode, rules.services, || target_of_object(&content))?;
+                    Ok::<_, Error>(NewContent { destination, content })
+                };
+                reading(body.clone(), move |_| api.checked(None, read)).await?
+            };
+            Some(content)
+        }
+    };
+    match api.store.reschedule(&lane, task_id, moment, content).await? {
+        Rescheduled::Done { due } => Ok(Moved { task_id, due_ms: due, due: Rfc3339(due) }),
+        Rescheduled::Refused { state } => Err(Error::Conflict(state)),
+        Rescheduled::Unknown => Err(Error::no_task()),
+    }
+}

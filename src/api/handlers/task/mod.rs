@@ -1,0 +1,10 @@
+//! The calls under `/delay/task/`: producing, consuming, managing and showing tasks.
+
+pub(crate) mod add;
+pub(crate) mod get;
+pub(crate) mod list;
+pub(crate) mod manage;
+pub(crate) mod new_task;
+pub(crate) mod placing;
+pub(crate) mod pull;
+pub(crate) mod settle;

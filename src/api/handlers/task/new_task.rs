@@ -1,0 +1,371 @@
+//! From one task's JSON to what the store is asked to keep, every rule of the wire checked on the way.
+//!
+//! Pure: the caller's text and the [`Rules`] in, a [`Checked`] task or a sentence out. Nothing is stored before all
+//! of it has passed.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::api::state::Api;
+use crate::api::wire::cost::spend;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{Name, Number, within};
+use crate::api::wire::idempotency;
+use crate::api::wire::json::{self, required};
+use crate::api::wire::long_body::size;
+use crate::api::wire::schema::{Content, ServiceName, TopicName};
+use crate::callback::{InvalidTarget, Services, Target, check_url, target_of_object};
+use crate::clock::UnixMillis;
+use crate::retry::Backoff;
+use crate::span::Span;
+use crate::store::{Idempotency, Moment};
+use crate::task::{Destination, Headers, Mode, OnDead, Options, Topic};
+
+pub(crate) const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1000;
+const EXPIRES_AFTER: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3650 * 86_400);
+pub(crate) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
+/// The longest JSON text, in bytes, of a backoff: a list of a hundred steps takes two thousand.
+const MAX_BACKOFF: usize = 8 << 10;
+/// The longest JSON text, in bytes, of headers and of an `on_dead`: the most that each allows, with every character escaped.
+const MAX_HEADERS: usize = 64 << 10;
+pub(crate) const MAX_ON_DEAD: usize = 64 << 10;
+/// Unix seconds below this (the year 2001) can only be a delay in the wrong field, and would fire at once.
+const EARLIEST_SECONDS: f64 = 1e9;
+/// Unix seconds from this on (the year 5138) can only be milliseconds.
+const FIRST_MILLIS: f64 = 1e11;
+
+/// What a task is checked against.
+pub(crate) struct Rules<'a> {
+    /// Our own clock, for the bound on far moments; the store's decides everything else.
+    pub(crate) now: UnixMillis,
+    /// The furthest due moment from now.
+    pub(crate) max_delay: Duration,
+    /// The longest content, in bytes.
+    pub(crate) content_limit: usize,
+    /// The known services.
+    pub(crate) services: &'a Services,
+    /// How long an idempotency key is remembered.
+    pub(crate) idempotency_window: Duration,
+    /// What each topic says of its tasks' mode.
+    pub(crate) mode_of: &'a dyn Fn(&Topic) -> Option<Mode>,
+    /// The key in the request's header.
+    pub(crate) header_key: Option<&'a str>,
+}
+
+impl Api {
+    /// Checks something by the rules for new tasks.
+    pub(crate) fn checked<T>(&self, header_key: Option<&str>, check: impl FnOnce(&Rules<'_>) -> T) -> T {
+        let bounds = self.bounds();
+        check(&Rules {
+            now: self.clock.now(),
+            max_delay: bounds.max_delay,
+            content_limit: bounds.content_limit,
+            services: &self.services,
+            idempotency_window: bounds.idempotency_window,
+            mode_of: &|topic| self.topics.policy_of(topic).mode,
+            header_key,
+        })
+    }
+}
+
+/// A task that may be stored, once its topic's entry is at hand.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Checked {
+    pub(crate) topic: Topic,
+    pub(crate) destination: Destination,
+    pub(crate) moment: Moment,
+    pub(crate) options: Options,
+    pub(crate) content: String,
+    pub(crate) idempotency: Option<Idempotency>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = AddRequest)]
+pub(crate) struct Request<'a> {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+    /// Due at this moment, in Unix seconds; this or `delay`. In the past: due now. Milliseconds are refused.
+    #[schema(value_type = Option<f64>)]
+    timing_moment: Option<Number>,
+    /// Due so long from now, by the store's clock; this or `timing_moment`.
+    delay: Option<Span>,
+    // Not a Value: the object's own text is kept byte for byte.
+    /// What the callback or the consumer gets. `sn` in it names the service to be called, `url` the path on it.
+    #[serde(borrow)]
+    #[schema(value_type = Content)]
+    content: Option<&'a RawValue>,
+    /// Called back, pulled, or whichever its content suits (`auto`).
+    mode: Option<Mode>,
+    /// Calls before the task is dead.
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    max_attempts: Option<Number>,
+    /// Of one call: 100 ms to 10 min.
+    timeout: Option<Span>,
+    /// The wait between attempts.
+    #[serde(borrow)]
+    #[schema(value_type = Option<Backoff>)]
+    backoff: Option<&'a RawValue>,
+    /// Headers of your own for the callback.
+    #[serde(borrow)]
+    #[schema(value_type = Option<BTreeMap<String, Option<String>>>)]
+    headers: Option<&'a RawValue>,
+    /// Makes the add safe to repeat: the same key answers the same task.
+    #[schema(min_length = 1, max_length = 256)]
+    idempotency_key: Option<String>,
+    /// At most one waiting task per topic and key: adding again moves it.
+    #[schema(min_length = 1, max_length = 256)]
+    key: Option<String>,
+    /// So long after its due moment the task is not worth delivering any more.
+    expires_after: Option<Span>,
+    /// Called once if the task dies.
+    #[serde(borrow)]
+    #[schema(value_type = Option<OnDeadCall>)]
+    on_dead: Option<&'a RawValue>,
+}
+
+/// Whom to tell if the task dies.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = OnDead)]
+pub(crate) struct OnDeadCall {
+    /// The service.
+    #[schema(value_type = ServiceName)]
+    sn: Option<Name<Destination>>,
+    /// The path on it.
+    #[schema(value_type = String)]
+    url: Option<String>,
+}
+
+/// Reads and checks one task.
+///
+/// # Errors
+/// [`Error::Invalid`] names the field; [`Error::TooLarge`] for the content's length.
+pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
+    let request: Request<'_> = json::read(text)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let moment = moment(request.timing_moment, request.delay, rules)?;
+    let options = Options {
+        origin: None,
+        max_attempts: request.max_attempts.map(|number| number.whole("max_attempts", MAX_ATTEMPTS)).transpose()?,
+        timeout: request.timeout.map(|span| within(span, "timeout", TIMEOUT).map(Span)).transpose()?,
+        backoff: request.backoff.map(|raw| backoff(raw, "backoff")).transpose()?,
+        headers: request.headers.map(|raw| headers(raw, "headers")).transpose()?.unwrap_or_default(),
+        key: request.key.map(|key| idempotency::checked(key, "key")).transpose()?,
+        expires_after: request.expires_after.map(|span| expiry(span, "expires_after")).transpose()?,
+        on_dead: request.on_dead.map(|raw| read_on_dead(raw, rules.services)).transpose()?,
+    };
+    let mode = request.mode.or_else(|| (rules.mode_of)(&topic)).unwrap_or_default();
+    let content = content(required(request.content, "content")?, mode, rules.content_limit)?;
+    let destination = destination(mode, rules.services, || target_of_object(&content))?;
+    let key = idempotency::agreed(request.idempotency_key, rules.header_key)?;
+    let what = (moment, &destination, &options, content.as_str());
+    let idempotency = key.map(|key| idempotency::idempotency(key, rules.idempotency_window, &topic, what));
+    Ok(Checked { topic, destination, moment, options, content, idempotency })
+}
+
+/// The due moment, from whichever of the two fields is there.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+pub(crate) fn moment(timing_moment: Option<Number>, delay: Option<Span>, rules: &Rules<'_>) -> Result<Moment, Error> {
+    match (timing_moment, delay) {
+        (Some(Number(seconds)), None) => at(seconds, rules).map(Moment::At),
+        (None, Some(delay)) => within(delay, "delay", Duration::ZERO..=rules.max_delay).map(Moment::After),
+        _ => Err(Error::invalid("delay and timing_moment: give exactly one of the two")),
+    }
+}
+
+/// How long a task is worth delivering: a millisecond at least, or it could expire as it falls due.
+pub(crate) fn expiry(span: Span, field: &str) -> Result<Span, Error> {
+    within(span, field, EXPIRES_AFTER).map(Span)
+}
+
+/// The call for the dead: a service and a path on it, as in a content.
+fn read_on_dead(raw: &RawValue, services: &Services) -> Result<OnDead, Error> {
+    let call: OnDeadCall = json::read_field(raw, "on_dead", MAX_ON_DEAD)?;
+    on_dead(call.sn, call.url, "on_dead", services)
+}
+
+/// The same of its fields, as they stand in `field`.
+pub(crate) fn on_dead(
+    sn: Option<Name<Destination>>,
+    url: Option<String>,
+    field: &str,
+    services: &Services,
+) -> Result<OnDead, Error> {
+    let Name(sn) = required(sn, &format!("{field}.sn"))?;
+    let url = required(url, &format!("{field}.url"))?;
+    check_url(&url).map_err(|error| Error::Invalid(format!("{field}.url: {error}")))?;
+    if !sn.is_service() || services.get(sn.as_str()).is_none() {
+        return Err(unknown_service(&format!("{field}.sn"), &sn));
+    }
+    Ok(OnDead { sn, url, task_id: None })
+}
+
+fn unknown_service(field: &str, sn: &Destination) -> Error {
+    Error::Invalid(format!(
+        "{field}: \"{sn}\" is not a service that is known here; the configuration's [services] names them"
+    ))
+}
+
+fn at(seconds: f64, rules: &Rules<'_>) -> Result<UnixMillis, Error> {
+    if seconds < EARLIEST_SECONDS {
+        return Err(Error::invalid(
+            "timing_moment: must be Unix seconds; a number below 1000000000 looks like a delay, which goes into `delay`",
+        ));
+    }
+    if seconds >= FIRST_MILLIS {
+        #[allow(clippy::cast_possible_truncation, reason = "what is too large is no moment either way")]
+        let as_millis = UnixMillis(seconds as i64).rfc3339();
+        return Err(Error::Invalid(format!(
+            "timing_moment: must be Unix seconds; {seconds} lies beyond the year 5000, so it can only be milliseconds ({as_millis}), \
+             which are to be divided by 1000"
+        )));
+    }
+    // A double holds seconds to well below a millisecond for longer than FIRST_MILLIS allows.
+    #[allow(clippy::cast_possible_truncation, reason = "just checked to be below 10^14")]
+    let moment = UnixMillis((seconds * 1000.0).round() as i64);
+    if moment > rules.now + rules.max_delay {
+        let max = Span(rules.max_delay);
+        return Err(Error::Invalid(format!("timing_moment: must be at most {max} from now")));
+    }
+    Ok(moment)
+}
+
+/// The wait between attempts, the value of `field`.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+pub(crate) fn backoff(raw: &RawValue, field: &str) -> Result<Backoff, Error> {
+    json::check_length(raw, field, MAX_BACKOFF)?;
+    spend(raw.get().len());
+    let mut fields: Map<String, Value> = serde_json::from_str(raw.get()).map_err(|_| {
+        Error::Invalid(format!(r#"{field}: must be an object such as {{"kind":"fixed","every":"30s"}}"#))
+    })?;
+    // As everywhere, null is absent.
+    fields.retain(|_, value| !value.is_null());
+    let backoff =
+        Backoff::deserialize(Value::Object(fields)).map_err(|error| Error::Invalid(json::sentence(field, &error)))?;
+    backoff.check().map_err(|error| Error::Invalid(format!("{field}: {error}")))?;
+    Ok(backoff)
+}
+
+/// The headers that are the value of `field`.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+pub(crate) fn headers(raw: &RawValue, field: &str) -> Result<Headers, Error> {
+    /// In their order and with repeats, of which a map would keep the last.
+    struct Pairs(Vec<(String, String)>);
+
+    impl<'de> Deserialize<'de> for Pairs {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            struct Reader;
+
+            impl<'de> Visitor<'de> for Reader {
+                type Value = Pairs;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("an object")
+                }
+
+                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+                    let mut pairs = Vec::new();
+                    while let Some((name, value)) = map.next_entry::<String, Option<String>>()? {
+                        // As everywhere, null is absent.
+                        pairs.extend(value.map(|value| (name, value)));
+                    }
+                    Ok(Pairs(pairs))
+                }
+            }
+
+            from.deserialize_map(Reader)
+        }
+    }
+
+    json::check_length(raw, field, MAX_HEADERS)?;
+    spend(raw.get().len());
+    let Pairs(pairs) = serde_json::from_str(raw.get())
+        .map_err(|_| Error::Invalid(format!(r#"{field}: must be an object of strings such as {{"x-tenant":"a"}}"#)))?;
+    Headers::new(pairs).map_err(|error| Error::Invalid(format!("{field}: {error}")))
+}
+
+/// The text to be kept: the object's own, or the one that the string holds.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field; [`Error::TooLarge`].
+pub(crate) fn content(raw: &RawValue, mode: Mode, limit: usize) -> Result<String, Error> {
+    let too_large = || Error::TooLarge(format!("content: is larger than {}", size(limit)));
+    let is_string = raw.get().starts_with('"');
+    spend(raw.get().len());
+    let content = match raw.get().as_bytes().first() {
+        Some(b'{') if raw.get().len() > limit => return Err(too_large()),
+        Some(b'{') => raw.get().to_owned(),
+        Some(b'"') => serde_json::from_str(raw.get())
+            .map_err(|_| Error::invalid("content: must be a string of whole Unicode characters"))?,
+        _ => return Err(Error::invalid("content: must be a JSON object, or a string that holds one")),
+    };
+    if content.len() > limit {
+        return Err(too_large());
+    }
+    if is_string && mode == Mode::Pull {
+        // Opaque: whatever its consumers make of it.
+        return Ok(content);
+    }
+    // An object that stood in the body has been parsed with it.
+    let is_object = !is_string || holds_object(&content);
+    match mode {
+        _ if is_object => json::check_depth(&content, "content").map(|()| content),
+        Mode::Push => Err(Error::invalid("content: must hold a JSON object with sn and url, for mode is \"push\"")),
+        _ => Err(Error::invalid("content: must hold a JSON object; set mode to \"pull\" to store any text as it is")),
+    }
+}
+
+fn holds_object(text: &str) -> bool {
+    spend(text.len());
+    text.trim_ascii_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// Whom a content is for, of which `target` reads the target.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+pub(crate) fn destination(
+    mode: Mode,
+    services: &Services,
+    target: impl FnOnce() -> Result<Option<Target>, InvalidTarget>,
+) -> Result<Destination, Error> {
+    if mode == Mode::Pull {
+        return Ok(Destination::pull());
+    }
+    let target = target().map_err(|error| Error::Invalid(error.to_string()))?;
+    let host = |url: &str| services.host_of(url).map_err(|error| Error::Invalid(format!("content.url: {error}")));
+    match target {
+        Some(Target { sn: Some(sn), .. }) if services.get(sn.as_str()).is_some() => Ok(sn),
+        Some(Target { sn: Some(sn), .. }) => Err(unknown_service("content.sn", &sn)),
+        Some(Target { sn: None, url }) => match host(&url)? {
+            Some(host) => Ok(host),
+            None => Err(Error::invalid(
+                "content.url: its host is not on callback.allow_hosts, and there is no content.sn, so it cannot be called; for a \
+                 task that consumers pull, set mode to \"pull\"",
+            )),
+        },
+        None if mode == Mode::Push => {
+            Err(Error::invalid("content: must have sn (the service) and url (the path on it), for mode is \"push\""))
+        }
+        None => Ok(Destination::pull()),
+    }
+}
+
+#[cfg(test)]
+#[path = "new_task_tests.rs"]
+mod tests;

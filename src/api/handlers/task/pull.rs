@@ -1,0 +1,148 @@
+//! Consuming: due tasks for whoever asks, leased or for good; or one task's content, only to be read.
+//!
+//! | asked with | the task is | its end |
+//! |---|---|---|
+//! | `lease` | leased for as long | the caller's `ack` or `nack`, or the lease runs out |
+//! | neither | leased for the time of writing | delivered once the answer has been written |
+//! | `task_id` | left alone | |
+//!
+//! With `wait` a caller for whom nothing is due joins the queue of the topic; without, he is told at once.
+//!
+//! # Invariants
+//!
+//! - Claimed tasks are a [`Taken`] until their answer has been written.
+//! - The claim runs in a task of its own: a caller who hangs up while the store is at it would otherwise take the
+//!   handler, and with it the only knowledge of what was claimed, along.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, header};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::api::long_poll::claim::{lanes_in_turn, take};
+use crate::api::long_poll::delivery::{Pulled, Taken, Wish};
+use crate::api::long_poll::dispatcher;
+use crate::api::middleware::body::JsonBody;
+use crate::api::middleware::concurrency_limit::Slot;
+use crate::api::middleware::context::Visit;
+use crate::api::state::Api;
+use crate::api::transport::delivery_confirmation::{Fate, watched};
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{Id, Name, Number, within};
+use crate::api::wire::json::{self, required};
+use crate::api::wire::schema::TopicName;
+use crate::span::{self, Span};
+use crate::store::{MAX_LEASE, Store};
+use crate::task::{Lane, TaskId, Topic};
+
+pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
+const MAX_COUNT: u32 = 256;
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = PullRequest)]
+pub(crate) struct Request {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+    /// Read this task's content instead, whatever its state; nothing is consumed.
+    task_id: Option<Id>,
+    /// The tasks are leased for so long (1 s to 12 h), and come back unless they are acked. Without it the pull consumes.
+    #[serde(default, deserialize_with = "span::lease_if_given")]
+    lease: Option<Span>,
+    /// That many at the most, answered in `tasks`.
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 256)]
+    count: Option<Number>,
+    /// With nothing due, wait so long for it, up to 30 s.
+    wait: Option<Span>,
+}
+
+/// The answer of a pull with `count`.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PulledMany)]
+pub(crate) struct Many {
+    tasks: Vec<Pulled>,
+}
+
+/// `POST /delay/task/pull`
+pub(crate) async fn pull(
+    State(api): State<Arc<Api>>,
+    State(Visit { slot, deadline, .. }): State<Visit>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Error> {
+    let request: Request = json::read(&body)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let lease = request.lease.map(|lease| within(lease, "lease", MIN_LEASE..=MAX_LEASE)).transpose()?;
+    let count = request.count.map(|count| count.whole("count", 1..=MAX_COUNT)).transpose()?;
+    let wait = request.wait.map(|wait| within(wait, "wait", Duration::ZERO..=MAX_WAIT)).transpose()?;
+    // It may be long, and who waits should hold nothing.
+    drop(body);
+    if let Some(id) = Id::given(request.task_id) {
+        if lease.is_some() || count.is_some() || wait.is_some() {
+            return Err(Error::invalid("task_id: only reads that task, so lease, count and wait do not go with it"));
+        }
+        return read(&api, &topic, id).await.map(IntoResponse::into_response);
+    }
+    api.check_accepting()?;
+    let wish = Wish { slots: count.unwrap_or(1) as usize, lease };
+    let taken = match wait.filter(|wait| !wait.is_zero()) {
+        Some(wait) => {
+            slot.free();
+            deadline.put_off(wait);
+            let taken = dispatcher::wait(&api.pulls, &topic, wish, wait).await?;
+            taken.unwrap_or_else(|| api.pulls.nothing(wish))
+        }
+        None => take_now(&api, &topic, wish, slot).await?,
+    };
+    answer(taken, count.is_some())
+}
+
+/// What is due just now.
+async fn take_now(api: &Arc<Api>, topic: &Topic, wish: Wish, slot: Slot) -> Result<Taken, Error> {
+    let Some(known) = api.topics.find(topic).await? else { return Ok(api.pulls.nothing(wish)) };
+    let taking = {
+        let pulls = api.pulls.clone();
+        async move {
+            // The slot goes along: callers who hang up again and again must not pile up claims.
+            let _slot = slot;
+            let lanes = lanes_in_turn(&pulls, &known);
+            take(&pulls, &known, lanes, wish).await
+        }
+    };
+    api.pending.spawn(taking).await.map_err(|_| Error::Internal)?
+}
+
+/// One task's content, whatever its state.
+async fn read(api: &Api, topic: &Topic, id: TaskId) -> Result<Success<Pulled>, Error> {
+    let store = &api.store;
+    let find = |lane: Lane| async move { store.get(&lane, id).await?.ok_or_else(Error::no_task) };
+    let task = api.in_lane(topic, id, find).await?;
+    Ok(Success::of(Pulled {
+        content: Some(task.content),
+        task_id: Some(id),
+        attempt: Some(task.attempts),
+        receipt: None,
+    }))
+}
+
+/// The answer, which tells those in hand what became of it.
+fn answer(taken: Taken, is_list: bool) -> Result<Response, Error> {
+    let Taken { tasks, held, deadline, .. } = taken;
+    let bytes = match is_list {
+        true => serde_json::to_vec(&Success::of(Many { tasks })),
+        false => serde_json::to_vec(&Success::of(tasks.into_iter().next().unwrap_or_default())),
+    };
+    let bytes = bytes.map_err(|_| Error::Internal)?;
+    let body = watched(bytes.into(), deadline, move |fate| match fate {
+        Fate::Written => held.written(),
+        Fate::GivenBack => drop(held),
+    });
+    let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(([json], body).into_response())
+}

@@ -1,0 +1,333 @@
+//! Topics by hand: what there is, pauses, forecasts, emptying and removing. What a topic asks for is set by [`crate::api::handlers::topic::policy`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use futures_util::future::try_join_all;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use crate::api::auth::Caller;
+use crate::api::handlers::topic::shown::ShownPolicy;
+use crate::api::middleware::body::JsonBody;
+use crate::api::state::Api;
+use crate::api::wire::envelope::{Nothing, Success};
+use crate::api::wire::error::Error;
+use crate::api::wire::fields::{Name, Number, within};
+use crate::api::wire::json::{self, required};
+use crate::api::wire::schema::TopicName;
+use crate::clock::UnixMillis;
+use crate::span::Span;
+use crate::store::{Counts, ListQuery, MAX_FORECAST, Misfired, Registered, Store};
+use crate::task::{self, MisfirePolicy, Topic};
+
+/// Tasks that are forgotten together: few enough for a slow disk to be done with them before it counts as silent.
+const CHUNK: usize = 500;
+/// How long one purge goes on: well below the edge's own limit.
+const TIME: Duration = Duration::from_secs(4);
+/// The shortest and the longest step of a forecast.
+const MIN_STEP: Duration = Duration::from_secs(1);
+const MAX_STEP: Duration = Duration::from_secs(366 * 86_400);
+const STEPS: u32 = 24;
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = TopicListRequest)]
+pub(crate) struct ListRequest {}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TopicRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = TopicPurgeRequest)]
+pub(crate) struct PurgeRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+    /// The topic's name again.
+    #[schema(value_type = String)]
+    confirm: Option<String>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResumeRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+    /// What becomes of what fell due meanwhile, instead of the topic's own policy.
+    misfire: Option<MisfirePolicy>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ForecastRequest {
+    /// The topic.
+    #[schema(value_type = TopicName)]
+    topic: Option<Name<Topic>>,
+    /// The length of a step: 1 s to 366 days.
+    #[schema(value_type = Span)]
+    step: Option<Span>,
+    /// How many (24).
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    steps: Option<Number>,
+}
+
+/// All topics.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Topics {
+    topics: Vec<Listed>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = TopicListed)]
+pub(crate) struct Listed {
+    topic: Topic,
+    shards: u16,
+    paused: bool,
+}
+
+/// One topic.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = TopicShown)]
+pub(crate) struct Shown {
+    topic: Topic,
+    shards: u16,
+    /// What is set, as /set takes it.
+    policy: ShownPolicy,
+    paused: bool,
+    paused_since_ms: Option<UnixMillis>,
+    counts: Count,
+    /// The earliest due moment to come.
+    next_due_ms: Option<UnixMillis>,
+    /// The due moment of the longest overdue task.
+    oldest_overdue_ms: Option<UnixMillis>,
+    /// The end of the oldest task that is still remembered (delivered, cancelled or expired).
+    history_since_ms: Option<UnixMillis>,
+}
+
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(crate) struct Count {
+    scheduled: u64,
+    leased: u64,
+    delivered: u64,
+    dead: u64,
+    cancelled: u64,
+    expired: u64,
+}
+
+/// A topic that was paused or resumed.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Paused {
+    topic: Topic,
+    paused: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused_since_ms: Option<UnixMillis>,
+}
+
+/// What a purge did.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Purged {
+    count: u64,
+    /// Tasks that are leased just now stay: they end with their leases.
+    leased: u64,
+    /// The request did as much as one may: ask again for the rest.
+    more: bool,
+}
+
+/// How many tasks fall due when.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Forecast {
+    now_ms: UnixMillis,
+    overdue: u64,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Step {
+    until_ms: UnixMillis,
+    count: u64,
+}
+
+/// `POST /delay/topic/list`
+pub(crate) async fn list(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    JsonBody(body): JsonBody,
+) -> Result<Success<Topics>, Error> {
+    let ListRequest {} = json::read(&body)?;
+    let mut topics: Vec<Listed> = api
+        .topics
+        .refresh()
+        .await?
+        .into_iter()
+        .filter(|known| caller.may_use(&known.entry.topic).is_ok())
+        .map(|Registered { entry, paused, .. }| Listed {
+            topic: entry.topic,
+            shards: entry.shards,
+            paused: paused.is_some(),
+        })
+        .collect();
+    topics.sort_by(|a, b| a.topic.cmp(&b.topic));
+    Ok(Success::of(Topics { topics }))
+}
+
+/// `POST /delay/topic/get`
+pub(crate) async fn get(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Shown>, Error> {
+    let known = read_topic(&api, &body).await?;
+    show(&api, known).await.map(Success::of)
+}
+
+/// A topic with everything that is counted of it.
+pub(crate) async fn show(api: &Api, known: Registered) -> Result<Shown, Error> {
+    let lanes: Vec<_> = known.entry.lanes().collect();
+    let counts = try_join_all(lanes.iter().map(|lane| api.store.stats(lane))).await?;
+    let first = lanes.iter().flat_map(|lane| {
+        let of_state = |state| {
+            let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
+            api.store.list(ListQuery { lane: lane.clone(), state, from, to, after: None, limit: 1 })
+        };
+        [task::State::Delivered, task::State::Cancelled, task::State::Expired].map(of_state)
+    });
+    let oldest = try_join_all(first).await?.into_iter().flatten().map(|listed| listed.moment).min();
+    let earliest = counts.iter().filter_map(|counts| counts.earliest).min();
+    let now = api.store.next_due(Vec::new()).await?.now;
+    let Registered { entry, policy, paused, .. } = known;
+    Ok(Shown {
+        topic: entry.topic,
+        shards: entry.shards,
+        policy: ShownPolicy::of(&policy),
+        paused: paused.is_some(),
+        paused_since_ms: paused,
+        counts: counts.iter().fold(Count::default(), Count::and),
+        next_due_ms: earliest.filter(|due| *due > now),
+        oldest_overdue_ms: earliest.filter(|due| *due <= now),
+        history_since_ms: oldest,
+    })
+}
+
+impl Count {
+    fn and(self, lane: &Counts) -> Self {
+        Self {
+            scheduled: self.scheduled + lane.scheduled,
+            leased: self.leased + lane.leased,
+            delivered: self.delivered + lane.delivered,
+            dead: self.dead + lane.dead,
+            cancelled: self.cancelled + lane.cancelled,
+            expired: self.expired + lane.expired,
+        }
+    }
+}
+
+/// `POST /delay/topic/pause`: nothing of it is handed out any more, here at once and elsewhere within a second. Adds go on.
+pub(crate) async fn pause(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Paused>, Error> {
+    let topic = read_topic(&api, &body).await?.entry.topic;
+    set_paused(&api, &topic, true, None).await.map(Success::of)
+}
+
+/// `POST /delay/topic/resume`
+pub(crate) async fn resume(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Paused>, Error> {
+    let request: ResumeRequest = json::read(&body)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    set_paused(&api, &topic, false, request.misfire).await.map(Success::of)
+}
+
+/// Pauses or resumes. What fell due in the pause goes by `misfire`, else by the topic's policy.
+pub(crate) async fn set_paused(
+    api: &Api,
+    topic: &Topic,
+    pauses: bool,
+    misfire: Option<MisfirePolicy>,
+) -> Result<Paused, Error> {
+    let known = api.topic(topic).await?;
+    let paused_since_ms = if pauses {
+        Some(api.store.pause(topic).await?.ok_or_else(Error::no_topic)?)
+    } else {
+        let becomes = match misfire.or(known.policy.misfire).unwrap_or_default() {
+            MisfirePolicy::Fire => None,
+            MisfirePolicy::Skip => Some(Misfired::Expired),
+            MisfirePolicy::Dead => Some(Misfired::Dead),
+        };
+        api.store.resume(topic, becomes).await?.ok_or_else(Error::no_topic)?;
+        None
+    };
+    api.topics.refresh().await?;
+    tracing::info!(%topic, "Topic {topic} is {} by hand", if pauses { "paused" } else { "resumed" });
+    Ok(Paused { topic: topic.clone(), paused: pauses, paused_since_ms })
+}
+
+/// `POST /delay/topic/purge`
+pub(crate) async fn purge(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Purged>, Error> {
+    let request: PurgeRequest = json::read(&body)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    if required(request.confirm, "confirm")? != topic.as_str() {
+        return Err(Error::invalid("confirm: must repeat the topic, all of whose tasks are about to be thrown away"));
+    }
+    let known = api.topic(&topic).await?;
+    let began = Instant::now();
+    let (mut count, mut leased, mut more) = (0, 0, false);
+    for lane in known.entry.lanes() {
+        loop {
+            if began.elapsed() >= TIME {
+                more = true;
+                break;
+            }
+            match api.store.clear(&lane, CHUNK).await? {
+                0 => break,
+                cleared => count += cleared as u64,
+            }
+        }
+        leased += api.store.stats(&lane).await?.leased;
+    }
+    tracing::warn!(%topic, count, "Topic {topic} purged by hand of {count} tasks");
+    Ok(Success::of(Purged { count, leased, more }))
+}
+
+/// `POST /delay/topic/forecast`
+pub(crate) async fn forecast(
+    State(api): State<Arc<Api>>,
+    JsonBody(body): JsonBody,
+) -> Result<Success<Forecast>, Error> {
+    let request: ForecastRequest = json::read(&body)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    let step = within(required(request.step, "step")?, "step", MIN_STEP..=MAX_STEP)?;
+    let most = u32::try_from(MAX_FORECAST).unwrap_or(u32::MAX);
+    let steps = request.steps.map_or(Ok(STEPS), |steps| steps.whole("steps", 1..=most))? as usize;
+    let known = api.topic(&topic).await?;
+    let lanes: Vec<_> = known.entry.lanes().collect();
+    let all = try_join_all(lanes.iter().map(|lane| api.store.forecast(lane, step, steps))).await?;
+    let now = all.first().map(|forecast| forecast.now).expect("a topic has a lane");
+    let steps = (0..steps).map(|i| Step {
+        until_ms: now + step.saturating_mul(u32::try_from(i + 1).unwrap_or(u32::MAX)),
+        count: all.iter().map(|forecast| forecast.steps[i]).sum(),
+    });
+    let overdue = all.iter().map(|forecast| forecast.overdue).sum();
+    Ok(Success::of(Forecast { now_ms: now, overdue, steps: steps.collect() }))
+}
+
+/// `POST /delay/topic/delete`
+pub(crate) async fn delete(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Nothing>, Error> {
+    let known = read_topic(&api, &body).await?;
+    if !api.store.unregister(&known.entry).await? {
+        return Err(Error::TopicNotEmpty);
+    }
+    let topic = known.entry.topic;
+    api.topics.forget(&topic);
+    tracing::info!(%topic, "Topic {topic} deleted by hand");
+    Ok(Success::of(Nothing {}))
+}
+
+async fn read_topic(api: &Api, body: &[u8]) -> Result<Registered, Error> {
+    let request: TopicRequest = json::read(body)?;
+    let Name(topic) = required(request.topic, "topic")?;
+    api.topics.refresh().await?;
+    api.topic(&topic).await
+}

@@ -1,0 +1,5 @@
+//! The calls under `/delay/topic/`.
+
+pub(crate) mod manage;
+pub(crate) mod policy;
+pub(crate) mod shown;

@@ -1,0 +1,111 @@
+//! What pulls share, and the claims that they make.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{oneshot, watch};
+
+use crate::api::long_poll::delivery::{GivingBack, Held, Taken, WRITING, Wish};
+use crate::api::long_poll::queue::Waiters;
+use crate::api::wire::error::Error;
+use crate::store::{self, Claim, Claimed, MAX_CLAIM_BYTES, Registered, Store, Want};
+use crate::task::{Destination, Lane};
+use crate::topic::Registry;
+
+/// What all pulls share, those that wait and those that do not.
+#[derive(Debug)]
+pub(crate) struct Pulls {
+    pub(crate) giving_back: GivingBack,
+    pub(crate) topics: Arc<Registry>,
+    pub(crate) draining: watch::Receiver<bool>,
+    /// Those who wait for a task to pull.
+    pub(crate) waiters: Arc<Waiters>,
+    /// The lane with which the next pull begins.
+    turn: AtomicUsize,
+}
+
+impl Pulls {
+    /// Room for `waiters` pulls that wait. To be called within a runtime.
+    pub(crate) fn new(
+        giving_back: GivingBack,
+        topics: Arc<Registry>,
+        draining: watch::Receiver<bool>,
+        waiters: usize,
+    ) -> Self {
+        let waiters = Waiters::new(waiters, giving_back.store.hints());
+        Self { giving_back, topics, draining, waiters, turn: AtomicUsize::new(0) }
+    }
+
+    /// The answer when nothing is due.
+    pub(crate) fn nothing(&self, wish: Wish) -> Taken {
+        Taken::nothing(self.giving_back.clone(), wish)
+    }
+}
+
+/// Whether consumers get nothing of this topic for now, whether they wait or not.
+fn is_held(topic: &Registered) -> bool {
+    topic.paused.is_some()
+}
+
+/// The topic's lanes, beginning with another one each time.
+pub(crate) fn lanes_in_turn(pulls: &Pulls, topic: &Registered) -> Vec<Lane> {
+    let mut lanes: Vec<Lane> = topic.entry.lanes().collect();
+    let first = pulls.turn.fetch_add(1, Ordering::Relaxed) % lanes.len().max(1);
+    lanes.rotate_left(first);
+    lanes
+}
+
+/// Claims what is wished for, lane by lane, and no more than [`MAX_CLAIM_BYTES`] of contents from all of them together. To be run where no caller's hanging up ends it: it alone knows what was claimed.
+pub(crate) async fn take(pulls: &Pulls, topic: &Registered, lanes: Vec<Lane>, wish: Wish) -> Result<Taken, Error> {
+    let mut taken = pulls.nothing(wish);
+    if is_held(topic) {
+        return Ok(taken);
+    }
+    for lane in lanes {
+        let want = Want { destination: Destination::pull(), slots: wish.slots - taken.tasks.len() };
+        let claim = Claim {
+            lane: lane.clone(),
+            wants: vec![want],
+            lease: wish.lease.unwrap_or(WRITING),
+            holder: None,
+            more: false,
+            skip: 0,
+            in_hand: taken.bytes,
+            misfires: topic.misfires.clone(),
+        };
+        let grant = match claim_promptly(pulls, claim).await {
+            Ok(Claimed::Granted(grant)) => grant,
+            // Only a claim under the lane's lock is refused, and consumers go past it.
+            Ok(Claimed::Refused { .. }) => continue,
+            // What other lanes gave is worth an answer.
+            Err(error) if !taken.tasks.is_empty() => {
+                Error::from(error).log();
+                break;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for task in grant.tasks {
+            taken.add(&lane, &grant.receipt, task);
+        }
+        if taken.tasks.len() >= wish.slots || taken.bytes >= MAX_CLAIM_BYTES {
+            break;
+        }
+    }
+    Ok(taken)
+}
+
+/// A claim that no silent store holds up. What it takes after nobody waits any more is given back unspent: its lease may be of hours.
+async fn claim_promptly(pulls: &Pulls, claim: Claim) -> store::Result<Claimed> {
+    let (reply, claimed) = oneshot::channel();
+    let giving_back = pulls.giving_back.clone();
+    let claiming = async move {
+        let lane = claim.lane.clone();
+        if let Err(Ok(Claimed::Granted(grant))) = reply.send(giving_back.store.claim(claim).await) {
+            let mut held = Held::new(giving_back, false);
+            grant.tasks.iter().for_each(|task| held.hold(lane.clone(), task.id, grant.receipt.clone()));
+        }
+    };
+    pulls.giving_back.pending.spawn(claiming);
+    let ended = || store::Error::Unavailable("the claim has ended without an answer".into());
+    pulls.giving_back.store.promptly(async { claimed.await.unwrap_or_else(|_| Err(ended())) }).await
+}

@@ -1,0 +1,135 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::poll;
+
+use crate::api::long_poll::claim::take;
+use crate::api::long_poll::delivery::{Taken, Wish};
+use crate::api::long_poll::dispatcher::wait;
+use crate::api::long_poll::queue::Line;
+use crate::api::state::Api;
+use crate::api::testing::{edge_with_store, edge_without_store};
+use crate::api::wire::error::Error;
+use crate::store::{Moment, NewTask, Store};
+use crate::task::{Destination, Lane, Options, TaskId, Topic};
+
+const WISH: Wish = Wish { slots: 1, lease: Some(Duration::from_secs(60)) };
+const LONG: Duration = Duration::from_secs(30);
+
+fn topic() -> Topic {
+    "t".parse().unwrap()
+}
+
+async fn add(api: &Api) -> TaskId {
+    let topic = api.topics.ensure(&topic()).await.unwrap().entry;
+    let (destination, moment, options) = (Destination::pull(), Moment::After(Duration::ZERO), Options::default());
+    let content = "{}".into();
+    let task = NewTask { topic, destination, moment, options, content, idempotency: None, quota: None };
+    api.store.add(vec![task]).await.remove(0).unwrap().id
+}
+
+fn id_of(taken: Result<Option<Taken>, Error>) -> TaskId {
+    let taken = taken.unwrap().expect("a task");
+    taken.held.written();
+    taken.tasks[0].task_id.unwrap()
+}
+
+#[tokio::test]
+async fn who_came_first_is_served_first() {
+    let (api, _draining, _folder) = edge_with_store();
+    let (api, topic) = (Arc::new(api), topic());
+    let mut waiting: Vec<_> = (0..5).map(|_| Box::pin(wait(&api.pulls, &topic, WISH, LONG))).collect();
+    for waiting in &mut waiting {
+        assert!(poll!(waiting).is_pending());
+    }
+    drop(waiting.remove(1));
+    for waiting in waiting {
+        let id = add(&api).await;
+        assert_eq!(id_of(waiting.await), id, "another was before him");
+    }
+}
+
+#[tokio::test]
+async fn what_came_for_someone_who_left_goes_to_the_next_unspent() {
+    let (api, _draining, _folder) = edge_with_store();
+    let (api, topic) = (Arc::new(api), topic());
+    let id = add(&api).await;
+    let mut first = Box::pin(wait(&api.pulls, &topic, WISH, LONG));
+    assert!(poll!(&mut first).is_pending());
+    let line = api.pulls.waiters.line_of(&topic).unwrap();
+    while !line.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // It is claimed and on its way to him.
+    drop(first);
+    let taken = wait(&api.pulls, &topic, WISH, LONG).await.unwrap().expect("the task");
+    assert_eq!((taken.tasks[0].task_id, taken.tasks[0].attempt), (Some(id), Some(1)));
+}
+
+/// Only the first task's lane was told of, and the others waited for the next look.
+#[tokio::test]
+async fn what_is_given_back_is_told_of_in_each_lane() {
+    let (api, _draining, _folder) = edge_with_store();
+    let (api, topic) = (Arc::new(api), topic());
+    let known = api.topics.ensure_with(&topic, 3).await.unwrap();
+    for _ in 0..3 {
+        add(&api).await;
+    }
+    let lanes: Vec<Lane> = known.entry.lanes().collect();
+    let taken = take(&api.pulls, &known, lanes, Wish { slots: 3, ..WISH }).await.unwrap();
+    let mut shards: Vec<u16> = taken.tasks.iter().map(|task| (task.task_id.unwrap().0 % 3) as u16).collect();
+    shards.sort_unstable();
+    shards.dedup();
+    assert!(shards.len() > 1, "all tasks are in one lane");
+    // A line of which nobody uses the hints up.
+    let line = Arc::new(Line::default());
+    api.pulls.waiters.lines().insert(topic.clone(), line.clone());
+    drop(taken);
+    api.pending.close();
+    api.pending.wait().await;
+    let told = async {
+        while line.state().heard.keys().copied().collect::<Vec<_>>() != shards {
+            line.news.notified().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), told).await.expect("a hint for each lane");
+}
+
+#[tokio::test]
+async fn a_line_is_gone_with_the_last_who_stood_in_it() {
+    let (api, _draining, _folder) = edge_with_store();
+    let (api, topic) = (Arc::new(api), topic());
+    let mut waiting = Box::pin(wait(&api.pulls, &topic, WISH, LONG));
+    assert!(poll!(&mut waiting).is_pending());
+    drop(waiting);
+    while api.pulls.waiters.line_of(&topic).is_some() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(wait(&api.pulls, &topic, WISH, Duration::from_millis(50)).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn there_are_so_many_places_and_no_more() {
+    let (mut api, _draining, _folder) = edge_with_store();
+    api.set_places(1);
+    let (api, topic) = (Arc::new(api), topic());
+    let mut waiting = Box::pin(wait(&api.pulls, &topic, WISH, LONG));
+    assert!(poll!(&mut waiting).is_pending());
+    let refused = wait(&api.pulls, &topic, WISH, LONG).await.unwrap_err();
+    assert_eq!((refused.dm_error(), refused.is_unavailable()), (2003, true));
+    drop(waiting);
+    assert!(poll!(Box::pin(wait(&api.pulls, &topic, WISH, LONG))).is_pending());
+}
+
+#[tokio::test]
+async fn a_drain_and_a_failing_store_end_all_waits() {
+    let (api, draining, _folder) = edge_with_store();
+    let (api, topic) = (Arc::new(api), topic());
+    let mut waiting = Box::pin(wait(&api.pulls, &topic, WISH, LONG));
+    assert!(poll!(&mut waiting).is_pending());
+    draining.send_replace(true);
+    assert!(waiting.await.unwrap().is_none());
+    let (api, _draining) = edge_without_store().await;
+    let api = Arc::new(api);
+    assert!(wait(&api.pulls, &topic, WISH, LONG).await.unwrap_err().is_unavailable());
+}

@@ -1,0 +1,148 @@
+//! The bytes of a request: that they are JSON by their type, and not too many.
+//!
+//! A body that does not come with its head gives its request's slot back until it is whole: who drips holds a connection and the bytes
+//! that came, and nothing that others wait for. What is refused is answered at once; the rest of its body is read and thrown away behind the answer, for a
+//! connection closed on a sender that still sends is reset, and the answer lost with it.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{HeaderMap, header};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+
+use crate::api::middleware::concurrency_limit::Slot;
+use crate::api::middleware::memory_budget::{Budget, Exhausted};
+use crate::api::params::Limit;
+use crate::api::wire::error::Error;
+use crate::api::wire::long_body::size;
+
+/// The most bytes of a refused body that are read and thrown away.
+const MAX_DISCARDED: usize = 64 << 20;
+/// How long that may take.
+const MAX_DISCARDING: Duration = Duration::from_secs(2);
+
+/// A request's body, read whole by [`read`], as a handler gets it.
+#[derive(Debug)]
+pub(crate) struct JsonBody(pub(crate) Bytes);
+
+/// Reads the body, within the route's limit and the house's budget. Where it does not come with its head, the request gives its slot back.
+pub(crate) async fn read(
+    headers: &HeaderMap,
+    mut body: Body,
+    slot: &mut Option<Slot>,
+    limit: &Limit,
+    budget: &Budget,
+) -> Result<Bytes, Error> {
+    let limit = limit.bytes();
+    let whole = match check_type(headers) {
+        Ok(()) => {
+            let mut reading = pin!(whole(&mut body, limit, budget));
+            match reading.as_mut().now_or_never() {
+                Some(whole) => whole,
+                None => {
+                    drop(slot.take());
+                    reading.await
+                }
+            }
+        }
+        Err(error) => Err(error),
+    };
+    if whole.is_err() {
+        refuse(headers, body);
+    }
+    whole
+}
+
+/// Sees to it that the answer of a request that is refused before its body was read arrives: what is left of the body is read and thrown away
+/// behind it.
+pub(crate) fn refuse(headers: &HeaderMap, body: Body) {
+    // Who waits for our word before sending needs no more than the answer.
+    if body.is_end_stream() || headers.contains_key(header::EXPECT) {
+        return;
+    }
+    let mut discarding = Box::pin(discard(body));
+    if discarding.as_mut().now_or_never().is_none() {
+        tokio::spawn(discarding);
+    }
+}
+
+async fn whole(body: &mut Body, limit: usize, budget: &Budget) -> Result<Bytes, Error> {
+    let too_large = || Error::TooLarge(format!("body: is larger than {}", size(limit)));
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
+    }
+    let mut whole = budget.body(limit);
+    // Asked for nothing beyond its end, a body that came with its head is whole without a wait.
+    while !body.is_end_stream()
+        && let Some(frame) = body.frame().await
+    {
+        let frame = frame.map_err(|_| Error::invalid("body: broke off before its end"))?;
+        // A frame that is no data is a trailer, which says nothing here.
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + data.len() > limit {
+            return Err(too_large());
+        }
+        whole.push(&data, body.is_end_stream()).map_err(no_room)?;
+    }
+    whole.whole().map_err(no_room)
+}
+
+fn no_room(Exhausted: Exhausted) -> Error {
+    Error::Unavailable("too many bytes of requests at once, so this one was not looked at: repeat it")
+}
+
+/// Absent is taken as JSON, and so is what curl says of `-d` by itself.
+fn check_type(headers: &HeaderMap) -> Result<(), Error> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+    if value == "application/json" {
+        return Ok(());
+    }
+    let value = value.to_str().map_err(|_| Error::MediaType)?;
+    let kind = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_json = kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"));
+    if is_json || kind.is_empty() || kind == "application/x-www-form-urlencoded" {
+        return Ok(());
+    }
+    Err(Error::MediaType)
+}
+
+/// Reads on for a while.
+async fn discard(mut body: Body) {
+    let all = async {
+        let mut left = MAX_DISCARDED;
+        while !body.is_end_stream()
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            let Some(less) = left.checked_sub(length) else { break };
+            left = less;
+        }
+    };
+    // Too slow: then the connection is closed as it is.
+    let _ = tokio::time::timeout(MAX_DISCARDING, all).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_and_no_type_and_curls_default_are_taken_as_json() {
+        let check = |value: Option<&str>, allowed: bool| {
+            let headers = value.map(|value| (header::CONTENT_TYPE, value.parse().unwrap()));
+            assert_eq!(check_type(&headers.into_iter().collect()).is_ok(), allowed, "{value:?}");
+        };
+        check(None, true);
+        check(Some("application/json"), true);
+        check(Some("Application/JSON; charset=utf-8"), true);
+        check(Some("application/problem+json"), true);
+        check(Some("application/x-www-form-urlencoded"), true);
+        check(Some("text/plain"), false);
+        check(Some("text/json"), false);
+        check(Some("multipart/form-data; boundary=x"), false);
+    }
+}

@@ -1,0 +1,234 @@
+//! How many bytes of requests and answers the house holds at a time.
+//!
+//! Each body is bounded, and so is the number of requests; but four thousand batches of 16 MiB would be 64 GiB. So all bodies
+//! together share one budget, and so do all answers. What is over it is refused at once: a queue here would hold the bytes it
+//! waits for.
+//!
+//! ```text
+//! a body's first 64 KiB  ──▶ a quarter of the budget: small requests stay possible beside big batches
+//! all beyond, and batches ──▶ the other three quarters
+//! ```
+//!
+//! A body beyond its first 64 KiB counts twice once it is whole: what is read from it is held beside it.
+//!
+//! A share is taken as the bytes come, never by what a caller announces: sixteen callers who announce 16 MiB and send
+//! nothing would otherwise hold everything. It goes back when the last holder of the bytes lets go of them.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What a body may have of the part that is for everyone.
+const SMALL: usize = 64 << 10;
+/// The first share of a body. Most are smaller.
+const FIRST: usize = 4 << 10;
+
+/// There are no bytes left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exhausted;
+
+/// The bytes that are left. Cheap to clone; clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget {
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+    total: usize,
+}
+
+impl Budget {
+    /// `total` bytes of bodies, and as many of answers.
+    pub(crate) fn new(total: usize) -> Self {
+        let total = total.min(Semaphore::MAX_PERMITS);
+        let (small, large) = (Arc::new(Semaphore::new(total / 4)), Arc::new(Semaphore::new(total - total / 4)));
+        Self { small, large, answers: Arc::new(Semaphore::new(total)), total }
+    }
+
+    /// The same bytes for batches, which take none of the part that is for everyone: many slow ones would hold all of it.
+    pub(crate) fn of_batches(&self) -> Self {
+        Self { small: self.large.clone(), ..self.clone() }
+    }
+
+    /// An empty body of at most `limit` bytes, to be filled.
+    pub(crate) fn body(&self, limit: usize) -> Filling {
+        Filling { budget: self.clone(), limit, bytes: BytesMut::new(), share: Share::default() }
+    }
+
+    /// The share of a whole answer. A longer one than all answers may be together has all of it.
+    pub(crate) fn answer(&self, length: usize) -> Result<OwnedSemaphorePermit, Exhausted> {
+        take(&self.answers, length.min(self.total))
+    }
+}
+
+fn take(from: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Exhausted> {
+    let bytes = u32::try_from(bytes).map_err(|_| Exhausted)?;
+    from.clone().try_acquire_many_owned(bytes).map_err(|_| Exhausted)
+}
+
+/// What a body holds of the budget.
+#[derive(Debug, Default)]
+struct Share {
+    small: Option<OwnedSemaphorePermit>,
+    large: Option<OwnedSemaphorePermit>,
+}
+
+impl Share {
+    fn grow(&mut self, budget: &Budget, from: usize, to: usize) -> Result<(), Exhausted> {
+        let (small, large) = (to.min(SMALL) - from.min(SMALL), to.max(SMALL) - from.max(SMALL));
+        for (held, part, bytes) in [(&mut self.small, &budget.small, small), (&mut self.large, &budget.large, large)] {
+            match held {
+                _ if bytes == 0 => {}
+                Some(held) => held.merge(take(part, bytes)?),
+                None => *held = Some(take(part, bytes)?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A body that comes in, copied together: kept frame by frame, one of one-byte chunks would take forty times its size.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    budget: Budget,
+    limit: usize,
+    bytes: BytesMut,
+    share: Share,
+}
+
+impl Filling {
+    /// How many bytes came.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes the next piece, which must not take it over its limit. If it is the last one, no room is made for more.
+    pub(crate) fn push(&mut self, piece: &[u8], is_last: bool) -> Result<(), Exhausted> {
+        let (held, needed) = (self.bytes.capacity(), self.bytes.len() + piece.len());
+        if needed > held {
+            let to = if is_last { needed } else { needed.max(2 * held).max(FIRST).min(self.limit.max(needed)) };
+            self.share.grow(&self.budget, held, to)?;
+            // Anew, and not by `reserve`, which may take more than what is accounted for.
+            let mut larger = BytesMut::with_capacity(to);
+            larger.extend_from_slice(&self.bytes);
+            self.bytes = larger;
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// The whole body, which holds its share for as long as somebody holds it, and the share of what is read from it.
+    pub(crate) fn whole(mut self) -> Result<Bytes, Exhausted> {
+        let length = self.bytes.len();
+        if length > SMALL {
+            self.share.grow(&self.budget, SMALL, length)?;
+        }
+        Ok(held(self.bytes.freeze(), self.share))
+    }
+}
+
+/// Bytes that keep something alive.
+pub(crate) fn held<T: Send + Sync + 'static>(bytes: Bytes, keeps: T) -> Bytes {
+    struct Holding<T>(Bytes, T);
+    impl<T> AsRef<[u8]> for Holding<T> {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    Bytes::from_owner(Holding(bytes, keeps))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn filled(budget: &Budget, length: usize) -> Result<Bytes, Exhausted> {
+        let mut body = budget.body(16 * MIB);
+        for piece in vec![b'x'; length].chunks(10_000) {
+            body.push(piece, false)?;
+        }
+        body.whole()
+    }
+
+    #[test]
+    fn a_body_comes_out_as_it_came_in() {
+        let mut body = Budget::new(MIB).body(100);
+        for piece in ["to", "", "gether"] {
+            body.push(piece.as_bytes(), piece == "gether").unwrap();
+        }
+        assert_eq!((body.len(), &body.whole().unwrap()[..]), (8, &b"together"[..]));
+    }
+
+    #[test]
+    fn small_bodies_find_room_beside_large_ones() {
+        let budget = Budget::new(8 * MIB);
+        let mut large = Vec::new();
+        while let Ok(body) = filled(&budget, MIB) {
+            large.push(body);
+        }
+        assert!((2..=3).contains(&large.len()), "{}", large.len());
+        let small: Result<Vec<_>, _> = (0..100).map(|_| filled(&budget, 1_000)).collect();
+        assert_eq!(small.map(|bodies| bodies.len()), Ok(100));
+    }
+
+    #[test]
+    fn many_short_batches_leave_room_for_small_bodies() {
+        let budget = Budget::new(8 * MIB);
+        let batches = budget.of_batches();
+        let mut held = Vec::new();
+        while let Ok(body) = filled(&batches, 30_000) {
+            held.push(body);
+        }
+        assert!(held.len() > 100, "{}", held.len());
+        let small: Result<Vec<_>, _> = (0..100).map(|_| filled(&budget, 1_000)).collect();
+        assert_eq!(small.map(|bodies| bodies.len()), Ok(100));
+        drop(held);
+        assert_eq!(budget.large.available_permits(), 6 * MIB);
+    }
+
+    #[test]
+    fn a_share_goes_back_with_the_last_of_its_bytes() {
+        let budget = Budget::new(8 * MIB);
+        let body = filled(&budget, 2 * MIB).unwrap();
+        let part = body.slice(5..6);
+        drop(body);
+        assert_eq!(filled(&budget, 2 * MIB), Err(Exhausted));
+        drop(part);
+        assert!(filled(&budget, 2 * MIB).is_ok());
+        assert_eq!(budget.small.available_permits() + budget.large.available_permits(), 8 * MIB);
+    }
+
+    #[test]
+    fn a_large_body_counts_twice_once_it_is_whole() {
+        let check = |length: usize, counted: usize| {
+            let budget = Budget::new(8 * MIB);
+            let mut body = budget.body(length);
+            body.push(&vec![b'x'; length], true).unwrap();
+            let _body = body.whole().unwrap();
+            let left = budget.small.available_permits() + budget.large.available_permits();
+            assert_eq!(8 * MIB - left, counted, "{length}");
+        };
+        check(1_000, 1_000);
+        check(SMALL, SMALL);
+        check(MIB, 2 * MIB - SMALL);
+    }
+
+    #[test]
+    fn what_was_only_announced_takes_nothing() {
+        let budget = Budget::new(MIB);
+        let waiting: Vec<_> = (0..1_000).map(|_| budget.body(16 * MIB)).collect();
+        assert!(filled(&budget, 300_000).is_ok());
+        drop(waiting);
+    }
+
+    #[test]
+    fn an_answer_longer_than_the_budget_has_all_of_it() {
+        let budget = Budget::new(MIB);
+        let answer = budget.answer(5 * MIB).unwrap();
+        assert!(budget.answer(1).is_err());
+        drop(answer);
+        assert!(budget.answer(1).is_ok());
+    }
+}

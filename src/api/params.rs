@@ -1,0 +1,97 @@
+//! The settings of the API, and of those that may change while it serves, the current values.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::outcome::Policy;
+
+/// The settings of the edge.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The longest body of a request, in bytes (`limits.body`).
+    pub body_limit: usize,
+    /// The longest content of a task, in bytes (`limits.content`).
+    pub content_limit: usize,
+    /// The most tasks of a batch (`limits.batch`).
+    pub batch_limit: usize,
+    /// The longest body of a batch, in bytes (`limits.batch_body`).
+    pub batch_body_limit: usize,
+    /// The furthest due moment from now (`limits.max_delay`).
+    pub max_delay: Duration,
+    /// How long an idempotency key is remembered (`limits.idempotency_window`).
+    pub idempotency_window: Duration,
+    /// What a nacked task follows that has no options of its own.
+    pub policy: Policy,
+    /// The most bytes of requests in hand at a time, and of answers on their way (`limits.bodies`).
+    pub bodies: usize,
+    /// The most requests that are worked on at a time; one more is answered 503 at once.
+    pub concurrency: usize,
+    /// The most callers who wait for a task to pull at a time; one more is answered 503 at once.
+    pub waiters: usize,
+    /// The longest time from a request's head to its answer, beyond what its caller asked to be kept waiting.
+    pub timeout: Duration,
+}
+
+impl Params {
+    /// The parameters that no key of the configuration sets, and the documented default of the others.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            body_limit: 1 << 20,
+            content_limit: 256 << 10,
+            batch_limit: 1000,
+            batch_body_limit: 16 << 20,
+            max_delay: Duration::from_secs(3650 * 24 * 3600),
+            idempotency_window: Duration::from_secs(24 * 3600),
+            policy,
+            bodies: 256 << 20,
+            concurrency: 1024,
+            waiters: 4096,
+            timeout: Duration::from_secs(10),
+        }
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            content_limit: self.content_limit,
+            batch_limit: self.batch_limit,
+            max_delay: self.max_delay,
+            idempotency_window: self.idempotency_window,
+        }
+    }
+}
+
+/// What callers may ask for; may change while serving (`Api::set_bounds`). The fields are those of [`Params`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) content_limit: usize,
+    pub(crate) batch_limit: usize,
+    pub(crate) max_delay: Duration,
+    pub(crate) idempotency_window: Duration,
+}
+
+/// The most bytes of a route's bodies; may change while serving.
+#[derive(Clone, Debug)]
+pub(crate) struct Limit {
+    bytes: Arc<AtomicUsize>,
+    most: usize,
+}
+
+impl Limit {
+    pub(crate) fn of(bytes: usize) -> Self {
+        Self { bytes: Arc::new(AtomicUsize::new(bytes)), most: usize::MAX }
+    }
+
+    /// The same limit, but never above `most`.
+    pub(crate) fn at_most(&self, most: usize) -> Self {
+        Self { most, ..self.clone() }
+    }
+
+    pub(crate) fn set(&self, bytes: usize) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed).min(self.most)
+    }
+}

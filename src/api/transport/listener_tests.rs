@@ -1,0 +1,380 @@
+use std::collections::HashMap;
+
+use axum::Router;
+use axum::middleware::map_response;
+use axum::response::Response;
+use axum::routing::get;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::api::middleware::memory_budget::Budget;
+use crate::api::middleware::response_budget::take_room;
+use crate::api::transport::delivery_confirmation::{Fate, watched};
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+
+struct Running {
+    address: std::net::SocketAddr,
+    shutdown: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
+}
+
+async fn start(router: Router, params: ServerParams) -> Running {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (shutdown, told) = oneshot::channel();
+    let serving = tokio::spawn(async move {
+        serve(listener, router, params, async move { told.await.unwrap() }).await;
+    });
+    Running { address, shutdown, serving }
+}
+
+fn hello() -> Router {
+    Router::new().route("/", get(async || "hello"))
+}
+
+/// A router whose answer waits, and what tells that it was asked, and what lets it go.
+fn waiting() -> (Router, Arc<Notify>, Arc<Notify>) {
+    let (asked, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let handler = {
+        let (asked, go) = (asked.clone(), go.clone());
+        async move || {
+            asked.notify_one();
+            go.notified().await;
+            "hello"
+        }
+    };
+    (Router::new().route("/", get(handler)), asked, go)
+}
+
+/// Reads until the answer's body has come.
+async fn read_answer(stream: &mut TcpStream) {
+    let mut read = Vec::new();
+    while !read.ends_with(b"hello") {
+        read.push(stream.read_u8().await.unwrap());
+    }
+}
+
+/// Reads to the end, however it comes.
+async fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut read = Vec::new();
+    // A reset is an end, too.
+    let _ = stream.read_to_end(&mut read).await;
+    String::from_utf8(read).unwrap()
+}
+
+#[tokio::test]
+async fn who_asks_for_nothing_or_drips_a_head_is_closed() {
+    let patience = Patience { head: Duration::from_millis(100), ..Patience::default() };
+    let server = start(hello(), ServerParams { patience, ..ServerParams::default() }).await;
+    for sent in [&b""[..], b"PRI * HT", b"GET / HT", b"GET / HTTP/1.1\r\nhost: x\r\n"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(sent).await.unwrap();
+        let read = read_to_end(&mut stream).await;
+        assert!(!read.contains("200 OK"), "{sent:?}: {read}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_over_the_limit_waits_for_a_slot() {
+    let server = start(hello(), ServerParams { max_connections: 1, ..ServerParams::default() }).await;
+    let mut first = TcpStream::connect(server.address).await.unwrap();
+    first.write_all(REQUEST).await.unwrap();
+    read_answer(&mut first).await;
+    let mut second = TcpStream::connect(server.address).await.unwrap();
+    second.write_all(REQUEST).await.unwrap();
+    first.write_all(REQUEST).await.unwrap();
+    read_answer(&mut first).await;
+    assert!(second.try_read(&mut [0; 1]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
+    drop(first);
+    read_answer(&mut second).await;
+}
+
+#[tokio::test]
+async fn a_running_request_is_answered_during_the_drain_and_idle_connections_end() {
+    let (router, asked, go) = waiting();
+    let server = start(router, ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() }).await;
+    let mut idle = TcpStream::connect(server.address).await.unwrap();
+    let mut busy = TcpStream::connect(server.address).await.unwrap();
+    busy.write_all(REQUEST).await.unwrap();
+    asked.notified().await;
+    server.shutdown.send(()).unwrap();
+    assert_eq!(read_to_end(&mut idle).await, "");
+    assert!(TcpStream::connect(server.address).await.is_err());
+    go.notify_one();
+    read_answer(&mut busy).await;
+    server.serving.await.unwrap();
+}
+
+/// A rolling restart lost such requests: their callers had no answer, and could not know why.
+#[tokio::test]
+async fn a_request_on_its_way_when_the_shutdown_comes_is_answered() {
+    let server = start(hello(), ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() }).await;
+    let mut idle = TcpStream::connect(server.address).await.unwrap();
+    idle.write_all(REQUEST).await.unwrap();
+    read_answer(&mut idle).await;
+    // Neither has been accepted, nor has the other's request been read, when the server is told.
+    let mut late = TcpStream::connect(server.address).await.unwrap();
+    late.write_all(REQUEST).await.unwrap();
+    idle.write_all(REQUEST).await.unwrap();
+    server.shutdown.send(()).unwrap();
+    read_answer(&mut idle).await;
+    read_answer(&mut late).await;
+    server.serving.await.unwrap();
+}
+
+/// What was read of it was thrown away with its connection.
+#[tokio::test]
+async fn a_request_that_has_begun_when_the_linger_ends_is_answered() {
+    let server = start(hello(), ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() }).await;
+    let (first_half, second_half) = REQUEST.split_at(10);
+    let mut begun =
+        [TcpStream::connect(server.address).await.unwrap(), TcpStream::connect(server.address).await.unwrap()];
+    begun[0].write_all(REQUEST).await.unwrap();
+    read_answer(&mut begun[0]).await;
+    for stream in &mut begun {
+        stream.write_all(first_half).await.unwrap();
+    }
+    // These are closed when the linger is over, the last one after the others.
+    let mut idle = Vec::new();
+    for _ in 0..5 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(REQUEST).await.unwrap();
+        read_answer(&mut stream).await;
+        idle.push(stream);
+    }
+    server.shutdown.send(()).unwrap();
+    for stream in &mut idle {
+        assert_eq!(read_to_end(stream).await, "");
+    }
+    for stream in &mut begun {
+        stream.write_all(second_half).await.unwrap();
+        let read = read_to_end(stream).await;
+        assert!(read.ends_with("hello"), "{read}");
+    }
+    server.serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn half_a_head_does_not_hold_up_the_drain_for_longer_than_its_patience() {
+    let patience = Patience { head: Duration::from_secs(1), ..patience() };
+    let server =
+        start(hello(), ServerParams { patience, drain: Duration::from_secs(3600), ..ServerParams::default() }).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+    server.shutdown.send(()).unwrap();
+    assert_eq!(read_to_end(&mut stream).await, "");
+    server.serving.await.unwrap();
+}
+
+/// Without it HTTP/1.1 answers came in chunks, those of HTTP/1.0 had no end but the connection's, and half a pull looked like
+/// a whole one.
+#[tokio::test]
+async fn a_long_answer_says_how_long_it_is() {
+    let later = tokio::time::Instant::now() + Duration::from_secs(3600);
+    let long = async move || Response::new(watched(vec![b'x'; 3000].into(), later, drop));
+    let budget = Budget::new(1 << 20);
+    let router = Router::new()
+        .route("/", get(long))
+        .layer(map_response(move |response| std::future::ready(take_room(&budget, response))));
+    let server = start(router, ServerParams::default()).await;
+    for version in ["1.0", "1.1"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let request = format!("GET / HTTP/{version}\r\nhost: x\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let read = read_to_end(&mut stream).await;
+        assert!(read.contains("\r\ncontent-length: 3000\r\n"), "{read}");
+        assert!(!read.contains("transfer-encoding") && read.ends_with(&"x".repeat(3000)), "{read}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_end_is_cut_off_after_the_drain() {
+    let (router, asked, _go) = waiting();
+    let server = start(router, ServerParams { drain: Duration::from_millis(20), ..ServerParams::default() }).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(REQUEST).await.unwrap();
+    asked.notified().await;
+    server.shutdown.send(()).unwrap();
+    server.serving.await.unwrap();
+    assert_eq!(read_to_end(&mut stream).await, "");
+}
+
+/// A request in its handler, whose end takes a while.
+struct Lingering(Arc<std::sync::atomic::AtomicUsize>);
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        std::thread::sleep(SHORT);
+        self.0.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// hyper answers each HTTP/2 stream in a task of its own: they ended at some time after their connection, and whoever relied on nothing of
+/// a request being left then relied on luck.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_stream_outlives_the_cut() {
+    let running = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let (tell, mut asked) = mpsc::unbounded_channel();
+    let handler = {
+        let running = running.clone();
+        async move || {
+            running.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let _lingering = Lingering(running);
+            tell.send(()).unwrap();
+            std::future::pending::<&str>().await
+        }
+    };
+    let router = Router::new().route("/", get(handler));
+    let server = start(router, ServerParams { drain: Duration::from_millis(20), ..ServerParams::default() }).await;
+    let _stream = asked_on(server.address, 3).await;
+    for _ in 0..3 {
+        asked.recv().await.unwrap();
+    }
+    server.shutdown.send(()).unwrap();
+    server.serving.await.unwrap();
+    assert_eq!(running.load(std::sync::atomic::Ordering::SeqCst), 0, "streams live on");
+}
+
+const SHORT: Duration = Duration::from_millis(100);
+
+/// The patience of these tests: short where the test waits for it, out of reach elsewhere.
+fn patience() -> Patience {
+    let never = Duration::from_secs(3600);
+    Patience { head: never, answer: never, idle: never }
+}
+
+#[tokio::test]
+async fn a_connection_that_asks_for_nothing_more_is_closed() {
+    let patience = Patience { idle: SHORT, ..patience() };
+    let server = start(hello(), ServerParams { patience, ..ServerParams::default() }).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(REQUEST).await.unwrap();
+    assert!(read_to_end(&mut stream).await.ends_with("hello"));
+}
+
+/// A router whose answer is more than sockets hold, and what became of each.
+fn endless() -> (Router, mpsc::UnboundedReceiver<Fate>) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let later = tokio::time::Instant::now() + Duration::from_secs(3600);
+    let answer = async move || {
+        let tell = tell.clone();
+        Response::new(watched(vec![b'x'; 64 << 20].into(), later, move |fate| tell.send(fate).unwrap()))
+    };
+    (Router::new().route("/", get(answer)), told)
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_read_ends_its_connection_and_is_given_back() {
+    let (router, mut told) = endless();
+    let patience = Patience { answer: SHORT, ..patience() };
+    let server = start(router, ServerParams { patience, max_connections: 1, ..ServerParams::default() }).await;
+    for _ in 0..2 {
+        // The second one needs the slot of the first.
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(REQUEST).await.unwrap();
+        assert_eq!(told.recv().await, Some(Fate::GivenBack));
+        drop(stream);
+    }
+}
+
+#[tokio::test]
+async fn answers_to_a_caller_who_asks_on_and_on_and_reads_nothing_end_its_connection() {
+    let patience = Patience { answer: SHORT, ..patience() };
+    let server = start(hello(), ServerParams { patience, ..ServerParams::default() }).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    // Ends by the server's closing of the connection, which it can only learn by failing.
+    while stream.write_all(&REQUEST.repeat(100)).await.is_ok() {}
+}
+
+/// An HTTP/2 frame.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The head of `GET /` in HPACK, all of it from the static table but for the host.
+const GET_ROOT: &[u8] = &[0x82, 0x86, 0x84, 0x41, 1, b'x'];
+
+/// Opens an HTTP/2 connection whose streams' windows are closed, and asks on so many of them.
+async fn asked_on(address: std::net::SocketAddr, streams: u32) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    sent.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    for n in 0..streams {
+        sent.extend(frame(1, 5, 2 * n + 1, GET_ROOT));
+    }
+    stream.write_all(&sent).await.unwrap();
+    stream
+}
+
+/// Counts the frames that come, by kind, until the connection ends.
+async fn frames(stream: &mut TcpStream) -> HashMap<u8, usize> {
+    frames_until(stream, |_| false).await
+}
+
+async fn frames_until(stream: &mut TcpStream, enough: impl Fn(&HashMap<u8, usize>) -> bool) -> HashMap<u8, usize> {
+    let mut kinds = HashMap::new();
+    let mut head = [0; 9];
+    while !enough(&kinds) && stream.read_exact(&mut head).await.is_ok() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        *kinds.entry(head[3]).or_default() += 1;
+        if stream.read_exact(&mut vec![0; length as usize]).await.is_err() {
+            break;
+        }
+    }
+    kinds
+}
+
+#[tokio::test]
+async fn a_stream_whose_window_stays_closed_ends_its_connection_and_is_given_back() {
+    let (router, mut told) = endless();
+    let patience = Patience { answer: SHORT, ..patience() };
+    let server = start(router, ServerParams { patience, ..ServerParams::default() }).await;
+    let mut stream = asked_on(server.address, 2).await;
+    let kinds = frames(&mut stream).await;
+    assert!(kinds.contains_key(&7), "no GOAWAY: {kinds:?}");
+    for _ in 0..2 {
+        assert_eq!(told.recv().await, Some(Fate::GivenBack));
+    }
+}
+
+#[tokio::test]
+async fn a_short_answer_is_not_held_for_a_closed_window_either() {
+    // hyper has handed it to h2 whole, and knows nothing of it any more.
+    let patience = Patience { answer: SHORT, ..patience() };
+    let server = start(hello(), ServerParams { patience, ..ServerParams::default() }).await;
+    let mut stream = asked_on(server.address, 1).await;
+    assert!(frames(&mut stream).await.contains_key(&7));
+}
+
+#[tokio::test]
+async fn streams_beyond_the_limit_are_refused() {
+    let (router, _asked, _go) = waiting();
+    let server = start(router, ServerParams::default()).await;
+    let mut stream = asked_on(server.address, 200).await;
+    // RST_STREAM for each of those that are too many: with fewer this waits in vain.
+    let too_many = 72;
+    frames_until(&mut stream, |kinds| kinds.get(&3) == Some(&too_many)).await;
+}
+
+#[tokio::test]
+async fn a_caller_who_resets_what_it_asks_for_is_cut_off() {
+    let (router, _asked, _go) = waiting();
+    let server = start(router, ServerParams::default()).await;
+    let mut stream = asked_on(server.address, 0).await;
+    let mut n = 1_u32;
+    loop {
+        let asked_and_reset: Vec<u8> = (0..100)
+            .flat_map(|i| [frame(1, 5, n + 2 * i, GET_ROOT), frame(3, 0, n + 2 * i, &[0, 0, 0, 8])].concat())
+            .collect();
+        n += 200;
+        // Ends by the server's closing of the connection.
+        if stream.write_all(&asked_and_reset).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What tells a connection's [`Pulse`] how it goes: its socket, and the answers on its HTTP/2 streams.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::api::middleware::memory_budget::held;
+use crate::api::transport::io_timeouts::{Open, Pulse, STEP};
+
+/// A socket that tells.
+#[derive(Debug)]
+pub(crate) struct Paced<S> {
+    pub(crate) stream: S,
+    pub(crate) pulse: Arc<Pulse>,
+}
+
+impl<S> Paced<S> {
+    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &written {
+            Poll::Ready(Ok(bytes)) => self.pulse.took(*bytes),
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.pulse.blocked(),
+        }
+        written
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
+        if into.filled().len() > before {
+            self.pulse.came();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, from);
+        self.wrote(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, from);
+        self.wrote(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// hyper and h2 flush when all they had is in the socket.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        self.pulse.flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// The body of an answer on an HTTP/2 stream, which a closed window can hold up while the socket is free.
+///
+/// It is handed over step by step, for the next one is asked for only when there is room for it; and each step's bytes keep it
+/// open, for h2 holds them for longer than this body.
+#[derive(Debug)]
+pub(crate) struct OnStream {
+    body: Body,
+    rest: Bytes,
+    open: Arc<Open>,
+}
+
+impl OnStream {
+    pub(crate) fn body(body: Body, pulse: &Arc<Pulse>) -> Body {
+        Body::new(Self { body, rest: Bytes::new(), open: Arc::new(pulse.open()) })
+    }
+}
+
+impl http_body::Body for OnStream {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = &mut *self;
+        this.open.got_on();
+        if this.rest.is_empty() {
+            match ready!(Pin::new(&mut this.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => this.rest = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        let step = this.rest.split_to(this.rest.len().min(STEP));
+        Poll::Ready(Some(Ok(Frame::data(held(step, this.open.clone())))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = self.rest.len() as u64;
+        let inner = self.body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}

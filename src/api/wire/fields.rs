@@ -1,0 +1,278 @@
+//! The kinds of values that stand in requests, and the ranges they must keep to.
+
+use std::fmt::{self, Display};
+use std::marker::PhantomData;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Serialize, Serializer};
+
+use crate::api::wire::error::Error;
+use crate::clock::UnixMillis;
+use crate::span::Span;
+use crate::task::{InvalidName, TaskId};
+
+/// A string that follows the rule of `T`: a topic, a receipt.
+#[derive(Debug)]
+pub(crate) struct Name<T>(pub(crate) T);
+
+impl<'de, T: FromStr<Err = InvalidName>> Deserialize<'de> for Name<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+
+        impl<T: FromStr<Err = InvalidName>> Visitor<'_> for Reader<T> {
+            type Value = Name<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Name<T>, E> {
+                text.parse().map(Name).map_err(E::custom)
+            }
+        }
+
+        from.deserialize_str(Reader(PhantomData))
+    }
+}
+
+/// A task's id as callers write it: a number or a decimal string. 0 is absent, for it is a Go client's zero value.
+#[derive(Debug)]
+pub(crate) struct Id(Option<TaskId>);
+
+impl Id {
+    /// The id, if a field is there and not 0.
+    pub(crate) fn given(field: Option<Self>) -> Option<TaskId> {
+        field.and_then(|id| id.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl Visitor<'_> for Reader {
+            type Value = Id;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number or a string of digits")
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Id, E> {
+                match number {
+                    0 => Ok(Id(None)),
+                    _ => self.visit_str(&number.to_string()),
+                }
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Id, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Id, E> {
+                // PHP and Lua write large whole numbers as 1.795234567000042e15.
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Id, E> {
+                if !text.is_empty() && text.bytes().all(|byte| byte == b'0') {
+                    return Ok(Id(None));
+                }
+                text.parse().map(|id| Id(Some(id))).map_err(E::custom)
+            }
+        }
+
+        from.deserialize_any(Reader)
+    }
+}
+
+/// Any number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number(pub(crate) f64);
+
+impl Number {
+    /// The number as a whole one within `range`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], naming `field`.
+    pub(crate) fn whole(self, field: &str, range: RangeInclusive<u32>) -> Result<u32, Error> {
+        let is_whole =
+            self.0.fract() == 0.0 && self.0 >= f64::from(*range.start()) && self.0 <= f64::from(*range.end());
+        if !is_whole {
+            return Err(out_of_range(field, "a whole number ", range.start(), range.end()));
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "just checked to be within u32")]
+        Ok(self.0 as u32)
+    }
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        #[allow(clippy::cast_precision_loss, reason = "all numbers of requests are far below 2^53, or out of range")]
+        impl Visitor<'_> for Reader {
+            type Value = Number;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number")
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Number, E> {
+                Ok(Number(number as f64))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Number, E> {
+                Ok(Number(number as f64))
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Number, E> {
+                Ok(Number(number))
+            }
+        }
+
+        from.deserialize_any(Reader)
+    }
+}
+
+/// A list of at most `MOST` entries. A longer one is refused without being read to its end.
+#[derive(Debug)]
+pub(crate) struct AtMost<T, const MOST: usize>(pub(crate) Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T, MOST> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader<T, const MOST: usize>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Reader<T, MOST> {
+            type Value = AtMost<T, MOST>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+                let mut list = Vec::new();
+                while let Some(entry) = entries.next_element()? {
+                    if list.len() == MOST {
+                        return Err(serde::de::Error::custom(format_args!("must hold at most {MOST} entries")));
+                    }
+                    list.push(entry);
+                }
+                Ok(AtMost(list))
+            }
+        }
+
+        from.deserialize_seq(Reader(PhantomData))
+    }
+}
+
+/// Reads an object within a request. A derived reader alone would also take an array for it, field by field.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    struct Reader<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
+        type Value = Option<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_unit<E>(self) -> Result<Option<T>, E> {
+            Ok(None)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<T>, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map)).map(Some)
+        }
+    }
+
+    from.deserialize_any(Reader(PhantomData))
+}
+
+/// A moment that is shown as people read it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rfc3339(pub(crate) UnixMillis);
+
+impl Serialize for Rfc3339 {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.0.rfc3339())
+    }
+}
+
+/// The duration, if it is within `range`.
+///
+/// # Errors
+/// [`Error::Invalid`], naming `field`.
+pub(crate) fn within(span: Span, field: &str, range: RangeInclusive<Duration>) -> Result<Duration, Error> {
+    if range.contains(&span.0) {
+        return Ok(span.0);
+    }
+    Err(out_of_range(field, "", Span(*range.start()), Span(*range.end())))
+}
+
+fn out_of_range(field: &str, what: &str, from: impl Display, to: impl Display) -> Error {
+    Error::Invalid(format!("{field}: must be {what}from {from} to {to}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::Topic;
+
+    #[test]
+    fn an_id_is_a_number_or_digits_and_zero_is_none() {
+        let check = |json: &str, expected: Option<Option<u64>>| {
+            let read = serde_json::from_str::<Id>(json).ok().map(|id| id.0.map(|id| id.0));
+            assert_eq!(read, expected, "{json}");
+        };
+        check("1795234567000042", Some(Some(1_795_234_567_000_042)));
+        check("\"1795234567000042\"", Some(Some(1_795_234_567_000_042)));
+        check("1.795234567000042e15", Some(Some(1_795_234_567_000_042)));
+        check("9007199254740991", Some(Some(9_007_199_254_740_991)));
+        check("0", Some(None));
+        check("\"0\"", Some(None));
+        check("0.0", Some(None));
+        check("9007199254740992", None);
+        check("18446744073709551616", None);
+        check("-1", None);
+        check("1.5", None);
+        check("\"\"", None);
+        check("\"0x10\"", None);
+        check("true", None);
+    }
+
+    #[test]
+    fn a_whole_number_keeps_to_its_range() {
+        let check = |number: f64, expected: Option<u32>| {
+            assert_eq!(Number(number).whole("count", 1..=256).ok(), expected, "{number}");
+        };
+        check(1.0, Some(1));
+        check(256.0, Some(256));
+        check(0.0, None);
+        check(257.0, None);
+        check(1.5, None);
+        check(-1.0, None);
+        check(1e300, None);
+        let error = Number(0.0).whole("count", 1..=256).unwrap_err().to_string();
+        assert_eq!(error, "count: must be a whole number from 1 to 256");
+    }
+
+    #[test]
+    fn a_duration_keeps_to_its_range() {
+        let range = Duration::from_millis(100)..=Duration::from_secs(600);
+        assert!(within(Span::seconds(600), "timeout", range.clone()).is_ok());
+        let error = within(Span::seconds(601), "timeout", range).unwrap_err().to_string();
+        assert_eq!(error, "timeout: must be from 100ms to 10m");
+    }
+
+    #[test]
+    fn a_name_follows_its_rule() {
+        assert!(serde_json::from_str::<Name<Topic>>("\"order.cancel\"").is_ok());
+        let error = serde_json::from_str::<Name<Topic>>("\"a b\"").unwrap_err().to_string();
+        assert!(error.starts_with("must be 1 to 128 characters out of"), "{error}");
+        assert!(serde_json::from_str::<Name<Topic>>("5").is_err());
+    }
+}

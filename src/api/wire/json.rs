@@ -1,0 +1,308 @@
+//! From a request's bytes to its fields, and from what serde says to a sentence that a person can act on.
+//!
+//! Every request is a JSON object with known fields. `null` is absent, which is why all fields of a request are
+//! `Option`s and [`required`] asks for those that must be there. Requests derive `deny_unknown_fields`, so that a
+//! misspelt option never passes silently. serde_json's recursion limit stays on; what it does not see, because it is
+//! kept as it stands, is measured by [`check_depth`].
+
+use serde::Deserialize;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+
+use crate::api::wire::cost::spend;
+use crate::api::wire::error::Error;
+use crate::api::wire::long_body::{LONG, size};
+
+/// The longest piece of the caller's own text that is repeated to it, in characters.
+const MAX_QUOTE: usize = 64;
+/// The longest name of a field, in bytes, that is compared with the known ones: comparing takes the product of both lengths.
+const MAX_NAME: usize = 64;
+/// The deepest nesting of a content: what most JSON readers bear.
+const MAX_DEPTH: usize = 128;
+/// From which likeness on, 0 to 1, a misspelt field is taken for a known one.
+const ALIKE: f64 = 0.8;
+
+/// Reads a request.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Error> {
+    read_at("", text)
+}
+
+/// Reads an object that is the value of `field`. Its text may be at most `most` bytes long, which is checked before it is read.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+pub(crate) fn read_field<'a, T: Deserialize<'a>>(raw: &'a RawValue, field: &str, most: usize) -> Result<T, Error> {
+    check_length(raw, field, most)?;
+    read_at(field, raw.get().as_bytes())
+}
+
+/// Checks that the JSON text of a value is at most `most` bytes long.
+///
+/// # Errors
+/// [`Error::Invalid`], naming `field`.
+pub(crate) fn check_length(raw: &RawValue, field: &str, most: usize) -> Result<(), Error> {
+    if raw.get().len() <= most {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("{field}: must be at most {} of JSON", size(most))))
+}
+
+/// Reads the object at the path `at`; the empty path is the whole body.
+fn read_at<'a, T: Deserialize<'a>>(at: &str, text: &'a [u8]) -> Result<T, Error> {
+    let whole = if at.is_empty() { "body" } else { at };
+    // Derived readers would take an array for a struct, field by field.
+    match text.trim_ascii_start().first() {
+        Some(b'{') => {}
+        Some(_) => return Err(Error::Invalid(format!("{whole}: must be a JSON object"))),
+        None => return Err(Error::Invalid(format!("{whole}: is empty, and must be a JSON object"))),
+    }
+    if text.len() > LONG {
+        check_strings(text)?;
+    }
+    spend(text.len());
+    // Looked through once for what is no text, and not string by string.
+    if let Some(value) = std::str::from_utf8(text).ok().and_then(|text| serde_json::from_str(text).ok()) {
+        return Ok(value);
+    }
+    // Once more, to say where: to keep track of that costs, and most requests are right.
+    spend(text.len());
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let path = match (at, path.as_str()) {
+            ("", path) => path.to_owned(),
+            (at, "." | "?") => at.to_owned(),
+            (at, path) => format!("{at}.{path}"),
+        };
+        Error::Invalid(sentence(&path, error.inner()))
+    })?;
+    reader.end().map_err(|error| Error::Invalid(sentence("", &error)))?;
+    Ok(value)
+}
+
+/// The value of a field that must be there.
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+pub(crate) fn required<T>(value: Option<T>, field: &str) -> Result<T, Error> {
+    value.ok_or_else(|| Error::Invalid(format!("{field}: is missing")))
+}
+
+/// What serde found wrong with the value at `path`, as a sentence.
+pub(crate) fn sentence(path: &str, error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    if error.classify() != Category::Data {
+        return match text.starts_with("recursion limit") {
+            true => format!("body: is nested deeper than {MAX_DEPTH} levels"),
+            false => format!("body: is not valid JSON: {text}"),
+        };
+    }
+    // The field is named; at which line and column it stands says nothing more.
+    let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+    // So serde_path_to_error writes the whole, and what it does not know.
+    let at = if matches!(path, "" | "." | "?") { String::new() } else { format!("{path}: ") };
+    if let Some((name, known)) = split(text, "unknown field `", "`, expected ") {
+        // serde puts the name into the path at the top, and not below it.
+        let above = path.strip_suffix(name).filter(|above| above.is_empty() || above.ends_with('.'));
+        let parent = above.unwrap_or(path).trim_end_matches('.');
+        let at = if parent.is_empty() || parent == "?" { String::new() } else { format!("{parent}: ") };
+        return format!("{at}{}", unknown_field(name, known));
+    }
+    if let Some((name, known)) = split(text, "unknown variant `", "`, expected ") {
+        let known: Vec<_> = backticked(known).map(|name| format!("{name:?}")).collect();
+        return format!("{at}must be one of {}, not \"{}\"", known.join(", "), quoted(name));
+    }
+    if let Some((name, _)) = split(text, "duplicate field `", "`") {
+        return format!("{name}: is given more than once");
+    }
+    if let Some((name, _)) = split(text, "missing field `", "`") {
+        return format!("{at}{name} is missing");
+    }
+    for intro in ["invalid type: ", "invalid value: "] {
+        if let Some((found, expected)) = split(text, intro, ", expected ") {
+            return format!("{at}must be {expected}, not {}", quoted(&found.replace('`', "")));
+        }
+    }
+    format!("{at}{text}")
+}
+
+/// Checks that JSON text, valid otherwise, is not nested so deeply that its readers would choke on it.
+///
+/// # Errors
+/// [`Error::Invalid`], naming `field`.
+pub(crate) fn check_depth(text: &str, field: &str) -> Result<(), Error> {
+    // Few contents open so much as that at all, and to count what they open is cheap.
+    if memchr::memchr2_iter(b'{', b'[', text.as_bytes()).take(MAX_DEPTH + 1).count() <= MAX_DEPTH {
+        return Ok(());
+    }
+    spend(text.len());
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Err(Error::Invalid(format!("{field}: is nested deeper than {MAX_DEPTH} levels")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that an error about a long text could not repeat much of it: no name of a field is longer than any that is known, and no
+/// string is long but the content. (serde repeats whole names and strings, escaped, in its errors.)
+///
+/// # Errors
+/// [`Error::Invalid`], naming the field.
+fn check_strings(text: &[u8]) -> Result<(), Error> {
+    spend(text.len());
+    let (mut at, mut depth, mut is_name, mut field) = (0, 0_usize, false, &b""[..]);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                is_name = depth == 1;
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b',' => is_name = depth == 1,
+            b'"' => {
+                let end = end_of_string(text, at + 1);
+                let string = &text[at + 1..end];
+                if std::mem::take(&mut is_name) {
+                    if string.len() > MAX_NAME {
+                        let name = String::from_utf8_lossy(&string[..MAX_QUOTE]);
+                        return Err(Error::Invalid(format!("unknown field \"{name}…\": no field has so long a name")));
+                    }
+                    field = string;
+                } else if depth == 1 && string.len() > LONG && field != b"content" {
+                    let field = String::from_utf8_lossy(field);
+                    return Err(Error::Invalid(format!("{field}: must be at most {} long", size(LONG))));
+                }
+                at = end;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// Where the string whose text begins at `from` has its closing quotation mark; the end of the text if it has none.
+fn end_of_string(text: &[u8], from: usize) -> usize {
+    let mut at = from;
+    while let Some(found) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        if text[at + found] == b'"' {
+            return at + found;
+        }
+        at += found + 2;
+    }
+    text.len()
+}
+
+/// The parts of `{intro}left{between}right`. The left part may be the caller's text and hold anything, so the last
+/// `between` counts.
+fn split<'a>(text: &'a str, intro: &str, between: &str) -> Option<(&'a str, &'a str)> {
+    text.strip_prefix(intro)?.rsplit_once(between)
+}
+
+/// The names in a list such as "one of `a`, `b`".
+fn backticked(list: &str) -> impl Iterator<Item = &str> {
+    list.split('`').skip(1).step_by(2)
+}
+
+fn unknown_field(name: &str, known: &str) -> String {
+    let likeness = |known: &str| match name.len() {
+        0..=MAX_NAME => {
+            spend(name.len() * known.len());
+            strsim::jaro_winkler(name, known)
+        }
+        _ => 0.0,
+    };
+    let nearest = backticked(known).map(|known| (likeness(known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let hint = match nearest {
+        _ if matches!(name, "sn" | "url") && backticked(known).any(|known| known == "content") => {
+            format!(r#"it belongs into content: "content":{{{name:?}:…}}"#)
+        }
+        Some((alike, nearest)) if alike >= ALIKE => format!("did you mean {nearest:?}?"),
+        _ => format!("the fields are {}", backticked(known).collect::<Vec<_>>().join(", ")),
+    };
+    format!("unknown field \"{}\": {hint}", quoted(name))
+}
+
+/// The caller's own text, cut to a length fit for a sentence.
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::span::Span;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Request<'a> {
+        topic: Option<String>,
+        delay: Option<Span>,
+        #[serde(borrow)]
+        content: Option<&'a RawValue>,
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_by_name() {
+        let check = |text: &str, says: &str| {
+            assert_eq!(read::<Request<'_>>(text.as_bytes()).unwrap_err().to_string(), says, "{text}");
+        };
+        check(r#"{"topc":"t"}"#, r#"unknown field "topc": did you mean "topic"?"#);
+        check(r#"{"sn":"s"}"#, r#"unknown field "sn": it belongs into content: "content":{"sn":…}"#);
+        check(r#"{"url":"/x"}"#, r#"unknown field "url": it belongs into content: "content":{"url":…}"#);
+        check(r#"{"wait":1}"#, r#"unknown field "wait": the fields are topic, delay, content"#);
+        check(r#"{"a`, expected b":1}"#, r#"unknown field "a`, expected b": the fields are topic, delay, content"#);
+        check(r#"{"topic":5}"#, "topic: must be a string, not integer 5");
+        check(r#"{"topic":"a","topic":"b"}"#, "topic: is given more than once");
+        check(
+            r#"{"delay":"soon"}"#,
+            r#"delay: must be a number of seconds or a whole number with one of the units ms, s, m, h and d, such as "1500ms", "10s", "5m", "2h" or "7d""#,
+        );
+        check("", "body: is empty, and must be a JSON object");
+        check(r#"["t"]"#, "body: must be a JSON object");
+        check("topic=t", "body: must be a JSON object");
+        check(r#"{"topic":"a",}"#, "body: is not valid JSON: trailing comma at line 1 column 14");
+        check(r#"{"topic":"a"} x"#, "body: is not valid JSON: trailing characters at line 1 column 15");
+        check(r#"{"topic":"a""#, "body: is not valid JSON: EOF while parsing an object at line 1 column 12");
+        let long = "x".repeat(10_000);
+        let said = read::<Request<'_>>(format!("{{\"{long}\":1}}").as_bytes()).unwrap_err().to_string();
+        assert!(said.len() < 200, "{said}");
+    }
+
+    #[test]
+    fn null_is_absent() {
+        let request: Request<'_> = read(br#" {"topic":null,"delay":null,"content":null} "#).unwrap();
+        assert!(request.topic.is_none() && request.delay.is_none() && request.content.is_none());
+    }
+
+    #[test]
+    fn depth_counts_brackets_outside_of_strings() {
+        let check = |text: String, allowed: bool| assert_eq!(check_depth(&text, "content").is_ok(), allowed, "{text}");
+        check("[".repeat(128), true);
+        check("[".repeat(129), false);
+        check("[{".repeat(65), false);
+        check("[],".repeat(1000), true);
+        check(format!("\"{}\"", "[".repeat(1000)), true);
+        check(format!("\"\\\"{}\"", "[".repeat(1000)), true);
+        check(format!("\"\\\\\"{}", "[".repeat(1000)), false);
+    }
+}

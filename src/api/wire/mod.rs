@@ -1,0 +1,13 @@
+//! What requests and answers are made of: JSON in, errors and envelopes out. It knows no store call.
+
+pub(crate) mod cost;
+pub(crate) mod envelope;
+pub(crate) mod error;
+pub(crate) mod fields;
+pub(crate) mod idempotency;
+pub(crate) mod json;
+pub(crate) mod long_body;
+pub(crate) mod request_id;
+pub(crate) mod response;
+pub(crate) mod schema;
+pub(crate) mod stored;

@@ -1,0 +1,79 @@
+//! The name of a request, by which a caller's complaint finds our log lines.
+//!
+//! The caller's own `x-request-id` if it is a sane one, else a fresh one; every answer carries it. It travels beside
+//! the request's future, so that an error can be logged and answered with it without being handed it.
+
+use std::pin::pin;
+
+use axum::response::Response;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+const HEADER: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest id that is taken over, in bytes.
+const MAX_LENGTH: usize = 128;
+
+tokio::task_local! {
+    static CURRENT: HeaderValue;
+}
+
+/// The id of the request that is being answered; `None` outside of one.
+pub(crate) fn current() -> Option<String> {
+    let text = |id: &HeaderValue| id.to_str().map(str::to_owned).ok();
+    CURRENT.try_with(text).ok().flatten()
+}
+
+/// Runs `work` as the request `id`, and gives its answer that id.
+pub(crate) async fn scope(id: HeaderValue, work: impl Future<Output = Response>) -> Response {
+    let mut work = pin!(CURRENT.scope(id, work));
+    let mut response = work.as_mut().await;
+    if let Some(id) = work.take_value() {
+        response.headers_mut().insert(HEADER, id);
+    }
+    response
+}
+
+/// The id of a request with these headers.
+pub(crate) fn of(headers: &HeaderMap) -> HeaderValue {
+    headers.get(HEADER).filter(|id| is_sane(id)).cloned().unwrap_or_else(fresh)
+}
+
+/// Whether a caller's id is short and plain enough for logs and headers.
+fn is_sane(id: &HeaderValue) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=MAX_LENGTH).contains(&id.len()) && id.as_bytes().iter().all(is_plain)
+}
+
+/// 32 hexadecimal digits.
+fn fresh() -> HeaderValue {
+    let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(rand::random::<u128>().to_be_bytes()) {
+        pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+    }
+    HeaderValue::from_bytes(&digits).expect("digits are ASCII")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_short_id_is_taken_over() {
+        let check = |id: &[u8], taken: bool| {
+            assert_eq!(is_sane(&HeaderValue::from_bytes(id).unwrap()), taken, "{id:?}");
+        };
+        check(b"req-1.A_z", true);
+        check(&[b'a'; 128], true);
+        check(&[b'a'; 129], false);
+        check(b"", false);
+        check(b"two words", false);
+        check("订单".as_bytes(), false);
+        check(b"a\"b", false);
+    }
+
+    #[test]
+    fn fresh_ids_differ() {
+        assert_ne!(fresh(), fresh());
+        assert!(is_sane(&fresh()));
+    }
+}

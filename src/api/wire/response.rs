@@ -1,0 +1,183 @@
+//! How a success and an error become an HTTP response.
+
+use axum::Json;
+use axum::body::Body as HttpBody;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, header};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::wire::envelope::{BEGIN, Success};
+use crate::api::wire::error::Error;
+use crate::api::wire::request_id;
+use crate::api::wire::stored::Item;
+use crate::task::State;
+
+impl<T: Serialize> IntoResponse for Success<T> {
+    /// Written around the fields' own JSON: `flatten` costs more than all of the fields.
+    fn into_response(self) -> Response {
+        let mut text = Vec::with_capacity(256);
+        text.extend_from_slice(BEGIN.as_bytes());
+        let fields = text.len();
+        if let Err(error) = serde_json::to_writer(&mut text, &self.fields) {
+            tracing::error!(%error, "An answer cannot be written as JSON: {error}");
+            return Error::Internal.into_response();
+        }
+        // The fields' opening brace becomes the comma before the first of them, if there is one.
+        match text.get(fields..) {
+            Some(b"{}") => drop(text.remove(fields)),
+            _ => text[fields] = b',',
+        }
+        json(text)
+    }
+}
+
+/// The answer whose JSON has been written.
+pub(crate) fn json(text: Vec<u8>) -> Response {
+    let mut response = Response::new(HttpBody::from(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The JSON of a failed call.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Error)]
+pub(crate) struct Body {
+    /// The case.
+    #[schema(minimum = 1000)]
+    pub(crate) dm_error: u16,
+    /// A sentence that names the field and what would be right.
+    pub(crate) error_msg: String,
+    /// Where the task stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<State>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    /// It will be cancelled unless it succeeds.
+    pub(crate) cancel_pending: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Finds it in the log.
+    pub(crate) request_id: Option<String>,
+    /// Of a batch, none of whose tasks was stored: how many they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<usize>,
+    /// Of the same: each task's answer, in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) results: Option<Vec<Item>>,
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        self.log();
+        self.with_body(self.body())
+    }
+}
+
+impl Error {
+    /// The JSON of the answer.
+    pub(crate) fn body(&self) -> Body {
+        let dm_error = self.dm_error();
+        Body {
+            dm_error,
+            error_msg: self.message(),
+            state: match self {
+                Self::Stale(state) | Self::Conflict(state) => Some(*state),
+                Self::CancelPending => Some(State::Leased),
+                _ => None,
+            },
+            cancel_pending: matches!(self, Self::CancelPending).then_some(true),
+            request_id: if dm_error == 2000 { request_id::current() } else { None },
+            failed: None,
+            results: None,
+        }
+    }
+
+    /// The answer, with this JSON.
+    pub(crate) fn with_body(&self, body: Body) -> Response {
+        let mut response = (self.status(), Json(body)).into_response();
+        if let Some(seconds) = self.retry_after() {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.dm_error() == 1001 {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::api::testing::json_of;
+    use crate::api::wire::envelope::Nothing;
+    use crate::{store, topic};
+
+    #[tokio::test]
+    async fn an_answer_is_the_envelopes_own_json() {
+        #[derive(Clone, Serialize)]
+        struct Fields {
+            task_id: u64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            name: Option<&'static str>,
+        }
+        async fn check(answer: Success<impl Serialize>) {
+            let text = serde_json::to_string(&answer).unwrap();
+            let response = answer.into_response();
+            assert_eq!(response.headers()["content-type"], "application/json");
+            let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            assert_eq!(std::str::from_utf8(&body).unwrap(), text);
+        }
+        check(Success::of(Fields { task_id: 7, name: Some("\"操") })).await;
+        check(Success::of(Fields { task_id: 7, name: None })).await;
+        check(Success::of(Nothing {})).await;
+    }
+
+    #[tokio::test]
+    async fn every_row_of_the_error_table_has_its_status() {
+        let check = async |error: Error, status: u16, dm_error: u16, retry_after: Option<&str>| {
+            let said = format!("{error:?}");
+            let response = error.into_response();
+            let after = response.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
+            assert_eq!((response.status().as_u16(), after.as_deref()), (status, retry_after), "{said}");
+            let body = json_of(response).await;
+            assert_eq!(body["dm_error"], dm_error, "{said}");
+            assert!(!body["error_msg"].as_str().unwrap().contains("secret"), "{said}: {body}");
+        };
+        check(Error::invalid("x"), 400, 1000, None).await;
+        check(Error::Unauthenticated("x"), 401, 1001, None).await;
+        check(Error::Forbidden("x".into()), 403, 1003, None).await;
+        let too_fast = |millis| Error::TooFast { rate: "1/s".parse().unwrap(), wait: Duration::from_millis(millis) };
+        check(too_fast(5), 429, 1029, Some("1")).await;
+        check(too_fast(2001), 429, 1029, Some("3")).await;
+        check(Error::no_task(), 404, 1004, None).await;
+        check(Error::MethodNotAllowed("POST"), 405, 1005, None).await;
+        check(Error::Stale(State::Dead), 409, 1009, None).await;
+        check(Error::Conflict(State::Delivered), 409, 1009, None).await;
+        check(Error::CancelPending, 409, 1009, None).await;
+        check(Error::TakenId, 409, 1009, None).await;
+        check(Error::OwnTask, 409, 1009, None).await;
+        check(Error::TooLarge("x".into()), 413, 1013, None).await;
+        check(Error::MediaType, 415, 1015, None).await;
+        check(topic::Error::TooMany(7).into(), 429, 1029, Some("60")).await;
+        check(store::Error::KeyReused.into(), 422, 1022, None).await;
+        check(store::Error::OverQuota.into(), 429, 1029, Some("60")).await;
+        check(Error::Internal, 500, 2000, None).await;
+        check(store::Error::Corrupt("secret".into()).into(), 500, 2000, None).await;
+        check(store::Error::Unavailable("secret".into()).into(), 503, 2003, Some("1")).await;
+        check(store::Error::Full("secret".into()).into(), 503, 2003, Some("1")).await;
+        check(store::Error::StaleEntry.into(), 503, 2003, Some("1")).await;
+        check(store::Error::Misconfigured("secret".into()).into(), 503, 2003, Some("1")).await;
+        check(Error::Unavailable("draining"), 503, 2003, Some("1")).await;
+    }
+
+    #[tokio::test]
+    async fn a_conflict_carries_the_tasks_state_and_our_fault_the_request_id() {
+        assert_eq!(json_of(Error::Stale(State::Delivered).into_response()).await["state"], "delivered");
+        let pending = json_of(Error::CancelPending.into_response()).await;
+        assert_eq!((&pending["state"], &pending["cancel_pending"]), (&"leased".into(), &true.into()));
+        let id = HeaderValue::from_static("req-1");
+        let response = request_id::scope(id, async { Error::Internal.into_response() }).await;
+        assert_eq!(json_of(response).await["request_id"], "req-1");
+    }
+}

@@ -1,0 +1,276 @@
+//! The layout's rules, checked on the sources: who may import whom, and how long a file may be.
+
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
+mod imports;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use imports::{Graph, folders};
+
+/// A module of the first level, and which others of the first level it may name.
+///
+/// Imports run one way: pure ← breaker ← store, callback, topic ← worker ← app; api beside worker.
+const RULES: &[(&str, &[&str])] = &[
+    ("clock", &[]),
+    ("span", &[]),
+    ("glob", &[]),
+    ("token", &[]),
+    ("rate", &[]),
+    ("retry", &["span"]),
+    ("task", &["rate", "retry", "span"]),
+    ("breaker", &[]),
+    ("store", &["breaker", "clock", "task", "span", "retry"]),
+    ("topic", &["clock", "store", "task"]),
+    ("callback", &["breaker", "clock", "glob", "rate", "task", "span"]),
+    ("outcome", &["callback", "retry", "store", "task", "span"]),
+    ("worker", &["breaker", "callback", "clock", "outcome", "store", "task", "topic"]),
+    (
+        "api",
+        &[
+            "breaker", "callback", "clock", "glob", "outcome", "rate", "retry", "span", "store", "task", "token",
+            "topic",
+        ],
+    ),
+    ("telemetry", &[]),
+    ("temporary", &[]),
+    ("open_files", &[]),
+    // It knows the service by its wire and its command line alone.
+    ("bench", &["clock", "open_files", "span", "temporary"]),
+    ("settings", &["breaker", "callback", "glob", "rate", "retry", "span", "store", "task", "telemetry", "token"]),
+    (
+        "app",
+        &[
+            "api",
+            "breaker",
+            "callback",
+            "clock",
+            "open_files",
+            "outcome",
+            "settings",
+            "store",
+            "task",
+            "telemetry",
+            "topic",
+            "worker",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "api",
+            "app",
+            "bench",
+            "callback",
+            "clock",
+            "rate",
+            "settings",
+            "span",
+            "store",
+            "task",
+            "telemetry",
+            "temporary",
+            "token",
+        ],
+    ),
+];
+
+/// Crates that stay out of a module, and why.
+const CRATES: &[(&str, &[&str], &str)] = &[
+    ("store", &["axum", "reqwest", "hyper", "http", "tower"], "the store knows no HTTP"),
+    (
+        "worker",
+        &["axum", "reqwest", "hyper", "rusqlite", "deadpool_redis"],
+        "the worker knows neither HTTP nor a backend",
+    ),
+    ("callback", &["axum", "rusqlite", "deadpool_redis"], "the callback client knows neither the edge nor a store"),
+    ("api", &["reqwest", "rusqlite", "deadpool_redis", "config"], "the edge knows neither a backend nor the settings"),
+    ("task", &["tokio", "axum", "reqwest"], "tasks are pure"),
+    ("retry", &["tokio", "rand"], "the retry formula is pure"),
+    ("outcome", &["tokio", "axum", "reqwest", "rand"], "the outcome is pure"),
+];
+
+/// The layers of a first-level module, the lowest first: files or folders in it. `mod.rs`, which puts them
+/// together, stands above all. A layer imports itself and those below it.
+const LAYERS: &[(&str, &[&str])] = &[(
+    "api",
+    &[
+        "wire",
+        "auth",
+        "params",
+        "long_poll",
+        "state",
+        "middleware",
+        "transport",
+        "handlers",
+        "docs",
+        "openapi",
+        "routes",
+    ],
+)];
+
+/// Of these, files still import each other in a circle.
+const CIRCULAR: &[&str] = &[];
+
+/// A file longer than this, tests and all, is asked to be two.
+const LONGEST_FILE: usize = 500;
+
+fn source(below: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(below)
+}
+
+fn files(path: &Path, found: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            files(&entry.unwrap().path(), found);
+        }
+    } else if path.extension().is_some_and(|extension| extension == "rs") {
+        found.push(path.to_owned());
+    }
+}
+
+/// The files of a first-level module: `src/name.rs` or all of `src/name/`.
+fn files_of(module: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in [source(&format!("{module}.rs")), source(module)] {
+        if path.exists() {
+            files(&path, &mut found);
+        }
+    }
+    assert!(!found.is_empty(), "there is no module {module}");
+    found
+}
+
+/// The code of a file, without its tests and comments.
+fn code(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    let code = text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// The identifiers that follow `start`, such as the modules after `crate::`; braces are looked into.
+fn names_after(code: &str, start: &str) -> BTreeSet<String> {
+    let identifier = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut names = BTreeSet::new();
+    for (at, _) in code.match_indices(start) {
+        let rest = &code[at + start.len()..];
+        match rest.strip_prefix('{') {
+            Some(list) => {
+                let mut depth = 1;
+                let mut fresh = true;
+                for (i, c) in list.char_indices() {
+                    match c {
+                        '{' => depth += 1,
+                        '}' => depth -= 1,
+                        ',' if depth == 1 => fresh = true,
+                        c if fresh && c.is_alphabetic() => {
+                            names.insert(identifier(&list[i..]));
+                            fresh = false;
+                        }
+                        _ => {}
+                    }
+                    if depth == 0 {
+                        break;
+                    }
+                }
+            }
+            None => {
+                names.insert(identifier(rest));
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn every_module_has_a_rule() {
+    let lib = fs::read_to_string(source("lib.rs")).unwrap();
+    let modules: BTreeSet<String> = names_after(&lib, "pub mod ");
+    let ruled: BTreeSet<String> = RULES.iter().map(|(module, _)| (*module).to_owned()).collect();
+    assert_eq!(modules, ruled);
+}
+
+#[test]
+fn imports_run_one_way() {
+    for (module, allowed) in RULES {
+        for file in files_of(module) {
+            for name in names_after(&code(&file), "crate::") {
+                let is_module = RULES.iter().any(|(other, _)| *other == name);
+                let is_allowed = !is_module || name == *module || allowed.contains(&name.as_str());
+                assert!(is_allowed, "{} may not import crate::{name}", file.display());
+            }
+        }
+    }
+}
+
+/// Printed with `--no-capture`: for each folder, its imports and its circles.
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let graph = Graph::read();
+    let mut circular = BTreeSet::new();
+    for folder in folders() {
+        let cycles = graph.cycles(&folder);
+        println!("{folder}: {} imports, {} circles", graph.below(&folder).count(), cycles.len());
+        for cycle in &cycles {
+            println!("    {}", cycle.join(", "));
+            circular.insert(folder.clone());
+        }
+    }
+    let known: BTreeSet<String> = CIRCULAR.iter().map(|folder| (*folder).to_owned()).collect();
+    assert_eq!(circular, known, "found and known; take a folder from the list once it has no circle");
+}
+
+#[test]
+fn no_layer_imports_one_above_it() {
+    let graph = Graph::read();
+    for (folder, layers) in LAYERS {
+        let layer = |module: &str| match module.split("::").nth(1) {
+            None => layers.len(),
+            Some(name) => layers.iter().position(|layer| *layer == name).unwrap_or(layers.len()),
+        };
+        for (from, to) in graph.below(folder) {
+            println!("{from} ─▶ {to}");
+            assert!(layer(from) >= layer(to), "{from} may not import {to}: it stands in a higher layer");
+        }
+    }
+}
+
+#[test]
+fn crates_stay_where_they_belong() {
+    for (module, banned, why) in CRATES {
+        for file in files_of(module) {
+            let code = code(&file);
+            for name in *banned {
+                let names_it = code.contains(&format!("use {name}::")) || code.contains(&format!(" {name}::"));
+                assert!(!names_it, "{} uses {name}, but {why}", file.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn no_file_is_two() {
+    let mut all = Vec::new();
+    files(&source(""), &mut all);
+    for file in all {
+        let lines = fs::read_to_string(&file).unwrap().lines().count();
+        assert!(lines <= LONGEST_FILE, "{} has {lines} lines; is it two?", file.display());
+    }
+}
+
+#[test]
+fn every_script_has_a_head_that_names_its_arguments_answer_and_transition() {
+    let folder = source("store/redis/lua");
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let head: String = text.lines().take_while(|line| line.starts_with("--")).collect::<Vec<_>>().join("\n");
+        let stands_before =
+            ["lane.lua", "lanes.lua", "now.lua", "revision.lua"].iter().any(|name| path.ends_with(name));
+        for word in if stands_before { ["stands before", "."] } else { ["returns", "."] } {
+            assert!(head.contains(word), "{} has no {word} in its head", path.display());
+        }
+    }
+}

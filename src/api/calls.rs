@@ -19,6 +19,7 @@ use http::request::Parts;
 use super::Api;
 use super::auth::Caller;
 use super::body::JsonBody;
+use super::error;
 use super::work::Visit;
 
 /// What a handler works with, made anew for each request: its state, in axum's words. It lasts until the answer.
@@ -91,6 +92,13 @@ impl fmt::Debug for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.paths()).finish()
     }
+}
+
+/// The same for a call that changes nothing.
+pub(super) fn reading(
+    call: impl Fn(Request, Visit, Bytes) -> Answering,
+) -> impl Fn(Request, Visit, Bytes) -> Answering {
+    move |request, visit, body| Box::pin(error::reading(call(request, visit, body)))
 }
 
 /// The call that a handler answers.

@@ -1,11 +1,13 @@
 //! How often and how far apart a task is tried. Pure: randomness is passed in.
 
+use std::fmt::Display;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use crate::span::{self, Span};
+use crate::word::Word;
 
 /// The longest wait that a backoff may name: a year.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -20,19 +22,18 @@ const MOST_STEPS: usize = 100;
 ///   "Exponential Backoff And Jitter"), so that tasks that failed together do not come back together.
 /// - `fixed`: always `every`.
 /// - `list`: the step of the attempt; the last one from then on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Backoff {
     /// Doubling or the like, up to a cap.
     Exponential {
         /// The first wait.
-        #[serde(deserialize_with = "span::wait")]
         base: Span,
         /// What each further wait is multiplied by, 1 to 100.
         #[serde(default = "default_factor")]
         factor: f64,
         /// The longest wait, before jitter.
-        #[serde(default = "default_max", deserialize_with = "span::wait")]
+        #[serde(default = "default_max")]
         max: Span,
         /// The random share, 0 to 1.
         #[serde(default)]
@@ -41,13 +42,11 @@ pub enum Backoff {
     /// Always the same.
     Fixed {
         /// The wait.
-        #[serde(deserialize_with = "span::wait")]
         every: Span,
     },
     /// One wait after another.
     List {
         /// 1 to 100 waits.
-        #[serde(deserialize_with = "span::waits")]
         steps: Vec<Span>,
     },
 }
@@ -60,41 +59,128 @@ fn default_max() -> Span {
     Span::seconds(3 * 3600)
 }
 
-/// A backoff that cannot be followed; the text names the field and its range.
+/// The name of a kind of backoff.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Exponential,
+    Fixed,
+    List,
+}
+
+/// The fields of every kind. They are read as one struct, so that an error names the inner field:
+/// serde reads a tagged enum from a copy of its fields, and then knows the whole alone.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename = "backoff")]
+struct Fields {
+    kind: Option<Word<Kind>>,
+    #[serde(default, deserialize_with = "span::wait_if_given")]
+    base: Option<Span>,
+    factor: Option<f64>,
+    #[serde(default, deserialize_with = "span::wait_if_given")]
+    max: Option<Span>,
+    jitter: Option<f64>,
+    #[serde(default, deserialize_with = "span::wait_if_given")]
+    every: Option<Span>,
+    #[serde(default, deserialize_with = "span::waits_if_given")]
+    steps: Option<Vec<Span>>,
+}
+
+impl Fields {
+    /// The names of the fields that are given and that `kind` does not take.
+    fn stray(&self, kind: Kind) -> Option<&'static str> {
+        let exponential = matches!(kind, Kind::Exponential);
+        let fields = [
+            ("base", self.base.is_some(), exponential),
+            ("factor", self.factor.is_some(), exponential),
+            ("max", self.max.is_some(), exponential),
+            ("jitter", self.jitter.is_some(), exponential),
+            ("every", self.every.is_some(), matches!(kind, Kind::Fixed)),
+            ("steps", self.steps.is_some(), matches!(kind, Kind::List)),
+        ];
+        fields.into_iter().find(|(_, given, fits)| *given && !fits).map(|(name, ..)| name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Backoff {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+
+        let fields = Fields::deserialize(from)?;
+        let missing = D::Error::missing_field;
+        let Word(kind) = fields.kind.ok_or_else(|| missing("kind"))?;
+        if let Some(name) = fields.stray(kind) {
+            let takes: &[_] = match kind {
+                Kind::Exponential => &["base", "factor", "max", "jitter"],
+                Kind::Fixed => &["every"],
+                Kind::List => &["steps"],
+            };
+            return Err(D::Error::unknown_field(name, takes));
+        }
+        Ok(match kind {
+            Kind::Exponential => Self::Exponential {
+                base: fields.base.ok_or_else(|| missing("base"))?,
+                factor: fields.factor.unwrap_or_else(default_factor),
+                max: fields.max.unwrap_or_else(default_max),
+                jitter: fields.jitter.unwrap_or_default(),
+            },
+            Kind::Fixed => Self::Fixed { every: fields.every.ok_or_else(|| missing("every"))? },
+            Kind::List => Self::List { steps: fields.steps.ok_or_else(|| missing("steps"))? },
+        })
+    }
+}
+
+/// A field of a backoff that is out of its range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidBackoff(String);
+#[error("{field}: {reason}, not {given}")]
+pub struct InvalidBackoff {
+    /// The field's name.
+    pub field: &'static str,
+    /// The expected range; begins with a verb.
+    pub reason: String,
+    /// The value.
+    pub given: String,
+}
+
+impl InvalidBackoff {
+    fn of(field: &'static str, reason: impl Into<String>, given: impl Display) -> Self {
+        Self { field, reason: reason.into(), given: given.to_string() }
+    }
+}
 
 impl Backoff {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// Says which field is out of which range.
+    /// The first field out of its range.
     pub fn check(&self) -> Result<(), InvalidBackoff> {
-        let wait = |name: &str, span: Span| {
+        let wait = |field: &'static str, span: Span, reason: &str| {
             let in_range = span.0 >= Duration::from_millis(1) && span.0 <= LONGEST;
-            if in_range { Ok(()) } else { Err(InvalidBackoff(format!("{name} must be from 1ms to 365d"))) }
+            if in_range { Ok(()) } else { Err(InvalidBackoff::of(field, reason, span)) }
         };
+        const RANGE: &str = "must be from 1ms to 365d";
         match self {
             Self::Exponential { base, factor, max, jitter } => {
-                wait("base", *base)?;
-                wait("max", *max)?;
+                wait("base", *base, RANGE)?;
+                wait("max", *max, RANGE)?;
                 if base > max {
-                    return Err(InvalidBackoff(format!("base must be at most max, {max}")));
+                    return Err(InvalidBackoff::of("base", format!("must be at most max, {max}"), base));
                 }
                 if !(1.0..=100.0).contains(factor) {
-                    return Err(InvalidBackoff("factor must be from 1 to 100".into()));
+                    return Err(InvalidBackoff::of("factor", "must be from 1 to 100", factor));
                 }
                 if !(0.0..=1.0).contains(jitter) {
-                    return Err(InvalidBackoff("jitter must be from 0 to 1".into()));
+                    return Err(InvalidBackoff::of("jitter", "must be from 0 to 1", jitter));
                 }
                 Ok(())
             }
-            Self::Fixed { every } => wait("every", *every),
+            Self::Fixed { every } => wait("every", *every, RANGE),
             Self::List { steps } if steps.is_empty() || steps.len() > MOST_STEPS => {
-                Err(InvalidBackoff(format!("steps must hold 1 to {MOST_STEPS} durations")))
+                Err(InvalidBackoff::of("steps", format!("must hold 1 to {MOST_STEPS} durations"), steps.len()))
             }
-            Self::List { steps } => steps.iter().try_for_each(|step| wait("each of steps", *step)),
+            Self::List { steps } => {
+                steps.iter().try_for_each(|step| wait("steps", *step, "must each be from 1ms to 365d"))
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::de::Visitor;
+use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A duration that reads from `90`, `1.5`, `"1500ms"`, `"10s"`, `"5m"`, `"2h"`, `"7d"`, and writes as
@@ -29,13 +29,17 @@ const UNITS: [(u64, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "
 /// The same, as words.
 const WORDS: [&str; 5] = ["day", "hour", "minute", "second", "millisecond"];
 
+/// The texts that are durations.
+const FORM: &str = "a number of seconds or a whole number with one of the units ms, s, m, h and d, such as \"1500ms\", \
+                    \"10s\", \"5m\", \"2h\" or \"7d\"";
+/// The numbers that are durations.
+const NOT_NEGATIVE: &str = "a duration of 0 or more, such as 10 or \"10s\"";
+
 /// Why a text or a number is no duration, and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSpan {
     /// Neither a number nor a number with a unit.
-    #[error(
-        "must be a number of seconds or a whole number with one of the units ms, s, m, h and d, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\""
-    )]
+    #[error("must be {FORM}")]
     Unreadable,
     /// Longer than any duration can be.
     #[error("must be at most 182500d")]
@@ -189,14 +193,15 @@ pub(crate) fn lease_if_given<'de, D: Deserializer<'de>>(from: D) -> Result<Optio
     Ok(Option::<UpTo<MOST_BARE_LEASE>>::deserialize(from)?.map(|UpTo(span)| span))
 }
 
-/// For `deserialize_with`: a wait between attempts.
-pub(crate) fn wait<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
-    UpTo::<MOST_BARE_WAIT>::deserialize(from).map(|UpTo(span)| span)
+/// For `deserialize_with`: a wait between attempts that may be absent.
+pub(crate) fn wait_if_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
+    Ok(Option::<UpTo<MOST_BARE_WAIT>>::deserialize(from)?.map(|UpTo(span)| span))
 }
 
 /// For `deserialize_with`: several of them.
-pub(crate) fn waits<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Span>, D::Error> {
-    Ok(Vec::<UpTo<MOST_BARE_WAIT>>::deserialize(from)?.into_iter().map(|UpTo(span)| span).collect())
+pub(crate) fn waits_if_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Span>>, D::Error> {
+    let waits = Option::<Vec<UpTo<MOST_BARE_WAIT>>>::deserialize(from)?;
+    Ok(waits.map(|waits| waits.into_iter().map(|UpTo(span)| span).collect()))
 }
 
 /// A span in which a number without a unit may name at most `MOST` seconds.
@@ -220,16 +225,24 @@ impl<'de, const MOST: u64> Deserialize<'de> for UpTo<MOST> {
             }
 
             fn visit_i64<E: serde::de::Error>(self, seconds: i64) -> Result<Span, E> {
-                let seconds = u64::try_from(seconds).map_err(|_| E::custom(InvalidSpan::Unreadable))?;
-                self.visit_u64(seconds)
+                match u64::try_from(seconds) {
+                    Ok(seconds) => self.visit_u64(seconds),
+                    Err(_) => Err(E::invalid_value(Unexpected::Signed(seconds), &NOT_NEGATIVE)),
+                }
             }
 
             fn visit_f64<E: serde::de::Error>(self, seconds: f64) -> Result<Span, E> {
-                Span::of_bare_fraction(seconds, MOST).map_err(E::custom)
+                match seconds {
+                    ..0.0 => Err(E::invalid_value(Unexpected::Float(seconds), &NOT_NEGATIVE)),
+                    _ => Span::of_bare_fraction(seconds, MOST).map_err(E::custom),
+                }
             }
 
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Span, E> {
-                Span::read(text, MOST).map_err(E::custom)
+                Span::read(text, MOST).map_err(|error| match error {
+                    InvalidSpan::Unreadable => E::invalid_value(Unexpected::Str(text), &FORM),
+                    _ => E::custom(error),
+                })
             }
         }
 

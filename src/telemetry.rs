@@ -5,7 +5,8 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
+use tracing::Metadata;
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry, fmt, reload};
@@ -56,8 +57,14 @@ pub fn init(params: &Params) -> Result<Level, Error> {
     } else {
         lines.with_ansi(std::io::stderr().is_terminal()).boxed()
     };
-    tracing_subscriber::registry().with(filter).with(lines).try_init()?;
+    tracing_subscriber::registry().with(filter).with(filter_fn(is_ours_to_tell)).with(lines).try_init()?;
     Ok(Level(handle))
+}
+
+/// Whether a line says something that no other line does. The verifier of certificates tells each refusal as an error, and names
+/// neither task nor service; the line of the attempt names both, and the refusal.
+fn is_ours_to_tell(line: &Metadata<'_>) -> bool {
+    !(*line.level() == tracing::Level::ERROR && line.target().starts_with("rustls_platform_verifier"))
 }
 
 /// Reads a level or directives.

@@ -147,11 +147,16 @@ impl Tokens {
             false => found,
         });
         let token = matching.ok_or(Error::Unauthenticated("Authorization: this token is not known here"))?;
-        if !scopes.iter().any(|scope| token.params.scopes.contains(scope)) {
-            let wanted: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();
+        let Token { params, .. } = &**token;
+        if !scopes.iter().any(|scope| params.scopes.contains(scope)) {
+            let named = |scopes: &[Scope], between: &str| {
+                scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(between)
+            };
             return Err(Error::Forbidden(format!(
-                "the token has not the scope for this call: {}",
-                wanted.join(" or ")
+                "Authorization: must be a token with the scope {}; {:?} has {}",
+                named(scopes, " or "),
+                params.name,
+                named(&params.scopes, " and ")
             )));
         }
         token.take_one()?;
@@ -244,8 +249,12 @@ fn topic_of(body: &[u8]) -> Result<Topic, Error> {
 /// The token of a request.
 fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
     let mut given = headers.get_all(header::AUTHORIZATION).iter();
-    let (Some(value), None) = (given.next(), given.next()) else {
-        return Err(Error::Unauthenticated("Authorization: must be given once, as \"Bearer <token>\""));
+    let value = match (given.next(), given.next()) {
+        (Some(value), None) => value,
+        (None, _) => {
+            return Err(Error::Unauthenticated("Authorization: is missing; must be \"Bearer <token>\""));
+        }
+        _ => return Err(Error::Unauthenticated("Authorization: must be given once, as \"Bearer <token>\"")),
     };
     let token = value.to_str().ok().and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;

@@ -97,6 +97,19 @@ fn what_the_table_does_not_name_asks_for_admin() {
     check("/healthz", Rule::Open);
 }
 
+/// "must be given once" was said of a token that was not given at all.
+#[tokio::test]
+async fn a_refusal_says_what_is_expected_and_what_was_given() {
+    let said = async |headers: &[(&str, &str)]| ask(known(), request(ADD, headers, ORDER)).await.1["error_msg"].clone();
+    assert_eq!(said(&[]).await, "Authorization: is missing; must be \"Bearer <token>\"");
+    let value = format!("Bearer {WRITER}");
+    let twice = [("authorization", value.as_str()), ("authorization", value.as_str())];
+    assert_eq!(said(&twice).await, "Authorization: must be given once, as \"Bearer <token>\"");
+    let value = format!("Bearer {READER}");
+    let scope = said(&[("authorization", &value)]).await;
+    assert_eq!(scope, "Authorization: must be a token with the scope produce; \"reader\" has consume");
+}
+
 #[tokio::test]
 async fn without_a_known_token_nobody_is_let_in() {
     let refused = async |headers: &[(&str, &str)]| {

@@ -61,7 +61,7 @@ use middleware::context::{Work, Works};
 use middleware::memory_budget::Budget;
 use middleware::pipeline::Entrance;
 use params::Limit;
-use routes::{Calls, by};
+use routes::{Calls, by, reading};
 use wire::error::Error;
 
 pub use auth::{TokenParams, Tokens};
@@ -104,22 +104,22 @@ fn calls(api: &Arc<Api>) -> Calls {
         .with("/delay/task/extend", by(api, settle::extend))
         .with("/delay/task/cancel", by(api, manage::cancel))
         .with("/delay/task/update", by(api, manage::update))
-        .with("/delay/task/get", by(api, get_task::get))
-        .with("/delay/task/list", by(api, list::list))
+        .with("/delay/task/get", reading(by(api, get_task::get)))
+        .with("/delay/task/list", reading(by(api, list::list)))
         .with("/delay/task/records", by(api, transfer::records))
         .with("/delay/task/moved", by(api, transfer::moved))
-        .with("/delay/dead/causes", by(api, dead::causes))
+        .with("/delay/dead/causes", reading(by(api, dead::causes)))
         .with("/delay/dead/replay", by(api, dead::replay))
         .with("/delay/dead/purge", by(api, dead::purge))
-        .with("/delay/topic/list", by(api, topic::list))
-        .with("/delay/topic/get", by(api, topic::get))
+        .with("/delay/topic/list", reading(by(api, topic::list)))
+        .with("/delay/topic/get", reading(by(api, topic::get)))
         .with("/delay/topic/set", by(api, policy::set))
         .with("/delay/topic/pause", by(api, topic::pause))
         .with("/delay/topic/resume", by(api, topic::resume))
         .with("/delay/topic/purge", by(api, topic::purge))
-        .with("/delay/topic/forecast", by(api, topic::forecast))
+        .with("/delay/topic/forecast", reading(by(api, topic::forecast)))
         .with("/delay/topic/delete", by(api, topic::delete))
-        .with("/delay/destination/list", by(api, destination::list))
+        .with("/delay/destination/list", reading(by(api, destination::list)))
         .with("/delay/destination/hold", by(api, destination::hold))
         .with("/delay/destination/release", by(api, destination::release))
 }
@@ -130,6 +130,7 @@ fn router(api: Arc<Api>, calls: &Calls) -> Router {
     let pages = Router::new()
         .route("/metrics", get(metrics::serve))
         .route("/openapi.json", get(openapi::serve))
+        .route("/", get(docs::home))
         .route("/docs", get(docs::page))
         .route("/docs/explorer.js", get(docs::script))
         .route("/docs/explorer.css", get(docs::style))

@@ -113,6 +113,8 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     let list = "/delay/task/list";
     bad(list, r#"{"topic":"t"}"#, "state: is missing").await;
     bad(list, r#"{"topic":"t","state":"gone"}"#, "state: must be one of \"scheduled\"").await;
+    bad(list, r#"{"topic":"t","state":5}"#, "\"cancelled\", \"expired\", not integer 5").await;
+    bad(list, r#"{"topic":"t","state":["dead"]}"#, "state: must be one of \"scheduled\"").await;
     bad(list, r#"{"topic":"t","state":"dead","limit":1001}"#, "limit: must be a whole number from 1 to 1000").await;
     bad(list, r#"{"topic":"t","state":"dead","cursor":"7"}"#, "cursor: must be the cursor of the page before").await;
     bad(list, r#"{"topic":"t","state":"dead","from":-1}"#, "from: must be Unix seconds").await;
@@ -142,7 +144,6 @@ async fn a_store_out_of_reach_is_an_unconfirmed_503() {
         (ADD, TASK.to_owned()),
         (ADD_BATCH, format!(r#"{{"tasks":[{TASK},{{"topic":1}}]}}"#)),
         ("/delay/task/pull", r#"{"topic":"t"}"#.to_owned()),
-        ("/delay/task/get", r#"{"topic":"t","task_id":"7"}"#.to_owned()),
         ("/delay/task/ack", ack.to_owned()),
         ("/delay/task/nack", ack.to_owned()),
     ] {
@@ -150,6 +151,29 @@ async fn a_store_out_of_reach_is_an_unconfirmed_503() {
         let said = check(post_of(path, body), 503, 2003).await["error_msg"].to_string();
         assert!(said.contains("not confirmed") && !said.contains("127.0.0.1"), "{path}: {said}");
     }
+}
+
+/// They once said "not confirmed", of a call that confirms nothing.
+#[tokio::test]
+async fn a_read_without_a_store_is_to_be_tried_again() {
+    for (path, body) in [
+        ("/delay/task/get", r#"{"topic":"t","task_id":"7"}"#),
+        ("/delay/task/list", r#"{"topic":"t","state":"dead"}"#),
+        ("/delay/dead/causes", r#"{"topic":"t"}"#),
+        ("/delay/topic/list", "{}"),
+        ("/delay/topic/get", r#"{"topic":"t"}"#),
+        ("/delay/topic/forecast", r#"{"topic":"t","step":"1h"}"#),
+        ("/delay/destination/list", "{}"),
+    ] {
+        let answer = check(post_of(path, body), 503, 2003).await;
+        assert_eq!(answer["error_msg"], "the store is out of reach: try again", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_root_leads_to_the_page_for_readers() {
+    let response = answer(get_of("/")).await;
+    assert_eq!((response.status().as_u16(), &response.headers()["location"]), (307, &"/docs".parse().unwrap()));
 }
 
 #[tokio::test]

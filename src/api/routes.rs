@@ -20,6 +20,7 @@ use crate::api::auth::Caller;
 use crate::api::middleware::body::JsonBody;
 use crate::api::middleware::context::Visit;
 use crate::api::state::Api;
+use crate::api::wire::error;
 
 /// What a handler works with, made anew for each request: its state, in axum's words. It lasts until the answer.
 pub(crate) struct Desk {
@@ -91,6 +92,13 @@ impl fmt::Debug for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.paths()).finish()
     }
+}
+
+/// The same for a call that changes nothing.
+pub(crate) fn reading(
+    call: impl Fn(Request, Visit, Bytes) -> Answering,
+) -> impl Fn(Request, Visit, Bytes) -> Answering {
+    move |request, visit, body| Box::pin(error::reading(call(request, visit, body)))
 }
 
 /// The call that a handler answers.

@@ -8,6 +8,8 @@ use crate::settings::{NotedAttempts, Settings, Success, Topology};
 use crate::store::{embedded, redis};
 use crate::{api, callback, topic, worker};
 
+/// Calls, or connections, of which so many at a time are enough for most: fewer are worth a warning.
+const AMPLE: usize = 1_024;
 /// The time between two safety looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -95,9 +97,10 @@ pub(super) fn client(settings: &Settings, clock: &Clock) -> callback::Params {
 pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> callback::LimitParams {
     let wanted = settings.callback.concurrency;
     let most = open_files.and_then(|files| usize::try_from(files).ok()).map_or(usize::MAX, |files| (files / 2).max(16));
-    if wanted > most {
-        tracing::info!(
-            "callback.concurrency = {wanted} is more than half of the open-file limit allows; at most {most} calls run at a time (raise it with ulimit -n)"
+    if is_too_few(wanted, most) {
+        tracing::warn!(
+            "callback.concurrency: expected at most half of the open-file limit, {most}, got {wanted}. At most {most} calls run at a \
+             time; raise the limit (ulimit -n), or lower the setting"
         );
     }
     callback::LimitParams {
@@ -108,15 +111,21 @@ pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> callback::
     }
 }
 
+/// Whether an operator has to know that so many calls are not possible: they asked for them, or there are few. The default is more than
+/// anyone needs as a rule.
+fn is_too_few(wanted: usize, most: usize) -> bool {
+    let is_default = || Settings::load(&[], &[], std::iter::empty()).is_ok_and(|d| d.callback.concurrency == wanted);
+    wanted > most && (most < AMPLE || !is_default())
+}
+
 /// Connections share with the store, and with callback connections kept for reuse, what `calls` leave of the open files.
 pub(super) fn server(calls: usize, open_files: Option<u64>, drain: Duration) -> api::ServerParams {
     let defaults = api::ServerParams { drain, ..api::ServerParams::default() };
     let files = open_files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
     let most = (files.saturating_sub(calls) / 2).max(16);
-    if most < defaults.max_connections {
-        tracing::info!(
-            "The open-file limit allows at most {most} connections at a time, not {}; further ones wait (raise it with ulimit -n)",
-            defaults.max_connections
+    if most < AMPLE {
+        tracing::warn!(
+            "The open-file limit allows at most {most} connections at a time; further ones wait. Raise the limit (ulimit -n)"
         );
     }
     api::ServerParams { max_connections: most.min(defaults.max_connections), ..defaults }
@@ -170,6 +179,18 @@ mod tests {
         check(None, 1_000);
         check(Some(1_048_576), 1_000);
         check(Some(1_024), 512);
+    }
+
+    /// A limit of 20000 was told in two lines at each start, with nothing to be done.
+    #[test]
+    fn a_limit_is_told_where_something_should_be_done() {
+        let check =
+            |wanted: usize, most: usize, told: bool| assert_eq!(is_too_few(wanted, most), told, "{wanted} {most}");
+        check(16_384, 16_384, false);
+        check(16_384, 10_000, false);
+        check(16_384, 512, true);
+        check(20_000, 10_000, true);
+        check(500, 512, false);
     }
 
     #[test]

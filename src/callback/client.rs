@@ -78,7 +78,9 @@ pub struct Params {
 
 /// The client could not be built, most likely because no root certificates were found.
 #[derive(Debug, thiserror::Error)]
-#[error("the HTTP client for callbacks cannot be built")]
+#[error(
+    "the HTTP client for callbacks cannot be built; install the system's root certificates, or name a PEM file of them in SSL_CERT_FILE"
+)]
 pub struct BuildError(#[from] rustls::Error);
 
 /// One call: whom, with what, and what is said about the task in the headers.

@@ -33,8 +33,8 @@ pub(super) enum Trouble {
     NotResolved,
     #[error("not called: no address of the host may be called")]
     Denied,
-    #[error("TLS failed")]
-    Tls,
+    #[error("TLS failed: {0}")]
+    Tls(&'static str),
     #[error("too many open files in delayd")]
     TooManyFiles,
     #[error("answer is no HTTP")]
@@ -74,8 +74,8 @@ impl Trouble {
                 Unresolved::Unknown => Self::NotResolved,
             });
         }
-        if cause.is::<rustls::Error>() {
-            return Some(Self::Tls);
+        if let Some(error) = cause.downcast_ref::<rustls::Error>() {
+            return Some(Self::Tls(of_tls(error)));
         }
         if let Some(error) = cause.downcast_ref::<h2::Error>() {
             return (error.is_remote() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
@@ -98,6 +98,28 @@ impl Trouble {
             _ if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => Some(Self::TooManyFiles),
             _ => None,
         }
+    }
+}
+
+/// The library's own texts name hosts and moments; these do not.
+fn of_tls(error: &rustls::Error) -> &'static str {
+    use rustls::{CertificateError as Certificate, Error};
+
+    match error {
+        Error::InvalidMessage(_) => "the answer is not TLS; a port without TLS is called by http://",
+        Error::InvalidCertificate(certificate) => match certificate {
+            Certificate::UnknownIssuer => "the certificate's issuer is not trusted",
+            Certificate::Expired | Certificate::ExpiredContext { .. } => "the certificate has expired",
+            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => "the certificate is not valid yet",
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
+                "the certificate is for another host"
+            }
+            Certificate::Revoked => "the certificate was revoked",
+            _ => "the certificate is not trusted",
+        },
+        Error::PeerIncompatible(_) => "no version or cipher in common",
+        Error::AlertReceived(_) => "the server refused the handshake",
+        _ => "protocol error",
     }
 }
 

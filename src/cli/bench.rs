@@ -5,14 +5,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::CommandFactory;
 use clap::error::ErrorKind;
 use reqwest::Url;
 use serde_json::json;
 
 use super::hidden::Hidden;
 use super::signals::Signals;
-use super::{Cli, Code, Configuration, out, progress, table};
+use super::{Code, Configuration, command, out, progress, table};
 use crate::bench::{self, Figures, Progress, Running, Scenario, Store, Target};
 
 /// How often the bar is brought up to date.
@@ -129,7 +128,7 @@ impl Args {
         let running = self.server.as_ref().map(|server| Running {
             address: server.address.clone(),
             base: server.base.clone(),
-            token: self.token.as_ref().map(|token| token.expose().trim().to_owned()),
+            token: Hidden::unless_empty(self.token.clone()).map(|token| token.expose().trim().to_owned()),
             service: self.service.clone().unwrap_or_default(),
             receiver: self.receiver,
         });
@@ -143,7 +142,7 @@ pub(super) async fn run(args: Args, configuration: &Configuration) -> anyhow::Re
         return Ok(Code::Done);
     }
     if let Some(objection) = args.objection() {
-        Cli::command().error(ErrorKind::ArgumentConflict, objection).exit();
+        command().error(ErrorKind::ArgumentConflict, objection).exit();
     }
     let target = args.target(configuration);
     let store = match &args.scenario {

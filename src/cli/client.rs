@@ -14,6 +14,8 @@ use super::hidden::Hidden;
 use super::{out, time};
 use crate::clock::UnixMillis;
 
+/// The case of a token that is missing or not known.
+const UNAUTHENTICATED: i64 = 1001;
 /// The longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
@@ -36,7 +38,19 @@ pub(super) struct Server {
     /// The access token, if the service asks for one; other users of this machine can see what stands here, unlike the variable
     #[arg(long, value_name = "TOKEN", env = "DELAYD_TOKEN", hide_env_values = true)]
     token: Option<Hidden>,
+    /// What the token is given by
+    #[arg(skip = TOKEN)]
+    given_by: GivenBy,
 }
+
+/// The variable and the option by which an access token is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GivenBy {
+    pub(super) variable: &'static str,
+    pub(super) option: &'static str,
+}
+
+const TOKEN: GivenBy = GivenBy { variable: "DELAYD_TOKEN", option: "--token" };
 
 impl ServerArgs {
     /// Posts `body` and prints the answer: as it is, or as `table` makes it.
@@ -64,9 +78,9 @@ impl ServerArgs {
 }
 
 impl Server {
-    /// Another service.
-    pub(super) fn at(server: ServerUrl, token: Option<Hidden>) -> Self {
-        Self { server, token }
+    /// Another service, and by what its token is given.
+    pub(super) fn at(server: ServerUrl, token: Option<Hidden>, given_by: GivenBy) -> Self {
+        Self { server, token, given_by }
     }
 
     /// Where it is.
@@ -76,7 +90,9 @@ impl Server {
 
     /// For a command that prints something else than answers.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
-        Ok(Client { http: http(TIMEOUT)?, server: self.server.clone(), token: self.token.clone(), json: false })
+        let (server, given_by) = (self.server.clone(), self.given_by);
+        let token = Hidden::unless_empty(self.token.clone()).map(|token| bearer(&token, given_by)).transpose()?;
+        Ok(Client { http: http(TIMEOUT)?, server, token, given_by, json: false })
     }
 }
 
@@ -84,7 +100,9 @@ impl Server {
 pub(super) struct Client {
     http: reqwest::Client,
     server: ServerUrl,
-    token: Option<Hidden>,
+    /// As the header has it.
+    token: Option<HeaderValue>,
+    given_by: GivenBy,
     json: bool,
 }
 
@@ -106,7 +124,20 @@ impl Client {
     /// # Errors
     /// No answer.
     pub(super) async fn post(&self, path: &str, body: &Map<String, Value>) -> anyhow::Result<Answer> {
-        post(&self.http, &self.server, self.token.as_ref(), path, body).await
+        let mut answer = post(&self.http, &self.server, self.token.as_ref(), path, body).await?;
+        if answer.dm_error() == UNAUTHENTICATED {
+            answer.advice = Some(self.advice());
+        }
+        Ok(answer)
+    }
+
+    /// What to do about a token that the service refuses.
+    fn advice(&self) -> String {
+        let (server, GivenBy { variable, option }) = (&self.server, self.given_by);
+        match self.token {
+            None => format!("{server} expects an access token, got none: set {variable} or give {option}"),
+            Some(_) => format!("{server} does not know this access token: check {variable} or {option}"),
+        }
     }
 
     /// Whether the answers are printed as they are, and nothing else is to be.
@@ -150,13 +181,15 @@ pub(super) struct Answer {
     value: Value,
     /// After how long a refused call may be repeated, if the service said so.
     pub(super) retry_after: Option<Duration>,
+    /// What the user of the command can do, in place of the service's own sentence.
+    advice: Option<String>,
 }
 
 impl Answer {
     /// What a service might say.
     #[cfg(test)]
     pub(super) fn of(value: Value) -> Self {
-        Self { text: value.to_string(), value, retry_after: None }
+        Self { text: value.to_string(), value, retry_after: None, advice: None }
     }
 
     /// The case, as the wire numbers it; 0 is success.
@@ -169,7 +202,8 @@ impl Answer {
         if self.value["dm_error"] == 0 {
             return Ok(self.value);
         }
-        bail!("{} (dm_error {})", self.value["error_msg"].as_str().unwrap_or("no error_msg"), self.value["dm_error"])
+        let said = self.advice.as_deref().or(self.value["error_msg"].as_str());
+        bail!("{} (dm_error {})", said.unwrap_or("no error_msg"), self.value["dm_error"])
     }
 
     /// What a batch's answer says of each entry. If none was stored the answer is a failure, and says it as well.
@@ -191,13 +225,13 @@ pub(super) fn http(timeout: Duration) -> anyhow::Result<reqwest::Client> {
 pub(super) async fn post(
     http: &reqwest::Client,
     server: &ServerUrl,
-    token: Option<&Hidden>,
+    token: Option<&HeaderValue>,
     path: &str,
     body: &Map<String, Value>,
 ) -> anyhow::Result<Answer> {
     let post = http.post(format!("{server}{path}")).json(body);
     let post = match token {
-        Some(token) => post.header(AUTHORIZATION, bearer(token)?),
+        Some(token) => post.header(AUTHORIZATION, token),
         None => post,
     };
     let sent = post.send().await;
@@ -208,16 +242,17 @@ pub(super) async fn post(
     let text = answer.text().await.with_context(|| format!("the answer of {server} broke off"))?;
     match serde_json::from_str::<Value>(&text) {
         Ok(value) if value["dm_error"].is_i64() => {
-            Ok(Answer { text, value, retry_after: retry_after.map(Duration::from_secs) })
+            Ok(Answer { text, value, retry_after: retry_after.map(Duration::from_secs), advice: None })
         }
         _ => bail!("{server} answered {status}, but not as delayd does; is the address right?"),
     }
 }
 
-fn bearer(token: &Hidden) -> anyhow::Result<HeaderValue> {
+fn bearer(token: &Hidden, given_by: GivenBy) -> anyhow::Result<HeaderValue> {
     let text = token.expose().trim();
-    let is_token = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-    anyhow::ensure!(is_token, "the token (--token or DELAYD_TOKEN) must be visible characters, without spaces");
+    let GivenBy { variable, option } = given_by;
+    let is_token = text.bytes().all(|byte| byte.is_ascii_graphic());
+    anyhow::ensure!(is_token, "{variable}, {option}: must be visible ASCII characters, without spaces");
     let mut value = HeaderValue::try_from(format!("Bearer {text}"))?;
     value.set_sensitive(true);
     Ok(value)
@@ -279,5 +314,25 @@ mod tests {
         let refused = Answer::of(serde_json::json!({"dm_error": 1004, "error_msg": "no such task"}));
         assert_eq!(refused.checked().unwrap_err().to_string(), "no such task (dm_error 1004)");
         assert!(Answer::of(serde_json::json!({"dm_error": 0})).checked().is_ok());
+    }
+
+    /// A missing token was once told in the service's words alone, and `move` asks two services.
+    #[test]
+    fn a_refused_token_is_told_by_the_variable_and_the_option_that_give_it() {
+        let check = |token: Option<&str>, given_by: GivenBy, says: &str| {
+            let token = token.map(|token| token.parse::<Hidden>().unwrap());
+            let server = Server::at("http://a:1".parse().unwrap(), token, given_by);
+            let advice = server.client().map_or_else(|error| error.to_string(), |client| client.advice());
+            assert_eq!(advice, says);
+        };
+        crate::install_crypto();
+        let other = GivenBy { variable: "DELAYD_TO_TOKEN", option: "--to-token" };
+        let none = "http://a:1 expects an access token, got none: set DELAYD_TOKEN or give --token";
+        check(None, TOKEN, none);
+        check(Some(""), TOKEN, none);
+        check(Some("\n"), TOKEN, none);
+        check(None, other, "http://a:1 expects an access token, got none: set DELAYD_TO_TOKEN or give --to-token");
+        check(Some("x"), other, "http://a:1 does not know this access token: check DELAYD_TO_TOKEN or --to-token");
+        check(Some("a b"), TOKEN, "DELAYD_TOKEN, --token: must be visible ASCII characters, without spaces");
     }
 }

@@ -1,9 +1,8 @@
 //! `delayd completions`: what a shell needs to complete delayd's commands.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::{Cli, Code, out};
+use super::{Code, command, out};
 
 /// Print the completions for a shell.
 #[derive(Debug, clap::Args)]
@@ -20,7 +19,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
     // Into memory first: the generator panics if the reader of stdout goes away.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "delayd", &mut script);
+    clap_complete::generate(args.shell, &mut command(), "delayd", &mut script);
     out::line(String::from_utf8_lossy(&script).trim_end())?;
     Ok(Code::Done)
 }

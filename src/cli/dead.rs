@@ -1,6 +1,6 @@
 //! `delayd dead …`: what died, why, again, and away with it.
 
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, ServerArgs, cell, fields, moment};
@@ -56,6 +56,7 @@ struct ListArgs {
 /// It goes on until all have been replayed that were dead at the beginning, however many are passed over. With --rate their due moments
 /// are spread; where there are more than one call goes over it waits in between.
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "delayd dead replay [OPTIONS] <TOPIC> <TASK_ID>...|--all|--reason <OUTCOME>")]
 struct ReplayArgs {
     #[command(flatten)]
     which: Which,
@@ -68,6 +69,8 @@ struct ReplayArgs {
 
 /// Throw dead tasks away, for good.
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "delayd dead purge [OPTIONS] <TOPIC> <TASK_ID>...\n       \
+                            delayd dead purge [OPTIONS] <TOPIC> --all|--reason <OUTCOME> --yes")]
 struct PurgeArgs {
     #[command(flatten)]
     which: Which,
@@ -81,17 +84,18 @@ struct PurgeArgs {
 /// Which of the dead.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
+#[command(group = ArgGroup::new("which").required(true).multiple(true))]
 struct Which {
     /// The topic
     topic: Topic,
     /// These tasks
-    #[arg(value_name = "TASK_ID", required_unless_present_any = ["all", "reason"])]
+    #[arg(value_name = "TASK_ID", group = "which")]
     task_ids: Vec<TaskId>,
     /// All of the topic's dead
-    #[arg(long, conflicts_with = "task_ids")]
+    #[arg(long, group = "which", conflicts_with = "task_ids")]
     all: bool,
     /// Only those whose last outcome is exactly this, such as '503 Service Unavailable'
-    #[arg(long, value_name = "OUTCOME")]
+    #[arg(long, value_name = "OUTCOME", group = "which")]
     reason: Option<String>,
     /// Only count
     #[arg(long)]
@@ -226,6 +230,15 @@ mod tests {
         check(&["t", "--all"], None);
         check(&["t", "--all", "--yes"], Some(json!({"topic": "t", "all": true})));
         check(&["t", "--all", "--dry-run"], Some(json!({"topic": "t", "all": true, "dry_run": true})));
+    }
+
+    /// The usage named the ids alone.
+    #[test]
+    fn a_missing_selection_names_each_way_to_select() {
+        for verb in ["replay", "purge"] {
+            let said = Alone::try_parse_from(["dead", verb, "t"]).unwrap_err().to_string();
+            assert!(said.contains("<TASK_ID|--all|--reason <OUTCOME>>"), "{said}");
+        }
     }
 
     #[test]

@@ -33,14 +33,35 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
 
 fn shown(task: &Value) -> String {
     let Some(fields) = task.as_object() else { return cell(task) };
-    let mut names: Vec<&str> = fields.keys().map(String::as_str).collect();
+    let attempts = fields.get("log").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let mut names: Vec<&str> = fields.keys().map(String::as_str).filter(|name| *name != "log").collect();
     // A stable sort: unnamed fields keep their order, and the content, the longest, comes last.
     names.sort_by_key(|name| match ORDER.iter().position(|known| known == name) {
         Some(place) => place,
         None => ORDER.len() + usize::from(*name == "content"),
     });
     let pairs: Vec<_> = names.into_iter().map(|name| pair(name, &fields[name])).collect();
-    table::pairs(&pairs)
+    let task = table::pairs(&pairs);
+    match attempts {
+        [] => task,
+        attempts => format!("{task}\n\n{}", log(attempts)),
+    }
+}
+
+/// The attempts that were noted. A line each: line breaks in an answer are shown, not obeyed.
+fn log(attempts: &[Value]) -> String {
+    let row = |note: &Value| {
+        let duration = note["duration_ms"].as_u64().map(|millis| format!("{millis}ms")).unwrap_or_default();
+        vec![
+            cell(&note["attempt"]),
+            moment(&note["started_ms"]),
+            duration,
+            cell(&note["outcome"]),
+            cell(&note["answer"]),
+        ]
+    };
+    let rows: Vec<_> = attempts.iter().map(row).collect();
+    table::columns(&["attempt", "started", "duration", "outcome", "answer"], &rows)
 }
 
 fn pair<'a>(name: &'a str, value: &Value) -> (&'a str, String) {
@@ -61,6 +82,10 @@ mod tests {
             "attempts": 2, "content": "{\"sn\":\"a\"}", "created_ms": 1_795_234_567_042_i64, "due_ms": 1_795_234_577_000_i64,
             "finished_ms": null, "last_outcome": "500", "mode": "push", "state": "scheduled", "task_id": 7, "topic": "t",
             "webhook_id": "00c0ffee00c0ffee-7",
+            "log": [
+                {"attempt": 1, "started_ms": 1_795_234_577_003_i64, "duration_ms": 12, "outcome": "500", "answer": "no\nroom"},
+                {"attempt": 2, "started_ms": 1_795_234_578_010_i64, "duration_ms": 15000, "outcome": "timed out after 15s", "answer": ""},
+            ],
         });
         let long = "x".repeat(1_000);
         assert!(shown(&json!({"task_id": 7, "content": &long})).ends_with(&long));
@@ -76,6 +101,10 @@ mod tests {
         finished      -
         mode          push
         content       {"sn":"a"}
+
+        ATTEMPT  STARTED                   DURATION  OUTCOME              ANSWER
+        1        2026-11-21T04:16:17.003Z  12ms      500                  no\nroom
+        2        2026-11-21T04:16:18.010Z  15000ms   timed out after 15s
         "#);
     }
 }

@@ -12,6 +12,11 @@ impl Hidden {
     pub(super) fn expose(&self) -> &str {
         &self.0
     }
+
+    /// The option, unless its text is empty: a variable that is set to nothing counts as absent.
+    pub(super) fn unless_empty(option: Option<Self>) -> Option<Self> {
+        option.filter(|hidden| !hidden.0.trim().is_empty())
+    }
 }
 
 impl FromStr for Hidden {

@@ -11,8 +11,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app::StartError;
 use crate::settings::{self, File, LogFormat, Settings};
@@ -136,20 +136,60 @@ impl From<Code> for ExitCode {
     }
 }
 
+/// The commands that take settings. The help of the others does not list --config and --set.
+const CONFIGURED: [&str; 7] = ["serve", "demo", "check", "fsck", "store", "healthcheck", "bench"];
+
+/// The whole command line. All that is done with it starts here, not at `Cli::command`.
+fn command() -> clap::Command {
+    let cli = Cli::command();
+    let configuration = Configuration::augment_args(clap::Command::new("configuration"));
+    let hidden: Vec<_> = configuration.get_arguments().map(|argument| argument.clone().hide(true)).collect();
+    let others = cli.get_subcommands().map(|command| command.get_name().to_owned());
+    let others: Vec<_> = others.filter(|name| !CONFIGURED.contains(&name.as_str())).collect();
+    // An argument of the same name stands before the one that the command would inherit.
+    others.iter().fold(cli, |cli, name| cli.mut_subcommand(name, |command| command.args(&hidden)))
+}
+
+/// Reads the process's arguments.
+fn parse(words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>) -> Result<Cli, clap::Error> {
+    let parsed = command().try_get_matches_from(words).and_then(|matches| {
+        let cli = Cli::from_arg_matches(&matches)?;
+        match cli.misplaced_configuration(matches.subcommand_name().unwrap_or_default()) {
+            Some(wrong) => Err(command().error(ErrorKind::ArgumentConflict, wrong)),
+            None => Ok(cli),
+        }
+    });
+    parsed.map_err(with_whole_usage)
+}
+
+/// clap's usage line of an error names each option that the environment gives, as if it were
+/// required. This puts the usage line of the command's help in its place.
+fn with_whole_usage(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return error };
+    let usage = usage.to_string();
+    let mut command = command();
+    command.build();
+    let mut at = &mut command;
+    for word in usage.split_whitespace().skip(2) {
+        if at.find_subcommand(word).is_none() {
+            break;
+        }
+        at = at.find_subcommand_mut(word).expect("it was just found");
+    }
+    let usage = at.render_usage();
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+    error
+}
+
 impl Cli {
     /// Settings given to a command that has none would seem to work and do nothing.
-    fn misplaced_configuration(&self) -> Option<&'static str> {
+    fn misplaced_configuration(&self, name: &str) -> Option<&'static str> {
         if self.configuration.files.is_empty() && self.configuration.sets.is_empty() {
             return None;
         }
         match &self.command {
-            Command::Serve(_)
-            | Command::Demo(_)
-            | Command::Check(_)
-            | Command::Fsck(_)
-            | Command::Store(_)
-            | Command::Healthcheck(_) => None,
             Command::Bench(args) => args.misplaced_configuration(),
+            _ if CONFIGURED.contains(&name) => None,
             Command::Receive(_) | Command::Token(_) | Command::Completions(_) | Command::Openapi(_) => {
                 Some("--config and --set are for the service; this command takes its options from the command line")
             }
@@ -197,16 +237,13 @@ fn option_variables() -> Vec<String> {
         command.get_subcommands().for_each(|command| walk(command, into));
     }
     let mut variables = vec![READ_BY_SAMPLES.to_owned()];
-    walk(&Cli::command(), &mut variables);
+    walk(&command(), &mut variables);
     variables
 }
 
 /// Runs the command that the process's arguments name. Ends the process itself only for usage errors and `--help`.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    if let Some(wrong) = cli.misplaced_configuration() {
-        Cli::command().error(ErrorKind::ArgumentConflict, wrong).exit();
-    }
+    let cli = parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match run(cli) {
         Ok(code) => code.into(),
         Err(error) if out::is_closed(&error) => Code::Failed.into(),
@@ -296,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_arguments_are_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     /// Whoever asks for help sees a line that can be pasted, and what each argument is.
@@ -312,7 +349,7 @@ mod tests {
                 check(verb, &name);
             }
         }
-        let cli = Cli::command();
+        let cli = command();
         check(&cli, "");
         for command in cli.get_subcommands() {
             let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -323,8 +360,10 @@ mod tests {
     #[test]
     fn settings_are_refused_where_they_would_do_nothing() {
         let check = |words: &[&str], refused: bool| {
-            let cli = Cli::try_parse_from([&["delayd", "--set", "a.b=1"], words].concat()).unwrap();
-            assert_eq!(cli.misplaced_configuration().is_some(), refused, "{words:?}");
+            let before = parse([&["delayd", "--set", "a.b=1"], words].concat());
+            assert_eq!(before.is_err(), refused, "{words:?}");
+            let behind = parse([&["delayd"], words, &["--set", "a.b=1"]].concat());
+            assert_eq!(behind.is_err(), refused, "{words:?}");
         };
         check(&["serve"], false);
         check(&["check"], false);
@@ -339,9 +378,38 @@ mod tests {
         check(&["export"], true);
     }
 
+    /// They listed --config and --set, and refused them.
+    #[test]
+    fn the_help_lists_settings_where_they_are_taken() {
+        let mut cli = command();
+        cli.build();
+        for command in cli.get_subcommands_mut() {
+            let name = command.get_name().to_owned();
+            let mut helps = vec![command.render_long_help()];
+            let verbs = command.get_subcommands_mut().filter(|verb| verb.get_name() != "help");
+            helps.extend(verbs.map(clap::Command::render_long_help));
+            for help in helps {
+                let listed = help.to_string().contains("--config <FILE>");
+                assert!(name == "help" || listed == CONFIGURED.contains(&name.as_str()), "{name}: {help}");
+            }
+        }
+    }
+
+    /// With DELAYD_SERVER set, usage lines named `--server <URL>` as if it were required.
+    #[test]
+    fn an_errors_usage_is_the_one_of_the_commands_help() {
+        let usage = |line: &str| {
+            let said = parse(line.split(' ')).expect_err(line).to_string();
+            said.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or_default().to_owned()
+        };
+        assert_eq!(usage("delayd get t --server http://a --token x"), "delayd get [OPTIONS] <TOPIC> <TASK_ID>");
+        assert_eq!(usage("delayd topic set --server http://a"), "delayd topic set [OPTIONS] <TOPIC>");
+        assert_eq!(usage("delayd move --server http://a"), "delayd move [OPTIONS] --to <URL>");
+    }
+
     #[test]
     fn settings_go_anywhere() {
-        let cli = Cli::try_parse_from(["delayd", "--config", "x", "check", "--config", "y", "--set", "a.b=1"]).unwrap();
+        let cli = parse(["delayd", "--config", "x", "check", "--config", "y", "--set", "a.b=1"]).unwrap();
         assert!(matches!(cli.command, Command::Check(_)));
         assert_eq!(cli.configuration.sets, ["a.b=1"]);
     }
@@ -349,7 +417,7 @@ mod tests {
     #[test]
     fn usage_errors_end_with_2() {
         let check = |line: &str| {
-            let error = Cli::try_parse_from(line.split(' ')).expect_err(line);
+            let error = parse(line.split(' ')).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}");
         };
         check("delayd");

@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::adopting::{Adopted, Adoption, adopt};
-use super::client::{Server, ServerUrl, fields};
+use super::client::{GivenBy, Server, ServerUrl, fields};
 use super::hidden::Hidden;
 use super::moved::Tallies;
 use super::patient::Patient;
@@ -48,6 +48,8 @@ const HOLD: &str = "10m";
 const RENEW: Duration = Duration::from_secs(150);
 /// Between two passes.
 const PAUSE: Duration = Duration::from_millis(250);
+/// By what the new service's token is given.
+const TO_TOKEN: GivenBy = GivenBy { variable: "DELAYD_TO_TOKEN", option: "--to-token" };
 /// Tasks of a page of the list.
 const PAGE: u16 = 1000;
 /// Refusals that are told one by one.
@@ -105,7 +107,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     ensure!(args.server.url() != &args.to, "--to must be another service than --server");
     let old = Patient::new(args.server.client()?, args.patience.0);
-    let new = Patient::new(Server::at(args.to.clone(), args.to_token.clone()).client()?, args.patience.0);
+    let new = Patient::new(Server::at(args.to.clone(), args.to_token.clone(), TO_TOKEN).client()?, args.patience.0);
     let mut mover = Mover {
         bar: progress::counting("tasks moved"),
         began: Instant::now(),

@@ -1,5 +1,7 @@
 //! Tables for people: columns padded with spaces, nothing drawn, so that they can be cut and searched.
 
+use unicode_width::UnicodeWidthStr;
+
 /// A table with a head.
 pub(super) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
     let head = head.iter().map(|name| name.to_uppercase()).collect();
@@ -12,13 +14,15 @@ pub(super) fn pairs(pairs: &[(&str, String)]) -> String {
 }
 
 fn padded(rows: &[Vec<String>]) -> String {
-    let width_of = |text: &String| text.chars().count();
+    // Two columns of a terminal for a Chinese character, none for a combining accent.
+    let width_of = |text: &String| text.width();
     let most = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<_> = (0..most)
         .map(|column| rows.iter().filter_map(|row| row.get(column)).map(width_of).max().unwrap_or(0))
         .collect();
     let lines = rows.iter().map(|row| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell}{}", " ".repeat(width - width_of(cell))));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -37,6 +41,14 @@ mod tests {
         1000000         y
         "#);
         assert_eq!(columns(&["task", "state"], &[]), "TASK  STATE");
+    }
+
+    /// What stood to the right of a Chinese cell was shifted by a column for each character.
+    #[test]
+    fn columns_align_by_the_width_of_their_characters() {
+        let rows = [vec!["订单取消".into(), "x".into()], vec!["e\u{301}t\u{301}".into(), "y".into()]];
+        let aligned = "REASON    N\n订单取消  x\ne\u{301}t\u{301}        y";
+        assert_eq!(columns(&["reason", "n"], &rows), aligned);
     }
 
     #[test]

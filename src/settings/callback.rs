@@ -6,7 +6,7 @@ use super::breaker::Breaker;
 use super::check::{Wrong, ensure, within, within_spans};
 use super::value::Parsed;
 use crate::callback::HostPattern;
-use crate::retry::Backoff;
+use crate::retry::{Backoff, InvalidBackoff};
 use crate::span::Span;
 
 /// The most calls that may be asked for.
@@ -66,16 +66,7 @@ impl Retry {
         ensure("callback.retry.final_statuses", self.final_statuses.iter().all(|s| (300..=599).contains(s)), || {
             "must be a list of HTTP statuses from 300 to 599".into()
         })?;
-        self.backoff.check().map_err(|e| {
-            // The text begins with the field's name, which belongs to the path.
-            let text = e.to_string();
-            match text.split_once(' ') {
-                Some((field @ ("base" | "factor" | "max" | "jitter" | "every" | "steps"), reason)) => {
-                    Wrong::at(&format!("callback.retry.backoff.{field}"), reason)
-                }
-                _ => Wrong::at("callback.retry.backoff", format!("cannot be used: {text}")),
-            }
-        })?;
-        Ok(())
+        let at_field = |e: InvalidBackoff| Wrong::at(&format!("callback.retry.backoff.{}", e.field), e.reason);
+        self.backoff.check().map_err(at_field)
     }
 }

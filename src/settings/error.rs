@@ -46,14 +46,14 @@ pub enum Error {
         reason: String,
     },
     /// A key that there is not.
-    #[error("{origin}: there is no setting {key}; the nearest is {nearest}")]
+    #[error("{origin}: there is no setting {key}; {hint}")]
     Unknown {
         /// The file, variable or option that names it.
         origin: String,
         /// The key's full path.
         key: String,
-        /// The known key most like it.
-        nearest: String,
+        /// What may have been meant.
+        hint: String,
     },
     /// A key that a section cannot do without.
     #[error("{origin}: {key} is missing{}", if key.ends_with(".topics") { ": name the topics, or [\"*\"] for all" } else { "" })]

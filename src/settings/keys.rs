@@ -25,6 +25,9 @@ every = ""
 steps = []
 "#;
 
+/// From which likeness on, 0 to 1, an unknown key of a section is taken for a known one.
+const ALIKE: f64 = 0.5;
+
 static KNOWN: LazyLock<toml::Table> = LazyLock::new(|| {
     let mut known = toml::from_str(super::DEFAULTS).expect("the built-in defaults are TOML");
     merge(&mut known, toml::from_str(FURTHER).expect("a constant"));
@@ -91,13 +94,20 @@ impl Kind {
 
 /// What the key at `path` takes, if there is one.
 pub(super) fn kind_of(path: &[&str]) -> Option<Kind> {
+    default_of(path).map(Kind::of)
+}
+
+/// The known keys of a section.
+fn table_of(section: &[&str]) -> Option<&'static toml::Table> {
+    default_of(section)?.as_table()
+}
+
+fn default_of(path: &[&str]) -> Option<&'static toml::Value> {
     let (first, rest) = path.split_first()?;
-    let mut at = KNOWN.get(*first)?;
-    for key in rest {
+    rest.iter().try_fold(KNOWN.get(*first)?, |at, key| {
         let table = at.as_table()?;
-        at = table.get(*key).or_else(|| table.get("*"))?;
-    }
-    Some(Kind::of(at))
+        table.get(*key).or_else(|| table.get("*"))
+    })
 }
 
 /// The value at `path`.
@@ -122,12 +132,7 @@ fn walk<'a>(table: &'a Map<String, Value>, known: &toml::Table, path: &mut Vec<&
     for (key, value) in keys {
         path.push(key);
         let Some(default) = known.get(key).or_else(|| known.get("*")) else {
-            let is_section = matches!(value.kind, ValueKind::Table(_));
-            return Err(Error::Unknown {
-                origin: origin(value),
-                key: dotted(path),
-                nearest: nearest(path, is_section),
-            });
+            return Err(Error::Unknown { origin: origin(value), key: dotted(path), hint: hint(path, value) });
         };
         let kind = Kind::of(default);
         if !kind.takes(&value.kind) {
@@ -176,23 +181,61 @@ fn index_of(part: &str) -> Option<usize> {
     part.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
+/// What may have been meant by an unknown key.
+fn hint(path: &[&str], value: &Value) -> String {
+    if let Some(name) = unquoted_service(path, value) {
+        return format!("a service's name with a dot stands in quotes: services.{name:?}");
+    }
+    let nearest = nearest(path, matches!(value.kind, ValueKind::Table(_)));
+    let (key, section) = path.split_last().expect("a key has a name");
+    let is_in_section = nearest.len() == path.len() && nearest.iter().zip(section).all(|(one, other)| one == other);
+    let is_unlike = is_in_section
+        && nearest.last().is_some_and(|nearest| strsim::normalized_damerau_levenshtein(nearest, key) < ALIKE);
+    let is_above = path.len() > nearest.len() && nearest.iter().zip(path).all(|(one, other)| one == other);
+    if !is_unlike && !is_above {
+        return format!("the nearest is {}", dotted(&nearest));
+    }
+    let takes = table_of(section).map(|known| known.keys().map(String::as_str).collect::<Vec<_>>());
+    let others: Vec<_> =
+        leaves().iter().filter(|leaf| leaf.last().is_some_and(|name| name == key)).map(|leaf| dotted(leaf)).collect();
+    let others = if others.is_empty() { String::new() } else { format!("; elsewhere there is {}", others.join(", ")) };
+    format!("{} takes {}{others}", dotted(section), takes.unwrap_or_default().join(", "))
+}
+
+/// The name of a service, where it was written without quotes: TOML makes `[services.message.call]` a
+/// section within a section.
+fn unquoted_service(path: &[&str], value: &Value) -> Option<String> {
+    let ["services", name, part] = path else { return None };
+    let known = table_of(&["services", name])?;
+    let (mut name, mut value) = (format!("{name}.{part}"), value);
+    loop {
+        let ValueKind::Table(inner) = &value.kind else { return None };
+        if inner.is_empty() || inner.keys().any(|key| known.contains_key(key)) {
+            return Some(name);
+        }
+        let (part, below) = inner.iter().next().filter(|_| inner.len() == 1)?;
+        name = format!("{name}.{part}");
+        value = below;
+    }
+}
+
 /// The known key (or section) most like the unknown one.
-fn nearest(path: &[&str], is_section: bool) -> String {
+fn nearest(path: &[&str], is_section: bool) -> Vec<String> {
     let mut candidates = Vec::new();
     collect(&KNOWN, path, is_section, &mut Vec::new(), &mut candidates);
     let wanted = dotted(path);
-    let likeness = |key: &String| strsim::normalized_damerau_levenshtein(key, &wanted);
+    let likeness = |key: &Vec<String>| strsim::normalized_damerau_levenshtein(&dotted(key), &wanted);
     candidates.into_iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other))).unwrap_or_default()
 }
 
-fn collect(known: &toml::Table, wanted: &[&str], sections: bool, path: &mut Vec<String>, into: &mut Vec<String>) {
+fn collect(known: &toml::Table, wanted: &[&str], sections: bool, path: &mut Vec<String>, into: &mut Vec<Vec<String>>) {
     for (key, default) in known {
         // Any name is the unknown key's own name, or an example.
         let named = wanted.get(path.len()).copied().filter(|_| wanted.len() > path.len() + 1).unwrap_or("NAME");
         path.push(if key == "*" { named.to_owned() } else { key.clone() });
         let is_section = default.is_table();
         if is_section == sections {
-            into.push(dotted(path));
+            into.push(path.clone());
         }
         if let toml::Value::Table(inner) = default {
             collect(inner, wanted, sections, path, into);
@@ -224,7 +267,9 @@ mod tests {
 
     #[test]
     fn the_nearest_key_is_what_was_meant() {
-        let check = |path: &[&str], is_section: bool, expected: &str| assert_eq!(nearest(path, is_section), expected);
+        let check = |path: &[&str], is_section: bool, expected: &str| {
+            assert_eq!(dotted(&nearest(path, is_section)), expected);
+        };
         check(&["http", "bnd"], false, "http.bind");
         check(&["store", "redis", "key_prefx"], false, "store.redis.key_prefix");
         check(&["store", "redis", "url"], false, "store.redis.urls");

@@ -75,6 +75,10 @@ choice! {
     }
 }
 
+/// What an address must be; the second for one with a login.
+const FORM: &str = "must be \"redis://[user:password@]host[:port][/db]\"";
+const FORM_OF_LOGIN: &str = "must be \"redis://[user:password@]host[:port][/db]\"; percent-encode special characters of user and \
+                             password: @ as %40, / as %2F, # as %23, ? as %3F";
 /// The most addresses.
 const MOST_URLS: usize = 32;
 
@@ -101,19 +105,21 @@ impl RedisUrl {
     }
 
     fn read(text: &str) -> Result<Self, &'static str> {
-        const FORM: &str = "must be \"redis://[user:password@]host[:port][/db]\"";
-        let mut url = Url::parse(text).map_err(|_| FORM)?;
+        // A special character of a password ends the host, and the rest is taken for a path or a query.
+        let form = if text.contains('@') { FORM_OF_LOGIN } else { FORM };
+        let mut url = Url::parse(text).map_err(|_| form)?;
         if url.scheme() == "rediss" {
             return Err("cannot be used: TLS to Redis is not supported yet, only redis://");
         }
         if url.scheme() != "redis" || !url.has_host() || !is_database(url.path()) || url.fragment().is_some() {
-            return Err(FORM);
+            return Err(form);
         }
         let mut sentinel = (None, None);
         for (key, value) in url.query_pairs() {
             match &*key {
                 "sentinel_username" => sentinel.0 = Some(value.into_owned()),
                 "sentinel_password" => sentinel.1 = Some(value.into_owned()),
+                _ if url.query().is_some_and(|query| query.contains('@')) => return Err(form),
                 _ => return Err("may be followed by nothing but ?sentinel_username=…&sentinel_password=…"),
             }
         }

@@ -150,6 +150,50 @@ fn unknown_keys_name_the_nearest() {
     insta::assert_snapshot!(services, @"DELAYD__SERVICES__A__ENDPOINTS: services.a.endpoints = … cannot come from the environment; services and tokens come from files or --set");
 }
 
+/// The hint was "the nearest is services.message".
+#[test]
+fn a_services_name_with_a_dot_wants_quotes() {
+    let hint = |key: &str, name: &str| {
+        format!("test.toml: there is no setting {key}; a service's name with a dot stands in quotes: services.{name:?}")
+    };
+    let endpoints = "endpoints = ['http://a']";
+    check(&format!("[services.message.call]\n{endpoints}"), &hint("services.message.call", "message.call"));
+    check(&format!("[services]\na.b.c.{endpoints}"), &hint("services.a.b", "a.b.c"));
+    check("[services.message.call]", &hint("services.message.call", "message.call"));
+    let set = load("", &["services.message.call.endpoints=['http://a']"], &[]).unwrap_err();
+    assert_eq!(set, hint("services.message.call", "message.call").replace("test.toml", "--set"));
+}
+
+/// The nearest key to a service's `timeout` was its `rate`.
+#[test]
+fn a_key_like_no_other_is_told_what_its_section_takes() {
+    let hint = |key: &str, elsewhere: &str| {
+        format!(
+            "test.toml: there is no setting services.shop.{key}; services.shop takes concurrency, endpoints, rate, secrets, \
+             success{elsewhere}"
+        )
+    };
+    let service = "[services.shop]\nendpoints = ['http://a']\n";
+    let elsewhere = "; elsewhere there is callback.timeout, store.redis.timeout";
+    check(&format!("{service}timeout = '5s'"), &hint("timeout", elsewhere));
+    let elsewhere = "; elsewhere there is callback.retry.max_attempts";
+    check(&format!("{service}max_attempts = 5"), &hint("max_attempts", elsewhere));
+    check(&format!("{service}retry = 5"), &hint("retry", ""));
+    check(&format!("{service}retry.base = 5"), &hint("retry", ""));
+}
+
+/// What follows the first `/`, `#` or `?` of a password was taken for the rest of the address.
+#[test]
+fn a_password_with_special_characters_is_to_be_percent_encoded() {
+    for password in ["p@s/s", "p#x", "p/x", "p?x", "12/0", "@/@"] {
+        let said = load(&format!("store.redis.urls = ['redis://:{password}@host:6379/0']"), &[], &[]).unwrap_err();
+        let hint = "percent-encode special characters of user and password: @ as %40, / as %2F, # as %23, ? as %3F";
+        assert!(said.ends_with(hint), "{said}");
+    }
+    let plain = load("store.redis.urls = ['host:6379']", &[], &[]).unwrap_err();
+    assert!(plain.ends_with("[/db]\""), "{plain}");
+}
+
 #[test]
 fn bad_values_say_what_would_be_right() {
     let cases = [

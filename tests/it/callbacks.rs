@@ -24,6 +24,34 @@ fn task(delay: &str) -> Value {
     json!({"topic": "order.cancel", "delay": delay, "content": {"sn": "message.call", "url": "/cancel"}})
 }
 
+/// The verifier of certificates told each refusal as an error, without task and service.
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_is_told_once_with_its_task() {
+    delayd::install_crypto();
+    let certificate = include_bytes!("../../src/callback/client/localhost/cert.der").to_vec().into();
+    let key = include_bytes!("../../src/callback/client/localhost/key.der").as_slice();
+    let tls = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], rustls::pki_types::PrivateKeyDer::try_from(key).unwrap());
+    let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(tls.unwrap()));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("services.\"message.call\".endpoints=[\"https://{}\"]", listener.local_addr().unwrap());
+    let shaking = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let _ = acceptor.accept(stream).await;
+        }
+    });
+    let kept = Kept::embedded();
+    let delayd = kept.start(&[endpoint]).await;
+    let id = delayd.add(task("0s")).await.id();
+    // Its issuer is not trusted; or, where the system trusts another of that name, the certificate is not.
+    delayd.wait_for_log("TLS failed: the certificate").await;
+    let log = delayd.log();
+    assert!(log.contains(&id.to_string()) && !log.contains("rustls_platform_verifier"), "{log}");
+    shaking.abort();
+}
+
 async fn a_task_is_called_back_at_its_due_moment_and_never_before(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;

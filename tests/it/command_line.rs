@@ -148,11 +148,26 @@ async fn check_says_what_is_configured_and_whether_the_store_answers() {
     let mut check = command(&["store.kind=\"redis\"".into(), format!("store.redis.urls=[\"redis://{closed}/0\"]")]);
     check.arg("check");
     let (code, output, error) = run(check).await;
-    assert!(code == 1 && error.contains(&closed.to_string()), "{output}{error}");
+    assert!(code == 1 && error.contains(&format!("{closed}: Connection refused")), "{output}{error}");
     let mut offline = command(&["store.kind=\"redis\"".into(), format!("store.redis.urls=[\"redis://{closed}/0\"]")]);
     offline.args(["check", "--offline"]);
     let (code, output, error) = run(offline).await;
     assert!(code == 0 && output.contains(&closed.to_string()) && output.contains("--offline"), "{output}{error}");
+}
+
+/// The start said "disk I/O error", and left a lock file.
+#[tokio::test]
+async fn a_folder_in_the_place_of_the_store_is_refused() {
+    let folder = crate::program::folder();
+    let path = folder.path().join("data");
+    std::fs::create_dir(&path).unwrap();
+    for words in [&["serve"][..], &["check"], &["fsck"], &["store", "new-id", "--yes"]] {
+        let mut command = command(&[format!("store.embedded.path={path:?}"), "http.bind=\"127.0.0.1:0\"".into()]);
+        command.args(words);
+        let (code, output, error) = run(command).await;
+        assert!(code == 78 && error.contains("data: expected a file, got a folder; name a file in"), "{output}{error}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
 /// All that is in a folder: names, and the bytes and owners of files.

@@ -48,6 +48,32 @@ async fn as_holder(delayd: &Program, token: &str, path: &str, body: Value) -> (u
     post(delayd, path, &[("authorization", &format!("Bearer {token}"))], body.to_string()).await
 }
 
+/// "must be given once" was all that a command said of a token that was not given.
+#[tokio::test]
+async fn a_command_names_the_variable_of_the_token_that_is_missing() {
+    let (open, guarded) = (Kept::embedded(), Kept::embedded());
+    let (open, guarded) = (open.start(&[]).await, guarded.start(&[tokens()]).await);
+    open.add(json!({"topic": "order.a", "delay": "1h", "content": {"n": 1}})).await;
+    let told = async |variables: &[(&str, &str)], words: &[&str], says: &str| {
+        let mut client = command(&[]);
+        client.envs(variables.iter().copied()).args(words);
+        let (code, output, error) = run(client).await;
+        assert!(code == 1 && error.contains(says), "{words:?}: {output}{error}");
+    };
+    let (open, guarded) = (open.url(""), guarded.url(""));
+    let stats = ["stats", "--server", &guarded];
+    let missing =
+        format!("{guarded} expects an access token, got none: set DELAYD_TOKEN or give --token (dm_error 1001)");
+    told(&[], &stats, &missing).await;
+    told(&[("DELAYD_TOKEN", "")], &stats, &missing).await;
+    told(&[("DELAYD_TOKEN", "x")], &stats, "does not know this access token: check DELAYD_TOKEN or --token").await;
+    told(&[("DELAYD_TOKEN", WRITER)], &stats, "must be a token with the scope admin; \"writer\" has produce").await;
+    let to = ["move", "--server", &open, "--to", &guarded];
+    told(&[("DELAYD_TOKEN", "x")], &to, "got none: set DELAYD_TO_TOKEN or give --to-token").await;
+    let from = ["move", "--server", &guarded, "--to", &open];
+    told(&[("DELAYD_TO_TOKEN", "x")], &from, "got none: set DELAYD_TOKEN or give --token").await;
+}
+
 async fn a_token_opens_its_own_calls_and_topics(kept: Kept) {
     let delayd = kept.start(&[tokens()]).await;
     let task = |topic: &str| json!({"topic": topic, "delay": 0, "content": {"n": 1}});

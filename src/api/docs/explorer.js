@@ -2,6 +2,8 @@
 "use strict";
 
 let api;
+/** The groups of calls: the elements of each head, and each call's text and elements. */
+const groups = [];
 
 const element = (name, properties = {}, ...children) => {
   const made = Object.assign(document.createElement(name), properties);
@@ -226,15 +228,18 @@ const render = () => {
   main.replaceChildren();
   for (const { name, description } of api.tags) {
     const [title] = description.split(":");
-    const head = element("h2", { textContent: title });
-    contents.append(head);
-    main.append(element("h2", { className: "group", textContent: title }));
+    const group = { head: [element("h2", { textContent: title }), element("h2", { className: "group", textContent: title })], calls: [] };
+    contents.append(group.head[0]);
+    main.append(group.head[1]);
     for (const { path, method, operation } of calls.filter((call) => call.operation.tags.includes(name))) {
       const link = element("a", { href: `#${operation.operationId}`, textContent: path.replace(`/delay/${name}/`, ""), title: `${path}: ${operation.summary}` });
+      const shown = [link, section(method, path, operation)];
       links.set(operation.operationId, link);
-      contents.append(link);
-      main.append(section(method, path, operation));
+      contents.append(shown[0]);
+      main.append(shown[1]);
+      group.calls.push({ text: searched(path, operation), shown });
     }
+    groups.push(group);
   }
   follow(links);
 };
@@ -248,14 +253,22 @@ const fold = () => {
   set();
 };
 
+/** What a call is found by: its path, what it is for, and the names and meanings of the fields it takes. */
+const searched = (path, operation) => {
+  const request = operation.requestBody && operation.requestBody.content["application/json"].schema;
+  const named = (given, depth) => objects(given).flatMap((one) => Object.entries(one.properties || {}).flatMap(([name, value]) =>
+    [name, meaning(value), ...(depth < 4 ? named(value, depth + 1) : [])]));
+  return [path, operation.summary, operation.description || "", ...named(request, 0)].join("\n").toLowerCase();
+};
+
+/** Shows the calls whose text holds every word, in the contents and on the page, and the heads above them. */
 const find = () => {
-  const filter = document.getElementById("filter"), contents = document.getElementById("contents");
+  const filter = document.getElementById("filter");
   filter.addEventListener("input", () => {
-    const words = filter.value.toLowerCase();
-    let head = null;
-    for (const one of contents.children) {
-      if (one.tagName === "H2") [head, one.hidden] = [one, Boolean(words)];
-      else if ((one.hidden = !one.title.toLowerCase().includes(words)) === false) head.hidden = false;
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const { head, calls } of groups) {
+      for (const { text, shown } of calls) shown.forEach((one) => { one.hidden = !words.every((word) => text.includes(word)); });
+      head.forEach((one) => { one.hidden = calls.every(({ shown }) => shown[0].hidden); });
     }
   });
 };

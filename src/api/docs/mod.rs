@@ -2,10 +2,15 @@
 //!
 //! Four files of our own and nothing from elsewhere: no framework, no font, no inline script or style, which the policy it is sent with would not run either.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use http::header;
 
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// `GET /`: people who type the address alone are looking for the page.
+pub(super) async fn home() -> Redirect {
+    Redirect::temporary("/docs")
+}
 
 /// `GET /docs`
 pub(crate) async fn page() -> Response {
@@ -52,6 +57,8 @@ mod tests {
         // The one address in the drawing is the name of what it is written in.
         assert_eq!(include_str!("icon.svg").matches("http").count(), 1);
         assert!(page.contains("src=\"/docs/explorer.js\"") && page.contains("href=\"/docs/explorer.css\""));
+        // Without it, `nav a { display: block }` shows what the filter hides.
+        assert!(include_str!("explorer.css").contains("[hidden] { display: none !important; }"));
         assert!(!page.contains("<style") && !page.contains(" style=") && !page.contains(" on"));
     }
 }

@@ -167,7 +167,7 @@ impl Deadline {
                 Ok(response) => return response,
                 Err(_) if self.moment() > moment => {}
                 Err(_) => {
-                    let slow = Error::Unavailable("the request took too long, so it is not confirmed: repeat it");
+                    let slow = Error::Unavailable("the request took too long, so a change is not confirmed: repeat it");
                     return slow.into_response();
                 }
             }

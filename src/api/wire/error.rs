@@ -83,6 +83,20 @@ pub(crate) enum Error {
     Internal,
 }
 
+tokio::task_local! {
+    /// Set while a call is answered that changes nothing.
+    static READS: ();
+}
+
+/// A call that changes nothing: its errors do not speak of confirmation.
+pub(super) async fn reading<T>(call: impl Future<Output = T>) -> T {
+    READS.scope((), call).await
+}
+
+fn is_read() -> bool {
+    READS.try_with(|()| ()).is_ok()
+}
+
 /// The cases, as the wire names them: each with its class, and when it is met.
 pub(crate) const TABLE: &[(u16, u16, &str)] = &[
     (1000, 400, "the body is no JSON; a field is missing, unknown, of the wrong type or out of range"),
@@ -159,7 +173,10 @@ impl Error {
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Store(store::Error::Unavailable(_) | store::Error::Moving(_) | store::Error::Misconfigured(_)) => {
-                "the store is out of reach, so this is not confirmed: repeat it".into()
+                match is_read() {
+                    true => "the store is out of reach: try again".into(),
+                    false => "the store is out of reach, so this is not confirmed: repeat it".into(),
+                }
             }
             Self::Store(store::Error::Full(_)) => "the store is full, so this is not confirmed: repeat it later".into(),
             Self::Store(store::Error::KeyReused) => {

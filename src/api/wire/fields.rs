@@ -102,10 +102,17 @@ impl Number {
         let is_whole =
             self.0.fract() == 0.0 && self.0 >= f64::from(*range.start()) && self.0 <= f64::from(*range.end());
         if !is_whole {
-            return Err(out_of_range(field, "a whole number ", range.start(), range.end()));
+            return Err(out_of_range(field, "a whole number ", range.start(), range.end(), self));
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "just checked to be within u32")]
         Ok(self.0 as u32)
+    }
+}
+
+impl Display for Number {
+    /// As few digits as name it: `1e300` has 300 zeros otherwise.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.abs() < 1e15 { write!(f, "{}", self.0) } else { write!(f, "{:e}", self.0) }
     }
 }
 
@@ -210,11 +217,11 @@ pub(crate) fn within(span: Span, field: &str, range: RangeInclusive<Duration>) -
     if range.contains(&span.0) {
         return Ok(span.0);
     }
-    Err(out_of_range(field, "", Span(*range.start()), Span(*range.end())))
+    Err(out_of_range(field, "", Span(*range.start()), Span(*range.end()), span))
 }
 
-fn out_of_range(field: &str, what: &str, from: impl Display, to: impl Display) -> Error {
-    Error::Invalid(format!("{field}: must be {what}from {from} to {to}"))
+fn out_of_range(field: &str, what: &str, from: impl Display, to: impl Display, given: impl Display) -> Error {
+    Error::Invalid(format!("{field}: must be {what}from {from} to {to}, not {given}"))
 }
 
 #[cfg(test)]
@@ -257,7 +264,9 @@ mod tests {
         check(-1.0, None);
         check(1e300, None);
         let error = Number(0.0).whole("count", 1..=256).unwrap_err().to_string();
-        assert_eq!(error, "count: must be a whole number from 1 to 256");
+        assert_eq!(error, "count: must be a whole number from 1 to 256, not 0");
+        let error = Number(1e300).whole("count", 1..=256).unwrap_err().to_string();
+        assert_eq!(error, "count: must be a whole number from 1 to 256, not 1e300");
     }
 
     #[test]
@@ -265,7 +274,7 @@ mod tests {
         let range = Duration::from_millis(100)..=Duration::from_secs(600);
         assert!(within(Span::seconds(600), "timeout", range.clone()).is_ok());
         let error = within(Span::seconds(601), "timeout", range).unwrap_err().to_string();
-        assert_eq!(error, "timeout: must be from 100ms to 10m");
+        assert_eq!(error, "timeout: must be from 100ms to 10m, not 601s");
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn read_at<'a, T: Deserialize<'a>>(at: &str, text: &'a [u8]) -> Result<T, Error>
     // Derived readers would take an array for a struct, field by field.
     match text.trim_ascii_start().first() {
         Some(b'{') => {}
-        Some(_) => return Err(Error::Invalid(format!("{whole}: must be a JSON object"))),
+        Some(first) => return Err(Error::Invalid(format!("{whole}: must be a JSON object{}", not_a(*first)))),
         None => return Err(Error::Invalid(format!("{whole}: is empty, and must be a JSON object"))),
     }
     if text.len() > LONG {
@@ -116,17 +116,45 @@ pub(crate) fn sentence(path: &str, error: &serde_json::Error) -> String {
         return format!("{at}must be one of {}, not \"{}\"", known.join(", "), quoted(name));
     }
     if let Some((name, _)) = split(text, "duplicate field `", "`") {
-        return format!("{name}: is given more than once");
+        let above = path.strip_suffix(name).unwrap_or(path).trim_end_matches(['.', '?']);
+        let dot = if above.is_empty() { "" } else { "." };
+        return format!("{above}{dot}{name}: is given more than once");
     }
     if let Some((name, _)) = split(text, "missing field `", "`") {
-        return format!("{at}{name} is missing");
+        let above = at.trim_end_matches(": ");
+        let dot = if above.is_empty() { "" } else { "." };
+        return format!("{above}{dot}{name}: is missing");
     }
     for intro in ["invalid type: ", "invalid value: "] {
         if let Some((found, expected)) = split(text, intro, ", expected ") {
-            return format!("{at}must be {expected}, not {}", quoted(&found.replace('`', "")));
+            let found = plain(found).map_or_else(|| quoted(&found.replace('`', "")), str::to_owned);
+            return format!("{at}must be {}, not {found}", plain(expected).unwrap_or(expected));
         }
     }
     format!("{at}{text}")
+}
+
+/// serde's word for a kind of value in the words of JSON, where they differ.
+fn plain(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "sequence" | "a sequence" => "a list",
+        "map" | "a map" => "an object",
+        "unit value" | "null" => "null",
+        "f64" => "a number",
+        "i64" => "a whole number",
+        "u16" | "u32" | "u64" => "a whole number, 0 or more",
+        _ => return None,
+    })
+}
+
+/// What a text is that is no object, by its first byte: `, not a list`. Empty if that is no JSON.
+fn not_a(first: u8) -> &'static str {
+    match first {
+        b'[' => ", not a list",
+        b'"' => ", not a string",
+        b'0'..=b'9' | b'-' => ", not a number",
+        _ => "",
+    }
 }
 
 /// Checks that JSON text, valid otherwise, is not nested so deeply that its readers would choke on it.
@@ -251,12 +279,15 @@ mod tests {
 
     use super::*;
     use crate::span::Span;
+    use crate::task::Mode;
+    use crate::word::Word;
 
-    #[derive(Debug, Deserialize)]
+    #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Request<'a> {
         topic: Option<String>,
         delay: Option<Span>,
+        mode: Option<Word<Mode>>,
         #[serde(borrow)]
         content: Option<&'a RawValue>,
     }
@@ -264,27 +295,39 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_by_name() {
         let check = |text: &str, says: &str| {
-            assert_eq!(read::<Request<'_>>(text.as_bytes()).unwrap_err().to_string(), says, "{text}");
+            assert_eq!(read::<Request<'_>>(text.as_bytes()).err().expect(text).to_string(), says);
         };
         check(r#"{"topc":"t"}"#, r#"unknown field "topc": did you mean "topic"?"#);
         check(r#"{"sn":"s"}"#, r#"unknown field "sn": it belongs into content: "content":{"sn":…}"#);
         check(r#"{"url":"/x"}"#, r#"unknown field "url": it belongs into content: "content":{"url":…}"#);
-        check(r#"{"wait":1}"#, r#"unknown field "wait": the fields are topic, delay, content"#);
-        check(r#"{"a`, expected b":1}"#, r#"unknown field "a`, expected b": the fields are topic, delay, content"#);
+        check(r#"{"wait":1}"#, r#"unknown field "wait": the fields are topic, delay, mode, content"#);
+        check(
+            r#"{"a`, expected b":1}"#,
+            r#"unknown field "a`, expected b": the fields are topic, delay, mode, content"#,
+        );
         check(r#"{"topic":5}"#, "topic: must be a string, not integer 5");
         check(r#"{"topic":"a","topic":"b"}"#, "topic: is given more than once");
         check(
             r#"{"delay":"soon"}"#,
-            r#"delay: must be a number of seconds or a whole number with one of the units ms, s, m, h and d, such as "1500ms", "10s", "5m", "2h" or "7d""#,
+            r#"delay: must be a number of seconds or a whole number with one of the units ms, s, m, h and d, such as "1500ms", "10s", "5m", "2h" or "7d", not string "soon""#,
         );
+        check(r#"{"delay":-1}"#, r#"delay: must be a duration of 0 or more, such as 10 or "10s", not integer -1"#);
+        check(
+            r#"{"delay":-0.5}"#,
+            r#"delay: must be a duration of 0 or more, such as 10 or "10s", not floating point -0.5"#,
+        );
+        check(r#"{"mode":5}"#, r#"mode: must be one of "auto", "push", "pull", not integer 5"#);
+        check(r#"{"mode":["push"]}"#, r#"mode: must be one of "auto", "push", "pull", not a list"#);
+        check(r#"{"mode":{"push":null}}"#, r#"mode: must be one of "auto", "push", "pull", not an object"#);
+        check(r#"{"mode":"fly"}"#, r#"mode: must be one of "auto", "push", "pull", not "fly""#);
         check("", "body: is empty, and must be a JSON object");
-        check(r#"["t"]"#, "body: must be a JSON object");
+        check(r#"["t"]"#, "body: must be a JSON object, not a list");
         check("topic=t", "body: must be a JSON object");
         check(r#"{"topic":"a",}"#, "body: is not valid JSON: trailing comma at line 1 column 14");
         check(r#"{"topic":"a"} x"#, "body: is not valid JSON: trailing characters at line 1 column 15");
         check(r#"{"topic":"a""#, "body: is not valid JSON: EOF while parsing an object at line 1 column 12");
         let long = "x".repeat(10_000);
-        let said = read::<Request<'_>>(format!("{{\"{long}\":1}}").as_bytes()).unwrap_err().to_string();
+        let said = read::<Request<'_>>(format!("{{\"{long}\":1}}").as_bytes()).err().unwrap().to_string();
         assert!(said.len() < 200, "{said}");
     }
 
@@ -292,6 +335,7 @@ mod tests {
     fn null_is_absent() {
         let request: Request<'_> = read(br#" {"topic":null,"delay":null,"content":null} "#).unwrap();
         assert!(request.topic.is_none() && request.delay.is_none() && request.content.is_none());
+        assert!(request.mode.is_none());
     }
 
     #[test]

@@ -89,3 +89,31 @@ async fn calls_beyond_the_streams_of_a_connection_go_by_others_each_once() {
     let connections = seen.connections.load(Ordering::SeqCst);
     assert!(connections <= 4 * CALLS, "{connections} connections");
 }
+
+/// An untrusted certificate and a wrong name were both "TLS failed".
+#[tokio::test]
+async fn a_certificate_that_is_refused_says_why() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve_h2(listener, Arc::default(), Arc::new(Barrier::new(1))));
+    let other = {
+        let listener = TcpListener::bind("127.0.0.2:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve_h2(listener, Arc::default(), Arc::new(Barrier::new(1))));
+        address
+    };
+    let check = async |address: std::net::SocketAddr, trusted: bool, says: &str| {
+        let mut receiver = Receiver::start(Vec::new()).await;
+        receiver.point_at(vec![format!("https://{address}")], SuccessRule::DmError);
+        // Not the system's: who is trusted must not depend on this machine.
+        let mut roots = RootCertStore::empty();
+        if trusted {
+            roots.add(CertificateDer::from(CERTIFICATE)).unwrap();
+        }
+        let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        receiver.client = Client::trusting(params(Duration::from_secs(2)), &tls);
+        assert_eq!(receiver.call().await, failed(&format!("TLS failed: {says}"), Fault::Destination));
+    };
+    check(address, false, "the certificate's issuer is not trusted").await;
+    check(other, true, "the certificate is for another host").await;
+}

@@ -18,6 +18,7 @@ pub(super) fn read(db: &Connection) -> rusqlite::Result<StoreId> {
 /// # Errors
 /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what SQLite says.
 pub(super) fn replace(path: &Path) -> Result<(StoreId, StoreId)> {
+    schema::ensure_no_folder(path)?;
     if !path.is_file() {
         return Err(Error::Misconfigured(format!("there is no store at {}", path.display())));
     }

@@ -17,6 +17,7 @@ impl Embedded {
     /// # Errors
     /// [`Error::Misconfigured`] if there is no such file, it is of another version, or, to be repaired, a running delayd has it.
     pub fn open_for_check(params: Params, repair: bool) -> Result<Self> {
+        schema::ensure_no_folder(&params.path)?;
         if !params.path.is_file() {
             return Err(Error::Misconfigured(format!("there is no store at {}", params.path.display())));
         }

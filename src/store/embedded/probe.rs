@@ -34,7 +34,7 @@ impl Embedded {
         let folder = absolute.parent().unwrap_or(Path::new("/"));
         let there = nearest(folder)?;
         if !there.is_dir() {
-            return Err(Error::Misconfigured(format!("{}: expected a folder, got a file", there.display())));
+            return Err(schema::no_folder(there));
         }
         ensure_usable(there, Access::WRITE_OK | Access::EXEC_OK, "create files in")?;
         for end in FILES {
@@ -77,8 +77,8 @@ fn ensure_usable(path: &Path, access: Access, doing: &str) -> Result<()> {
 
 fn found(path: &Path, absolute: &Path) -> Result<String> {
     let name = absolute.display();
+    schema::ensure_no_folder(absolute)?;
     match std::fs::metadata(path) {
-        Ok(file) if file.is_dir() => Err(Error::Misconfigured(format!("{name}: expected a file, got a folder"))),
         Ok(file) if file.len() > 0 => {
             let db = schema::look_at_rest(path)?;
             schema::ensure_is_ours(&db, path)?;

@@ -24,9 +24,33 @@ static MIGRATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/migrations");
 /// Statements kept prepared per connection; more than there are in this module.
 const STATEMENTS: usize = 128;
 
+/// Refuses a folder in the place of the file: SQLite calls it a disk that failed.
+pub(super) fn ensure_no_folder(path: &Path) -> Result<()> {
+    if !path.is_dir() {
+        return Ok(());
+    }
+    let (folder, file) = (path.display(), path.join("delayd.db"));
+    Err(Error::Misconfigured(format!(
+        "{folder}: expected a file, got a folder; name a file in store.embedded.path, such as {}",
+        file.display()
+    )))
+}
+
+/// The error of a file in the place of the folder.
+pub(super) fn no_folder(path: &Path) -> Error {
+    Error::Misconfigured(format!(
+        "{}: expected a folder, got a file; name a file in another folder in store.embedded.path",
+        path.display()
+    ))
+}
+
 /// Takes the lock file beside `path`, creating the folder if need be. Held as long as the file is.
 pub(super) fn lock(path: &Path) -> Result<File> {
+    ensure_no_folder(path)?;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        if folder.is_file() {
+            return Err(no_folder(folder));
+        }
         std::fs::create_dir_all(folder).map_err(|error| {
             Error::Misconfigured(format!("cannot create the store's folder {}: {error}", folder.display()))
         })?;
@@ -188,6 +212,22 @@ pub(super) fn too_new(path: &Path) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It was "the disk failed …: disk I/O error", and a lock file was left beside the folder.
+    #[test]
+    fn a_folder_is_no_file_and_a_file_no_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        std::fs::create_dir(&path).unwrap();
+        let refusal = lock(&path).unwrap_err().to_string();
+        assert!(refusal.contains("data: expected a file, got a folder; name a file in"), "{refusal}");
+        assert!(refusal.ends_with("data/delayd.db"), "{refusal}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let refusal = lock(&file.join("delayd.db")).unwrap_err().to_string();
+        assert!(refusal.contains("file: expected a folder, got a file"), "{refusal}");
+    }
 
     #[test]
     fn a_newer_schema_is_refused() {

@@ -4,6 +4,7 @@
 //! nothing but PING; this one hands out only connections to a primary that is fit for use, and, under Sentinel, to the one that the
 //! sentinels name right then.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use deadpool_redis::redis::AsyncConnectionConfig;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 
 use super::address::{Address, Login};
-use super::fault::of_redis;
+use super::fault::{self, of_redis};
 use super::sentinel::Sentinels;
 use super::server::{self, Mode, Server};
 use crate::store::{Error, Result};
@@ -29,6 +30,15 @@ pub(super) enum Target {
     Server(Address),
     /// To whichever server the sentinels call the primary.
     Primary(Arc<Sentinels>),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(address) => address.fmt(f),
+            Self::Primary(sentinels) => write!(f, "the primary {}", sentinels.name()),
+        }
+    }
 }
 
 /// Makes connections to one target.
@@ -48,8 +58,8 @@ pub(super) struct Dialed {
     pub(super) at: Address,
 }
 
-impl std::fmt::Debug for Dialed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Dialed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dialed").field("server", &self.server).field("at", &self.at).finish_non_exhaustive()
     }
 }
@@ -88,7 +98,7 @@ impl Manager for Dialer {
     async fn create(&self) -> Result<Dialed> {
         let at = self.find().await?;
         let mut connection = connect(&at, &self.login, self.timeout).await?;
-        let server = server::inspect(&mut connection, self.mode).await?;
+        let server = server::inspect(&mut connection, self.mode).await.map_err(|error| fault::at(&at, error))?;
         Ok(Dialed { connection, server, at })
     }
 
@@ -96,7 +106,8 @@ impl Manager for Dialer {
         if self.leads_elsewhere(&dialed.at).await {
             return Err(RecycleError::message("another server is the primary by now"));
         }
-        dialed.server = server::inspect(&mut dialed.connection, self.mode).await?;
+        let inspected = server::inspect(&mut dialed.connection, self.mode).await;
+        dialed.server = inspected.map_err(|error| fault::at(&dialed.at, error))?;
         Ok(())
     }
 }
@@ -108,10 +119,9 @@ impl Manager for Dialer {
 pub(super) async fn connect(at: &Address, login: &Login, timeout: Duration) -> Result<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(Some(timeout));
     let client = login.client(at)?;
-    match tokio::time::timeout(timeout, client.get_multiplexed_async_connection_with_config(&config)).await {
-        Ok(connected) => connected.map_err(|error| of_redis(&error)),
-        Err(_) => Err(silent()),
-    }
+    let connected = tokio::time::timeout(timeout, client.get_multiplexed_async_connection_with_config(&config)).await;
+    let connected = connected.map_or_else(|_| Err(silent()), |connected| connected.map_err(|error| of_redis(&error)));
+    connected.map_err(|error| fault::at(at, error))
 }
 
 /// What a server's silence means.
@@ -127,7 +137,7 @@ pub(super) fn take(pool: &Pool<Dialer>) -> Pin<Box<dyn Future<Output = Result<Ob
     Box::pin(async {
         pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => error,
-            PoolError::Timeout(_) => silent(),
+            PoolError::Timeout(_) => fault::at(&pool.manager().target, silent()),
             other => Error::Unavailable(other.to_string()),
         })
     })

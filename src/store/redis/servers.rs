@@ -218,7 +218,7 @@ impl Servers {
             };
             let Some(node) = node else {
                 self.params.trouble.notify_one();
-                answers[*i] = Some(Err(Error::Unavailable("no server has this part of the cluster".into())));
+                answers[*i] = Some(Err(self.nobody(&map)));
                 continue;
             };
             let same = |group: &&mut Group| group.node.number == node.number && group.asking == asking;
@@ -228,6 +228,15 @@ impl Servers {
             }
         }
         groups
+    }
+
+    /// The error of a command that no server takes.
+    fn nobody(&self, map: &Map) -> Error {
+        if map.nodes().is_empty() {
+            let seeds: Vec<_> = self.seeds.iter().map(ToString::to_string).collect();
+            return Error::Unavailable(format!("no node of the cluster answers: {}", seeds.join(", ")));
+        }
+        Error::Unavailable("no server has this part of the cluster".into())
     }
 
     fn redirect(&self, refusal: Refusal, slot: Option<u16>) -> Stop {

@@ -32,6 +32,7 @@ use crate::store::{
     TopicEntry,
 };
 use crate::task::{Destination, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic};
+use crate::word::Word;
 
 /// Unix milliseconds from this on (the year 5138) are no moments.
 const FAR: f64 = 1e14;
@@ -63,9 +64,10 @@ pub(crate) struct RecordRequest<'a> {
     #[schema(value_type = Id)]
     task_id: Option<Id>,
     /// `scheduled` (default), or how it ended.
-    state: Option<State>,
+    #[schema(value_type = Option<State>)]
+    state: Option<Word<State>>,
     #[schema(value_type = Way)]
-    mode: Option<Mode>,
+    mode: Option<Word<Mode>>,
     #[schema(value_type = f64)]
     created_ms: Option<Number>,
     #[schema(value_type = f64)]
@@ -350,7 +352,7 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
         return Err(Error::invalid("task_id: lies further ahead of the clock than any id is drawn"));
     }
     let due = moment(required(record.due_ms, "due_ms")?, "due_ms")?;
-    let standing = match record.state.unwrap_or(State::Scheduled) {
+    let standing = match record.state.map_or(State::Scheduled, |Word(state)| state) {
         State::Scheduled if record.cancelling == Some(true) => {
             Standing::Ended { state: State::Cancelled, finished: api.clock.now() }
         }
@@ -363,7 +365,7 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
         }
     };
     let content = required(record.content, "content")?;
-    let mode = required(record.mode, "mode")?;
+    let Word(mode) = required(record.mode, "mode")?;
     let (content_limit, options) = (api.bounds().content_limit, record.options);
     if content.len() > content_limit {
         return Err(Error::TooLarge(format!("content: is larger than {}", size(content_limit))));

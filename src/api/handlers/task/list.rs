@@ -24,6 +24,7 @@ use crate::api::wire::schema::{TopicName, Way, described, string};
 use crate::clock::UnixMillis;
 use crate::store::{ListQuery, Listed, Store, Summary, TopicEntry};
 use crate::task::{Destination, InvalidName, Lane, State, TaskId, Topic};
+use crate::word::Word;
 
 /// Entries of a page, unless asked for otherwise, and at most.
 const LIMIT: u32 = 100;
@@ -40,7 +41,7 @@ pub(crate) struct Request {
     topic: Option<Name<Topic>>,
     /// Which tasks.
     #[schema(value_type = State)]
-    state: Option<State>,
+    state: Option<Word<State>>,
     /// Tasks of a page.
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     limit: Option<Number>,
@@ -132,7 +133,7 @@ impl From<Summary> for Entry {
 pub(crate) async fn list(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Page>, Error> {
     let request: Request = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;
-    let state = required(request.state, "state")?;
+    let Word(state) = required(request.state, "state")?;
     let limit = request.limit.map_or(Ok(LIMIT), |limit| limit.whole("limit", 1..=MAX_LIMIT))? as usize;
     let from = request.from.map_or(Ok(UnixMillis(0)), |from| moment(from, "from"))?;
     let to = request.to.map_or(Ok(UnixMillis(FAR as i64 * 1000)), |to| moment(to, "to"))?;

@@ -10,7 +10,6 @@ use std::time::Duration;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::api::state::Api;
@@ -27,6 +26,7 @@ use crate::retry::Backoff;
 use crate::span::Span;
 use crate::store::{Idempotency, Moment};
 use crate::task::{Destination, Headers, Mode, OnDead, Options, Topic};
+use crate::word::Word;
 
 pub(crate) const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1000;
 const EXPIRES_AFTER: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3650 * 86_400);
@@ -104,7 +104,8 @@ pub(crate) struct Request<'a> {
     #[schema(value_type = Content)]
     content: Option<&'a RawValue>,
     /// Called back, pulled, or whichever its content suits (`auto`).
-    mode: Option<Mode>,
+    #[schema(value_type = Option<Mode>)]
+    mode: Option<Word<Mode>>,
     /// Calls before the task is dead.
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     max_attempts: Option<Number>,
@@ -163,7 +164,7 @@ pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
         expires_after: request.expires_after.map(|span| expiry(span, "expires_after")).transpose()?,
         on_dead: request.on_dead.map(|raw| read_on_dead(raw, rules.services)).transpose()?,
     };
-    let mode = request.mode.or_else(|| (rules.mode_of)(&topic)).unwrap_or_default();
+    let mode = request.mode.map(|Word(mode)| mode).or_else(|| (rules.mode_of)(&topic)).unwrap_or_default();
     let content = content(required(request.content, "content")?, mode, rules.content_limit)?;
     let destination = destination(mode, rules.services, || target_of_object(&content))?;
     let key = idempotency::agreed(request.idempotency_key, rules.header_key)?;
@@ -246,16 +247,8 @@ fn at(seconds: f64, rules: &Rules<'_>) -> Result<UnixMillis, Error> {
 /// # Errors
 /// [`Error::Invalid`], naming the field.
 pub(crate) fn backoff(raw: &RawValue, field: &str) -> Result<Backoff, Error> {
-    json::check_length(raw, field, MAX_BACKOFF)?;
-    spend(raw.get().len());
-    let mut fields: Map<String, Value> = serde_json::from_str(raw.get()).map_err(|_| {
-        Error::Invalid(format!(r#"{field}: must be an object such as {{"kind":"fixed","every":"30s"}}"#))
-    })?;
-    // As everywhere, null is absent.
-    fields.retain(|_, value| !value.is_null());
-    let backoff =
-        Backoff::deserialize(Value::Object(fields)).map_err(|error| Error::Invalid(json::sentence(field, &error)))?;
-    backoff.check().map_err(|error| Error::Invalid(format!("{field}: {error}")))?;
+    let backoff: Backoff = json::read_field(raw, field, MAX_BACKOFF)?;
+    backoff.check().map_err(|error| Error::Invalid(format!("{field}.{error}")))?;
     Ok(backoff)
 }
 
@@ -292,10 +285,7 @@ pub(crate) fn headers(raw: &RawValue, field: &str) -> Result<Headers, Error> {
         }
     }
 
-    json::check_length(raw, field, MAX_HEADERS)?;
-    spend(raw.get().len());
-    let Pairs(pairs) = serde_json::from_str(raw.get())
-        .map_err(|_| Error::Invalid(format!(r#"{field}: must be an object of strings such as {{"x-tenant":"a"}}"#)))?;
+    let Pairs(pairs) = json::read_field(raw, field, MAX_HEADERS)?;
     Headers::new(pairs).map_err(|error| Error::Invalid(format!("{field}: {error}")))
 }
 

@@ -22,6 +22,7 @@ use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{Counts, ListQuery, MAX_FORECAST, Misfired, Registered, Store};
 use crate::task::{self, MisfirePolicy, Topic};
+use crate::word::Word;
 
 /// Tasks that are forgotten together: few enough for a slow disk to be done with them before it counts as silent.
 const CHUNK: usize = 500;
@@ -64,7 +65,8 @@ pub(crate) struct ResumeRequest {
     #[schema(value_type = TopicName)]
     topic: Option<Name<Topic>>,
     /// What becomes of what fell due meanwhile, instead of the topic's own policy.
-    misfire: Option<MisfirePolicy>,
+    #[schema(value_type = Option<MisfirePolicy>)]
+    misfire: Option<Word<MisfirePolicy>>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -237,7 +239,7 @@ pub(crate) async fn pause(State(api): State<Arc<Api>>, JsonBody(body): JsonBody)
 pub(crate) async fn resume(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Paused>, Error> {
     let request: ResumeRequest = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;
-    set_paused(&api, &topic, false, request.misfire).await.map(Success::of)
+    set_paused(&api, &topic, false, request.misfire.map(|Word(misfire)| misfire)).await.map(Success::of)
 }
 
 /// Pauses or resumes. What fell due in the pause goes by `misfire`, else by the topic's policy.

@@ -25,6 +25,7 @@ use crate::retry::Backoff;
 use crate::span::Span;
 use crate::store::{Registered, Store, TopicEntry};
 use crate::task::{MisfirePolicy, Mode, Topic, TopicPolicy};
+use crate::word::Word;
 
 const CONCURRENCY: RangeInclusive<u32> = 1..=1_000_000;
 const COUNT: RangeInclusive<u32> = 1..=4_000_000_000;
@@ -50,7 +51,8 @@ pub(crate) struct Request<'a> {
     /// Of one call: 100 ms to 10 min.
     timeout: Option<Span>,
     /// What `auto` means here.
-    mode: Option<Mode>,
+    #[schema(value_type = Option<Mode>)]
+    mode: Option<Word<Mode>>,
     /// The most calls in a time, per instance.
     rate: Option<Rate>,
     /// The most calls at a time, per instance.
@@ -63,12 +65,13 @@ pub(crate) struct Request<'a> {
     #[serde(default, deserialize_with = "object")]
     history: Option<History>,
     /// What becomes of tasks that fell due in a pause.
-    misfire: Option<MisfirePolicy>,
+    #[schema(value_type = Option<MisfirePolicy>)]
+    misfire: Option<Word<MisfirePolicy>>,
     /// As /pause and /resume.
     paused: Option<bool>,
     /// What follows the configuration again.
     #[schema(value_type = Option<Vec<Setting>>)]
-    reset: Option<AtMost<Setting, MAX_RESET>>,
+    reset: Option<AtMost<Word<Setting>, MAX_RESET>>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -126,7 +129,8 @@ pub(crate) async fn set(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -
     if policy != *known.policy && !api.store.set_policy(&topic, &policy).await? {
         return Err(Error::no_topic());
     }
-    if let Some(paused) = paused {
+    // Nobody resumes a topic that was not paused: `delayd move` and imports name the state of each topic.
+    if let Some(paused) = paused.filter(|paused| *paused != known.paused.is_some()) {
         manage::set_paused(&api, &topic, paused, None).await?;
     }
     api.topics.refresh().await?;
@@ -182,15 +186,16 @@ impl Changes {
                 .transpose()?,
             final_statuses: final_statuses.transpose()?,
             timeout: timeout.transpose()?.map(Span),
-            mode: request.mode,
+            mode: request.mode.map(|Word(mode)| mode),
             rate: request.rate,
             concurrency: concurrency.map(|concurrency| concurrency as usize),
             quota: count(request.quota, "quota", COUNT)?.map(u64::from),
             history_keep: keep.transpose()?.map(Span),
             history_max: count(history.and_then(|history| history.max), "history.max", COUNT)?.map(u64::from),
-            misfire: request.misfire,
+            misfire: request.misfire.map(|Word(misfire)| misfire),
         };
-        Ok(Self { given, reset: request.reset.as_ref().map(|AtMost(reset)| reset.clone()).unwrap_or_default() })
+        let reset = request.reset.iter().flat_map(|AtMost(reset)| reset).map(|Word(setting)| *setting).collect();
+        Ok(Self { given, reset })
     }
 
     fn applied_to(self, before: &TopicPolicy) -> TopicPolicy {
@@ -257,8 +262,8 @@ mod tests {
             let said = json::read::<Request<'_>>(json.as_bytes()).err().expect(json).to_string();
             assert_eq!(said, says);
         };
-        check(r#"{"history":["1h",5]}"#, "history: must be an object, not sequence");
-        check(r#"{"retry":[1,null,null]}"#, "retry: must be an object, not sequence");
+        check(r#"{"history":["1h",5]}"#, "history: must be an object, not a list");
+        check(r#"{"retry":[1,null,null]}"#, "retry: must be an object, not a list");
         let request: Request<'_> = json::read(br#"{"retry":null,"history":{"max":5}}"#).unwrap();
         assert!(request.retry.is_none() && request.history.is_some());
     }
@@ -270,7 +275,7 @@ mod tests {
             assert!(said.contains(says), "{json}: {said}");
         };
         check(r#"{"retry":{"max_attempts":0}}"#, "retry.max_attempts: must be a whole number from 1 to 1000");
-        check(r#"{"retry":{"backoff":{"kind":"fixed"}}}"#, "retry.backoff: every is missing");
+        check(r#"{"retry":{"backoff":{"kind":"fixed"}}}"#, "retry.backoff.every: is missing");
         check(r#"{"retry":{"final_statuses":[200]}}"#, "retry.final_statuses: must be a whole number from 300 to 599");
         check(r#"{"timeout":"99ms"}"#, "timeout: must be from 100ms to 10m");
         check(r#"{"concurrency":0}"#, "concurrency: must be a whole number from 1");

@@ -145,6 +145,18 @@ fn the_commands_for_contributors_name_tests_and_scripts_that_exist() {
     assert!(checked > 10, "{checked}");
 }
 
+/// What no part builds would run nowhere but in the whole suite.
+#[test]
+fn every_test_target_belongs_to_a_part() {
+    let script = page("scripts/test");
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let is_target = path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").is_file();
+        assert!(!is_target || script.contains(&format!("--test {name}")), "scripts/test: no part has {name}");
+    }
+}
+
 /// The manifest, the README and both texts name the same licences; tools read the field, lawyers the texts.
 #[test]
 fn the_licence_is_named_and_both_texts_are_there() {

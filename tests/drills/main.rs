@@ -49,6 +49,8 @@ mod time;
 mod fake_time;
 #[path = "../support/open_loop.rs"]
 mod open_loop;
+#[path = "../support/poll.rs"]
+mod poll;
 #[path = "../it/program.rs"]
 mod program;
 #[path = "../it/receiver.rs"]
@@ -100,13 +102,7 @@ pub fn service(name: &str, endpoint: &str) -> String {
     format!("services.\"{name}\".endpoints=[\"{endpoint}\"]")
 }
 
-/// Whether it is so within half a minute.
+/// Whether it is so within a minute.
 pub async fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
-    for _ in 0..600 {
-        if is_so() {
-            return true;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    false
+    poll::until(async || is_so()).await
 }

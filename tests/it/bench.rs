@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use crate::poll;
 use crate::program::{command, run, service};
 use crate::receiver::Receiver;
 use crate::{Kept, redis_server};
@@ -109,23 +110,12 @@ async fn an_interrupt_ends_it_and_removes_what_it_made() {
     let mut bench = command(&[]);
     bench.args(["bench", "add", "--for", "60s", "--store", "redis", "--redis", &redis.url()]);
     let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
-    let has_keys = |some: bool| {
-        let redis = &redis;
-        async move {
-            for _ in 0..600 {
-                if (redis.command(&["DBSIZE"]).trim() != "0") == some {
-                    return;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            }
-            panic!("after half a minute there should be keys: {some}");
-        }
-    };
-    has_keys(true).await;
+    let has_keys = async || redis.command(&["DBSIZE"]).trim() != "0";
+    assert!(poll::until(has_keys).await);
     let sent = std::process::Command::new("kill").args(["-INT", &bench.id().to_string()]).status().unwrap();
     assert!(sent.success());
     let ended = tokio::task::spawn_blocking(move || bench.wait_with_output().unwrap()).await.unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert_eq!((ended.status.code(), said.trim()), (Some(1), "delayd: interrupted by SIGINT"));
-    has_keys(false).await;
+    assert!(poll::until(async || !has_keys().await).await, "keys are left");
 }

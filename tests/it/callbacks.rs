@@ -180,8 +180,8 @@ async fn a_call_longer_than_the_lease_has_it_extended_first(kept: Kept) {
     long["timeout"] = json!("30s");
     let id = delayd.add(long).await.id();
     receiver.wait_for(1).await;
-    // Nothing to wait for but time: three leases.
-    tokio::time::sleep(Duration::from_millis(3_300)).await;
+    // Three leases.
+    delayd.lives_for(Duration::from_millis(3_300)).await;
     assert_eq!(delayd.task("order.cancel", id).await["state"], "leased");
     receiver.open_gate();
     let done = delayd.wait_for_state("order.cancel", id, "delivered").await;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::poll;
 use crate::program::{Program, StoreAt, service};
 use crate::receiver::{Answer, Receiver};
 use crate::{Kept, on_both_stores, redis_server};
@@ -40,14 +41,13 @@ async fn listed(delayd: &Program, sn: &str) -> Value {
 }
 
 async fn wait_for_breaker(delayd: &Program, sn: &str, state: &str) -> Value {
-    for _ in 0..600 {
-        let one = listed(delayd, sn).await;
-        if one["breaker"] == state {
-            return one;
+    let is_in = async || Some(listed(delayd, sn).await).filter(|one| one["breaker"] == state);
+    match poll::answer(is_in).await {
+        Some(one) => one,
+        None => {
+            panic!("the breaker of {sn} did not become {state}: {}\n{}", listed(delayd, sn).await, delayd.log())
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("the breaker of {sn} did not become {state}: {}\n{}", listed(delayd, sn).await, delayd.log());
 }
 
 async fn a_failing_service_is_left_alone_and_met_by_a_few_calls_on_its_return(kept: Kept) {
@@ -152,7 +152,7 @@ async fn a_hold_is_kept_by_every_instance() {
     let settings = [service("message.call", &receiver), service("other", &receiver)];
     let (one, two) = (kept.start(&settings).await, kept.start(&settings).await);
     one.post("/delay/destination/hold", r#"{"sn":"message.call"}"#).await.ok();
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    two.lives_for(Duration::from_secs(4)).await;
     two.add_all(&tasks("message.call", 50)).await;
     two.add_all(&tasks("other", 50)).await;
     let seen = receiver.wait_for(50).await;
@@ -169,14 +169,11 @@ fn busy(_: &crate::receiver::Seen) -> Answer {
 
 /// Waits until the service is held by a `Retry-After` in this instance, or is not.
 async fn wait_for_retry_after(delayd: &Program, sn: &str, is_held: bool) -> Value {
-    for _ in 0..600 {
-        let one = listed(delayd, sn).await;
-        if one["retry_after_ms"].is_u64() == is_held {
-            return one;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    let is_so = async || Some(listed(delayd, sn).await).filter(|one| one["retry_after_ms"].is_u64() == is_held);
+    match poll::answer(is_so).await {
+        Some(one) => one,
+        None => panic!("a Retry-After hold of {sn}: expected {is_held}, got {}", listed(delayd, sn).await),
     }
-    panic!("a Retry-After hold of {sn}: expected {is_held}, got {}", listed(delayd, sn).await);
 }
 
 async fn a_release_lifts_what_a_retry_after_holds(kept: Kept) {

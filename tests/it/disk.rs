@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::Kept;
+use crate::poll;
 use crate::program::{self, Answer, Program, StoreAt, command, run, service};
 use crate::receiver::{self, Receiver};
 
@@ -182,12 +183,8 @@ async fn is_full_for_a_while(error: &str) {
     let under = failing(&format!("pwrite64:error={error}:when=100..101"), &file(&kept, "-wal"));
     let delayd = Program::start_under(under, &kept.store, &[service("message.call", &receiver)]).await;
     let accepted = add_until_refused(&delayd, waiting()).await;
-    for _ in 0..600 {
-        if delayd.post("/delay/task/add", waiting().to_string()).await.status == 200 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let adds = async || delayd.post("/delay/task/add", waiting().to_string()).await.status == 200;
+    assert!(poll::until(adds).await, "adds do not come back:\n{}", delayd.log());
     let id = delayd.add(due()).await.id();
     delayd.wait_for_state("t", id, "delivered").await;
     for id in accepted {
@@ -258,16 +255,13 @@ async fn hang_at(commit: u32) {
 
     // Long after the hang: what was not acked is there for whoever asks, and no lease of those hours is.
     let mut found = BTreeSet::new();
-    for _ in 0..600 {
+    let finds_all = async || {
         let answer = delayd.post("/delay/task/pull", json!({"topic": "p"}).to_string()).await;
         found.extend(answer.body["task_id"].as_u64());
-        if found.is_superset(&unsettled) {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        found.is_superset(&unsettled)
+    };
     assert!(
-        found.is_superset(&unsettled),
+        poll::until(finds_all).await,
         "fsync {commit}: {unsettled:?} and {acked:?}, but {found:?}:\n{}",
         delayd.log()
     );

@@ -124,13 +124,18 @@ fn the_commands_of_the_readme_are_there() {
 #[test]
 fn the_commands_for_contributors_name_tests_and_scripts_that_exist() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = page("CONTRIBUTING.md");
+    let (parts, page) = (page(".config/nextest.toml"), page("CONTRIBUTING.md"));
     let commands: Vec<&str> = page.split('`').skip(1).step_by(2).collect();
     let mut checked = 0;
     for command in commands.into_iter().chain(shell_blocks(&page).into_iter().flat_map(str::lines)) {
         let words: Vec<&str> = command.split_whitespace().collect();
         if words.first().is_some_and(|word| word.starts_with("scripts/") || word.starts_with(".ci/")) {
             assert!(root.join(words[0]).is_file(), "{command}");
+            if let ["scripts/test", part, ..] = words[..]
+                && part != "PART"
+            {
+                assert!(parts.contains(&format!("[profile.{part}]")), "{command}");
+            }
             checked += 1;
         }
         let Some(at) = words.iter().position(|word| *word == "--test") else { continue };
@@ -143,6 +148,18 @@ fn the_commands_for_contributors_name_tests_and_scripts_that_exist() {
         checked += 1;
     }
     assert!(checked > 10, "{checked}");
+}
+
+/// What no part builds would run nowhere but in the whole suite.
+#[test]
+fn every_test_target_belongs_to_a_part() {
+    let script = page("scripts/test");
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let is_target = path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").is_file();
+        assert!(!is_target || script.contains(&format!("--test {name}")), "scripts/test: no part has {name}");
+    }
 }
 
 /// The manifest, the README and both texts name the same licences; tools read the field, lawyers the texts.

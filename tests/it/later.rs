@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::poll;
 use crate::program::{Program, service};
 use crate::receiver::{Answer, Receiver, Seen};
 use crate::{Kept, on_both_stores};
@@ -37,15 +38,12 @@ async fn by(delayd: &Program, seen: &Seen, verb: &str, more: Value) -> crate::pr
 
 /// Asks until the answer to the callback has come to the task.
 async fn wait_until_kept(delayd: &Program, id: u64) {
-    for _ in 0..600 {
-        let task = delayd.task("t", id).await;
-        if task["last_outcome"] == "202 Accepted, to be acknowledged" {
-            assert_eq!(task["state"], "leased");
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    let outcome = "202 Accepted, to be acknowledged";
+    let kept = async || Some(delayd.task("t", id).await).filter(|task| task["last_outcome"] == outcome);
+    match poll::answer(kept).await {
+        Some(task) => assert_eq!(task["state"], "leased"),
+        None => panic!("task {id} is not kept: {}\n{}", delayd.task("t", id).await, delayd.log()),
     }
-    panic!("task {id} is not kept: {}\n{}", delayd.task("t", id).await, delayd.log());
 }
 
 async fn a_receiver_may_acknowledge_later(kept: Kept) {
@@ -55,7 +53,7 @@ async fn a_receiver_may_acknowledge_later(kept: Kept) {
     let id = add(&delayd, json!({"timeout": "100ms"})).await;
     let seen = receiver.wait_for(1).await.remove(0);
     wait_until_kept(&delayd, id).await;
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    delayd.lives_for(Duration::from_millis(2_500)).await;
     assert_eq!(delayd.task("t", id).await["state"], "leased", "it is the receiver's for an hour");
     by(&delayd, &seen, "ack", json!({})).await.ok();
     assert_eq!(delayd.task("t", id).await["state"], "delivered");
@@ -90,7 +88,7 @@ async fn a_later_nack_and_a_later_extension_work(kept: Kept) {
     }
     assert_eq!(by(&delayd, &seen, "extend", json!({})).await.body["error_msg"], "lease: is missing");
     by(&delayd, &seen, "extend", json!({"lease": "1h"})).await.ok();
-    tokio::time::sleep(Duration::from_millis(3_500)).await;
+    delayd.lives_for(Duration::from_millis(3_500)).await;
     assert_eq!(delayd.task("t", id).await["state"], "leased", "extended");
     by(&delayd, &seen, "nack", json!({"delay": 0})).await.ok();
     assert_eq!(delayd.wait_for_state("t", id, "delivered").await["attempts"], 3);
@@ -109,7 +107,7 @@ async fn an_ack_that_overtakes_the_202_counts(kept: Kept) {
     receiver.answer(|_| Answer::Status(200));
     let next = add(&delayd, json!({})).await;
     delayd.wait_for_state("t", next, "delivered").await;
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    delayd.lives_for(Duration::from_millis(1_500)).await;
     assert_eq!(delayd.task("t", id).await["last_outcome"], "acked");
     assert_eq!(receiver.seen().len(), 2, "the acknowledged task came again");
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
+use crate::poll;
 use crate::program::Program;
 use crate::receiver::Receiver;
 
@@ -55,28 +56,22 @@ impl Load {
         self.answers.lock().unwrap().clone()
     }
 
-    /// Waits until so many adds were accepted after a moment, and answers when the first of them was; panics after half a minute.
+    /// Waits until so many adds were accepted after a moment, and answers when the first of them was; panics after a minute.
     pub async fn accepted_after(&self, moment: Instant, count: usize) -> Instant {
-        for _ in 0..600 {
-            let accepted: Vec<Instant> =
-                self.answers().iter().filter(|a| a.id.is_some() && a.at > moment).map(|a| a.at).collect();
-            if accepted.len() >= count {
-                return accepted[0];
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("adds were not accepted again: {:?}", self.answers().iter().rev().take(5).collect::<Vec<_>>());
+        let first = async || {
+            let answers = self.answers();
+            let mut accepted = answers.iter().filter(|a| a.id.is_some() && a.at > moment).map(|a| a.at);
+            let first = accepted.next()?;
+            (1 + accepted.count() >= count).then_some(first)
+        };
+        let last = || self.answers().into_iter().rev().take(5).collect::<Vec<_>>();
+        poll::answer(first).await.unwrap_or_else(|| panic!("adds were not accepted again: {:?}", last()))
     }
 
-    /// Waits until an add was refused; panics after half a minute. Ids that were drawn before an outage last for a while.
+    /// Waits until an add was refused; panics after a minute. Ids that were drawn before an outage last for a while.
     pub async fn refused(&self) {
-        for _ in 0..600 {
-            if self.answers().iter().any(|answered| answered.status == 503) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("no add was refused");
+        let is_refused = async || self.answers().iter().any(|answered| answered.status == 503);
+        assert!(poll::until(is_refused).await, "no add was refused");
     }
 
     /// No more adds; what became of those that there were.
@@ -90,13 +85,13 @@ impl Load {
     }
 }
 
-/// Waits until each accepted task was delivered, or is gone without a trace, and answers those. Panics if one is neither for half a minute.
+/// Waits until each accepted task was delivered, or is gone without a trace, and answers those. Panics if one is neither for a minute.
 pub async fn lost(delayd: &Program, receiver: &Receiver, topic: &str, answers: &[Answered]) -> Vec<Answered> {
     let accepted: Vec<&Answered> = answers.iter().filter(|answered| answered.id.is_some()).collect();
     let distinct: HashSet<u64> = accepted.iter().filter_map(|answered| answered.id).collect();
     assert_eq!(distinct.len(), accepted.len(), "an id was given to two tasks");
     let mut open = Vec::new();
-    for _ in 0..300 {
+    let all_known = async || {
         let seen: HashSet<u64> = receiver.seen().iter().map(|call| call.id).collect();
         open = accepted.iter().filter(|answered| !seen.contains(&answered.id.unwrap())).copied().collect::<Vec<_>>();
         let mut gone = true;
@@ -104,10 +99,10 @@ pub async fn lost(delayd: &Program, receiver: &Receiver, topic: &str, answers: &
             let get = json!({"topic": topic, "task_id": answered.id}).to_string();
             gone &= delayd.post("/delay/task/get", get).await.status == 404;
         }
-        if gone {
-            return open.into_iter().cloned().collect();
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        gone
+    };
+    if poll::until(all_known).await {
+        return open.into_iter().cloned().collect();
     }
     panic!("{} accepted tasks are neither delivered nor gone, such as {:?}\n{}", open.len(), open[0], delayd.log());
 }

@@ -30,9 +30,9 @@ fn pull(delayd: &Arc<Program>, more: Value) -> JoinHandle<Value> {
     tokio::spawn(async move { delayd.post("/delay/task/pull", body.to_string()).await.ok().body })
 }
 
-/// Long enough for a request to have come to where it waits. Only what is shown would be weaker, not wrong, without it.
-async fn settle_down() {
-    tokio::time::sleep(Duration::from_millis(300)).await;
+/// Waits until a pull that begins now has waited and ended: those that were sent before wait by then.
+async fn settle_down(delayd: &Program) {
+    delayd.lives_for(Duration::from_millis(300)).await;
 }
 
 async fn add(delayd: &Program, delay: &str) -> u64 {
@@ -43,7 +43,7 @@ async fn a_waiting_pull_is_answered_when_its_task_falls_due_and_not_before(kept:
     let delayd = Arc::new(kept.start(&[]).await);
     // The topic is not there yet.
     let waiting = pull(&delayd, json!({"wait": "30s"}));
-    settle_down().await;
+    settle_down(&delayd).await;
     let added = delayd.add(json!({"topic": "t", "delay": "1500ms", "content": {"n": 1}})).await;
     let pulled = waiting.await.unwrap();
     assert!(now_ms() >= added.body["due_ms"].as_i64().unwrap(), "it came early");
@@ -77,7 +77,7 @@ async fn waiters_are_served_one_task_each_and_the_others_wait_on(kept: Kept) {
     let delayd = Arc::new(kept.start(&[]).await);
     add(&delayd, "1h").await;
     let mut waiting: Vec<_> = (0..6).map(|_| pull(&delayd, json!({"wait": "25s", "lease": "1m"}))).collect();
-    settle_down().await;
+    settle_down(&delayd).await;
     let mut added = HashSet::new();
     for _ in 0..4 {
         added.insert(add(&delayd, "0s").await);
@@ -89,7 +89,7 @@ async fn waiters_are_served_one_task_each_and_the_others_wait_on(kept: Kept) {
         drop(waiting.swap_remove(which));
     }
     assert_eq!(got, added);
-    settle_down().await;
+    settle_down(&delayd).await;
     assert!(waiting.iter().all(|waiting| !waiting.is_finished()), "the others wait on");
     let last = [add(&delayd, "0s").await, add(&delayd, "0s").await].map(|id| json!(id));
     for waiting in waiting {
@@ -104,7 +104,7 @@ async fn what_comes_back_wakes_a_waiter(kept: Kept) {
     let first = pull(&delayd, json!({"lease": "1m", "wait": "20s"})).await.unwrap();
     assert_eq!(first["task_id"], id);
     let waiting = pull(&delayd, json!({"lease": "1s", "wait": "20s"}));
-    settle_down().await;
+    settle_down(&delayd).await;
     let nack = json!({"topic": "t", "task_id": id, "receipt": first["receipt"], "delay": 0});
     delayd.post("/delay/task/nack", nack.to_string()).await.ok();
     assert_eq!(waiting.await.unwrap()["attempt"], 2, "nacked");
@@ -126,9 +126,9 @@ async fn a_waiter_who_hung_up_loses_nothing(kept: Kept) {
             socket
         })
         .collect();
-    settle_down().await;
+    settle_down(&delayd).await;
     let behind = pull(&delayd, json!({"wait": "20s", "lease": "1m"}));
-    settle_down().await;
+    settle_down(&delayd).await;
     drop(sockets);
     let id = add(&delayd, "0s").await;
     let pulled = behind.await.unwrap();
@@ -139,7 +139,7 @@ async fn a_drain_ends_all_waits_at_once(kept: Kept) {
     let delayd = Arc::new(kept.start(&[]).await);
     add(&delayd, "1h").await;
     let waiting: Vec<_> = (0..3).map(|_| pull(&delayd, json!({"wait": "28s"}))).collect();
-    settle_down().await;
+    settle_down(&delayd).await;
     let began = Instant::now();
     delayd.signal("TERM");
     for waiting in waiting {
@@ -155,7 +155,7 @@ async fn waiters_take_no_slots_from_adds(kept: Kept) {
     let delayd = Arc::new(kept.start(&[]).await);
     add(&delayd, "1h").await;
     let waiting: Vec<_> = (0..1_100).map(|_| pull(&delayd, json!({"wait": "30s", "lease": "1m"}))).collect();
-    settle_down().await;
+    settle_down(&delayd).await;
     let tasks: Vec<Value> =
         (0..1_100).map(|n| json!({"topic": "t", "delay": 0, "mode": "pull", "content": {"n": n}})).collect();
     let added: HashSet<u64> = delayd.add_all(&tasks).await.into_iter().collect();
@@ -219,7 +219,7 @@ async fn an_add_at_another_instance_wakes_a_waiter() {
     let (here, there) = (Arc::new(kept.start(&[]).await), kept.start(&[]).await);
     for _ in 0..3 {
         let waiting = pull(&here, json!({"wait": "20s"}));
-        settle_down().await;
+        settle_down(&here).await;
         let id = add(&there, "0s").await;
         assert_eq!(waiting.await.unwrap()["task_id"], id);
     }
@@ -237,13 +237,13 @@ async fn waiters_of_many_topics_share_the_look_of_each_second() {
     }
     let requests = async || {
         let before = redis_server::shared().statistic("total_reads_processed");
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        delayd.lives_for(Duration::from_secs(5)).await;
         redis_server::shared().statistic("total_reads_processed") - before
     };
     let alone = requests().await;
     let pulls = topics.iter().map(|topic| pull(&delayd, json!({"topic": topic, "wait": "20s"})));
     let waiting: Vec<_> = pulls.collect();
-    settle_down().await;
+    settle_down(&delayd).await;
     let with_waiters = requests().await;
     assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
     assert!(with_waiters < alone + 20, "{with_waiters} requests in five seconds; {alone} without waiters");
@@ -252,7 +252,7 @@ async fn waiters_of_many_topics_share_the_look_of_each_second() {
     }
 }
 
-/// A hundred waiters ask as little as one: a look a second. Polling for each would be a thousand commands.
+/// A hundred and one waiters ask as little as one: a look a second. Polling for each would be a thousand commands.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_waiters_hardly_ask_the_store() {
     let kept = Kept::redis();
@@ -261,13 +261,13 @@ async fn idle_waiters_hardly_ask_the_store() {
     let commands = || redis_server::shared().statistic("total_commands_processed");
     let during = async |span| {
         let before = commands();
-        tokio::time::sleep(span).await;
+        delayd.lives_for(span).await;
         commands() - before
     };
     let span = Duration::from_secs(5);
     let alone = during(span).await;
     let waiting: Vec<_> = (0..100).map(|_| pull(&delayd, json!({"wait": "20s"}))).collect();
-    settle_down().await;
+    settle_down(&delayd).await;
     let with_waiters = during(span).await;
     assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
     // A look is the time and three commands.

@@ -47,6 +47,8 @@ mod program;
 mod fake_time;
 #[path = "../support/open_loop.rs"]
 mod open_loop;
+#[path = "../support/poll.rs"]
+mod poll;
 #[path = "../support/redis_many.rs"]
 mod redis_many;
 #[path = "../support/redis.rs"]

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
+use crate::poll;
 use crate::program::{Program, service};
 use crate::receiver::{Answer, Receiver};
 use crate::{Kept, on_both_stores};
@@ -111,7 +113,7 @@ async fn a_cancelled_task_never_fires_and_a_fired_one_cannot_be_cancelled(kept: 
     let cancelling = ids.iter().enumerate().map(|(n, id)| {
         let (delayd, body) = (delayd.clone(), json!({"topic": "t", "task_id": id}).to_string());
         tokio::spawn(async move {
-            tokio::time::sleep(std::time::Duration::from_millis(100 + n as u64)).await;
+            tokio::time::sleep(Duration::from_millis(100 + n as u64)).await;
             delayd.post("/delay/task/cancel", body).await
         })
     });
@@ -373,7 +375,7 @@ async fn a_paused_topic_holds_and_a_resumed_one_goes_by_its_misfire_policy(kept:
         let shown = call(&delayd, "/delay/topic/get", json!({"topic": topic})).await;
         assert_eq!((&shown["paused"], &shown["counts"]["scheduled"]), (&json!(true), &json!(2)));
         // Longer than any look that might still claim.
-        tokio::time::sleep(std::time::Duration::from_millis(1_200)).await;
+        delayd.lives_for(Duration::from_millis(1_200)).await;
         assert_eq!(receiver.seen().len(), before, "a paused topic fired");
         call(&delayd, "/delay/topic/resume", json!({"topic": topic, "misfire": misfire})).await;
         delayd.wait_for_state(topic, id, state).await;
@@ -446,18 +448,13 @@ async fn failed_attempts_are_noted_with_their_answers(kept: Kept) {
     let fixed = json!({"backoff": {"kind": "fixed", "every": "1ms"}});
     let id = delayd.add(with(pushed("t", json!(0), 1), fixed)).await.id();
     delayd.wait_for_state("t", id, "delivered").await;
-    // Written beside the road.
-    for _ in 0..600 {
-        let task = delayd.task("t", id).await;
-        if let Some(note) = task["log"].get(0) {
-            assert_eq!(task["log"].as_array().unwrap().len(), 1, "{task}");
-            assert_eq!((&note["attempt"], &note["answer"]), (&json!(1), &json!("the till is broken")));
-            assert_eq!(note["outcome"], "500 Internal Server Error");
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    panic!("the failed attempt was not noted:\n{}", delayd.log());
+    // Notes are written in the background.
+    let noted = async || Some(delayd.task("t", id).await).filter(|task| task["log"].get(0).is_some());
+    let Some(task) = poll::answer(noted).await else { panic!("the failed attempt was not noted:\n{}", delayd.log()) };
+    assert_eq!(task["log"].as_array().unwrap().len(), 1, "{task}");
+    let note = &task["log"][0];
+    assert_eq!((&note["attempt"], &note["answer"]), (&json!(1), &json!("the till is broken")));
+    assert_eq!(note["outcome"], "500 Internal Server Error");
 }
 
 /// What is paused at one instance is held by all others a second later.
@@ -470,12 +467,12 @@ async fn a_pause_holds_on_every_instance_within_a_second() {
     let before = second.add(pushed("t", json!(0), 0)).await.id();
     second.wait_for_state("t", before, "delivered").await;
     call(&first, "/delay/topic/pause", json!({"topic": "t"})).await;
-    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    first.lives_for(Duration::from_secs(1)).await;
     let during = second.add(pushed("t", json!(0), 1)).await.id();
     let pulled = call(&second, "/delay/task/pull", json!({"topic": "t"})).await;
     assert_eq!(pulled["task_id"], Value::Null);
     // Longer than the look of either that might still claim.
-    tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+    second.lives_for(Duration::from_millis(1_500)).await;
     assert_eq!(state_of(&second, "t", during).await, "scheduled");
     call(&first, "/delay/topic/resume", json!({"topic": "t"})).await;
     second.wait_for_state("t", during, "delivered").await;

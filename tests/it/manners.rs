@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::open_loop::{ADD, read_answer, resident_kib};
+use crate::poll;
 use crate::program::{self, Program, service};
 use crate::receiver::Receiver;
 use crate::{Kept, StoreAt};
@@ -221,11 +222,8 @@ async fn a_pull_that_is_not_read_goes_to_the_next() {
     staller.write_all(request.as_bytes()).await.unwrap();
     // The answer has begun: the task is the staller's, who reads no further.
     staller.read_exact(&mut [0; 15]).await.unwrap();
-    let began = Instant::now();
-    while delayd.post("/delay/task/pull", pull).await.ok().body["content"].as_str() != Some(&content) {
-        assert!(began.elapsed() < PATIENCE, "the task did not come back");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let is_back = async || delayd.post("/delay/task/pull", pull).await.ok().body["content"] == *content;
+    assert!(poll::until(is_back).await, "the task did not come back");
     let rest = read_to_end(&mut staller).await;
     assert!(!rest.ends_with('}'), "the staller has the whole answer as well");
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::Kept;
+use crate::poll;
 use crate::program::{Program, command, run, service};
 use crate::receiver::{Receiver, Seen};
 
@@ -43,10 +44,10 @@ async fn scheduled(delayd: &Program, topic: &str) -> u64 {
 }
 
 /// Asserts that each task came, once, and none before its moment.
-async fn check_each_came_once(receiver: &Receiver, ids: &[u64]) {
+async fn check_each_came_once(new: &Program, receiver: &Receiver, ids: &[u64]) {
     let seen = receiver.wait_for(ids.len()).await;
     // What comes twice may come late.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    new.lives_for(Duration::from_secs(1)).await;
     let seen = if receiver.seen().len() > seen.len() { receiver.seen() } else { seen };
     let mut calls: HashMap<u64, Vec<&Seen>> = HashMap::new();
     for call in &seen {
@@ -117,7 +118,7 @@ async fn everything_moves_while_both_serve(from: Kept, into: Kept) {
     new.post("/delay/task/cancel", one(cancelled)).await.ok();
     assert_eq!(new.task("t", later).await["task_id"], later);
     assert_eq!(old.post("/delay/task/get", one(later)).await.status, 404);
-    check_each_came_once(&receiver, &ids).await;
+    check_each_came_once(&new, &receiver, &ids).await;
     let fresh = new.add(called("t", 0, 3_600_000)).await.id();
     assert!(!ids.contains(&fresh) && fresh > later);
 }
@@ -165,13 +166,8 @@ impl Drop for Running {
 
 /// Waits until the new one keeps so many.
 async fn wait_for_moved(new: &Program, count: u64) {
-    for _ in 0..1_200 {
-        if scheduled(new, "t").await >= count {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("nothing is moved:\n{}", new.log());
+    let is_moved = async || scheduled(new, "t").await >= count;
+    assert!(poll::until(is_moved).await, "nothing is moved:\n{}", new.log());
 }
 
 async fn a_mover_that_was_killed_is_gone_on_with(from: Kept, into: Kept) {
@@ -189,7 +185,7 @@ async fn a_mover_that_was_killed_is_gone_on_with(from: Kept, into: Kept) {
     let summary = move_all(&old, &new, &["--margin", "1s"]).await;
     assert_eq!(summary["left"], 0, "{summary}");
     assert_eq!(scheduled(&new, "t").await, 2_000, "the test is too slow to show anything");
-    check_each_came_once(&receiver, &ids).await;
+    check_each_came_once(&new, &receiver, &ids).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,7 +221,7 @@ async fn whatever_a_mover_left_half_done_each_task_comes_once() {
 
     let summary = move_all(&old, &new, &["--margin", "1s"]).await;
     assert_eq!((&summary["moved"], &summary["topics"][0]["known"]), (&json!(20), &json!(10)), "{summary}");
-    check_each_came_once(&receiver, &ids).await;
+    check_each_came_once(&new, &receiver, &ids).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,7 +235,7 @@ async fn what_the_new_service_will_not_have_stays_and_fires_at_the_old() {
     assert!(code == 1 && error.contains("message.call") && error.contains("5 tasks left"), "{output}{error}");
     let waiting = counts(&old, "t").await;
     assert_eq!((&waiting["scheduled"], &waiting["leased"]), (&json!(5), &json!(0)));
-    check_each_came_once(&receiver, &ids).await;
+    check_each_came_once(&new, &receiver, &ids).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -339,5 +335,5 @@ async fn a_target_that_goes_away_for_a_while_is_waited_for() {
     let summary: Value = serde_json::from_str(&output).unwrap();
     assert_eq!((&summary["moved"], &summary["left"]), (&json!(1_500), &json!(0)));
     assert_eq!(scheduled(&new, "t").await, 1_500, "the test is too slow to show anything");
-    check_each_came_once(&receiver, &ids).await;
+    check_each_came_once(&new, &receiver, &ids).await;
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::poll;
 use crate::receiver::Receiver;
 
 /// How a store is named to the program.
@@ -191,38 +192,40 @@ impl Program {
         self.post("/delay/task/get", json!({"topic": topic, "task_id": id}).to_string()).await.ok().body["task"].clone()
     }
 
-    /// Asks until the task is in `state`; panics after half a minute.
+    /// Asks until the task is in `state`; panics after a minute.
     pub async fn wait_for_state(&self, topic: &str, id: u64, state: &str) -> Value {
-        for _ in 0..600 {
-            let task = self.task(topic, id).await;
-            if task["state"] == state {
-                return task;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+        let is_in = async || Some(self.task(topic, id).await).filter(|task| task["state"] == state);
+        match poll::answer(is_in).await {
+            Some(task) => task,
+            None => panic!("task {id} did not become {state}: {}\n{}", self.task(topic, id).await, self.log()),
         }
-        panic!("task {id} did not become {state}: {}\n{}", self.task(topic, id).await, self.log());
     }
 
     /// Asks `/readyz` until it answers `status`.
     pub async fn wait_until_ready(&self, status: u16) {
-        for _ in 0..600 {
-            if self.get("/readyz").await.status == status {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("/readyz did not answer {status}:\n{}", self.log());
+        let answers = poll::until(async || self.get("/readyz").await.status == status).await;
+        assert!(answers, "/readyz did not answer {status}:\n{}", self.log());
     }
 
-    /// Reads the log until it says `text`; panics after half a minute.
+    /// Reads the log until it says `text`; panics after a minute.
     pub async fn wait_for_log(&self, text: &str) {
-        for _ in 0..1_500 {
-            if self.log().contains(text) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("the log does not say {text:?}:\n{}", self.log());
+        self.wait_for_logs(text, 1).await;
+    }
+
+    /// Reads the log until it says `text` so many times; panics after a minute.
+    pub async fn wait_for_logs(&self, text: &str, times: usize) {
+        let says = poll::until(async || self.log().matches(text).count() >= times).await;
+        assert!(says, "the log does not say {text:?} {times} times:\n{}", self.log());
+    }
+
+    /// Waits until so much time has passed by the store's clock: a pull waits for a task that falls
+    /// due then. For showing that something does not happen meanwhile.
+    #[allow(dead_code, reason = "tests/drills share this program")]
+    pub async fn lives_for(&self, span: Duration) {
+        let delay = format!("{}ms", span.as_millis());
+        self.add(json!({"topic": "span", "delay": delay, "mode": "pull", "content": {}})).await;
+        let pulled = self.post("/delay/task/pull", r#"{"topic":"span","wait":"30s"}"#).await.ok();
+        assert!(pulled.body["task_id"].is_u64(), "{pulled:?}");
     }
 
     pub fn signal(&self, name: &str) {
@@ -238,13 +241,10 @@ impl Program {
 
     /// Waits for it to end by itself.
     pub async fn ended(&mut self) -> ExitStatus {
-        for _ in 0..1_200 {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+        match poll::answer(async || self.child.try_wait().unwrap()).await {
+            Some(status) => status,
+            None => panic!("delayd did not end:\n{}", self.log()),
         }
-        panic!("delayd did not end:\n{}", self.log());
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
+use crate::poll;
 use crate::program::Program;
 use crate::{Kept, on_both_stores};
 
@@ -107,14 +108,12 @@ async fn a_caller_that_hung_up_loses_nothing(kept: Kept) {
     socket.peek(&mut [0]).unwrap();
     drop(socket);
     let mut got = HashSet::new();
-    for _ in 0..600 {
+    let all_come = async || {
         let tasks = pull(&delayd, json!({"count": 256})).await["tasks"].as_array().unwrap().clone();
         got.extend(tasks.iter().map(|task| task["task_id"].as_u64().unwrap()));
-        if got.len() == ids.len() {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+        got.len() == ids.len()
+    };
+    poll::until(all_come).await;
     assert_eq!(got, ids);
 }
 

@@ -124,6 +124,16 @@ fn end_move(cluster: &Cluster, slot: &str, to: usize) {
     }
 }
 
+/// How often the cluster's nodes have answered TRYAGAIN.
+fn refusals(cluster: &Cluster) -> u64 {
+    let counted = cluster.nodes.iter().filter_map(|node| {
+        let errors = node.command(&["INFO", "errorstats"]);
+        let count = errors.lines().find_map(|line| line.strip_prefix("errorstat_TRYAGAIN:count="))?;
+        Some(count.trim().parse::<u64>().unwrap())
+    });
+    counted.sum()
+}
+
 /// The map is read again a quarter of a second later at best: until then the nodes' own word is what counts.
 #[tokio::test(flavor = "multi_thread")]
 async fn redirections_are_followed_at_once() {
@@ -156,11 +166,12 @@ async fn redirections_are_followed_at_once() {
     let adding = tokio::time::timeout(Duration::from_secs(5), store.add(vec![task()]));
     let refused = adding.await.expect("an add waits for a slot on its way").remove(0);
     assert!(matches!(refused, Err(Error::Moving(_))), "{refused:?}");
+    let before = refusals(&cluster);
     let counting = tokio::spawn({
         let (store, lane) = (store.clone(), lane.clone());
         async move { store.stats(&lane).await }
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    until("a count meets half a lane", || refusals(&cluster) > before + 1);
     assert!(!counting.is_finished(), "half a lane was counted");
     move_keys(&cluster, &slot, 1, 2);
     end_move(&cluster, &slot, 2);
@@ -220,9 +231,12 @@ async fn a_slot_that_moves_under_traffic_loses_and_doubles_nothing() {
     let load = Load::start(&delayd, &topic, "300ms", 8);
     load.accepted_after(Instant::now(), 200).await;
 
-    // Half here and half there, for a while.
-    let pause = || std::thread::sleep(Duration::from_millis(500));
-    tokio::task::block_in_place(|| cluster.move_slot(&slot, 1, 2, pause));
+    // Half here and half there, while callers ask.
+    let half_way = || {
+        let before = load.answers().len();
+        until("callers are answered meanwhile", || load.answers().len() >= before + 20);
+    };
+    tokio::task::block_in_place(|| cluster.move_slot(&slot, 1, 2, half_way));
     load.accepted_after(Instant::now(), 200).await;
     let (topic, answers) = load.stop().await;
     assert_eq!(lost(&delayd, &receiver, &topic, &answers).await.len(), 0);

@@ -9,6 +9,7 @@ use delayd::store::{Claim, Claimed, Error, Moment, NewTask, Store, TopicEntry, W
 use delayd::task::TaskId;
 use serde_json::json;
 
+use crate::poll;
 use crate::program::service;
 use crate::proxy::Proxy;
 use crate::receiver::{Answer, Receiver};
@@ -130,12 +131,7 @@ async fn ids_stay_unique_when_redis_has_lost_its_counter() {
     let mut late = Vec::new();
     for store in [&two, &one] {
         // The first call may be the one that finds the connection broken.
-        for _ in 0..600 {
-            if store.ping().await.is_ok() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        assert!(poll::until(async || store.ping().await.is_ok()).await);
         late.extend(add(store, 3).await);
     }
     let (last, first) = (ids.iter().max().unwrap(), late.iter().min().unwrap());
@@ -160,9 +156,7 @@ async fn a_caller_who_goes_while_ids_are_drawn_leaves_nothing_behind() {
     let is_drawing = || {
         server.command(&["CLIENT", "LIST"]).lines().any(|line| line.contains("flags=b") && line.contains("cmd=evalsha"))
     };
-    while !is_drawing() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    assert!(poll::until(async || is_drawing()).await, "no id is drawn");
     goes.abort();
     assert!(goes.await.unwrap_err().is_cancelled());
     server.command(&["CLIENT", "UNPAUSE"]);

@@ -42,17 +42,6 @@ impl Served {
     }
 }
 
-/// Waits until the log has `words` as often; panics after half a minute.
-async fn wait_for_log(delayd: &Program, words: &str, times: usize) {
-    for _ in 0..600 {
-        if delayd.log().matches(words).count() >= times {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("the log has no {words:?}:\n{}", delayd.log());
-}
-
 async fn metrics(delayd: &Program, token: &str) -> String {
     let get = reqwest::Client::new().get(delayd.url("/metrics")).bearer_auth(token);
     get.send().await.unwrap().text().await.unwrap()
@@ -70,7 +59,7 @@ async fn a_changed_file_makes_a_new_service_known_and_a_bad_one_changes_nothing(
     let delayd = &served.delayd;
     assert_eq!(add(delayd, "two").await.status, 400);
     served.save(&(service("one", &receiver) + &service("two", &receiver)));
-    wait_for_log(delayd, "changed: services", 1).await;
+    delayd.wait_for_logs("changed: services", 1).await;
     add(delayd, "two").await.ok();
     receiver.wait_for(1).await;
     for (bad, why) in [
@@ -80,14 +69,14 @@ async fn a_changed_file_makes_a_new_service_known_and_a_bad_one_changes_nothing(
     ] {
         let before = delayd.log().len();
         served.save(bad);
-        wait_for_log(delayd, why, 1).await;
+        delayd.wait_for_logs(why, 1).await;
         let log = delayd.log();
         let said = log[before..].lines().find(|line| line.contains(why)).unwrap();
         assert!(said.contains("ERROR") && said.contains("the old one stays"), "{said}");
         add(delayd, "two").await.ok();
     }
     std::fs::remove_file(&served.file).unwrap();
-    wait_for_log(delayd, "cannot read the configuration file", 1).await;
+    delayd.wait_for_logs("cannot read the configuration file", 1).await;
     add(delayd, "two").await.ok();
     let metrics = delayd.get("/metrics").await;
     assert_eq!(metrics.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
@@ -96,7 +85,7 @@ async fn a_changed_file_makes_a_new_service_known_and_a_bad_one_changes_nothing(
     assert!(counted.contains("delayd_config_reloads_total{result=\"refused\"} 4\n"), "{counted}");
     // Back again, and good.
     served.save(&service("three", &receiver));
-    wait_for_log(delayd, "changed: services", 2).await;
+    delayd.wait_for_logs("changed: services", 2).await;
     add(delayd, "three").await.ok();
     assert_eq!(add(delayd, "two").await.status, 400);
 }
@@ -108,18 +97,18 @@ async fn limits_and_the_log_level_change_and_what_cannot_is_named() {
     delayd.get("/readyz").await;
     assert!(!delayd.log().contains("DEBUG"));
     served.save("[http]\nbind = \"127.0.0.1:7\"\n[worker]\nlease = \"45s\"\n[limits]\nbatch = 1\ncontent = \"10B\"\n[log]\nlevel = \"debug\"\n");
-    wait_for_log(delayd, "changed: limits, log.level", 1).await;
+    delayd.wait_for_logs("changed: limits, log.level", 1).await;
     // The address is given by --set, which goes before the file.
-    wait_for_log(delayd, "Not taken before the next start: worker", 1).await;
+    delayd.wait_for_logs("Not taken before the next start: worker", 1).await;
     delayd.get("/readyz").await;
-    wait_for_log(delayd, "DEBUG", 1).await;
+    delayd.wait_for_logs("DEBUG", 1).await;
     let task = json!({"topic": "t", "delay": 0, "content": {}});
     let batch = json!({"tasks": [task, task]}).to_string();
     assert_eq!(delayd.post("/delay/task/add_batch", batch.clone()).await.body["dm_error"], 1000);
     let long = json!({"topic": "t", "delay": 0, "content": {"n": 1234567890}}).to_string();
     assert_eq!(delayd.post("/delay/task/add", long.clone()).await.status, 413);
     served.save("[limits]\nbody = \"1KiB\"\ncontent = \"1KiB\"\n");
-    wait_for_log(delayd, "changed: limits, log.level", 2).await;
+    delayd.wait_for_logs("changed: limits, log.level", 2).await;
     delayd.post("/delay/task/add_batch", batch).await.ok();
     delayd.post("/delay/task/add", long).await.ok();
     let large = json!({"topic": "t", "delay": 0, "content": {"n": "x".repeat(2_000)}}).to_string();
@@ -139,7 +128,7 @@ async fn a_shorter_retry_after_max_holds_for_what_is_held_already() {
     receiver.wait_for(1).await;
     receiver.answer(|_| Answer::Status(200));
     served.save(&(text + "[callback]\nretry_after_max = \"1s\"\n"));
-    wait_for_log(&served.delayd, "changed: callback.retry_after_max", 1).await;
+    served.delayd.wait_for_logs("changed: callback.retry_after_max", 1).await;
     // The one that was answered keeps its own wait.
     receiver.wait_for(3).await;
 }
@@ -153,9 +142,9 @@ async fn sighup_reads_the_configuration_again_and_ends_nothing() {
     std::fs::write(served.folder.path().join("other.toml"), "nothing").unwrap();
     served.save(&service("one", &receiver));
     delayd.signal("HUP");
-    wait_for_log(delayd, "nothing changes", 1).await;
+    delayd.wait_for_logs("nothing changes", 1).await;
     delayd.signal("HUP");
-    wait_for_log(delayd, "nothing changes", 2).await;
+    delayd.wait_for_logs("nothing changes", 2).await;
     assert!(!delayd.log().contains("files have changed"), "{}", delayd.log());
     add(delayd, "one").await.ok();
     receiver.wait_for(1).await;
@@ -180,7 +169,7 @@ async fn a_swapped_folder_behind_a_link_is_noticed() {
     symlink("..v2", at("..data_tmp")).unwrap();
     std::fs::rename(at("..data_tmp"), at("..data")).unwrap();
     std::fs::remove_dir_all(at("..v1")).unwrap();
-    wait_for_log(&delayd, "changed: services", 1).await;
+    delayd.wait_for_logs("changed: services", 1).await;
     add(&delayd, "two").await.ok();
     receiver.wait_for(2).await;
 }
@@ -224,7 +213,7 @@ async fn a_truncated_file_lets_nobody_in() {
         // In place, as a full disk or a killed editor leaves it.
         std::fs::write(&served.file, &whole[..length]).unwrap();
         refused += 1;
-        wait_for_log(delayd, "the old one stays", refused).await;
+        delayd.wait_for_logs("the old one stays", refused).await;
         let log = delayd.log();
         let said = log.lines().rfind(|line| line.contains("the old one stays")).unwrap();
         assert!(said.contains("ERROR") && said.contains(why), "{said}");
@@ -237,11 +226,11 @@ async fn a_truncated_file_lets_nobody_in() {
     assert!(counted.contains("delayd_config_reloads_total{result=\"taken\"} 0\n"), "{counted}");
     // SIGHUP takes no more than a change of the file does.
     delayd.signal("HUP");
-    wait_for_log(delayd, "the old one stays", 5).await;
+    delayd.wait_for_logs("the old one stays", 5).await;
     assert_eq!(purge(delayd, "order.a", None).await, 401);
     // On purpose it works: the word is in the file.
     served.save(&(before + "[http.auth]\nanonymous = true\n"));
-    wait_for_log(delayd, "changed: http.auth", 1).await;
+    delayd.wait_for_logs("changed: http.auth", 1).await;
     assert_eq!(purge(delayd, "order.a", None).await, 404);
 }
 

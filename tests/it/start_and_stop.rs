@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::poll;
 use crate::program::{self, Program, StoreAt, command, run, service};
 use crate::receiver::{Answer, Receiver};
 use crate::{Kept, on_both_stores, redis_server};
@@ -161,13 +162,7 @@ async fn a_redis_that_restarts_is_found_again_with_its_scripts() {
     let pending = delayd.add(task("4s")).await.id();
     // What everysec has written is what this test is about; what it still holds back is not promised.
     let is_written = || redis.command(&["INFO", "persistence"]).contains("aof_buffer_length:0\r\n");
-    for _ in 0..600 {
-        if is_written() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert!(is_written(), "{}", redis.command(&["INFO", "persistence"]));
+    assert!(poll::until(async || is_written()).await, "{}", redis.command(&["INFO", "persistence"]));
     redis.kill();
     redis.restart();
     delayd.wait_until_ready(200).await;
@@ -189,12 +184,7 @@ async fn a_drain_ends_though_redis_is_gone() {
     receiver.wait_for(3).await;
     redis.kill();
     receiver.open_gate();
-    for _ in 0..600 {
-        if delayd.log().contains("takes no settles") {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    delayd.wait_for_log("takes no settles").await;
     delayd.signal("TERM");
     assert_eq!(delayd.ended().await.code(), Some(0), "{}", delayd.log());
 }
@@ -268,17 +258,12 @@ async fn ended_tasks_are_forgotten_after_their_time_and_others_are_not(kept: Kep
     let waits = delayd.add(json!({"topic": "t", "delay": "1h", "content": {}})).await.id();
     delayd.post("/delay/task/pull", r#"{"topic":"t"}"#).await.ok();
     delayd.wait_for_state("t", ended, "delivered").await;
+    // The janitor's first round comes with the next start: by then the task is old enough.
+    delayd.lives_for(Duration::from_millis(1_100)).await;
     delayd.kill();
-    // The first round of the house-keeping comes with the start; until then a second passes.
-    tokio::time::sleep(Duration::from_millis(1_100)).await;
     let delayd = kept.start(&["history.keep=\"1s\"".into()]).await;
     let get = json!({"topic": "t", "task_id": ended}).to_string();
-    for _ in 0..200 {
-        if delayd.post("/delay/task/get", get.clone()).await.status == 404 {
-            assert_eq!(delayd.task("t", waits).await["state"], "scheduled");
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("the ended task is still there:\n{}", delayd.log());
+    let is_gone = async || delayd.post("/delay/task/get", get.clone()).await.status == 404;
+    assert!(poll::until(is_gone).await, "the ended task is still there:\n{}", delayd.log());
+    assert_eq!(delayd.task("t", waits).await["state"], "scheduled");
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::poll;
 use crate::program::{Program, command, folder, run, service};
 use crate::receiver::{Answer, Receiver, Seen, now_ms};
 use crate::{Kept, on_both_stores};
@@ -155,14 +156,13 @@ async fn another_id_is_for_the_tasks_that_come_next(kept: Kept) {
         delayd = kept.start(&settings).await;
     }
     // Instances on Redis go on, and take it up.
-    for n in 1..200 {
+    let mut n = 0;
+    let another = async || {
+        n += 1;
         delayd.add(task(n)).await;
         let second = webhook_id(&receiver.wait_for(n + 1).await[n])[..16].to_owned();
-        if second != first {
-            assert!(output.contains(&second), "{output}");
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("nobody took up the new id:\n{}", delayd.log());
+        (second != first).then_some(second)
+    };
+    let Some(second) = poll::answer(another).await else { panic!("nobody took up the new id:\n{}", delayd.log()) };
+    assert!(output.contains(&second), "{output}");
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::Kept;
+use crate::poll;
 use crate::program::{Program, service};
 use crate::receiver::{Answer, Receiver, now_ms};
 use crate::redis_server;
@@ -71,15 +72,8 @@ async fn an_instance_that_does_not_work_leaves_its_tasks_to_one_that_does() {
 }
 
 /// Asks again and again until the answer is as it should be: what another instance has changed is known within a second.
-async fn soon<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(15);
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "{what}: not known after 15 s");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+async fn soon<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
+    poll::answer(ask).await.unwrap_or_else(|| panic!("{what}: not known after a minute"))
 }
 
 async fn pull(program: &Program, count: usize) -> Vec<u64> {

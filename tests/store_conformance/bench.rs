@@ -11,6 +11,7 @@ use delayd::store::{
 };
 use delayd::task::{Lane, OnDead, Options, Receipt, State, TaskId};
 
+use crate::poll;
 use crate::redis_many;
 use crate::redis_server;
 use crate::reference::Reference;
@@ -56,13 +57,13 @@ pub(crate) async fn redis() -> Bench<AnyStore> {
     Bench { store, clock, kept: Box::new(prefix) }
 }
 
-/// A key prefix of its own on the cluster of this test process: its lanes and its common keys lie on different nodes.
+/// A key prefix of its own on the cluster of this run: its lanes and its common keys lie on different nodes.
 pub(crate) async fn cluster() -> Bench<AnyStore> {
     let clock = Clock::manual(START);
     let prefix = fresh_prefix();
     let params = redis::Params {
         topology: redis::Topology::Cluster,
-        urls: redis_many::shared_cluster().urls(),
+        urls: redis_many::shared_cluster(),
         key_prefix: prefix.clone(),
         timeout: Duration::from_secs(10),
         clock: clock.clone(),
@@ -70,12 +71,7 @@ pub(crate) async fn cluster() -> Bench<AnyStore> {
     };
     let store = AnyStore::Redis(redis::Redis::connect(params).await.unwrap());
     // A cluster that has just come about may not be known to all of its nodes yet.
-    for _ in 0..600 {
-        if store.ping().await.is_ok() {
-            break;
-        }
-        tokio::time::sleep(ms(50)).await;
-    }
+    assert!(poll::until(async || store.ping().await.is_ok()).await, "the cluster does not answer");
     Bench { store, clock, kept: Box::new(prefix) }
 }
 

@@ -6,7 +6,7 @@ use delayd::store::{Added, Cancelled, Error, Idempotency, NewTask, Novelty, Stor
 use delayd::task::{Lane, Options, State, TaskId};
 use futures_util::future::join_all;
 
-use crate::bench::{Bench, at, connect, delivered, lane, ms, new_task, redis, topic_of};
+use crate::bench::{Bench, at, delivered, lane, ms, new_task, topic_of};
 
 const WINDOW_MS: u64 = 86_400_000;
 
@@ -197,17 +197,4 @@ pub(crate) async fn a_repeat_is_told_how_its_task_has_ended(bench: Bench<impl St
     bench.advance(60_000);
     assert_eq!(bench.try_add(once("pending", 1)).await.unwrap(), again(pending, Some(State::Cancelled)));
     assert_eq!(bench.state(pending.id).await, State::Cancelled);
-}
-
-/// 32 producers of which each hears of a timeout, and asks another instance.
-#[tokio::test]
-async fn adds_at_once_through_two_instances_make_one_task() {
-    let bench = redis().await;
-    let prefix = bench.kept.downcast_ref::<String>().unwrap();
-    let instances = [connect(prefix, &bench.clock, false).await, connect(prefix, &bench.clock, false).await];
-    let added = join_all((0..32).map(|n| instances[n % 2].add(vec![once("k", 7)]))).await;
-    let added: Vec<Added> = added.into_iter().flatten().map(Result::unwrap).collect();
-    assert_eq!(added.iter().filter(|added| added.novelty == Novelty::New).count(), 1);
-    assert!(added.iter().all(|each| each.id == added[0].id), "{added:?}");
-    assert_eq!(instances[0].stats(&lane()).await.unwrap().scheduled, 1);
 }

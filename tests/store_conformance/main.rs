@@ -1,7 +1,7 @@
 //! The conformance suite of [`delayd::store`]: the contract in sentences.
 //!
-//! Each sentence below is one async fn over [`delayd::store::Store`], and appears as `embedded::…`, `redis::…` and
-//! `specification::…`, and all of them in one test as `cluster::…` (Redis Cluster). The last runs it on the specification in [`model`], so that the tests and the specification
+//! Each sentence below is one async fn over [`delayd::store::Store`]. It appears as `embedded::…`, `redis::…`, `cluster::…` (Redis
+//! Cluster) and `specification::…`. The last runs it on the specification in [`model`], so that the tests and the specification
 //! cannot come to disagree. [`machine`] drives both stores with random calls against that specification. What only
 //! Redis has (its lock, its scripts, a registry that can be lost) is in [`redis_alone`].
 //!
@@ -21,7 +21,6 @@ mod damage;
 mod destination;
 mod expiry;
 mod idempotency;
-mod identity;
 mod key;
 mod lease;
 mod machine;
@@ -35,6 +34,7 @@ mod quota;
 mod read;
 mod record;
 mod redis_alone;
+mod redis_identity;
 mod redis_repeats;
 mod reference;
 mod registry;
@@ -43,6 +43,8 @@ mod steps;
 mod topics;
 mod transfer;
 
+#[path = "../support/poll.rs"]
+mod poll;
 #[path = "../support/redis_many.rs"]
 mod redis_many;
 #[path = "../support/redis.rs"]
@@ -285,18 +287,6 @@ macro_rules! each_by_itself {
     };
 }
 
-/// One test for all: where a store takes seconds to start.
-macro_rules! one_after_another {
-    ($store:ident $($verb:ident $sentence:ident,)+) => {
-        #[tokio::test]
-        async fn keeps_every_sentence() {
-            $(println!("{}", stringify!($sentence));
-            // On the heap: together they are more than a thread's stack holds.
-            Box::pin(crate::$verb::$sentence(crate::bench::$store().await)).await;)+
-        }
-    };
-}
-
 mod embedded {
     conformance!(each_by_itself embedded);
 }
@@ -307,7 +297,7 @@ mod redis {
 
 /// Redis again, over three primaries.
 mod cluster {
-    conformance!(one_after_another cluster);
+    conformance!(each_by_itself cluster);
 }
 
 /// The specification, held to its own sentences.

@@ -263,7 +263,7 @@ async fn a_full_redis_still_makes_the_call_for_the_dead() {
     assert_eq!(ids(&bench.claim(&[("dead.letters", 1)]).await), [call]);
 }
 
-/// 32 clients, one key: one task.
+/// 32 adds under one key at once, through two instances, store one task.
 #[tokio::test]
 async fn adds_at_once_under_one_idempotency_key_make_one_task() {
     let broken = broken().await;

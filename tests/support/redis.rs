@@ -18,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Ports tried before giving up: another process may take a free one first.
 const TRIES: usize = 20;
 
+/// The variable with the id of a process: the server runs as long as that one, also after this one.
+pub(crate) const AS_LONG_AS: &str = "AS_LONG_AS";
+
 /// The keeper: `$1` is the folder, the rest are the server's options.
 const KEEPER: &str = r#"
     folder=$1; shift
@@ -29,6 +32,7 @@ const KEEPER: &str = r#"
             kill) kill -9 "$server"; wait "$server"; echo killed ;;
         esac
     done
+    while [ -n "$AS_LONG_AS" ] && kill -0 "$AS_LONG_AS" 2> /dev/null; do sleep 1; done
     kill -9 "$server" 2> /dev/null
     wait
     cd / || exit 1
@@ -119,6 +123,8 @@ impl Server {
     }
 
     fn launched_in(place: &Place, variables: &[(&str, &str)], options: impl Fn(u16, &Path) -> Vec<String>) -> Self {
+        let is_fast = std::env::var("NEXTEST_PROFILE").is_ok_and(|part| part == "fast");
+        assert!(!is_fast, "a test of the part `fast` starts redis-server: see .config/nextest.toml");
         let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
         assert!(found.is_ok(), "these tests need redis-server; this installs it: apt-get install redis-server");
         for _ in 0..TRIES {
@@ -154,9 +160,9 @@ impl Server {
         })
     }
 
-    /// A node of a cluster that does not exist yet.
-    pub(crate) fn cluster_node() -> Self {
-        Self::launched_in(&Place::here(), &[], |port, _| {
+    /// A node of a cluster that does not exist yet, with variables in its environment.
+    pub(crate) fn cluster_node(variables: &[(&str, &str)]) -> Self {
+        Self::launched_in(&Place::here(), variables, |port, _| {
             let bus = free_port().to_string();
             let mut further =
                 vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-port", &bus];

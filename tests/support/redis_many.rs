@@ -1,10 +1,14 @@
 //! Several real redis-servers together: a primary with replicas and sentinels, or a cluster. Dropping one ends all its servers.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::process::parent_id;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::redis_server::{Place, Server};
+use crate::redis_server::{AS_LONG_AS, Place, Server};
 
 /// How long a set of servers may take until it is ready.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -170,16 +174,45 @@ pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Server>,
 }
 
-/// The one that all tests of this process share.
-pub(crate) fn shared_cluster() -> &'static Cluster {
+/// The addresses of the cluster that all tests of a run share, each under a key prefix of its own.
+///
+/// A cluster takes seconds to start, and nextest gives each test a process of its own. There the
+/// first test of a run starts the cluster, and leaves its addresses in a file for the others.
+/// Elsewhere the tests of a run are one process.
+pub(crate) fn shared_cluster() -> Vec<String> {
     static SHARED: OnceLock<Cluster> = OnceLock::new();
-    SHARED.get_or_init(Cluster::start)
+    let Ok(run) = std::env::var("NEXTEST_RUN_ID") else {
+        return SHARED.get_or_init(Cluster::start).urls();
+    };
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cluster-{run}"));
+    let mut file = File::options().read(true).append(true).create(true).open(path).unwrap();
+    file.lock().unwrap();
+    let mut urls = String::new();
+    file.read_to_string(&mut urls).unwrap();
+    if urls.is_empty() {
+        // nextest is the parent of this process.
+        let cluster = Cluster::as_long_as(parent_id());
+        urls = cluster.urls().join("\n");
+        file.write_all(urls.as_bytes()).unwrap();
+        // Its drop would wait for the end of the run.
+        std::mem::forget(cluster);
+    }
+    urls.lines().map(str::to_owned).collect()
 }
 
 impl Cluster {
     /// All of them up, all slots covered.
     pub(crate) fn start() -> Self {
-        let nodes: Vec<Server> = (0..6).map(|_| Server::cluster_node()).collect();
+        Self::of((0..6).map(|_| Server::cluster_node(&[])).collect())
+    }
+
+    /// One that runs as long as another process does, also after the end of this one.
+    fn as_long_as(process: u32) -> Self {
+        let process = process.to_string();
+        Self::of((0..6).map(|_| Server::cluster_node(&[(AS_LONG_AS, &process)])).collect())
+    }
+
+    fn of(nodes: Vec<Server>) -> Self {
         let cluster = Self { nodes };
         for node in &cluster.nodes[1..] {
             let (port, bus) = (node.port().to_string(), node.bus_port().to_string());

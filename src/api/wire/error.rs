@@ -89,7 +89,7 @@ tokio::task_local! {
 }
 
 /// A call that changes nothing: its errors do not speak of confirmation.
-pub(super) async fn reading<T>(call: impl Future<Output = T>) -> T {
+pub(crate) async fn reading<T>(call: impl Future<Output = T>) -> T {
     READS.scope((), call).await
 }
 

@@ -8,6 +8,7 @@ use delayd::store::{Adopted, Adoptee, Standing, Store};
 use delayd::task::{Options, StoreId, TaskId};
 
 use crate::bench::{START, at, connect, fresh_prefix, new_task, topic_of};
+use crate::poll;
 use crate::redis_alone::{connect_to, raw};
 use crate::redis_server::Server;
 
@@ -17,13 +18,7 @@ fn key_of(prefix: &str) -> String {
 
 /// Asks an instance until it says so: it may answer what it read less than a second ago.
 async fn wait_for(store: &Redis, id: StoreId) {
-    for _ in 0..200 {
-        if store.id().await.unwrap() == id {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("the instance never took up the id {id}");
+    assert!(poll::until(async || store.id().await.unwrap() == id).await, "the instance never took up the id {id}");
 }
 
 #[tokio::test]
@@ -70,14 +65,11 @@ async fn an_id_that_is_lost_is_put_back_by_those_who_know_it() {
 }
 
 async fn wait_for_key(store: &Redis, prefix: &str) {
-    for _ in 0..200 {
+    let is_there = async || {
         store.id().await.unwrap();
-        if raw::<i64>(&["EXISTS", &key_of(prefix)]) == 1 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("the id is not put back");
+        raw::<i64>(&["EXISTS", &key_of(prefix)]) == 1
+    };
+    assert!(poll::until(is_there).await, "the id is not put back");
 }
 
 #[tokio::test]
@@ -89,12 +81,7 @@ async fn the_last_id_is_answered_while_the_server_is_away_and_after_it() {
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert_eq!(store.id().await.unwrap(), id);
     server.restart();
-    for _ in 0..200 {
-        if store.ping().await.is_ok() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    assert!(poll::until(async || store.ping().await.is_ok()).await);
     assert_eq!(store.id().await.unwrap(), id);
 }
 

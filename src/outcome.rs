@@ -30,8 +30,8 @@ impl Policy {
     /// This policy with what the topic asks for instead.
     pub fn for_topic(&self, topic: &TopicPolicy) -> Self {
         Self {
-            max_attempts: topic.max_attempts.unwrap_or(self.max_attempts),
-            backoff: topic.backoff.as_ref().unwrap_or(&self.backoff).clone(),
+            max_attempts: topic.retry.max_attempts.unwrap_or(self.max_attempts),
+            backoff: topic.retry.backoff.as_ref().unwrap_or(&self.backoff).clone(),
         }
     }
 
@@ -77,6 +77,7 @@ pub fn nacked(policy: &Policy, attempt: u32, delay: Option<Duration>, random: f6
 mod tests {
     use super::*;
     use crate::callback::Fault;
+    use crate::task::TopicRetry;
     use crate::span::Span;
 
     fn policy() -> Policy {
@@ -132,7 +133,8 @@ mod tests {
 
     #[test]
     fn a_tasks_own_options_go_before_its_topics_and_those_before_the_configuration() {
-        let topic = TopicPolicy { max_attempts: Some(7), ..TopicPolicy::default() };
+        let retry = TopicRetry { max_attempts: Some(7), ..TopicRetry::default() };
+        let topic = TopicPolicy { retry, ..TopicPolicy::default() };
         assert_eq!(policy().for_topic(&topic), Policy { max_attempts: 7, ..policy() });
         assert_eq!(policy().for_topic(&TopicPolicy::default()), policy());
         assert_eq!(policy().for_task(&Options::default()), policy());

@@ -24,7 +24,7 @@ pub use headers::{Headers, InvalidHeaders};
 pub use id::TaskId;
 pub use lane::Lane;
 pub use options::{OnDead, Options};
-pub use policy::{MisfirePolicy, Mode, TopicPolicy};
+pub use policy::{MisfirePolicy, Mode, TopicHistory, TopicPolicy, TopicRetry};
 pub use receipt::Receipt;
 pub use state::State;
 pub use store_id::StoreId;

@@ -124,7 +124,7 @@ impl<S: Store, C: Caller> Flight<S, C> {
             receipt: &lease.receipt,
             headers: &self.task.options.headers,
             timeout,
-            final_statuses: policy.final_statuses.as_deref(),
+            final_statuses: policy.retry.final_statuses.as_deref(),
             excerpt,
             body: std::mem::take(&mut self.task.content).into(),
         };

@@ -66,8 +66,8 @@ async fn keep_house(shared: &Shared<impl Store, impl Caller>, round: u32, said: 
     let Histories { now, lanes } = parts.store.histories(lanes).await?;
     let mut histories = lanes.into_iter();
     for known in topics {
-        let keep = known.policy.history_keep.map_or(params.keep, |keep| keep.0);
-        let most = known.policy.history_max.unwrap_or(params.keep_most).div_ceil(u64::from(known.entry.shards));
+        let keep = known.policy.history.keep.map_or(params.keep, |keep| keep.0);
+        let most = known.policy.history.max.unwrap_or(params.keep_most).div_ceil(u64::from(known.entry.shards));
         let mut capped = 0;
         for (lane, history) in known.entry.lanes().zip(histories.by_ref()) {
             // A lane whose server is away keeps its history for a minute more.

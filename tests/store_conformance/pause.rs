@@ -6,7 +6,7 @@ use delayd::span::Span;
 use delayd::store::{
     Claim, Idempotency, MAX_MISFIRES, Misfire, Misfired, NewTask, Novelty, Registered, Store, TopicEntry,
 };
-use delayd::task::{MisfirePolicy, Mode, State, Topic, TopicPolicy};
+use delayd::task::{MisfirePolicy, Mode, State, Topic, TopicHistory, TopicPolicy, TopicRetry};
 
 use crate::bench::{Bench, at, claim_of, dead, delivered, ids, lane, ms, new_task, topic, topic_of};
 
@@ -29,16 +29,17 @@ async fn registered(bench: &Bench<impl Store>) -> Registered {
 
 fn policy() -> TopicPolicy {
     TopicPolicy {
-        max_attempts: Some(7),
-        backoff: Some(Backoff::List { steps: vec![Span::seconds(5), Span(ms(1_500))] }),
-        final_statuses: Some(vec![410, 422]),
+        retry: TopicRetry {
+            max_attempts: Some(7),
+            backoff: Some(Backoff::List { steps: vec![Span::seconds(5), Span(ms(1_500))] }),
+            final_statuses: Some(vec![410, 422]),
+        },
         timeout: Some(Span(ms(2_500))),
         mode: Some(Mode::Pull),
         rate: Some("100/s".parse::<Rate>().unwrap()),
         concurrency: Some(12),
         quota: Some(u64::from(u32::MAX) + 5),
-        history_keep: Some(Span::seconds(3_600)),
-        history_max: Some(1_000),
+        history: TopicHistory { keep: Some(Span::seconds(3_600)), max: Some(1_000) },
         misfire: Some(MisfirePolicy::Dead),
     }
 }

@@ -9,7 +9,7 @@ use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Grant, Holder, Idempotency, MAX_LEASE, Misfire, Misfired,
     Moment, NewContent, NewTask, Rescheduled, Result, Settle, Settled, Spread, Standing, TopicEntry, Transition, Want,
 };
-use delayd::task::{Destination, Lane, OnDead, Options, Receipt, State, StoreId, TaskId, TopicPolicy};
+use delayd::task::{Destination, Lane, OnDead, Options, Receipt, State, StoreId, TaskId, TopicPolicy, TopicRetry};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -25,7 +25,7 @@ pub(crate) fn lanes() -> Vec<Lane> {
 }
 
 pub(crate) fn policy(max_attempts: Option<u32>) -> TopicPolicy {
-    TopicPolicy { max_attempts, ..TopicPolicy::default() }
+    TopicPolicy { retry: TopicRetry { max_attempts, ..TopicRetry::default() }, ..TopicPolicy::default() }
 }
 
 fn destination(which: usize) -> Destination {

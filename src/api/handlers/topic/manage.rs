@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::api::auth::Caller;
-use crate::api::handlers::topic::shown::ShownPolicy;
 use crate::api::middleware::body::JsonBody;
 use crate::api::state::Api;
 use crate::api::wire::envelope::{Nothing, Success};
@@ -21,7 +20,7 @@ use crate::api::wire::schema::TopicName;
 use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{Counts, ListQuery, MAX_FORECAST, Misfired, Registered, Store};
-use crate::task::{self, MisfirePolicy, Topic};
+use crate::task::{self, MisfirePolicy, Topic, TopicPolicy};
 use crate::word::Word;
 
 /// Tasks that are forgotten together: few enough for a slow disk to be done with them before it counts as silent.
@@ -104,7 +103,7 @@ pub(crate) struct Shown {
     topic: Topic,
     shards: u16,
     /// What is set, as /set takes it.
-    policy: ShownPolicy,
+    policy: TopicPolicy,
     paused: bool,
     paused_since_ms: Option<UnixMillis>,
     counts: Count,
@@ -206,7 +205,7 @@ pub(crate) async fn show(api: &Api, known: Registered) -> Result<Shown, Error> {
     Ok(Shown {
         topic: entry.topic,
         shards: entry.shards,
-        policy: ShownPolicy::of(&policy),
+        policy: TopicPolicy::clone(&policy),
         paused: paused.is_some(),
         paused_since_ms: paused,
         counts: counts.iter().fold(Count::default(), Count::and),

@@ -2,4 +2,3 @@
 
 pub(crate) mod manage;
 pub(crate) mod policy;
-pub(crate) mod shown;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -19,12 +20,12 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Name, Number, object, within};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::TopicName;
+use crate::api::wire::schema::{TopicName, described, string};
 use crate::rate::Rate;
 use crate::retry::Backoff;
 use crate::span::Span;
 use crate::store::{Registered, Store, TopicEntry};
-use crate::task::{MisfirePolicy, Mode, Topic, TopicPolicy};
+use crate::task::{MisfirePolicy, Mode, Topic, TopicHistory, TopicPolicy, TopicRetry};
 use crate::word::Word;
 
 const CONCURRENCY: RangeInclusive<u32> = 1..=1_000_000;
@@ -71,7 +72,7 @@ pub(crate) struct Request<'a> {
     paused: Option<bool>,
     /// What follows the configuration again.
     #[schema(value_type = Option<Vec<Setting>>)]
-    reset: Option<AtMost<Word<Setting>, MAX_RESET>>,
+    reset: Option<AtMost<Setting, MAX_RESET>>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -99,18 +100,19 @@ pub(crate) struct History {
     max: Option<Number>,
 }
 
-/// What can follow the configuration again.
-#[derive(Clone, Copy, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Setting {
-    Retry,
-    Timeout,
-    Mode,
-    Rate,
-    Concurrency,
-    Quota,
-    History,
-    Misfire,
+/// The name of a setting.
+pub(crate) struct Setting(&'static str);
+
+impl<'de> Deserialize<'de> for Setting {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        let known = TopicPolicy::SETTINGS.iter().find(|known| **known == name);
+        known.map(|known| Self(known)).ok_or_else(|| D::Error::unknown_variant(&name, &TopicPolicy::SETTINGS))
+    }
+}
+
+described! {
+    Setting, "Setting" => string("What can follow the configuration again.").enum_values(Some(TopicPolicy::SETTINGS));
 }
 
 /// `POST /delay/topic/set`
@@ -120,12 +122,12 @@ pub(crate) async fn set(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -
     let shards =
         request.shards.map(|shards| shards.whole("shards", 1..=u32::from(TopicEntry::MAX_SHARDS))).transpose()?;
     let shards = shards.map(|shards| u16::try_from(shards).expect("just checked to be at most 256"));
-    let changes = Changes::read(&request)?;
-    let paused = request.paused;
+    let given = given(&request)?;
+    let (paused, reset) = (request.paused, request.reset.map_or_else(Vec::new, |AtMost(reset)| reset));
     let Name(topic) = required(request.topic, "topic")?;
 
     let known = created(&api, &topic, shards).await?;
-    let policy = changes.applied_to(&known.policy);
+    let policy = known.policy.changed(reset.iter().map(|Setting(name)| *name), &given);
     if policy != *known.policy && !api.store.set_policy(&topic, &policy).await? {
         return Err(Error::no_topic());
     }
@@ -154,106 +156,74 @@ async fn created(api: &Api, topic: &Topic, shards: Option<u16>) -> Result<Regist
 /// Whether everything in the request is in its range.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn check(request: &Request<'_>) -> Result<(), Error> {
-    Changes::read(request).map(drop)
+    given(request).map(drop)
 }
 
-/// What a request sets.
-struct Changes {
-    given: TopicPolicy,
-    reset: Vec<Setting>,
+/// The settings that a request gives, each in its range.
+fn given(request: &Request<'_>) -> Result<TopicPolicy, Error> {
+    let count = |number: Option<Number>, field: &str, range| number.map(|n| n.whole(field, range)).transpose();
+    Ok(TopicPolicy {
+        retry: request.retry.as_ref().map(given_retry).transpose()?.unwrap_or_default(),
+        timeout: request.timeout.map(|timeout| within(timeout, "timeout", TIMEOUT)).transpose()?.map(Span),
+        mode: request.mode.map(|Word(mode)| mode),
+        rate: request.rate,
+        concurrency: count(request.concurrency, "concurrency", CONCURRENCY)?.map(|count| count as usize),
+        quota: count(request.quota, "quota", COUNT)?.map(u64::from),
+        history: request.history.as_ref().map(given_history).transpose()?.unwrap_or_default(),
+        misfire: request.misfire.map(|Word(misfire)| misfire),
+    })
 }
 
-impl Changes {
-    fn read(request: &Request<'_>) -> Result<Self, Error> {
-        let count = |number: Option<Number>, field: &str, range| number.map(|n| n.whole(field, range)).transpose();
-        let retry = request.retry.as_ref();
-        let history = request.history.as_ref();
-        let final_statuses = retry.and_then(|retry| retry.final_statuses.as_ref()).map(|AtMost(statuses)| {
-            let read = |status: &Number| {
-                let status = status.whole("retry.final_statuses", STATUSES)?;
-                Ok::<_, Error>(u16::try_from(status).expect("just checked to be at most 599"))
-            };
-            statuses.iter().map(read).collect::<Result<Vec<_>, _>>()
-        });
-        let keep = history.and_then(|history| history.keep).map(|keep| within(keep, "history.keep", KEEP));
-        let timeout = request.timeout.map(|timeout| within(timeout, "timeout", TIMEOUT));
-        let concurrency = count(request.concurrency, "concurrency", CONCURRENCY)?;
-        let given = TopicPolicy {
-            max_attempts: count(retry.and_then(|retry| retry.max_attempts), "retry.max_attempts", MAX_ATTEMPTS)?,
-            backoff: retry
-                .and_then(|retry| retry.backoff)
-                .map(|raw| new_task::backoff(raw, "retry.backoff"))
-                .transpose()?,
-            final_statuses: final_statuses.transpose()?,
-            timeout: timeout.transpose()?.map(Span),
-            mode: request.mode.map(|Word(mode)| mode),
-            rate: request.rate,
-            concurrency: concurrency.map(|concurrency| concurrency as usize),
-            quota: count(request.quota, "quota", COUNT)?.map(u64::from),
-            history_keep: keep.transpose()?.map(Span),
-            history_max: count(history.and_then(|history| history.max), "history.max", COUNT)?.map(u64::from),
-            misfire: request.misfire.map(|Word(misfire)| misfire),
-        };
-        let reset = request.reset.iter().flat_map(|AtMost(reset)| reset).map(|Word(setting)| *setting).collect();
-        Ok(Self { given, reset })
-    }
+fn given_retry(retry: &Retry<'_>) -> Result<TopicRetry, Error> {
+    let read = |status: &Number| {
+        let status = status.whole("retry.final_statuses", STATUSES)?;
+        Ok::<_, Error>(u16::try_from(status).expect("just checked to be at most 599"))
+    };
+    let statuses = retry.final_statuses.as_ref().map(|AtMost(statuses)| statuses.iter().map(read).collect());
+    Ok(TopicRetry {
+        max_attempts: retry.max_attempts.map(|most| most.whole("retry.max_attempts", MAX_ATTEMPTS)).transpose()?,
+        backoff: retry.backoff.map(|raw| new_task::backoff(raw, "retry.backoff")).transpose()?,
+        final_statuses: statuses.transpose()?,
+    })
+}
 
-    fn applied_to(self, before: &TopicPolicy) -> TopicPolicy {
-        let Self { given, reset } = self;
-        let mut policy = before.clone();
-        for setting in reset {
-            match setting {
-                Setting::Retry => (policy.max_attempts, policy.backoff, policy.final_statuses) = (None, None, None),
-                Setting::Timeout => policy.timeout = None,
-                Setting::Mode => policy.mode = None,
-                Setting::Rate => policy.rate = None,
-                Setting::Concurrency => policy.concurrency = None,
-                Setting::Quota => policy.quota = None,
-                Setting::History => (policy.history_keep, policy.history_max) = (None, None),
-                Setting::Misfire => policy.misfire = None,
-            }
-        }
-        TopicPolicy {
-            max_attempts: given.max_attempts.or(policy.max_attempts),
-            backoff: given.backoff.or(policy.backoff),
-            final_statuses: given.final_statuses.or(policy.final_statuses),
-            timeout: given.timeout.or(policy.timeout),
-            mode: given.mode.or(policy.mode),
-            rate: given.rate.or(policy.rate),
-            concurrency: given.concurrency.or(policy.concurrency),
-            quota: given.quota.or(policy.quota),
-            history_keep: given.history_keep.or(policy.history_keep),
-            history_max: given.history_max.or(policy.history_max),
-            misfire: given.misfire.or(policy.misfire),
-        }
-    }
+fn given_history(history: &History) -> Result<TopicHistory, Error> {
+    Ok(TopicHistory {
+        keep: history.keep.map(|keep| within(keep, "history.keep", KEEP)).transpose()?.map(Span),
+        max: history.max.map(|max| max.whole("history.max", COUNT)).transpose()?.map(u64::from),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn changes(json: &str) -> Result<Changes, Error> {
-        Changes::read(&json::read(json.as_bytes()).unwrap())
+    /// What becomes of settings by a request.
+    fn changed(before: &TopicPolicy, json: &str) -> Result<TopicPolicy, Error> {
+        let request: Request<'_> = json::read(json.as_bytes()).unwrap();
+        let given = given(&request)?;
+        let reset = request.reset.map_or_else(Vec::new, |AtMost(reset)| reset);
+        Ok(before.changed(reset.iter().map(|Setting(name)| *name), &given))
+    }
+
+    fn attempts(most: u32) -> TopicRetry {
+        TopicRetry { max_attempts: Some(most), ..TopicRetry::default() }
     }
 
     #[test]
     fn what_is_given_is_set_and_the_rest_stays() {
-        let before = TopicPolicy { quota: Some(7), max_attempts: Some(2), ..TopicPolicy::default() };
-        let policy = changes(r#"{"topic":"t","rate":"100/s","history":{"max":5}}"#).unwrap().applied_to(&before);
-        assert_eq!(policy, TopicPolicy { rate: "100/s".parse().ok(), history_max: Some(5), ..before });
+        let before = TopicPolicy { quota: Some(7), retry: attempts(2), ..TopicPolicy::default() };
+        let policy = changed(&before, r#"{"topic":"t","rate":"100/s","history":{"max":5}}"#).unwrap();
+        let history = TopicHistory { max: Some(5), ..TopicHistory::default() };
+        assert_eq!(policy, TopicPolicy { rate: "100/s".parse().ok(), history, ..before });
     }
 
     #[test]
     fn what_is_reset_follows_the_configuration_unless_it_is_given_as_well() {
-        let before = TopicPolicy {
-            quota: Some(7),
-            max_attempts: Some(2),
-            timeout: Some(Span::seconds(1)),
-            ..Default::default()
-        };
+        let timeout = Some(Span::seconds(1));
+        let before = TopicPolicy { quota: Some(7), retry: attempts(2), timeout, ..Default::default() };
         let json = r#"{"topic":"t","reset":["retry","timeout","quota"],"quota":9}"#;
-        assert_eq!(changes(json).unwrap().applied_to(&before), TopicPolicy { quota: Some(9), ..Default::default() });
+        assert_eq!(changed(&before, json).unwrap(), TopicPolicy { quota: Some(9), ..Default::default() });
     }
 
     #[test]
@@ -271,7 +241,7 @@ mod tests {
     #[test]
     fn ranges_are_kept() {
         let check = |json: &str, says: &str| {
-            let said = changes(json).err().expect(json).to_string();
+            let said = changed(&TopicPolicy::default(), json).err().expect(json).to_string();
             assert!(said.contains(says), "{json}: {said}");
         };
         check(r#"{"retry":{"max_attempts":0}}"#, "retry.max_attempts: must be a whole number from 1 to 1000");

@@ -190,7 +190,7 @@ async fn a_token_over_its_rate_is_told_when_to_come_again() {
     };
     admit(WRITER).unwrap();
     let error = admit(WRITER).unwrap_err();
-    assert_eq!((error.dm_error(), error.to_string().as_str()), (1029, "the token's rate, 30/m, is used up"));
+    assert_eq!((error.code().number(), error.to_string().as_str()), (1029, "the token's rate, 30/m, is used up"));
     let response = axum::response::IntoResponse::into_response(error);
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(response.headers()["retry-after"], "2");

@@ -1,13 +1,21 @@
 //! Having records adopted, for `move` and `import`: what is not confirmed is asked for again, what is refused is told.
 
 use anyhow::{anyhow, bail};
+use delayd_wire::ErrorCode;
 use serde_json::{Value, json};
 
-use super::client::fields;
-use super::patient::{Patient, passes};
+use super::client::{code_of, fields};
+use super::patient::Patient;
 
 /// What became of a record, or why it is refused.
-pub(super) type Adoption = Result<Adopted, String>;
+pub(super) type Adoption = Result<Adopted, Refusal>;
+
+/// Why a record is refused.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) code: ErrorCode,
+    pub(super) sentence: String,
+}
 
 /// What became of a record that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +44,7 @@ fn read(answer: &Value) -> Adopted {
 /// # Errors
 /// No answer for longer than the patience, or a refusal of the whole.
 pub(super) async fn adopt(to: &Patient, records: &[Value], between: impl AsyncFn()) -> anyhow::Result<Vec<Adoption>> {
-    let mut results: Vec<Adoption> = vec![Err("was not answered".into()); records.len()];
+    let mut results: Vec<Adoption> = vec![Err(Refusal { code: ErrorCode::Unavailable, sentence: "was not answered".into() }); records.len()];
     let mut open: Vec<usize> = (0..records.len()).collect();
     let mut waits = to.waits();
     loop {
@@ -49,10 +57,13 @@ pub(super) async fn adopt(to: &Patient, records: &[Value], between: impl AsyncFn
         }
         let mut again = Vec::new();
         for (i, answer) in open.into_iter().zip(answers) {
-            match answer["dm_error"].as_i64().unwrap_or(2000) {
-                0 => results[i] = Ok(read(answer)),
-                case if passes(case) => again.push(i),
-                _ => results[i] = Err(answer["error_msg"].as_str().unwrap_or("was refused").to_owned()),
+            match code_of(answer) {
+                ErrorCode::Ok => results[i] = Ok(read(answer)),
+                code if code.passes() => again.push(i),
+                code => {
+                    let sentence = answer["error_msg"].as_str().unwrap_or("was refused").to_owned();
+                    results[i] = Err(Refusal { code, sentence });
+                }
             }
         }
         if again.is_empty() {

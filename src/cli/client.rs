@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use delayd_wire::ErrorCode;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER};
 use serde_json::{Map, Value};
@@ -14,8 +15,6 @@ use super::hidden::Hidden;
 use super::{out, time};
 use crate::clock::UnixMillis;
 
-/// The case of a token that is missing or not known.
-const UNAUTHENTICATED: i64 = 1001;
 /// The longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
@@ -125,7 +124,7 @@ impl Client {
     /// No answer.
     pub(super) async fn post(&self, path: &str, body: &Map<String, Value>) -> anyhow::Result<Answer> {
         let mut answer = post(&self.http, &self.server, self.token.as_ref(), path, body).await?;
-        if answer.dm_error() == UNAUTHENTICATED {
+        if answer.code() == ErrorCode::Unauthenticated {
             answer.advice = Some(self.advice());
         }
         Ok(answer)
@@ -174,6 +173,28 @@ impl fmt::Display for ServerUrl {
     }
 }
 
+/// Why a call failed, or one entry of it.
+pub(super) fn code_of(answer: &Value) -> ErrorCode {
+    answer["dm_error"].as_u64().map_or(ErrorCode::Internal, ErrorCode::of)
+}
+
+/// The service has refused a call.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{sentence} (dm_error {number})")]
+pub(super) struct Refused {
+    pub(super) code: ErrorCode,
+    /// As the service wrote it: a later one may know more codes.
+    number: Value,
+    sentence: String,
+}
+
+impl Refused {
+    /// Whether an error is a refusal of this kind.
+    pub(super) fn is(error: &anyhow::Error, code: ErrorCode) -> bool {
+        error.downcast_ref::<Self>().is_some_and(|refused| refused.code == code)
+    }
+}
+
 /// A service's answer.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -192,18 +213,20 @@ impl Answer {
         Self { text: value.to_string(), value, retry_after: None, advice: None }
     }
 
-    /// The case, as the wire numbers it; 0 is success.
-    pub(super) fn dm_error(&self) -> i64 {
-        self.value["dm_error"].as_i64().unwrap_or(2000)
+    /// Whether the call failed, and why.
+    pub(super) fn code(&self) -> ErrorCode {
+        code_of(&self.value)
     }
 
-    /// The answer, if it is a success.
+    /// The answer, if it is a success; otherwise a [`Refused`].
     pub(super) fn checked(self) -> anyhow::Result<Value> {
-        if self.value["dm_error"] == 0 {
+        let code = self.code();
+        if code == ErrorCode::Ok {
             return Ok(self.value);
         }
-        let said = self.advice.as_deref().or(self.value["error_msg"].as_str());
-        bail!("{} (dm_error {})", said.unwrap_or("no error_msg"), self.value["dm_error"])
+        let sentence = self.advice.or_else(|| self.value["error_msg"].as_str().map(str::to_owned));
+        let sentence = sentence.unwrap_or_else(|| "no error_msg".to_owned());
+        Err(Refused { code, number: self.value["dm_error"].clone(), sentence }.into())
     }
 
     /// What a batch's answer says of each entry. If none was stored the answer is a failure, and says it as well.

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use delayd_wire::ErrorCode;
 use serde_json::{Map, Value, json};
 
 use super::adopting::{Adopted, adopt};
-use super::client::{Answer, Client, Server, fields};
+use super::client::{Answer, Client, Refused, Server, code_of, fields};
 use super::exported::{Exported, Line};
 use super::patient::Patient;
 use super::topic_settings::TopicSettings;
@@ -184,7 +185,7 @@ impl Import {
 
     async fn set(&mut self, settings: &TopicSettings) -> anyhow::Result<()> {
         match settings.create_at(&self.patient).await {
-            Err(error) if error.to_string().contains("(dm_error ") => self.fail(self.lines, &error.to_string()),
+            Err(error) if error.is::<Refused>() => self.fail(self.lines, &error.to_string()),
             set => drop(set?),
         }
         Ok(())
@@ -201,7 +202,7 @@ impl Import {
             match adopted {
                 Ok(Adopted::New) => self.counts.stored += 1,
                 Ok(Adopted::Known | Adopted::Superseded | Adopted::Held) => self.counts.known += 1,
-                Err(why) => self.fail(line, &why),
+                Err(why) => self.fail(line, &why.sentence),
             }
             self.counts.sent += 1;
         }
@@ -224,7 +225,7 @@ impl Import {
                 // Nobody there at the very beginning is a wrong address rather than a restart.
                 Err(error) if is_last || self.counts.sent == 0 => return Err(error),
                 Err(_) => {}
-                Ok(answer) if answer.dm_error() == 2003 && !is_last => {}
+                Ok(answer) if answer.code() == ErrorCode::Unavailable && !is_last => {}
                 Ok(answer) => batch = self.note(batch, answer, is_last)?,
             }
             if !batch.is_empty() {
@@ -243,10 +244,10 @@ impl Import {
         }
         let mut again = Vec::new();
         for ((line, task), result) in batch.into_iter().zip(&results) {
-            match result["dm_error"].as_i64() {
-                Some(0) if result["duplicate"] == true => self.counts.known += 1,
-                Some(0) => self.counts.stored += 1,
-                Some(2003) if !is_last => {
+            match code_of(result) {
+                ErrorCode::Ok if result["duplicate"] == true => self.counts.known += 1,
+                ErrorCode::Ok => self.counts.stored += 1,
+                ErrorCode::Unavailable if !is_last => {
                     again.push((line, task));
                     continue;
                 }

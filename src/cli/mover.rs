@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use delayd_wire::ErrorCode;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -40,7 +41,7 @@ use crate::task::{Receipt, Topic};
 
 mod withdrawal;
 
-use withdrawal::{is_cancelling, is_own_task};
+use withdrawal::is_cancelling;
 
 /// How long the old service holds what is on its way. Whoever has died is to be noticed and started again within it.
 const HOLD: &str = "10m";
@@ -343,10 +344,10 @@ impl Mover {
                     kept.push(id);
                 }
                 Err(why) => {
-                    is_own |= is_own_task(&why);
+                    is_own |= why.code == ErrorCode::OwnTask;
                     back.push(id);
                     if self.refused.insert(id) {
-                        self.tell(topic, id, &why);
+                        self.tell(topic, id, &why.sentence);
                         self.tallies.of(topic).refused += 1;
                     }
                 }
@@ -438,7 +439,7 @@ impl Mover {
                         *(if state == "dead" { &mut tally.dead } else { &mut tally.ended }) += 1;
                     }
                     Err(why) => {
-                        self.tell(topic, *id, &why);
+                        self.tell(topic, *id, &why.sentence);
                         self.tallies.of(topic).refused += 1;
                     }
                 }

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use delayd_wire::ErrorCode;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 
-use super::client::Client;
+use super::client::{Client, Refused};
 
 /// The first wait, and the longest, if the service names none; each next is twice as long.
 const FIRST: Duration = Duration::from_millis(250);
@@ -24,11 +25,6 @@ pub(super) struct Patient {
 pub(super) struct Waits {
     until: Instant,
     next: Duration,
-}
-
-/// Whether a case is one that passes.
-pub(super) fn passes(dm_error: i64) -> bool {
-    matches!(dm_error, 2003 | 1029)
 }
 
 impl Patient {
@@ -61,7 +57,7 @@ impl Patient {
                 Ok(answer) => {
                     self.was_reached.store(true, Ordering::Relaxed);
                     let asked = answer.retry_after;
-                    if !passes(answer.dm_error()) {
+                    if !answer.code().passes() {
                         return answer.checked();
                     }
                     match answer.checked() {
@@ -85,7 +81,7 @@ impl Patient {
     /// The answer, unless there is no such thing (1004).
     pub(super) async fn find(&self, path: &str, body: &Map<String, Value>) -> anyhow::Result<Option<Value>> {
         match self.call(path, body).await {
-            Err(error) if error.to_string().ends_with("(dm_error 1004)") => Ok(None),
+            Err(error) if Refused::is(&error, ErrorCode::NotFound) => Ok(None),
             found => found.map(Some),
         }
     }

@@ -1,5 +1,6 @@
 //! `delayd stats`: all topics at a glance.
 
+use delayd_wire::ErrorCode;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 
@@ -33,7 +34,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             let body = fields([("topic", Some(json!(topic["topic"])))]);
             let answer = client.post("/delay/topic/get", &body).await?;
             // One that was deleted meanwhile is left out.
-            if answer.dm_error() == 1004 { Ok(None) } else { answer.checked().map(Some) }
+            if answer.code() == ErrorCode::NotFound { Ok(None) } else { answer.checked().map(Some) }
         }
     });
     let answers: Vec<Option<Value>> = stream::iter(asked).buffered(AT_A_TIME).try_collect().await?;

@@ -116,7 +116,7 @@ async fn there_are_so_many_places_and_no_more() {
     let mut waiting = Box::pin(wait(&api.pulls, &topic, WISH, LONG));
     assert!(poll!(&mut waiting).is_pending());
     let refused = wait(&api.pulls, &topic, WISH, LONG).await.unwrap_err();
-    assert_eq!((refused.dm_error(), refused.is_unavailable()), (2003, true));
+    assert_eq!((refused.code().number(), refused.is_unavailable()), (2003, true));
     drop(waiting);
     assert!(poll!(Box::pin(wait(&api.pulls, &topic, WISH, LONG))).is_pending());
 }

@@ -8,6 +8,7 @@
 //! - Every route has a row, and every row a route; a test compares them.
 //! - A schema is never stricter than its reader. It may be laxer: what only a sentence can say (exactly one of two fields) stands in descriptions.
 
+use delayd_wire::ErrorCode;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -28,7 +29,7 @@ use crate::api::long_poll::delivery::Pulled;
 use crate::api::wire::envelope::{Nothing, Success};
 use crate::api::wire::schema::reference;
 use crate::api::wire::stored::Stored;
-use crate::api::wire::{error, response};
+use crate::api::wire::response;
 
 /// The errors that every call can meet.
 const ALWAYS: &[u16] = &[1000, 1001, 1003, 1013, 1015, 1029, 2000, 2003];
@@ -160,7 +161,7 @@ pub fn document() -> Value {
     }
     take_in(described::<response::Body>(), &mut schemas);
     let responses: Map<String, Value> =
-        error::TABLE.iter().map(|(case, status, _)| (case.to_string(), error_response(*case, *status))).collect();
+        ErrorCode::FAILURES.map(|code| (code.number().to_string(), error_response(code))).into_iter().collect();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -211,7 +212,7 @@ fn operation(place: usize, call: Call, schemas: &mut BTreeMap<String, Value>) ->
         "tags": [group], "summary": summary, "x-order": place});
     let always = if request.is_some() { ALWAYS } else { NONE };
     for case in always.iter().chain(errors) {
-        let status = error::status_of(*case).as_u16().to_string();
+        let status = ErrorCode::of((*case).into()).status().to_string();
         responses.insert(status, json!({"$ref": format!("#/components/responses/{case}")}));
     }
     if responses.contains_key("401") {
@@ -230,13 +231,13 @@ fn operation(place: usize, call: Call, schemas: &mut BTreeMap<String, Value>) ->
     operation
 }
 
-fn error_response(case: u16, status: u16) -> Value {
-    let (_, _, description) = error::TABLE.iter().find(|row| row.0 == case).expect("a row of the table");
+fn error_response(code: ErrorCode) -> Value {
+    let (status, case, description) = (code.status(), code.number(), code.meaning());
     let mut response = json!({
         "description": format!("{status}, dm_error {case}: {description}"),
         "content": {"application/json": {"schema": json(&reference::<response::Body>())}},
     });
-    if matches!(case, 1029 | 2003) {
+    if code.passes() {
         response["headers"] = json!({"Retry-After": {"required": true, "description": "Seconds after which to repeat it.", "schema": {"type": "integer", "minimum": 0}}});
     }
     response
@@ -311,7 +312,7 @@ mod tests {
             Some((cells.next()?.parse::<u16>().ok()?, cells.next()?.parse::<u16>().ok()?))
         });
         let rows: Vec<(u16, u16)> = rows.collect();
-        assert_eq!(error::TABLE.iter().map(|(case, status, _)| (*case, *status)).collect::<Vec<_>>(), rows);
+        assert_eq!(ErrorCode::FAILURES.map(|code| (code.number(), code.status())).to_vec(), rows);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What every successful `/delay/*` answer is wrapped in.
 
+use delayd_wire::ErrorCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -12,7 +13,7 @@ pub(crate) const BEGIN: &str = r#"{"dm_error":0,"error_msg":"操作成功""#;
 /// A successful answer: `dm_error` 0, the sentence of success, and the fields of `T`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Success<T> {
-    dm_error: u16,
+    dm_error: ErrorCode,
     error_msg: &'static str,
     #[serde(flatten)]
     pub(crate) fields: T,
@@ -26,7 +27,7 @@ pub(crate) struct Nothing {}
 impl<T> Success<T> {
     /// Wraps the fields.
     pub(crate) fn of(fields: T) -> Self {
-        Self { dm_error: 0, error_msg: OK, fields }
+        Self { dm_error: ErrorCode::Ok, error_msg: OK, fields }
     }
 }
 

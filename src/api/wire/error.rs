@@ -1,4 +1,4 @@
-//! What a caller is told when a call fails: the whole error table. `response` writes the answer.
+//! What a caller is told when a call fails. `response` writes the answer.
 //!
 //! The parts below know no HTTP. Here their errors become an HTTP status (the class), a `dm_error` (the case) and
 //! one English sentence for the caller. What is internal goes into the log, once, with the request's id; it never
@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use delayd_wire::ErrorCode;
 use http::StatusCode;
 
 use crate::api::wire::request_id;
@@ -97,32 +98,6 @@ fn is_read() -> bool {
     READS.try_with(|()| ()).is_ok()
 }
 
-/// The cases, as the wire names them: each with its class, and when it is met.
-pub(crate) const TABLE: &[(u16, u16, &str)] = &[
-    (1000, 400, "the body is no JSON; a field is missing, unknown, of the wrong type or out of range"),
-    (1001, 401, "no token, or one that is not known"),
-    (1003, 403, "the token's scopes or topics do not cover this; or a page of another site asks"),
-    (1004, 404, "no such task, topic, service or route"),
-    (1005, 405, "the route takes another method"),
-    (1009, 409, "the task stands where this cannot be done: `state` says where"),
-    (1013, 413, "the body or the content is over its limit"),
-    (1015, 415, "the content type is not JSON"),
-    (1022, 422, "the idempotency key was used for something else"),
-    (1029, 429, "a quota, or the token's rate, is used up"),
-    (2000, 500, "our fault; `request_id` finds it in the log"),
-    (
-        2003,
-        503,
-        "the store is out of reach or full, or this instance is shutting down or overloaded. Not confirmed: repeat it",
-    ),
-];
-
-/// The class of a case.
-pub(crate) fn status_of(dm_error: u16) -> StatusCode {
-    let row = TABLE.iter().find(|(case, ..)| *case == dm_error);
-    row.and_then(|(_, status, _)| StatusCode::from_u16(*status).ok()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-}
-
 impl Error {
     /// A refused body, in a sentence.
     pub(crate) fn invalid(sentence: impl Into<String>) -> Self {
@@ -145,28 +120,29 @@ impl Error {
     }
 
     /// The case, as the wire names it.
-    pub(crate) fn dm_error(&self) -> u16 {
+    pub(crate) fn code(&self) -> ErrorCode {
         match self {
-            Self::Invalid(_) => 1000,
-            Self::Unauthenticated(_) => 1001,
-            Self::Forbidden(_) => 1003,
-            Self::NotFound(_) => 1004,
-            Self::MethodNotAllowed(_) => 1005,
-            Self::Stale(_) | Self::Conflict(_) | Self::CancelPending | Self::TopicNotEmpty => 1009,
-            Self::TakenId | Self::OwnTask => 1009,
-            Self::TooLarge(_) => 1013,
-            Self::MediaType => 1015,
-            Self::TooManyTopics(_) | Self::TooFast { .. } => 1029,
-            Self::Store(store::Error::KeyReused) => 1022,
-            Self::Store(store::Error::OverQuota) => 1029,
-            Self::Store(store::Error::Corrupt(_)) | Self::Internal => 2000,
-            Self::Store(_) | Self::Unavailable(_) => 2003,
+            Self::Invalid(_) => ErrorCode::Invalid,
+            Self::Unauthenticated(_) => ErrorCode::Unauthenticated,
+            Self::Forbidden(_) => ErrorCode::Forbidden,
+            Self::NotFound(_) => ErrorCode::NotFound,
+            Self::MethodNotAllowed(_) => ErrorCode::MethodNotAllowed,
+            Self::Stale(_) | Self::Conflict(_) | Self::CancelPending => ErrorCode::Conflict,
+            Self::TopicNotEmpty | Self::TakenId => ErrorCode::Conflict,
+            Self::OwnTask => ErrorCode::OwnTask,
+            Self::TooLarge(_) => ErrorCode::TooLarge,
+            Self::MediaType => ErrorCode::MediaType,
+            Self::TooManyTopics(_) | Self::TooFast { .. } => ErrorCode::UsedUp,
+            Self::Store(store::Error::KeyReused) => ErrorCode::KeyReused,
+            Self::Store(store::Error::OverQuota) => ErrorCode::UsedUp,
+            Self::Store(store::Error::Corrupt(_)) | Self::Internal => ErrorCode::Internal,
+            Self::Store(_) | Self::Unavailable(_) => ErrorCode::Unavailable,
         }
     }
 
     /// The class.
     pub(crate) fn status(&self) -> StatusCode {
-        status_of(self.dm_error())
+        StatusCode::from_u16(self.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// The sentence for the caller. A store's own text may name hosts and paths, so it is replaced.
@@ -200,7 +176,7 @@ impl Error {
 
     /// Whether a store, or we ourselves, cannot for the moment.
     pub(crate) fn is_unavailable(&self) -> bool {
-        self.dm_error() == 2003
+        self.code() == ErrorCode::Unavailable
     }
 
     /// Seconds for `Retry-After`.
@@ -208,9 +184,9 @@ impl Error {
         if let Self::TooFast { wait, .. } = self {
             return Some(u16::try_from(wait.as_secs_f64().ceil() as u64).unwrap_or(u16::MAX));
         }
-        match self.dm_error() {
-            2003 => Some(REPEAT_AFTER),
-            1029 => Some(QUOTA_AFTER),
+        match self.code() {
+            ErrorCode::Unavailable => Some(REPEAT_AFTER),
+            ErrorCode::UsedUp => Some(QUOTA_AFTER),
             _ => None,
         }
     }

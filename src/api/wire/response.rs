@@ -1,5 +1,6 @@
 //! How a success and an error become an HTTP response.
 
+use delayd_wire::ErrorCode;
 use axum::Json;
 use axum::body::Body as HttpBody;
 use axum::response::{IntoResponse, Response};
@@ -44,8 +45,8 @@ pub(crate) fn json(text: Vec<u8>) -> Response {
 #[schema(as = Error)]
 pub(crate) struct Body {
     /// The case.
-    #[schema(minimum = 1000)]
-    pub(crate) dm_error: u16,
+    #[schema(value_type = u16, minimum = 1000)]
+    pub(crate) dm_error: ErrorCode,
     /// A sentence that names the field and what would be right.
     pub(crate) error_msg: String,
     /// Where the task stands.
@@ -75,7 +76,7 @@ impl IntoResponse for Error {
 impl Error {
     /// The JSON of the answer.
     pub(crate) fn body(&self) -> Body {
-        let dm_error = self.dm_error();
+        let dm_error = self.code();
         Body {
             dm_error,
             error_msg: self.message(),
@@ -85,7 +86,7 @@ impl Error {
                 _ => None,
             },
             cancel_pending: matches!(self, Self::CancelPending).then_some(true),
-            request_id: if dm_error == 2000 { request_id::current() } else { None },
+            request_id: if dm_error == ErrorCode::Internal { request_id::current() } else { None },
             failed: None,
             results: None,
         }
@@ -97,7 +98,7 @@ impl Error {
         if let Some(seconds) = self.retry_after() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.dm_error() == 1001 {
+        if self.code() == ErrorCode::Unauthenticated {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

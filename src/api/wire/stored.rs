@@ -1,5 +1,6 @@
 //! The answer for a stored task, on its own or as an item of a batch.
 
+use delayd_wire::ErrorCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -63,8 +64,8 @@ type StoredInPlace = Success<Stored>;
 pub(crate) enum Item {
     Stored(StoredInPlace),
     Failed {
-        #[schema(minimum = 1000)]
-        dm_error: u16,
+        #[schema(value_type = u16, minimum = 1000)]
+        dm_error: ErrorCode,
         error_msg: String,
     },
 }

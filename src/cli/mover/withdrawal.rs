@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use delayd_wire::ErrorCode;
 use serde_json::{Value, json};
 
 use super::super::adopting::Adopted;
@@ -56,10 +57,10 @@ impl Mover {
                 )),
                 Ok(_) => self.tallies.of(topic).withdrawn += 1,
                 // With the same store at both ends, its end is its end.
-                Err(why) if is_own_task(&why) => {}
+                Err(why) if why.code == ErrorCode::OwnTask => {}
                 Err(why) => self.say(&format!(
                     "task {id} of {topic} ended here, and what has its id at the new service goes on: {}",
-                    out::plain(&why, 300)
+                    out::plain(&why.sentence, 300)
                 )),
             }
         }
@@ -71,9 +72,4 @@ impl Mover {
 /// Whether a cancel is pending: a lent task is not to be delivered then.
 pub(super) fn is_cancelling(record: &Value) -> bool {
     record["cancelling"] == true
-}
-
-/// Whether a refusal says that both services have one store.
-pub(super) fn is_own_task(why: &str) -> bool {
-    why.contains("this very store")
 }

@@ -2,6 +2,7 @@
 //!
 //! A record is checked as an add is: who calls it must be known here, its host be allowed. Each is answered by itself.
 
+use delayd_wire::ErrorCode;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,8 +151,8 @@ type KeptInPlace = Success<Kept>;
 pub(crate) enum Item {
     Kept(KeptInPlace),
     Failed {
-        #[schema(minimum = 1000)]
-        dm_error: u16,
+        #[schema(value_type = u16, minimum = 1000)]
+        dm_error: ErrorCode,
         error_msg: String,
     },
 }
@@ -213,7 +214,7 @@ pub(crate) async fn adopt(
     let failed = results.iter().filter(|result| result.is_err()).count();
     let item = |result: Result<Kept, Error>| match result {
         Ok(kept) => Item::Kept(Success::of(kept)),
-        Err(error) => Item::Failed { dm_error: error.dm_error(), error_msg: error.message() },
+        Err(error) => Item::Failed { dm_error: error.code(), error_msg: error.message() },
     };
     Ok(Success::of(Adoptions { failed, results: results.into_iter().map(item).collect() }))
 }

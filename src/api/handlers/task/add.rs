@@ -226,10 +226,10 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
     let failed = results.iter().filter(|result| result.is_err()).count();
     let item = |result: Result<Stored, Error>| match result {
         Ok(stored) => Item::Stored(Success::of(stored)),
-        Err(error) => Item::Failed { dm_error: error.dm_error(), error_msg: error.message() },
+        Err(error) => Item::Failed { dm_error: error.code(), error_msg: error.message() },
     };
     let gravest =
-        results.iter().filter_map(|result| result.as_ref().err()).max_by_key(|error| error.dm_error()).cloned();
+        results.iter().filter_map(|result| result.as_ref().err()).max_by_key(|error| error.code()).cloned();
     let count = results.len();
     let results = results.into_iter().map(item).collect();
     Ok(match gravest {

@@ -137,7 +137,7 @@ fn content_has_a_limit_and_a_depth() {
         |length: usize| format!(r#"{{"topic":"t","delay":1,"mode":"pull","content":"{}"}}"#, "x".repeat(length));
     assert!(read_task(&of_length(100)).is_ok());
     let error = read_task(&of_length(101)).unwrap_err();
-    assert_eq!((error.dm_error(), error.to_string().as_str()), (1013, "content: is larger than 100 B"));
+    assert_eq!((error.code().number(), error.to_string().as_str()), (1013, "content: is larger than 100 B"));
 
     let services = services();
     let rules = Rules { content_limit: 100_000, ..rules(&services) };

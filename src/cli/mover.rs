@@ -17,7 +17,7 @@
 //!   success) ends at the new one as well.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -116,9 +116,9 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         old,
         new,
         sent: 0,
-        refused: HashSet::new(),
+        refused: HashMap::new(),
         listed: HashSet::new(),
-        handed: 0,
+        signs: 0,
         held: BTreeMap::new(),
         told: 0,
         tallies: Tallies::default(),
@@ -151,13 +151,14 @@ struct Mover {
     began: Instant,
     /// For the rate.
     sent: u64,
-    /// What the new service will not have. It is asked again only for tasks with a key, which may
-    /// be superseded meanwhile.
-    refused: HashSet<u64>,
+    /// What the new service will not have, and the due moment in ms that it had in the last pass. The
+    /// new service is asked again only for tasks with a key, which may be superseded meanwhile.
+    refused: HashMap<u64, Option<i64>>,
     /// What waits at the old service in this pass.
     listed: HashSet<u64>,
-    /// How many tasks the new service has taken over, or has had newer ones of.
-    handed: u64,
+    /// How many signs there were that callers still use the old service: tasks that the new one has
+    /// taken over or has had newer ones of, and refused tasks that were pushed back.
+    signs: u64,
     /// By topic: what the new service keeps, and somebody else holds at the old one. If it succeeds
     /// there, it has to end at the new one.
     held: BTreeMap<String, Vec<u64>>,
@@ -173,14 +174,14 @@ impl Mover {
         let linger = self.args.linger.map_or(Duration::ZERO, |linger| linger.0);
         loop {
             let topics = self.topics().await?;
-            let (moved_before, handed_before) = (self.tallies.totals().0, self.handed);
+            let (moved_before, signs_before) = (self.tallies.totals().0, self.signs);
             self.listed.clear();
             for topic in &topics {
                 self.settings(topic).await?;
                 self.waiting(topic).await?;
             }
             // What was refused and is gone by now hides nothing that is left.
-            self.refused.retain(|id| self.listed.contains(id));
+            self.refused.retain(|id, _| self.listed.contains(id));
             let mut left = 0;
             for topic in &topics {
                 left += self.count_left(topic).await?;
@@ -193,8 +194,8 @@ impl Mover {
                 last_progress = Instant::now();
             }
             left_before = left;
-            // Callers still add tasks here: the time without any begins again.
-            empty_since = empty_since.filter(|_| self.handed == handed_before);
+            // Callers still come here: the time without any begins again.
+            empty_since = empty_since.filter(|_| self.signs == signs_before);
             let is_empty = left <= self.refused.len() as u64;
             let empty = is_empty.then(|| *empty_since.get_or_insert_with(Instant::now));
             empty_since = empty;
@@ -254,7 +255,7 @@ impl Mover {
             let mut cursor = Value::Null;
             loop {
                 let page = self.page(&self.old, topic, state, cursor).await?;
-                self.listed.extend(tasks(&page).filter_map(id_of));
+                tasks(&page).for_each(|task| self.see(task));
                 let ids: Vec<u64> = tasks(&page).filter(|task| self.is_to_move(task)).filter_map(id_of).collect();
                 for batch in ids.chunks(self.args.batch.into()) {
                     self.batch(topic, batch).await?;
@@ -266,6 +267,17 @@ impl Mover {
             }
         }
         Ok(())
+    }
+
+    /// Notes that a task is there, and whether it was refused and has been pushed back since.
+    fn see(&mut self, task: &Value) {
+        let Some(id) = id_of(task) else { return };
+        self.listed.insert(id);
+        if let Some(seen) = self.refused.get_mut(&id) {
+            let due = task["due_ms"].as_i64();
+            let before = std::mem::replace(seen, due);
+            self.signs += u64::from(before.is_some() && before != due);
+        }
     }
 
     async fn page(&self, at: &Patient, topic: &str, state: &str, cursor: Value) -> anyhow::Result<Value> {
@@ -283,7 +295,7 @@ impl Mover {
     /// moved up to its moment: those who push it back may do so at the new service by now.
     fn is_to_move(&self, task: &Value) -> bool {
         let has_key = task["key"].is_string();
-        let is_known = id_of(task).is_none_or(|id| self.refused.contains(&id) && !has_key);
+        let is_known = id_of(task).is_none_or(|id| self.refused.contains_key(&id) && !has_key);
         let is_near = || {
             let (due, now) = (task["due_ms"].as_i64().unwrap_or(0), Clock::system().now().0);
             let may_be_pushed_back = has_key && due > now;
@@ -346,7 +358,7 @@ impl Mover {
                 Err(why) => {
                     is_own |= why.code == ErrorCode::OwnTask;
                     back.push(id);
-                    if self.refused.insert(id) {
+                    if self.refused.insert(id, None).is_none() {
                         self.tell(topic, id, &why.sentence);
                         self.tallies.of(topic).refused += 1;
                     }
@@ -364,7 +376,7 @@ impl Mover {
         tally.moved += (kept.len() - stale.len()) as u64;
         tally.known += known;
         tally.superseded += superseded.len() as u64;
-        self.handed += (kept.len() + superseded.len()) as u64;
+        self.signs += (kept.len() + superseded.len()) as u64;
         self.bar.inc((kept.len() - stale.len()) as u64);
         self.follow(topic, stale).await?;
         self.pace((kept.len() + superseded.len() + back.len()) as u64).await;

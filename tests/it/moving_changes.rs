@@ -267,6 +267,36 @@ async fn a_mover_that_is_killed_between_its_steps_is_gone_on_with_into_embedded(
     a_mover_that_is_killed_between_its_steps_is_gone_on_with(Kept::redis(), Kept::embedded()).await;
 }
 
+/// Another task of the new service has the id of a task with a key, so that it stays at the old one.
+/// As long as its caller pushes it back there, the mover goes on; and once the caller has changed over,
+/// it sees to it that the task at the old service never fires.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_task_that_is_pushed_back_keeps_the_mover_going() {
+    let (from, into) = (Kept::embedded(), Kept::embedded());
+    let (old, new) = (from.start(&[]).await, into.start(&[]).await);
+    let id = beat(&old, "alive", "device").await["task_id"].clone();
+    let now = now_ms();
+    let record = json!({
+        "topic": "others", "task_id": id, "mode": "pull", "content": "x", "state": "delivered",
+        "created_ms": now, "due_ms": now, "finished_ms": now,
+    });
+    let answer = new.post("/delay/task/adopt", json!({"records": [record]}).to_string()).await.ok().body;
+    assert_eq!(answer["failed"], 0, "{answer}");
+    let words = ["--topic", "alive", "--linger", "1s", "--json"];
+    let moving = tokio::spawn(run(mover_from(&old.url(""), &new.url(""), &words)));
+    for _ in 0..15 {
+        assert!(!moving.is_finished(), "the mover has ended");
+        assert_eq!(beat(&old, "alive", "device").await["task_id"], id);
+        old.lives_for(Duration::from_millis(200)).await;
+    }
+    beat(&new, "alive", "device").await;
+    let (code, output, error) = moving.await.unwrap();
+    let summary: Value = serde_json::from_str(&output).unwrap();
+    let seen = (code, &summary["superseded"], &summary["left"]);
+    assert_eq!(seen, (0, &json!(1), &json!(0)), "{output}{error}");
+    assert_eq!(counts(&old, "alive").await["scheduled"], 0);
+}
+
 /// A device that is silent for so long is in alarm.
 const ALARM: Duration = Duration::from_secs(8);
 const DEVICES: usize = 40;

@@ -26,7 +26,7 @@ pub mod telemetry;
 pub mod temporary;
 pub mod token;
 pub mod topic;
-mod word;
+pub mod word;
 pub mod worker;
 
 /// Makes ring the process's provider of cryptography. To be called before the first HTTP client is built, by the binary

@@ -34,7 +34,9 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
 fn shown(task: &Value) -> String {
     let Some(fields) = task.as_object() else { return cell(task) };
     let attempts = fields.get("log").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let mut names: Vec<&str> = fields.keys().map(String::as_str).filter(|name| *name != "log").collect();
+    // `due` is `due_ms` once more.
+    let is_shown = |name: &&str| *name != "log" && !fields.contains_key(&format!("{name}_ms"));
+    let mut names: Vec<&str> = fields.keys().map(String::as_str).filter(is_shown).collect();
     // A stable sort: unnamed fields keep their order, and the content, the longest, comes last.
     names.sort_by_key(|name| match ORDER.iter().position(|known| known == name) {
         Some(place) => place,
@@ -80,6 +82,7 @@ mod tests {
     fn a_task_is_shown_in_the_order_people_look_at_it() {
         let task = json!({
             "attempts": 2, "content": "{\"sn\":\"a\"}", "created_ms": 1_795_234_567_042_i64, "due_ms": 1_795_234_577_000_i64,
+            "due": "2026-11-21T04:16:17.000Z",
             "finished_ms": null, "last_outcome": "500", "mode": "push", "state": "scheduled", "task_id": 7, "topic": "t",
             "webhook_id": "00c0ffee00c0ffee-7",
             "log": [

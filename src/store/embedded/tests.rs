@@ -1,4 +1,4 @@
-//! The whole store over a real file: what survives, what a failed batch leaves behind, and the verbs' SQL.
+//! The whole store over a real file: what survives, and what a failed batch leaves behind. What its verbs do is for the conformance suite.
 
 use std::pin::Pin;
 use std::sync::mpsc;
@@ -8,13 +8,10 @@ use rusqlite::ffi;
 
 use super::Embedded;
 use super::ledger::Ledger;
-use super::testing::{Bench, START, bench, dead, delivered, lane, names, new_task, params, retry, topic};
+use super::testing::{Bench, START, bench, delivered, lane, names, new_task, params, retry, topic};
 use crate::clock::{Clock, UnixMillis};
-use crate::store::{
-    Cancelled, Counts, Cursor, Error, Holder, Listed, MAX_CLAIM_BYTES, MAX_EXPIRIES, Moment, NewContent, Registered,
-    Rescheduled, Settled, Spread, Store, Transition,
-};
-use crate::task::{State, TaskId};
+use crate::store::{Cancelled, Counts, Cursor, Error, Holder, Registered, Settled, Store, Transition};
+use crate::task::State;
 
 #[tokio::test]
 async fn a_closed_store_opens_again_with_everything() {
@@ -140,20 +137,6 @@ async fn a_claim_takes_the_earliest_of_each_wanted_destination_and_looks_ahead()
 }
 
 #[tokio::test]
-async fn a_claim_stops_at_its_bytes_but_a_single_larger_body_goes() {
-    let bench = bench();
-    let sized = |bytes: usize| crate::store::NewTask { content: "x".repeat(bytes), ..new_task("a", 0) };
-    let half = MAX_CLAIM_BYTES / 2;
-    bench.store.add(vec![sized(MAX_CLAIM_BYTES + 1), sized(half), sized(half), sized(1)]).await;
-    let mut taken = Vec::new();
-    for _ in 0..3 {
-        let grant = bench.claim(&[("a", 9), ("b", 9)]).await;
-        taken.push((grant.tasks.len(), grant.outlook.due.len()));
-    }
-    assert_eq!(taken, [(1, 1), (2, 1), (1, 0)]);
-}
-
-#[tokio::test]
 async fn an_expired_lease_is_swept_to_its_deadline_and_its_holder_may_still_end_it() {
     let bench = bench();
     let id = bench.add("a", 0).await;
@@ -174,125 +157,6 @@ async fn an_expired_lease_is_swept_to_its_deadline_and_its_holder_may_still_end_
     assert_eq!(bench.settle(id, &first, retry(0)).await, Settled::Stale { state: State::Leased });
     assert_eq!(bench.settle(id, &first, delivered()).await, Settled::Done, "a late success");
     assert_eq!(bench.settle(id, &second, delivered()).await, Settled::Stale { state: State::Delivered });
-}
-
-#[tokio::test]
-async fn a_clock_that_was_set_back_does_not_strand_a_lease() {
-    let bench = bench();
-    let id = bench.add("a", 0).await;
-    let receipt = bench.lease().await;
-    bench.clock.set(START - Duration::from_secs(24 * 3600));
-    let now = bench.clock.now();
-    assert_eq!(bench.next_due().await, Some(now.0 - START.0));
-    assert_eq!(bench.state(id).await, State::Scheduled);
-    let grant = bench.claim(&[("a", 1)]).await;
-    assert_eq!((grant.tasks.len(), grant.tasks[0].attempt), (1, 2));
-    assert_ne!(grant.receipt, receipt);
-    assert!(bench.add("a", 0).await > id, "ids never go back");
-}
-
-#[tokio::test]
-async fn a_crash_loop_ends_in_death_and_a_replay_starts_anew() {
-    let bench = bench();
-    let id = bench.add("a", 0).await;
-    for _ in 0..MAX_EXPIRIES {
-        bench.lease().await;
-        bench.advance(30_000);
-    }
-    assert!(bench.claim(&[("a", 1)]).await.tasks.is_empty());
-    assert_eq!(bench.state(id).await, State::Dead);
-    assert_eq!(bench.store.replay(&lane(), vec![id, id, TaskId(1)], Spread::default()).await.unwrap(), 1);
-    let task = bench.get(id).await;
-    assert_eq!((task.state, task.attempts, task.finished), (State::Scheduled, 0, None));
-    bench.lease().await;
-}
-
-#[tokio::test]
-async fn a_cancelled_task_does_not_fire() {
-    let bench = bench();
-    let id = bench.add("a", 10).await;
-    assert_eq!(bench.store.cancel(&lane(), id).await.unwrap(), Cancelled::Done);
-    assert_eq!(bench.store.cancel(&lane(), id).await.unwrap(), Cancelled::Done);
-    assert_eq!(bench.next_due().await, None, "the earliest moment is looked up again");
-    bench.advance(10);
-    assert!(bench.claim(&[("a", 1)]).await.tasks.is_empty());
-    assert_eq!(bench.store.cancel(&lane(), TaskId(5)).await.unwrap(), Cancelled::Unknown);
-}
-
-#[tokio::test]
-async fn a_rescheduled_task_moves_and_forgets_its_receipts() {
-    let bench = bench();
-    let id = bench.add("a", 0).await;
-    let receipt = bench.lease().await;
-    let moment = Moment::After(Duration::from_secs(60));
-    let refused = bench.store.reschedule(&lane(), id, moment, None).await.unwrap();
-    assert_eq!(refused, Rescheduled::Refused { state: State::Leased });
-    bench.settle(id, &receipt, retry(0)).await;
-    let content = NewContent { destination: "b".parse().unwrap(), content: "new".into() };
-    let moved = bench.store.reschedule(&lane(), id, moment, Some(content)).await.unwrap();
-    assert_eq!(moved, Rescheduled::Done { due: START + Duration::from_secs(60) });
-    assert_eq!(bench.settle(id, &receipt, delivered()).await, Settled::Stale { state: State::Scheduled });
-    assert!(bench.claim(&[("a", 1)]).await.outlook.due.is_empty());
-    bench.advance(60_000);
-    let grant = bench.claim(&[("b", 1)]).await;
-    assert_eq!((grant.tasks[0].content.as_str(), grant.tasks[0].attempt), ("new", 1));
-    assert_eq!(grant.tasks[0].due.0 - START.0, 60_000);
-}
-
-#[tokio::test]
-async fn pages_follow_one_another_across_destinations() {
-    let bench = bench();
-    for (destination, after_ms) in [("a", 30), ("b", 10), ("@pull", 20), ("a", 10), ("c", 40), ("b", 30)] {
-        bench.add(destination, after_ms).await;
-    }
-    let mut seen = Vec::new();
-    let mut after: Option<Listed> = None;
-    loop {
-        let page = bench.list(State::Scheduled, after, 2).await;
-        after = page.last().copied();
-        seen.extend(page.iter().map(|listed| listed.moment.0 - START.0));
-        if page.is_empty() {
-            break;
-        }
-    }
-    assert_eq!(seen, [10, 10, 20, 30, 30, 40]);
-    assert!(bench.list(State::Scheduled, None, 0).await.is_empty());
-    bench.advance(30);
-    bench.claim(&[("a", 9)]).await;
-    assert_eq!(bench.list(State::Leased, None, 9).await.len(), 2);
-}
-
-#[tokio::test]
-async fn a_purge_forgets_the_oldest_ends_and_their_bodies() {
-    let bench = bench();
-    let mut ids = Vec::new();
-    for _ in 0..3 {
-        let id = bench.add("a", 0).await;
-        let receipt = bench.lease().await;
-        bench.settle(id, &receipt, dead()).await;
-        bench.advance(10);
-        ids.push(id);
-    }
-    let purge = |before: i64, limit: usize| {
-        let bench = &bench;
-        async move { bench.store.purge(&lane(), State::Dead, UnixMillis(START.0 + before), limit).await.unwrap() }
-    };
-    assert_eq!(purge(10, 9).await, 1);
-    assert_eq!(purge(100, 1).await, 1);
-    assert_eq!(bench.store.get(&lane(), ids[1]).await.unwrap(), None);
-    assert_eq!(bench.state(ids[2]).await, State::Dead);
-}
-
-#[tokio::test]
-async fn an_add_hints_at_its_earliest_task_apart_for_called_and_pulled() {
-    let bench = bench();
-    let mut hints = bench.store.hints();
-    bench.store.add(vec![new_task("@pull", 1), new_task("a", 30), new_task("b", 20)]).await;
-    let mut heard =
-        [hints.try_recv().unwrap(), hints.try_recv().unwrap()].map(|hint| (hint.is_pull, hint.due.0 - START.0));
-    heard.sort_unstable();
-    assert_eq!(heard, [(false, 20), (true, 1)]);
-    assert!(hints.try_recv().is_err());
 }
 
 /// Every add woke the supervisor, and those who listen for consumers, to no end.
@@ -339,20 +203,6 @@ async fn what_is_put_back_is_told_unless_it_is_behind_the_earliest_of_its_destin
     let receipt = keep().await;
     assert_eq!(bench.settle(id, &receipt, retry(10)).await, Settled::Done);
     assert_eq!(heard(), None, "there is one that is due before");
-}
-
-#[tokio::test]
-async fn ids_read_as_a_time_and_find_their_lane() {
-    let bench = bench();
-    let entry = crate::store::TopicEntry { shards: 4, ..topic() };
-    let tasks = (0..8).map(|_| crate::store::NewTask { topic: entry.clone(), ..new_task("a", 0) }).collect();
-    for added in bench.store.add(tasks).await {
-        let id = added.unwrap().id;
-        assert_eq!(id.0 / TaskId::PER_SECOND, 1_800_000_000);
-        assert!(bench.store.get(&entry.lane_of(id), id).await.unwrap().is_some());
-    }
-    assert_eq!(bench.store.topics().await.unwrap(), [Registered::plain(entry.clone())]);
-    assert_eq!(bench.store.register(topic()).await.unwrap(), entry, "the first entry wins");
 }
 
 #[tokio::test]

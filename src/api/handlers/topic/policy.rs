@@ -6,14 +6,13 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::api::handlers::task::new_task::{self, MAX_ATTEMPTS, TIMEOUT};
 use crate::api::handlers::topic::manage::{self, Shown};
-use crate::api::middleware::body::JsonBody;
+use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
@@ -111,9 +110,9 @@ pub(crate) enum Setting {
 }
 
 /// `POST /delay/topic/set`
-pub(crate) async fn set(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Shown>, Error> {
+pub(crate) async fn set(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Shown>, Error> {
     api.check_accepting()?;
-    let request: Request<'_> = json::read(&body)?;
+    let request: Request<'_> = json::read(request.body())?;
     let shards =
         request.shards.map(|shards| shards.whole("shards", 1..=u32::from(TopicEntry::MAX_SHARDS))).transpose()?;
     let shards = shards.map(|shards| u16::try_from(shards).expect("just checked to be at most 256"));

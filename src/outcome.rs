@@ -77,8 +77,8 @@ pub fn nacked(policy: &Policy, attempt: u32, delay: Option<Duration>, random: f6
 mod tests {
     use super::*;
     use crate::callback::Fault;
-    use crate::task::TopicRetry;
     use crate::span::Span;
+    use crate::task::TopicRetry;
 
     fn policy() -> Policy {
         Policy { max_attempts: 3, backoff: Backoff::Fixed { every: Span::seconds(30) } }

@@ -67,7 +67,7 @@ pub fn fresh() -> String {
     format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>()))
 }
 
-/// What a token is for. Which call needs which, the table in `api/middleware/auth.rs` says.
+/// What a token is for. Which call needs which, the table in `api/routes.rs` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Adding tasks, and looking after one's own.

@@ -1,14 +1,15 @@
 //! Who may call what: bearer tokens, and browsers kept out that act for somebody else's page.
 //!
 //! ```text
-//! path ─▶ table ─▶ foreign Origin? 403 ─▶ token known? 401 ─▶ scope? 403 ─▶ rate? 429 ─▶ body ─▶ topic? 403 ─▶ handler
+//! route ─▶ foreign Origin? 403 ─▶ token known? 401 ─▶ scope? 403 ─▶ rate? 429 ─▶ body ─▶ topic? 403 ─▶ handler
 //! ```
 //!
-//! [`rule_of`] is the whole access matrix. Without any token configured everything is open: on loopback, or by `http.auth.anonymous`.
+//! The table in `routes` is the whole access matrix. Without any token configured everything is open: on loopback, or by `http.auth.anonymous`.
 //!
 //! # Invariants
 //!
-//! - What the table does not name asks for `admin`, so that a route that somebody adds is closed until it is thought about.
+//! - A route asks for `admin` unless its row says otherwise, so that a route that somebody adds is closed until it is
+//!   thought about.
 //! - A token that covers only some topics reaches nothing that is about others: a body is searched for its topic before its
 //!   handler sees it, by the same reader, and one that cannot be read goes no further.
 //! - Neither a token nor its hash is in an answer, a log or `Debug`; a token goes by its name.
@@ -34,7 +35,7 @@ const BURST: Duration = Duration::from_secs(1);
 
 /// Which topics a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum About {
+pub(crate) enum About {
     /// The one that `topic` names.
     Topic,
     /// Several; the handler asks [`Caller::may_use`] for each.
@@ -45,36 +46,13 @@ enum About {
     Nothing,
 }
 
-/// What a path asks for.
+/// What a route asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
+pub(crate) enum Access {
     /// Nothing.
     Open,
     /// A token with one of the scopes, that covers what the call is about.
     Token(&'static [Scope], About),
-}
-
-/// The access matrix.
-fn rule_of(path: &str) -> Rule {
-    use Scope::{Admin, Consume, Produce};
-    match path {
-        "/delay/task/add" | "/delay/task/cancel" | "/delay/task/update" => Rule::Token(&[Produce], About::Topic),
-        "/delay/task/add_batch" => Rule::Token(&[Produce], About::EachOfThem),
-        "/delay/task/adopt" => Rule::Token(&[Admin], About::EachOfThem),
-        "/delay/task/pull" | "/delay/task/ack" | "/delay/task/nack" | "/delay/task/extend" => {
-            Rule::Token(&[Consume], About::Topic)
-        }
-        "/delay/task/get" => Rule::Token(&[Produce, Consume, Admin], About::Topic),
-        "/delay/topic/list" => Rule::Token(&[Admin], About::EachOfThem),
-        // A service is called for tasks of any topic.
-        _ if path.starts_with("/delay/destination/") => Rule::Token(&[Admin], About::All),
-        _ if path.starts_with("/delay/") => Rule::Token(&[Admin], About::Topic),
-        // Whoever routes and watches has no token; the pages hold no data, and ask for it with the reader's own token.
-        "/healthz" | "/readyz" | "/" | "/openapi.json" => Rule::Open,
-        _ if path == "/docs" || path.starts_with("/docs/") => Rule::Open,
-        // The names of topics and services are in there.
-        _ => Rule::Token(&[Admin], About::Nothing),
-    }
 }
 
 /// One token as the configuration names it.
@@ -125,8 +103,8 @@ impl Tokens {
     }
 
     /// Who calls, if he may call the path. Nobody in particular where everyone may: a handler that asks who calls gets no answer there.
-    pub(crate) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<Caller>, Error> {
-        let Rule::Token(scopes, _) = rule_of(uri.path()) else { return Ok(None) };
+    pub(crate) fn admit(&self, access: Access, uri: &Uri, headers: &HeaderMap) -> Result<Option<Caller>, Error> {
+        let Access::Token(scopes, _) = access else { return Ok(None) };
         let caller = self.caller(scopes, uri, headers)?;
         let (name, path) = (caller.name(), uri.path());
         tracing::debug!(token = name, path, "Admitted {} to {path}", name.unwrap_or("anyone"));
@@ -207,12 +185,12 @@ impl Caller {
         }
     }
 
-    /// Behind the reading of the body: refuses a path about a topic that the token does not cover.
-    pub(crate) fn check_topic(&self, path: &str, body: &[u8]) -> Result<(), Error> {
-        match rule_of(path) {
-            Rule::Token(_, About::Topic) if self.is_limited() => self.may_use(&topic_of(body)?),
-            Rule::Token(_, About::All) => self.may_use_all(),
-            Rule::Open | Rule::Token(..) => Ok(()),
+    /// Behind the reading of the body: refuses a call about a topic that the token does not cover.
+    pub(crate) fn check_topic(&self, access: Access, body: &[u8]) -> Result<(), Error> {
+        match access {
+            Access::Token(_, About::Topic) if self.is_limited() => self.may_use(&topic_of(body)?),
+            Access::Token(_, About::All) => self.may_use_all(),
+            Access::Open | Access::Token(..) => Ok(()),
         }
     }
 

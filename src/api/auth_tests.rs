@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::edge;
-use crate::api::testing::{edge_without_store, json_of};
+use crate::api::testing::{Ask, edge_without_store, json_of};
 
 const WRITER: &str = "dly_writer-token";
 const READER: &str = "dly_reader-token";
@@ -74,27 +74,6 @@ async fn each_scope_opens_its_own_calls() {
             };
         }
     }
-}
-
-#[test]
-fn what_the_table_does_not_name_asks_for_admin() {
-    use Scope::{Admin, Consume, Produce};
-    let check = |path: &str, expected: Rule| assert_eq!(rule_of(path), expected, "{path}");
-    check("/delay/task/cancel", Rule::Token(&[Produce], About::Topic));
-    check("/delay/task/update", Rule::Token(&[Produce], About::Topic));
-    check("/delay/task/extend", Rule::Token(&[Consume], About::Topic));
-    check("/delay/task/list", Rule::Token(&[Admin], About::Topic));
-    check("/delay/dead/purge", Rule::Token(&[Admin], About::Topic));
-    check("/delay/topic/set", Rule::Token(&[Admin], About::Topic));
-    check("/delay/topic/list", Rule::Token(&[Admin], About::EachOfThem));
-    check("/delay/destination/hold", Rule::Token(&[Admin], About::All));
-    check("/delay/task/add/", Rule::Token(&[Admin], About::Topic));
-    check("/delay/something/new", Rule::Token(&[Admin], About::Topic));
-    check("/metrics", Rule::Token(&[Admin], About::Nothing));
-    check("/something/new", Rule::Token(&[Admin], About::Nothing));
-    check("/docsx", Rule::Token(&[Admin], About::Nothing));
-    check("/docs/app.js", Rule::Open);
-    check("/healthz", Rule::Open);
 }
 
 /// "must be given once" was said of a token that was not given at all.
@@ -186,7 +165,7 @@ async fn a_token_over_its_rate_is_told_when_to_come_again() {
     let tokens = Tokens::new(vec![limited, token("reader", READER, &[Scope::Produce], &["*"])]);
     let admit = |token: &str| {
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap())]);
-        tokens.admit(&Uri::from_static(ADD), &headers).map(|_| ())
+        tokens.admit(Access::Token(&[Scope::Produce], About::Topic), &Uri::from_static(ADD), &headers).map(|_| ())
     };
     admit(WRITER).unwrap();
     let error = admit(WRITER).unwrap_err();

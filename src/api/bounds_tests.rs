@@ -10,8 +10,11 @@ use http::{HeaderMap, Uri};
 
 use super::*;
 use crate::api::auth::Caller;
-use crate::api::handlers::task::new_task;
-use crate::api::testing::edge_with_store;
+use crate::api::handlers::dead;
+use crate::api::handlers::migration::adopt;
+use crate::api::handlers::task::{add, manage, new_task};
+use crate::api::handlers::topic::policy;
+use crate::api::testing::{Ask, edge_with_store};
 use crate::api::wire::{cost, json, long_body};
 use crate::outcome::Policy;
 
@@ -105,7 +108,7 @@ fn limits() -> Params {
 }
 
 fn anyone() -> Caller {
-    let admitted = Tokens::default().admit(&Uri::from_static(ADD), &HeaderMap::new());
+    let admitted = Tokens::default().admit(ROUTES.access(ADD), &Uri::from_static(ADD), &HeaderMap::new());
     admitted.unwrap().expect("without tokens, anyone may call")
 }
 

@@ -29,12 +29,14 @@ pub struct Params {
     pub concurrency: usize,
     /// The most callers who wait for a task to pull at a time; one more is answered 503 at once.
     pub waiters: usize,
-    /// The longest time from a request's head to its answer, beyond what its caller asked to be kept waiting.
+    /// The longest time from a request's head to its answer, beyond what its caller asked to be
+    /// kept waiting.
     pub timeout: Duration,
 }
 
 impl Params {
-    /// The parameters that no key of the configuration sets, and the documented default of the others.
+    /// The parameters that no key of the configuration sets, and the documented default of the
+    /// others.
     pub fn new(policy: Policy) -> Self {
         Self {
             body_limit: 1 << 20,
@@ -61,7 +63,8 @@ impl Params {
     }
 }
 
-/// What callers may ask for; may change while serving (`Api::set_bounds`). The fields are those of [`Params`].
+/// What callers may ask for; may change while serving (`Api::set_bounds`). The fields are those of
+/// [`Params`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) content_limit: usize,

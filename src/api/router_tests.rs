@@ -9,9 +9,12 @@ use http::StatusCode;
 use http_body_util::StreamBody;
 use serde_json::Value;
 
+use axum::Router;
+use axum::routing::get;
+
 use super::*;
 use crate::api::middleware::response_budget::take_room;
-use crate::api::testing::{edge_before_a_silent_store, edge_with_store, edge_without_store, json_of};
+use crate::api::testing::{Ask, edge_before_a_silent_store, edge_with_store, edge_without_store, json_of};
 use crate::api::transport::delivery_confirmation::{Fate, watched};
 
 const ADD: &str = "/delay/task/add";
@@ -331,7 +334,6 @@ async fn an_answer_for_which_there_is_no_room_is_not_given_and_its_body_is_told(
             }),
         )
         .layer(map_response(move |response| std::future::ready(take_room(&budget, response))));
-    let answers = Edge::from(answers);
     let mut unread = answers.clone().answer(get_of("/")).await.into_body();
     // Taken from the body, but not let go of by the server that writes it.
     let frame = http_body_util::BodyExt::frame(&mut unread).await.unwrap().unwrap();

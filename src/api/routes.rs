@@ -1,111 +1,297 @@
-//! The calls about tasks: each path and its handler, which is called past the router.
+//! The whole API: one row for each route.
 //!
-//! A router does more for a request than to find its handler: it copies itself and each service on the way, and keeps the route's name and
-//! its parameters with the request. Of what an add costs the processor that was a tenth. So a POST to one of these paths goes straight to
-//! its handler, by one look into a table. The handlers are axum's: their arguments are extracted, from the request and from the [`Desk`].
+//! A row says where the route is, what it is for, which handler answers it, who may call it, how
+//! long its body may be, and what it reads and answers. Dispatch, authorization, limits and the
+//! OpenAPI document derive from it. Methods derive from the kind of a row: a call takes `POST`, a
+//! page `GET`.
 
-use std::collections::HashMap;
-use std::convert::Infallible;
-use std::fmt;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::LazyLock;
 
-use axum::extract::{FromRef, FromRequestParts, Request};
-use axum::handler::Handler;
-use axum::response::Response;
-use bytes::Bytes;
-use http::request::Parts;
+use axum::routing::get;
 
-use crate::api::auth::Caller;
-use crate::api::middleware::body::JsonBody;
-use crate::api::middleware::context::Visit;
-use crate::api::state::Api;
-use crate::api::wire::error;
+use crate::api::auth::About::{All, EachOfThem, Nothing as NoTopic, Topic};
+use crate::api::handlers::migration::{adopt, transfer};
+use crate::api::handlers::task::{add, get as task, list, manage, new_task, pull, settle};
+use crate::api::handlers::topic::{manage as topic, policy};
+use crate::api::handlers::{dead, destination, health, metrics};
+use crate::api::long_poll::delivery::Pulled;
+use crate::api::middleware::route::BodySize::{Batch, Content};
+use crate::api::middleware::route::{Answer, Route, Routes};
+use crate::api::wire::envelope::Nothing;
+use crate::api::wire::schema::described;
+use crate::api::wire::stored::Stored;
+use crate::api::{docs, openapi};
+use crate::token::Scope::{Admin, Consume, Produce};
 
-/// What a handler works with, made anew for each request: its state, in axum's words. It lasts until the answer.
-pub(crate) struct Desk {
-    api: Arc<Api>,
-    visit: Visit,
-    /// Taken away by the handler, who may have read it long before he answers.
-    body: Mutex<Bytes>,
+/// The errors of calls that name something which may not be there, or may not be in the state for
+/// it.
+const UNKNOWN: &[u16] = &[1004];
+const STANDS_ELSEWHERE: &[u16] = &[1004, 1009];
+
+/// The table, ready for look-ups.
+pub(crate) static ROUTES: LazyLock<Routes> = LazyLock::new(|| Routes::of(routes()));
+
+fn routes() -> Vec<Route> {
+    let mut routes = tasks();
+    routes.extend(dead_letters());
+    routes.extend(topics());
+    routes.extend(destinations());
+    routes.extend(pages());
+    routes
 }
 
-impl FromRef<Desk> for Arc<Api> {
-    fn from_ref(desk: &Desk) -> Self {
-        desk.api.clone()
-    }
+fn tasks() -> Vec<Route> {
+    vec![
+        Route::call("/delay/task/add", "Store a task", add::add)
+            .access(&[Produce], Topic)
+            .body(Content)
+            .reads::<new_task::Request<'_>>()
+            .answers::<Stored>()
+            .errors(&[1022])
+            .takes_key(),
+        Route::call("/delay/task/add_batch", "Store many tasks", add::add_batch)
+            .access(&[Produce], EachOfThem)
+            .body(Batch)
+            .reads::<add::BatchRequest<'_>>()
+            .answers::<add::Batch>()
+            .errors(&[1022]),
+        Route::call("/delay/task/pull", "Take due tasks, or read one task's content", pull::pull)
+            .access(&[Consume], Topic)
+            .reads::<pull::Request>()
+            .answers::<Pulled>()
+            .answers::<pull::Many>()
+            .errors(UNKNOWN),
+        Route::call("/delay/task/ack", "A leased task is done", settle::ack)
+            .access(&[Consume], Topic)
+            .reads::<settle::AckRequest>()
+            .answers::<Nothing>()
+            .errors(STANDS_ELSEWHERE),
+        Route::call("/delay/task/nack", "A leased task is to come again", settle::nack)
+            .access(&[Consume], Topic)
+            .reads::<settle::NackRequest>()
+            .answers::<Nothing>()
+            .errors(STANDS_ELSEWHERE),
+        Route::call("/delay/task/extend", "Hold a lease for longer", settle::extend)
+            .access(&[Consume], Topic)
+            .reads::<settle::ExtendRequest>()
+            .answers::<Nothing>()
+            .errors(STANDS_ELSEWHERE),
+        Route::call("/delay/task/cancel", "Take a task back", manage::cancel)
+            .access(&[Produce], Topic)
+            .reads::<manage::CancelRequest>()
+            .answers::<manage::Gone>()
+            .errors(STANDS_ELSEWHERE),
+        Route::call("/delay/task/update", "Move a task", manage::update)
+            .access(&[Produce], Topic)
+            .body(Content)
+            .reads::<manage::UpdateRequest<'_>>()
+            .answers::<manage::Moved>()
+            .errors(STANDS_ELSEWHERE),
+        Route::call("/delay/task/get", "Show a task", task::get)
+            .only_reads()
+            .access(&[Produce, Consume, Admin], Topic)
+            .reads::<task::Request>()
+            .answers::<task::Found>()
+            .errors(UNKNOWN),
+        Route::call("/delay/task/list", "Show the tasks of a topic in one state", list::list)
+            .only_reads()
+            .access(&[Admin], Topic)
+            .reads::<list::Request>()
+            .answers::<list::Page>()
+            .errors(UNKNOWN),
+        Route::call(
+            "/delay/task/records",
+            "Show whole tasks, or lend them to whoever moves them to another store",
+            transfer::records,
+        )
+        .access(&[Admin], Topic)
+        .reads::<transfer::RecordsRequest>()
+        .answers::<transfer::Records>()
+        .errors(UNKNOWN),
+        Route::call("/delay/task/moved", "What was lent is elsewhere now", transfer::moved)
+            .access(&[Admin], Topic)
+            .reads::<transfer::MovedRequest>()
+            .answers::<transfer::Ended>()
+            .errors(UNKNOWN),
+        Route::call("/delay/task/adopt", "Keep tasks of another store", adopt::adopt)
+            .access(&[Admin], EachOfThem)
+            .body(Batch)
+            .reads::<adopt::AdoptRequest<'_>>()
+            .answers::<adopt::Adoptions>(),
+    ]
 }
 
-impl FromRef<Desk> for Visit {
-    fn from_ref(desk: &Desk) -> Self {
-        desk.visit.clone()
-    }
+fn dead_letters() -> Vec<Route> {
+    vec![
+        Route::call("/delay/dead/causes", "What the dead of a topic died of", dead::causes)
+            .only_reads()
+            .access(&[Admin], Topic)
+            .reads::<dead::CausesRequest>()
+            .answers::<dead::Causes>()
+            .errors(UNKNOWN),
+        Route::call("/delay/dead/replay", "Schedule dead tasks again", dead::replay)
+            .access(&[Admin], Topic)
+            .reads::<dead::ReplayRequest>()
+            .answers::<dead::Done>()
+            .errors(UNKNOWN),
+        Route::call("/delay/dead/purge", "Throw dead tasks away", dead::purge)
+            .access(&[Admin], Topic)
+            .reads::<dead::PurgeRequest>()
+            .answers::<dead::Done>()
+            .errors(UNKNOWN),
+    ]
 }
 
-impl FromRequestParts<Desk> for JsonBody {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(_parts: &mut Parts, desk: &Desk) -> Result<Self, Infallible> {
-        Ok(Self(std::mem::take(&mut *desk.body.lock().unwrap_or_else(PoisonError::into_inner))))
-    }
+fn topics() -> Vec<Route> {
+    vec![
+        Route::call("/delay/topic/list", "Name all topics", topic::list)
+            .only_reads()
+            .access(&[Admin], EachOfThem)
+            .reads::<topic::ListRequest>()
+            .answers::<topic::Topics>(),
+        Route::call("/delay/topic/get", "Show a topic", topic::get)
+            .only_reads()
+            .access(&[Admin], Topic)
+            .reads::<topic::TopicRequest>()
+            .answers::<topic::Shown>()
+            .errors(UNKNOWN),
+        Route::call("/delay/topic/set", "Create or change a topic", policy::set)
+            .access(&[Admin], Topic)
+            .reads::<policy::Request<'_>>()
+            .answers::<topic::Shown>()
+            .errors(UNKNOWN),
+        Route::call("/delay/topic/pause", "Hold a topic back", topic::pause)
+            .access(&[Admin], Topic)
+            .reads::<topic::TopicRequest>()
+            .answers::<topic::Paused>()
+            .errors(UNKNOWN),
+        Route::call("/delay/topic/resume", "End a pause", topic::resume)
+            .access(&[Admin], Topic)
+            .reads::<topic::ResumeRequest>()
+            .answers::<topic::Paused>()
+            .errors(UNKNOWN),
+        Route::call("/delay/topic/purge", "Throw a topic's tasks away", topic::purge)
+            .access(&[Admin], Topic)
+            .reads::<topic::PurgeRequest>()
+            .answers::<topic::Purged>()
+            .errors(UNKNOWN),
+        Route::call("/delay/topic/forecast", "Count what falls due when", topic::forecast)
+            .only_reads()
+            .access(&[Admin], Topic)
+            .reads::<topic::ForecastRequest>()
+            .answers::<topic::Forecast>()
+            .errors(UNKNOWN),
+        Route::call("/delay/topic/delete", "Remove an empty topic", topic::delete)
+            .access(&[Admin], Topic)
+            .reads::<topic::TopicRequest>()
+            .answers::<Nothing>()
+            .errors(STANDS_ELSEWHERE),
+    ]
 }
 
-impl FromRequestParts<Desk> for Caller {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(_parts: &mut Parts, desk: &Desk) -> Result<Self, Infallible> {
-        Ok(desk.visit.caller.clone())
-    }
+/// A service is called for tasks of any topic.
+fn destinations() -> Vec<Route> {
+    vec![
+        Route::call("/delay/destination/list", "How all services stand", destination::list)
+            .only_reads()
+            .access(&[Admin], All)
+            .reads::<destination::ListRequest>()
+            .answers::<destination::Listed>(),
+        Route::call("/delay/destination/hold", "Keep calls off a service", destination::hold)
+            .access(&[Admin], All)
+            .reads::<destination::HoldRequest>()
+            .answers::<destination::Held>()
+            .errors(UNKNOWN),
+        Route::call("/delay/destination/release", "End a hold by hand, and one by Retry-After", destination::release)
+            .access(&[Admin], All)
+            .reads::<destination::HoldRequest>()
+            .answers::<destination::Held>()
+            .errors(UNKNOWN),
+    ]
 }
 
-/// An answer in the making.
-pub(crate) type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
-
-/// What answers a request, beside which it gets the visit and the body that came.
-pub(crate) type Call = Box<dyn Fn(Request, Visit, Bytes) -> Answering + Send + Sync>;
-
-/// All of them, by path.
-#[derive(Default)]
-pub(crate) struct Calls(HashMap<&'static str, Call>);
-
-impl Calls {
-    /// One more.
-    pub(crate) fn with(
-        mut self,
-        path: &'static str,
-        call: impl Fn(Request, Visit, Bytes) -> Answering + Send + Sync + 'static,
-    ) -> Self {
-        self.0.insert(path, Box::new(call));
-        self
-    }
-
-    pub(crate) fn paths(&self) -> impl Iterator<Item = &'static str> {
-        self.0.keys().copied()
-    }
-
-    pub(crate) fn of(&self, path: &str) -> Option<&Call> {
-        self.0.get(path)
-    }
+/// Load balancers and probes have no token. The page at `/docs` holds no data, and asks for it with
+/// the reader's own token. The metrics name topics and services.
+fn pages() -> Vec<Route> {
+    let health = |statuses| Answer::Health(described::<health::Health>, statuses);
+    vec![
+        Route::page("/healthz", "Is it alive?", health(&[200]), || get(health::alive)),
+        Route::page("/readyz", "Should it be given work?", health(&[200, 503]), || get(health::ready)),
+        Route::page("/metrics", "What is counted, for Prometheus", Answer::Text("text/plain"), || get(metrics::serve))
+            .access(&[Admin], NoTopic)
+            .errors(&[1001, 1003, 1029]),
+        Route::page("/openapi.json", "This document", Answer::Text("application/json"), || {
+            get(async || openapi::serve(&ROUTES))
+        }),
+        Route::page("/docs", "A page to read this document by, and to try calls", Answer::Text("text/html"), || {
+            get(docs::page)
+        }),
+        Route::part("/", || get(docs::home)),
+        Route::part("/docs/explorer.js", || get(docs::script)),
+        Route::part("/docs/explorer.css", || get(docs::style)),
+        Route::part("/docs/icon.svg", || get(docs::icon)),
+    ]
 }
 
-impl fmt::Debug for Calls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.paths()).finish()
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use http::Method;
+
+    use super::*;
+    use crate::api::auth::{About, Access};
+    use crate::api::openapi::document;
+
+    #[test]
+    fn every_route_is_documented_but_parts_of_the_page() {
+        let document = document(&ROUTES);
+        let paths = document["paths"].as_object().unwrap();
+        let documented: BTreeSet<(String, String)> = paths
+            .iter()
+            .flat_map(|(path, methods)| {
+                methods.as_object().unwrap().keys().map(|method| (path.clone(), method.clone()))
+            })
+            .collect();
+        let routes = ROUTES.all().iter().filter(|route| route.path != "/" && !route.path.starts_with("/docs/"));
+        let routes = routes.map(|route| (route.path.to_owned(), route.method().as_str().to_ascii_lowercase()));
+        assert!(documented.len() >= 28);
+        assert_eq!(documented, routes.collect());
     }
-}
 
-/// The same for a call that changes nothing.
-pub(crate) fn reading(
-    call: impl Fn(Request, Visit, Bytes) -> Answering,
-) -> impl Fn(Request, Visit, Bytes) -> Answering {
-    move |request, visit, body| Box::pin(error::reading(call(request, visit, body)))
-}
+    /// The access matrix, written down once more: a slip in the table would open a call.
+    #[test]
+    fn the_scopes_of_each_call_are_meant() {
+        let is_call = |route: &&Route| route.path.starts_with("/delay/");
+        for route in ROUTES.all().iter().filter(is_call) {
+            let about = match route.path {
+                "/delay/task/add_batch" | "/delay/task/adopt" | "/delay/topic/list" => About::EachOfThem,
+                path if path.starts_with("/delay/destination/") => About::All,
+                _ => About::Topic,
+            };
+            let scopes: &[_] = match route.path.strip_prefix("/delay/task/") {
+                Some("add" | "add_batch" | "cancel" | "update") => &[Produce],
+                Some("pull" | "ack" | "nack" | "extend") => &[Consume],
+                Some("get") => &[Produce, Consume, Admin],
+                _ => &[Admin],
+            };
+            assert_eq!(route.access, Access::Token(scopes, about), "{}", route.path);
+        }
+    }
 
-/// The call that a handler answers.
-pub(crate) fn by<T: 'static>(
-    api: &Arc<Api>,
-    handler: impl Handler<T, Desk, Future = Answering>,
-) -> impl Fn(Request, Visit, Bytes) -> Answering + Send + Sync + 'static {
-    let api = api.clone();
-    move |request, visit, body| handler.clone().call(request, Desk { api: api.clone(), visit, body: Mutex::new(body) })
+    #[test]
+    fn what_the_table_does_not_name_asks_for_admin() {
+        let check = |path: &str, expected: Access| assert_eq!(ROUTES.access(path), expected, "{path}");
+        check("/delay/task/add/", Access::Token(&[Admin], About::Topic));
+        check("/delay/something/new", Access::Token(&[Admin], About::Topic));
+        check("/metrics", Access::Token(&[Admin], About::Nothing));
+        check("/something/new", Access::Token(&[Admin], About::Nothing));
+        check("/docsx", Access::Token(&[Admin], About::Nothing));
+        check("/docs/app.js", Access::Open);
+        check("/healthz", Access::Open);
+        let posted = ROUTES.call(&Method::POST, "/delay/something/new").expect("what is posted is checked");
+        assert_eq!(posted.access, Access::Token(&[Admin], About::Topic));
+        assert!(ROUTES.call(&Method::GET, "/delay/task/add").is_none());
+        assert!(ROUTES.call(&Method::POST, "/metrics").is_none());
+    }
 }

@@ -87,9 +87,10 @@ impl Api {
         }
     }
 
-    /// Returns once what outlives its request (the settles of pulls whose answers were written last) is done. To be
-    /// awaited after `serve` has returned and before the store is closed; takes about ten seconds as a rule, and no more than
-    /// fifteen should the store not answer at all.
+    /// Returns once what outlives its request (the settles of pulls whose answers were written
+    /// last) is done. To be awaited after `serve` has returned and before the store is closed;
+    /// takes about ten seconds as a rule, and no more than fifteen should the store not answer at
+    /// all.
     pub async fn finish(&self) {
         self.pending.close();
         if tokio::time::timeout(LAST_SETTLES, self.pending.wait()).await.is_err() {
@@ -98,7 +99,8 @@ impl Api {
         }
     }
 
-    /// Goes by other limits from now on: of bodies, contents, batches and delays. What else `params` say stays as it was at the start.
+    /// Goes by other limits from now on: of bodies, contents, batches and delays. What else
+    /// `params` say stays as it was at the start.
     pub fn set_bounds(&self, params: &Params) {
         self.body_limit.set(params.body_limit);
         self.batch_body_limit.set(params.batch_body_limit);
@@ -136,8 +138,9 @@ impl Api {
         Ok(self.topic(topic).await?.entry.lane_of(id))
     }
 
-    /// Does something with a task in its lane. Where there is no such task, this instance's entry of the topic may be an old one: it is read
-    /// again, and if the id leads to another lane by that, the same is done there.
+    /// Does something with a task in its lane. Where there is no such task, this instance's entry
+    /// of the topic may be an old one: it is read again, and if the id leads to another lane by
+    /// that, the same is done there.
     pub(crate) async fn in_lane<T, F>(
         &self,
         topic: &Topic,

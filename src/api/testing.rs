@@ -1,11 +1,14 @@
 //! What several tests of the edge need.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::extract::Request;
 use axum::response::Response;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tower::Service;
 
 use super::{Api, Params, Parts, Tokens};
 use crate::callback::{LONGEST_RETRY_AFTER, LimitParams, Limits, ServiceParams, Services, SuccessRule};
@@ -16,6 +19,21 @@ use crate::store::AnyStore;
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::{self, Redis};
 use crate::topic::{self, Registry};
+
+/// Asks a service.
+pub(crate) trait Ask {
+    fn answer(self, request: Request) -> impl Future<Output = Response> + Send;
+}
+
+impl<S> Ask for S
+where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Send,
+{
+    async fn answer(mut self, request: Request) -> Response {
+        let Ok(response) = self.call(request).await;
+        response
+    }
+}
 
 /// The JSON of an answer.
 pub(crate) async fn json_of(response: Response) -> Value {

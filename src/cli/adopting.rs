@@ -44,7 +44,8 @@ fn read(answer: &Value) -> Adopted {
 /// # Errors
 /// No answer for longer than the patience, or a refusal of the whole.
 pub(super) async fn adopt(to: &Patient, records: &[Value], between: impl AsyncFn()) -> anyhow::Result<Vec<Adoption>> {
-    let mut results: Vec<Adoption> = vec![Err(Refusal { code: ErrorCode::Unavailable, sentence: "was not answered".into() }); records.len()];
+    let mut results: Vec<Adoption> =
+        vec![Err(Refusal { code: ErrorCode::Unavailable, sentence: "was not answered".into() }); records.len()];
     let mut open: Vec<usize> = (0..records.len()).collect();
     let mut waits = to.waits();
     loop {

@@ -116,8 +116,7 @@ impl TopicPolicy {
     }
 
     /// The names of the settings.
-    pub const SETTINGS: [&str; 8] =
-        ["retry", "timeout", "mode", "rate", "concurrency", "quota", "history", "misfire"];
+    pub const SETTINGS: [&str; 8] = ["retry", "timeout", "mode", "rate", "concurrency", "quota", "history", "misfire"];
 
     /// These settings without those that are named, and with those that are `given`. Of settings that
     /// have parts, such as `retry`, each part that is given replaces its own.

@@ -152,8 +152,8 @@ fn expand(tree: &str, before: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// The file that a path leads into: that of its longest beginning which is a module, or, if that one re-exports the rest
-/// of the path, the file that the rest is in.
+/// The file that a path leads into: that of its longest beginning which is a module, or, if that
+/// one re-exports the rest of the path, the file that the rest is in.
 fn file_of(path: &str, module: &str, modules: &Modules) -> Option<String> {
     let mut names: Vec<&str> = if module.is_empty() { Vec::new() } else { module.split("::").collect() };
     let mut rest: Vec<&str> = path.split("::").map(str::trim).collect();

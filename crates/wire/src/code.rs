@@ -135,6 +135,9 @@ mod tests {
             assert_eq!(ErrorCode::of(code.number().into()), code);
         }
         assert!(ErrorCode::FAILURES.is_sorted());
-        assert_eq!((ErrorCode::of(0), ErrorCode::of(7), ErrorCode::of(1 << 40)), (ErrorCode::Ok, ErrorCode::Internal, ErrorCode::Internal));
+        assert_eq!(
+            (ErrorCode::of(0), ErrorCode::of(7), ErrorCode::of(1 << 40)),
+            (ErrorCode::Ok, ErrorCode::Internal, ErrorCode::Internal)
+        );
     }
 }

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::middleware::body::JsonBody;
+use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
@@ -68,8 +67,8 @@ pub(crate) struct Held {
 }
 
 /// `POST /delay/destination/list`
-pub(crate) async fn list(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Listed>, Error> {
-    let ListRequest {} = json::read(&body)?;
+pub(crate) async fn list(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Listed>, Error> {
+    let ListRequest {} = json::read(request.body())?;
     let lanes: Vec<Lane> = api.store.topics().await?.iter().flat_map(|topic| topic.entry.lanes()).collect();
     let waiting: BTreeMap<Destination, u64> =
         api.store.waiting(lanes).await?.into_iter().map(|waiting| (waiting.destination, waiting.count)).collect();
@@ -115,8 +114,8 @@ fn shown(
 }
 
 /// `POST /delay/destination/hold`
-pub(crate) async fn hold(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Held>, Error> {
-    let sn = read_sn(&body)?;
+pub(crate) async fn hold(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Held>, Error> {
+    let sn = read_sn(request.body())?;
     if api.services.get(sn.as_str()).is_none() {
         return Err(Error::NotFound("sn: there is no such service; the configuration's [services] names them".into()));
     }
@@ -124,8 +123,8 @@ pub(crate) async fn hold(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) 
 }
 
 /// `POST /delay/destination/release`
-pub(crate) async fn release(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Held>, Error> {
-    let sn = read_sn(&body)?;
+pub(crate) async fn release(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Held>, Error> {
+    let sn = read_sn(request.body())?;
     if api.services.get(sn.as_str()).is_none() && !api.store.holds().await?.held.contains(&sn) {
         return Err(Error::NotFound("sn: there is no such service, nor is one of that name held".into()));
     }

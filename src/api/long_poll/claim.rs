@@ -55,7 +55,9 @@ pub(crate) fn lanes_in_turn(pulls: &Pulls, topic: &Registered) -> Vec<Lane> {
     lanes
 }
 
-/// Claims what is wished for, lane by lane, and no more than [`MAX_CLAIM_BYTES`] of contents from all of them together. To be run where no caller's hanging up ends it: it alone knows what was claimed.
+/// Claims what is wished for, lane by lane, and no more than [`MAX_CLAIM_BYTES`] of contents from
+/// all of them together. To be run where no caller's hanging up ends it: it alone knows what was
+/// claimed.
 pub(crate) async fn take(pulls: &Pulls, topic: &Registered, lanes: Vec<Lane>, wish: Wish) -> Result<Taken, Error> {
     let mut taken = pulls.nothing(wish);
     if is_held(topic) {
@@ -94,7 +96,8 @@ pub(crate) async fn take(pulls: &Pulls, topic: &Registered, lanes: Vec<Lane>, wi
     Ok(taken)
 }
 
-/// A claim that no silent store holds up. What it takes after nobody waits any more is given back unspent: its lease may be of hours.
+/// A claim that no silent store holds up. What it takes after nobody waits any more is given back
+/// unspent: its lease may be of hours.
 async fn claim_promptly(pulls: &Pulls, claim: Claim) -> store::Result<Claimed> {
     let (reply, claimed) = oneshot::channel();
     let giving_back = pulls.giving_back.clone();

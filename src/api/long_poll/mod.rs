@@ -1,4 +1,5 @@
-//! Pulls: claims for consumers, the queue per topic of those that wait, and the delivery of what was claimed.
+//! Pulls: claims for consumers, the queue per topic of those that wait, and the delivery of what
+//! was claimed.
 //!
 //! ```text
 //! pull ─▶ claim ─▶ delivery                          with nothing due, no task

@@ -1,21 +1,27 @@
 //! The bytes of a request: that they are JSON by their type, and not too many.
 //!
-//! A body that does not come with its head gives its request's slot back until it is whole: who drips holds a connection and the bytes
-//! that came, and nothing that others wait for. What is refused is answered at once; the rest of its body is read and thrown away behind the answer, for a
-//! connection closed on a sender that still sends is reset, and the answer lost with it.
+//! A body that does not come with its head gives its request's slot back until it is whole: who
+//! drips holds a connection and the bytes that came, and nothing that others wait for. What is
+//! refused is answered at once; the rest of its body is read and thrown away behind the answer, for
+//! a connection closed on a sender that still sends is reset, and the answer lost with it.
 
 use std::pin::pin;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{HeaderMap, header};
+use http::{HeaderMap, Request, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use tower::service_fn;
 
-use crate::api::middleware::concurrency_limit::Slot;
+use crate::api::middleware::concurrency_limit::{Line, Slot};
 use crate::api::middleware::memory_budget::{Budget, Exhausted};
+use crate::api::middleware::route::{BodySize, Routed};
+use crate::api::middleware::service::Answers;
+use crate::api::middleware::topic_access::check_topic;
 use crate::api::params::Limit;
 use crate::api::wire::error::Error;
 use crate::api::wire::long_body::size;
@@ -25,12 +31,75 @@ const MAX_DISCARDED: usize = 64 << 20;
 /// How long that may take.
 const MAX_DISCARDING: Duration = Duration::from_secs(2);
 
-/// A request's body, read whole by [`read`], as a handler gets it.
-#[derive(Debug)]
-pub(crate) struct JsonBody(pub(crate) Bytes);
+/// The longest body of a request that brings no content, in bytes. Reading it several times over
+/// takes a few milliseconds.
+const MAX_SMALL: usize = 1 << 20;
 
-/// Reads the body, within the route's limit and the house's budget. Where it does not come with its head, the request gives its slot back.
-pub(crate) async fn read(
+/// How long bodies may be, and what memory they take.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    batch: (Limit, Budget),
+    content: (Limit, Budget),
+    small: (Limit, Budget),
+    /// Where a request waits for a slot that gave its own back.
+    slots: Line,
+}
+
+impl Bodies {
+    /// `content` is the limit of bodies that bring one task's content, `batch` that of many tasks.
+    pub(crate) fn new(content: &Limit, batch: &Limit, budget: &Budget, slots: &Line) -> Self {
+        Self {
+            batch: (batch.clone(), budget.of_batches()),
+            content: (content.clone(), budget.clone()),
+            small: (content.at_most(MAX_SMALL), budget.clone()),
+            slots: slots.clone(),
+        }
+    }
+
+    fn of(&self, size: BodySize) -> &(Limit, Budget) {
+        match size {
+            BodySize::Batch => &self.batch,
+            BodySize::Content => &self.content,
+            BodySize::Small => &self.small,
+        }
+    }
+
+    /// The memory that answers take.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.content.1
+    }
+
+    /// The request with its body. Its slot is the one that it was admitted with, or, if its body
+    /// was long in coming, another.
+    async fn whole(&self, routed: Routed<Body>) -> Result<Routed, Error> {
+        let Routed { route, request, caller, slot, deadline } = routed;
+        let (head, body) = request.into_parts();
+        let ((limit, budget), mut slot) = (self.of(route.size()), Some(slot));
+        let body = read(&head.headers, body, &mut slot, limit, budget).await?;
+        let slot = match slot {
+            Some(slot) => slot,
+            None => self.slots.slot().await?,
+        };
+        let routed = Routed { route, request: Request::from_parts(head, body), caller, slot, deadline };
+        check_topic(&routed).await?;
+        Ok(routed)
+    }
+}
+
+/// Reads the body of each call, checks that the topic in it is the caller's, and hands it on whole.
+pub(crate) fn read_body<'a, S: Answers<Routed> + 'a>(bodies: &'a Bodies, inner: S) -> impl Answers<Routed<Body>> + 'a {
+    service_fn(move |routed: Routed<Body>| async move {
+        let mut inner = inner;
+        match bodies.whole(routed).await {
+            Ok(routed) => inner.call(routed).await,
+            Err(error) => Ok(error.into_response()),
+        }
+    })
+}
+
+/// Reads the body, within the route's limit and the house's budget. Where it does not come with its
+/// head, the request gives its slot back.
+async fn read(
     headers: &HeaderMap,
     mut body: Body,
     slot: &mut Option<Slot>,
@@ -57,8 +126,8 @@ pub(crate) async fn read(
     whole
 }
 
-/// Sees to it that the answer of a request that is refused before its body was read arrives: what is left of the body is read and thrown away
-/// behind it.
+/// Sees to it that the answer of a request that is refused before its body was read arrives: what
+/// is left of the body is read and thrown away behind it.
 pub(crate) fn refuse(headers: &HeaderMap, body: Body) {
     // Who waits for our word before sending needs no more than the answer.
     if body.is_end_stream() || headers.contains_key(header::EXPECT) {

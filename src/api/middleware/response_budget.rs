@@ -9,12 +9,29 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
+use tower::service_fn;
 
+use crate::api::middleware::body::Bodies;
 use crate::api::middleware::memory_budget::{Budget, Exhausted, held};
+use crate::api::middleware::route::{BodySize, Routed};
+use crate::api::middleware::service::Answers;
 use crate::api::wire::error::Error;
 
 /// Answers longer than this have to find room; the others are bounded by the number of connections.
 const SMALL_ANSWER: usize = 1024;
+
+/// Gives each answer its share of the memory, but for answers of batches: what those have stored cannot be taken back.
+pub(crate) fn limit_answers<'a, S: Answers<Routed<Body>> + 'a>(
+    bodies: &'a Bodies,
+    inner: S,
+) -> impl Answers<Routed<Body>> + 'a {
+    service_fn(move |routed: Routed<Body>| async move {
+        let mut inner = inner;
+        let size = routed.route.size();
+        let Ok(response) = inner.call(routed).await;
+        Ok(if size == BodySize::Batch { response } else { take_room(bodies.budget(), response) })
+    })
+}
 
 /// Gives an answer its share of the budget. One that finds no room is not given, which its body is told by being dropped: pulled
 /// tasks go back.

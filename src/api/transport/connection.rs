@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::response::Response;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use http::Request;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -18,8 +19,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::Service;
 
-use crate::api::middleware::pipeline::Edge;
 use crate::api::transport::io_timeouts::{Overdue, Patience, Pulse};
 use crate::api::transport::tracked_io::{OnStream, Paced};
 
@@ -33,9 +34,9 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What connections are served with.
-#[derive(Clone, Debug)]
-pub(crate) struct Serving {
-    pub(crate) edge: Edge,
+#[derive(Clone)]
+pub(crate) struct Serving<S> {
+    pub(crate) service: S,
     pub(crate) patience: Patience,
     /// Of all connections; how many are left tells whether others wait for this one's.
     pub(crate) slots: Arc<Semaphore>,
@@ -47,7 +48,10 @@ pub(crate) struct Serving {
     pub(crate) cut_off: CancellationToken,
 }
 
-impl Serving {
+impl<S> Serving<S>
+where
+    S: Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static,
+{
     /// Serves one connection to its end. The slot is free when everything of it has been dropped.
     pub(crate) async fn connection(self, stream: TcpStream, slot: OwnedSemaphorePermit) {
         let streams = Streams::default();
@@ -63,7 +67,7 @@ impl Serving {
             tracing::debug!(%error, "A connection was gone before it began: {error}");
             return;
         }
-        let Self { edge, patience, slots, draining, linger, cut_off } = self;
+        let Self { service, patience, slots, draining, linger, cut_off } = self;
         let pulse = Arc::new(Pulse::new(patience));
         let drained = async {
             draining.cancelled().await;
@@ -81,12 +85,12 @@ impl Serving {
         };
         // In a set of its own it is looked at when it has been woken, and not whenever the connection is: several times a request.
         let mut end: FuturesUnordered<_> = [end].into_iter().collect();
-        let service = {
+        let answers = {
             let pulse = pulse.clone();
-            hyper::service::service_fn(move |request| answer(edge.clone(), pulse.clone(), request))
+            hyper::service::service_fn(move |request| answer(service.clone(), pulse.clone(), request))
         };
         let io = TokioIo::new(Paced { stream, pulse: pulse.clone() });
-        let mut connection = pin!(builder(streams.clone()).serve_connection(io, service).into_owned());
+        let mut connection = pin!(builder(streams.clone()).serve_connection(io, answers).into_owned());
         let end = tokio::select! {
             // The connection first: a request that came together with the end of the linger is read, and then is to be answered.
             biased;
@@ -128,10 +132,13 @@ fn note(ended: Result<(), Box<dyn Error + Send + Sync>>) {
 }
 
 /// One request, noted by the connection's pulse.
-async fn answer(edge: Edge, pulse: Arc<Pulse>, request: http::Request<Incoming>) -> Result<Response, Infallible> {
+async fn answer<S>(mut service: S, pulse: Arc<Pulse>, request: Request<Incoming>) -> Result<Response, Infallible>
+where
+    S: Service<Request<Body>, Response = Response, Error = Infallible>,
+{
     let multiplexed = request.version() == http::Version::HTTP_2;
     let running = pulse.asked(multiplexed);
-    let response = edge.answer(request.map(Body::new)).await;
+    let Ok(response) = service.call(request.map(Body::new)).await;
     let response = if multiplexed { response.map(|body| OnStream::body(body, &pulse)) } else { response };
     drop(running);
     Ok(response)

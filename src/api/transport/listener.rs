@@ -13,17 +13,20 @@
 //! Whoever holds all slots holds them for as long as [`crate::api::transport::io_timeouts`] lets a connection wait, and then stands in line behind those
 //! who came meanwhile.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::Request;
+use axum::response::Response;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tower::Service;
 
-use crate::api::middleware::pipeline::Edge;
 use crate::api::transport::connection::Serving;
 pub use crate::api::transport::io_timeouts::Patience;
 
@@ -70,16 +73,14 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Serves until `shutdown` resolves; then takes no more connections, lets running requests end, and cuts off what has
 /// not ended after [`ServerParams::drain`].
-pub async fn serve(
-    listener: TcpListener,
-    edge: impl Into<Edge>,
-    params: ServerParams,
-    shutdown: impl Future<Output = ()>,
-) {
+pub async fn serve<S>(listener: TcpListener, service: S, params: ServerParams, shutdown: impl Future<Output = ()>)
+where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static,
+{
     let slots = Arc::new(Semaphore::new(params.max_connections));
     let (draining, cut_off) = (CancellationToken::new(), CancellationToken::new());
     let serving = Serving {
-        edge: edge.into(),
+        service,
         patience: params.patience,
         slots: slots.clone(),
         draining: draining.clone(),

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
-use http::request::Parts;
 use http::{HeaderMap, HeaderName};
 
 use crate::api::wire::error::Error;
@@ -27,22 +25,11 @@ pub(crate) fn checked(key: String, field: &str) -> Result<String, Error> {
     }
 }
 
-/// The key in the header.
-pub(crate) struct HeaderKey(pub(crate) Option<String>);
-
-impl<S: Sync> FromRequestParts<S> for HeaderKey {
-    type Rejection = Error;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
-        of_header(&parts.headers).map(Self)
-    }
-}
-
 /// The key in the header, with or without the quotation marks that the draft asks for.
 ///
 /// # Errors
 /// [`Error::Invalid`] if there are several, or one that is no plain text.
-fn of_header(headers: &HeaderMap) -> Result<Option<String>, Error> {
+pub(crate) fn of_header(headers: &HeaderMap) -> Result<Option<String>, Error> {
     let mut values = headers.get_all(HEADER).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let text = value.to_str().ok().filter(|_| values.next().is_none());

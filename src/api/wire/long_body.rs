@@ -6,12 +6,15 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-/// The longest body, in bytes, that is read on a thread of the runtime. All that is done with it there takes a few milliseconds.
+/// The longest body, in bytes, that is read on a thread of the runtime. All that is done with it
+/// there takes a few milliseconds.
 pub(crate) const LONG: usize = 256 << 10;
 
-/// Does what takes time in proportion to the body: on this thread if the body is short, else on a thread beside the runtime.
+/// Does what takes time in proportion to the body: on this thread if the body is short, else on a
+/// thread beside the runtime.
 ///
-/// A long body so keeps no other request waiting, however much it costs to read. At most half of the processors read long bodies at a time.
+/// A long body so keeps no other request waiting, however much it costs to read. At most half of
+/// the processors read long bodies at a time.
 pub(crate) async fn reading<T: Send + 'static>(body: Bytes, read: impl FnOnce(&[u8]) -> T + Send + 'static) -> T {
     static READERS: LazyLock<Semaphore> = LazyLock::new(|| {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);

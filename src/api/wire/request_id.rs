@@ -23,13 +23,13 @@ pub(crate) fn current() -> Option<String> {
 }
 
 /// Runs `work` as the request `id`, and gives its answer that id.
-pub(crate) async fn scope(id: HeaderValue, work: impl Future<Output = Response>) -> Response {
+pub(crate) async fn scope<E>(id: HeaderValue, work: impl Future<Output = Result<Response, E>>) -> Result<Response, E> {
     let mut work = pin!(CURRENT.scope(id, work));
-    let mut response = work.as_mut().await;
+    let mut response = work.as_mut().await?;
     if let Some(id) = work.take_value() {
         response.headers_mut().insert(HEADER, id);
     }
-    response
+    Ok(response)
 }
 
 /// The id of a request with these headers.

@@ -1,9 +1,9 @@
 //! How a success and an error become an HTTP response.
 
-use delayd_wire::ErrorCode;
 use axum::Json;
 use axum::body::Body as HttpBody;
 use axum::response::{IntoResponse, Response};
+use delayd_wire::ErrorCode;
 use http::{HeaderValue, header};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -107,6 +107,7 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
     use std::time::Duration;
 
     use super::*;
@@ -178,7 +179,7 @@ mod tests {
         let pending = json_of(Error::CancelPending.into_response()).await;
         assert_eq!((&pending["state"], &pending["cancel_pending"]), (&"leased".into(), &true.into()));
         let id = HeaderValue::from_static("req-1");
-        let response = request_id::scope(id, async { Error::Internal.into_response() }).await;
+        let Ok(response) = request_id::scope(id, async { Ok::<_, Infallible>(Error::Internal.into_response()) }).await;
         assert_eq!(json_of(response).await["request_id"], "req-1");
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum Way {}
 pub(crate) enum Durability {}
 
 /// Gives types their schema, by name.
-macro_rules! described {
+macro_rules! schemas {
     ($($type:ty, $name:literal => $schema:expr;)+) => {
         $(impl utoipa::PartialSchema for $type {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
@@ -43,9 +43,9 @@ macro_rules! described {
     };
 }
 
-pub(crate) use described;
+pub(crate) use schemas;
 
-described! {
+schemas! {
     TopicName, "Topic" => name("A topic's name.", "^[A-Za-z0-9._:-]{1,128}$");
     Topic, "Topic" => TopicName::schema();
     ServiceName, "Service" => name("A service's name, or a host with its port.", "^[A-Za-z0-9._-]{1,128}(:[1-9][0-9]{0,4})?$|^@pull$");
@@ -111,6 +111,18 @@ impl<T: ToSchema + Serialize> ToSchema for Success<T> {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         T::schemas(schemas);
     }
+}
+
+/// A type's place in the document, and the schemas to be put there.
+pub(crate) struct Described {
+    pub(crate) place: Ref,
+    pub(crate) schemas: Vec<(String, RefOr<Schema>)>,
+}
+
+pub(crate) fn described<T: ToSchema>() -> Described {
+    let mut schemas = vec![(T::name().into_owned(), T::schema())];
+    T::schemas(&mut schemas);
+    Described { place: reference::<T>(), schemas }
 }
 
 /// Where the document keeps the schema of `T`.

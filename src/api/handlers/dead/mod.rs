@@ -7,17 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State as Shared;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::api::middleware::body::JsonBody;
+use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Id, Name, Number};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{TopicName, described, string};
+use crate::api::wire::schema::{TopicName, schemas, string};
 use crate::clock::UnixMillis;
 use crate::rate::Rate;
 use crate::store::{Spread, Store};
@@ -29,7 +28,7 @@ use walk::{Cursor, MAX_TASKS, Selection, Walk};
 
 type DeadCursorText = Name<Cursor>;
 
-described! {
+schemas! {
     DeadCursorText, "DeadCursor" => string("The cursor of the call before, as it was answered; opaque.");
 }
 
@@ -129,8 +128,8 @@ pub(crate) struct Done {
 }
 
 /// `POST /delay/dead/causes`
-pub(crate) async fn causes(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Causes>, Error> {
-    let request: CausesRequest = json::read(&body)?;
+pub(crate) async fn causes(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Causes>, Error> {
+    let request: CausesRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let lanes = api.topic(&topic).await?.entry.lanes().collect();
     let mut by_reason: BTreeMap<String, Cause> = BTreeMap::new();
@@ -156,9 +155,9 @@ pub(crate) async fn causes(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBo
 }
 
 /// `POST /delay/dead/replay`
-pub(crate) async fn replay(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Done>, Error> {
+pub(crate) async fn replay(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Done>, Error> {
     api.check_accepting()?;
-    let ReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = json::read(&body)?;
+    let ReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = json::read(request.body())?;
     let which = Which { topic, task_ids, all, reason, limit, cursor };
     let step = rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.per_second()));
     let dry_run = dry_run.unwrap_or_default();
@@ -178,8 +177,8 @@ pub(crate) async fn replay(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBo
 }
 
 /// `POST /delay/dead/purge`
-pub(crate) async fn purge(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Done>, Error> {
-    let PurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor } = json::read(&body)?;
+pub(crate) async fn purge(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Done>, Error> {
+    let PurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor } = json::read(request.body())?;
     let which = Which { topic, task_ids, all, reason, limit, cursor };
     let dry_run = dry_run.unwrap_or_default();
     let mut dead = which.walk(&api).await?;

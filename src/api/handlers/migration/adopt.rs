@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State as Shared;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -16,7 +15,7 @@ use crate::api::auth::Caller;
 use crate::api::handlers::task::add::MAX_BATCH;
 use crate::api::handlers::task::new_task::{self, MAX_ATTEMPTS, MAX_ON_DEAD, TIMEOUT};
 use crate::api::handlers::task::placing::placed;
-use crate::api::middleware::body::JsonBody;
+use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
@@ -191,17 +190,13 @@ pub(crate) struct Checked {
 }
 
 /// `POST /delay/task/adopt`: keeps tasks of another store under their ids. May be repeated.
-pub(crate) async fn adopt(
-    Shared(api): Shared<Arc<Api>>,
-    caller: Caller,
-    JsonBody(body): JsonBody,
-) -> Result<Success<Adoptions>, Error> {
+pub(crate) async fn adopt(api: Arc<Api>, Routed { request, caller, .. }: Routed) -> Result<Success<Adoptions>, Error> {
     api.check_accepting()?;
     // A task that returns to the store that first accepted it needs no origin.
     let own = api.store.id().await?;
     let read = || {
         let (api, caller) = (api.clone(), caller.clone());
-        reading(body.clone(), move |body| {
+        reading(request.body().clone(), move |body| {
             let mut checked = all_checked(&api, &caller, body)?;
             for Checked { task, .. } in checked.iter_mut().flatten() {
                 task.options.origin = task.options.origin.filter(|origin| *origin != own);

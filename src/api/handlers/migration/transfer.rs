@@ -7,13 +7,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State as Shared;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::api::handlers::task::add::mode_of;
 use crate::api::handlers::task::get::Note;
-use crate::api::middleware::body::JsonBody;
+use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
@@ -130,11 +129,8 @@ impl Record {
 }
 
 /// `POST /delay/task/records`
-pub(crate) async fn records(
-    Shared(api): Shared<Arc<Api>>,
-    JsonBody(body): JsonBody,
-) -> Result<Success<Records>, Error> {
-    let request: RecordsRequest = json::read(&body)?;
+pub(crate) async fn records(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Records>, Error> {
+    let request: RecordsRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let mut ids = ids(request.task_ids)?;
     let entry = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?.entry;
@@ -247,8 +243,8 @@ pub(crate) struct Stale {
 }
 
 /// `POST /delay/task/moved`: what was adopted elsewhere is forgotten here. May be repeated.
-pub(crate) async fn moved(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Ended>, Error> {
-    let request: MovedRequest = json::read(&body)?;
+pub(crate) async fn moved(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Ended>, Error> {
+    let request: MovedRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let Name(receipt) = required(request.receipt, "receipt")?;
     let ids = ids(request.task_ids)?;

@@ -6,7 +6,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -17,12 +16,12 @@ use utoipa::ToSchema;
 use crate::api::auth::Caller;
 use crate::api::handlers::task::new_task::{self, Checked};
 use crate::api::handlers::task::placing::{PLACINGS, placed};
-use crate::api::middleware::body::JsonBody;
+use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::{self, Success};
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Rfc3339};
-use crate::api::wire::idempotency::HeaderKey;
+use crate::api::wire::idempotency;
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::{LONG, reading, size};
 use crate::api::wire::response::{self, Body};
@@ -89,15 +88,12 @@ pub(crate) fn mode_of(destination: &Destination) -> &'static str {
 }
 
 /// `POST /delay/task/add`
-pub(crate) async fn add(
-    State(api): State<Arc<Api>>,
-    HeaderKey(header_key): HeaderKey,
-    JsonBody(body): JsonBody,
-) -> Result<One, Error> {
+pub(crate) async fn add(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<One, Error> {
+    let header_key = idempotency::of_header(request.headers())?;
     api.check_accepting()?;
     let mut tries = 0;
     loop {
-        let checked = read_one(&api, &header_key, &body).await?;
+        let checked = read_one(&api, &header_key, request.body()).await?;
         let name = checked.topic.clone();
         let topic = api.topics.ensure(&name).await?;
         let (task, mode) = task_of(checked, topic);
@@ -119,12 +115,8 @@ async fn read_one(api: &Arc<Api>, header_key: &Option<String>, body: &Bytes) -> 
 }
 
 /// `POST /delay/task/add_batch`
-pub(crate) async fn add_batch(
-    State(api): State<Arc<Api>>,
-    caller: Caller,
-    HeaderKey(header_key): HeaderKey,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Error> {
+pub(crate) async fn add_batch(api: Arc<Api>, Routed { request, caller, .. }: Routed) -> Result<Response, Error> {
+    let header_key = idempotency::of_header(request.headers())?;
     api.check_accepting()?;
     if header_key.is_some() {
         return Err(Error::invalid(
@@ -133,7 +125,7 @@ pub(crate) async fn add_batch(
     }
     let read = || {
         let (api, caller) = (api.clone(), caller.clone());
-        reading(body.clone(), move |body| all_checked(&api, &caller, body))
+        reading(request.body().clone(), move |body| all_checked(&api, &caller, body))
     };
     let api = &api;
     let store = |checked| async move { Ok(store(api, checked).await) };
@@ -228,8 +220,7 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
         Ok(stored) => Item::Stored(Success::of(stored)),
         Err(error) => Item::Failed { dm_error: error.code(), error_msg: error.message() },
     };
-    let gravest =
-        results.iter().filter_map(|result| result.as_ref().err()).max_by_key(|error| error.code()).cloned();
+    let gravest = results.iter().filter_map(|result| result.as_ref().err()).max_by_key(|error| error.code()).cloned();
     let count = results.len();
     let results = results.into_iter().map(item).collect();
     Ok(match gravest {

@@ -5,14 +5,12 @@
 
 use std::sync::Arc;
 
-use axum::extract::State as Shared;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::api::auth::Caller;
 use crate::api::handlers::task::add::mode_of;
-use crate::api::middleware::body::JsonBody;
+use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
@@ -124,12 +122,8 @@ fn options(options: &Options, with_secrets: bool) -> Value {
 }
 
 /// `POST /delay/task/get`
-pub(crate) async fn get(
-    Shared(api): Shared<Arc<Api>>,
-    caller: Caller,
-    JsonBody(body): JsonBody,
-) -> Result<Success<Found>, Error> {
-    let request: Request = json::read(&body)?;
+pub(crate) async fn get(api: Arc<Api>, Routed { request, caller, .. }: Routed) -> Result<Success<Found>, Error> {
+    let request: Request = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let id = required(Id::given(request.task_id), "task_id")?;
     let find = |lane: Lane| {

@@ -8,19 +8,18 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use axum::extract::State as Shared;
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::api::handlers::task::add::mode_of;
-use crate::api::middleware::body::JsonBody;
+use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, Rfc3339};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{TopicName, Way, described, string};
+use crate::api::wire::schema::{TopicName, Way, schemas, string};
 use crate::clock::UnixMillis;
 use crate::store::{ListQuery, Listed, Store, Summary, TopicEntry};
 use crate::task::{Destination, InvalidName, Lane, State, TaskId, Topic};
@@ -62,7 +61,7 @@ pub(crate) struct Cursor(Listed);
 
 type CursorText = Name<Cursor>;
 
-described! {
+schemas! {
     CursorText, "Cursor" => string("The cursor of the page before, as it was answered; opaque.");
 }
 
@@ -130,8 +129,8 @@ impl From<Summary> for Entry {
 }
 
 /// `POST /delay/task/list`
-pub(crate) async fn list(Shared(api): Shared<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Page>, Error> {
-    let request: Request = json::read(&body)?;
+pub(crate) async fn list(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Page>, Error> {
+    let request: Request = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let Word(state) = required(request.state, "state")?;
     let limit = request.limit.map_or(Ok(LIMIT), |limit| limit.whole("limit", 1..=MAX_LIMIT))? as usize;

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::api::handlers::task::new_task::{self, Rules};
-use crate::api::middleware::body::JsonBody;
+use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
@@ -70,8 +69,8 @@ pub(crate) struct Moved {
 }
 
 /// `POST /delay/task/cancel`: OK means that the task never fires, however near its moment is.
-pub(crate) async fn cancel(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Gone>, Error> {
-    let request: CancelRequest = json::read(&body)?;
+pub(crate) async fn cancel(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Gone>, Error> {
+    let request: CancelRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let task_id = required(Id::given(request.task_id), "task_id")?;
     let store = &api.store;
@@ -87,7 +86,7 @@ pub(crate) async fn cancel(State(api): State<Arc<Api>>, JsonBody(body): JsonBody
 }
 
 /// `POST /delay/task/update`
-pub(crate) async fn update(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Moved>, Error> {
+pub(crate) async fn update(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Moved>, Error> {
     api.check_accepting()?;
     let (topic, task_id, moment, content) = {
         let api = api.clone();
@@ -98,9 +97,9 @@ pub(crate) async fn update(State(api): State<Arc<Api>>, JsonBody(body): JsonBody
             let moment = api.checked(None, |rules| new_task::moment(request.timing_moment, request.delay, rules))?;
             Ok::<_, Error>((topic, task_id, moment, request.content.map(ToOwned::to_owned)))
         };
-        reading(body.clone(), read).await?
+        reading(request.body().clone(), read).await?
     };
-    let content = content.as_deref().map(|raw| (raw, &body));
+    let content = content.as_deref().map(|raw| (raw, request.body()));
     let moved = api.in_lane(&topic, task_id, |lane| reschedule(&api, lane, task_id, moment, content)).await?;
     Ok(Success::of(moved))
 }

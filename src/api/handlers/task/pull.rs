@@ -17,7 +17,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use serde::{Deserialize, Serialize};
@@ -26,9 +25,8 @@ use utoipa::ToSchema;
 use crate::api::long_poll::claim::{lanes_in_turn, take};
 use crate::api::long_poll::delivery::{Pulled, Taken, Wish};
 use crate::api::long_poll::dispatcher;
-use crate::api::middleware::body::JsonBody;
 use crate::api::middleware::concurrency_limit::Slot;
-use crate::api::middleware::context::Visit;
+use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::transport::delivery_confirmation::{Fate, watched};
 use crate::api::wire::envelope::Success;
@@ -71,11 +69,8 @@ pub(crate) struct Many {
 }
 
 /// `POST /delay/task/pull`
-pub(crate) async fn pull(
-    State(api): State<Arc<Api>>,
-    State(Visit { slot, deadline, .. }): State<Visit>,
-    JsonBody(body): JsonBody,
-) -> Result<Response, Error> {
+pub(crate) async fn pull(api: Arc<Api>, Routed { request, slot, deadline, .. }: Routed) -> Result<Response, Error> {
+    let body = request.into_body();
     let request: Request = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;
     let lease = request.lease.map(|lease| within(lease, "lease", MIN_LEASE..=MAX_LEASE)).transpose()?;

@@ -5,12 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::api::handlers::task::pull::MIN_LEASE;
-use crate::api::middleware::body::JsonBody;
+use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::{Nothing, Success};
 use crate::api::wire::error::Error;
@@ -71,16 +70,16 @@ pub(crate) struct ExtendRequest {
 }
 
 /// `POST /delay/task/ack`
-pub(crate) async fn ack(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Nothing>, Error> {
-    let request: AckRequest = json::read(&body)?;
+pub(crate) async fn ack(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Nothing>, Error> {
+    let request: AckRequest = json::read(request.body())?;
     let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
     let end = |lane| lease.end(&api, lane, Transition::Delivered { outcome: "acked".into() });
     api.in_lane(&lease.topic, lease.id, end).await
 }
 
 /// `POST /delay/task/nack`
-pub(crate) async fn nack(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Nothing>, Error> {
-    let request: NackRequest = json::read(&body)?;
+pub(crate) async fn nack(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Nothing>, Error> {
+    let request: NackRequest = json::read(request.body())?;
     let delay =
         request.delay.map(|delay| within(delay, "delay", Duration::ZERO..=api.bounds().max_delay)).transpose()?;
     let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
@@ -98,8 +97,8 @@ async fn retry(api: &Api, lease: &Lease, lane: Lane, delay: Option<Duration>) ->
 }
 
 /// `POST /delay/task/extend`
-pub(crate) async fn extend(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Nothing>, Error> {
-    let request: ExtendRequest = json::read(&body)?;
+pub(crate) async fn extend(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Nothing>, Error> {
+    let request: ExtendRequest = json::read(request.body())?;
     let span = within(required(request.lease, "lease")?, "lease", MIN_LEASE..=MAX_LEASE)?;
     let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
     let Lease { topic, id, receipt } = &lease;

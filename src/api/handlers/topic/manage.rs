@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use crate::api::auth::Caller;
-use crate::api::middleware::body::JsonBody;
+use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::{Nothing, Success};
 use crate::api::wire::error::Error;
@@ -159,12 +157,8 @@ pub(crate) struct Step {
 }
 
 /// `POST /delay/topic/list`
-pub(crate) async fn list(
-    State(api): State<Arc<Api>>,
-    caller: Caller,
-    JsonBody(body): JsonBody,
-) -> Result<Success<Topics>, Error> {
-    let ListRequest {} = json::read(&body)?;
+pub(crate) async fn list(api: Arc<Api>, Routed { request, caller, .. }: Routed) -> Result<Success<Topics>, Error> {
+    let ListRequest {} = json::read(request.body())?;
     let mut topics: Vec<Listed> = api
         .topics
         .refresh()
@@ -182,8 +176,8 @@ pub(crate) async fn list(
 }
 
 /// `POST /delay/topic/get`
-pub(crate) async fn get(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Shown>, Error> {
-    let known = read_topic(&api, &body).await?;
+pub(crate) async fn get(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Shown>, Error> {
+    let known = read_topic(&api, request.body()).await?;
     show(&api, known).await.map(Success::of)
 }
 
@@ -229,14 +223,14 @@ impl Count {
 }
 
 /// `POST /delay/topic/pause`: nothing of it is handed out any more, here at once and elsewhere within a second. Adds go on.
-pub(crate) async fn pause(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Paused>, Error> {
-    let topic = read_topic(&api, &body).await?.entry.topic;
+pub(crate) async fn pause(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Paused>, Error> {
+    let topic = read_topic(&api, request.body()).await?.entry.topic;
     set_paused(&api, &topic, true, None).await.map(Success::of)
 }
 
 /// `POST /delay/topic/resume`
-pub(crate) async fn resume(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Paused>, Error> {
-    let request: ResumeRequest = json::read(&body)?;
+pub(crate) async fn resume(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Paused>, Error> {
+    let request: ResumeRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     set_paused(&api, &topic, false, request.misfire.map(|Word(misfire)| misfire)).await.map(Success::of)
 }
@@ -266,8 +260,8 @@ pub(crate) async fn set_paused(
 }
 
 /// `POST /delay/topic/purge`
-pub(crate) async fn purge(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Purged>, Error> {
-    let request: PurgeRequest = json::read(&body)?;
+pub(crate) async fn purge(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Purged>, Error> {
+    let request: PurgeRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     if required(request.confirm, "confirm")? != topic.as_str() {
         return Err(Error::invalid("confirm: must repeat the topic, all of whose tasks are about to be thrown away"));
@@ -293,11 +287,8 @@ pub(crate) async fn purge(State(api): State<Arc<Api>>, JsonBody(body): JsonBody)
 }
 
 /// `POST /delay/topic/forecast`
-pub(crate) async fn forecast(
-    State(api): State<Arc<Api>>,
-    JsonBody(body): JsonBody,
-) -> Result<Success<Forecast>, Error> {
-    let request: ForecastRequest = json::read(&body)?;
+pub(crate) async fn forecast(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Forecast>, Error> {
+    let request: ForecastRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let step = within(required(request.step, "step")?, "step", MIN_STEP..=MAX_STEP)?;
     let most = u32::try_from(MAX_FORECAST).unwrap_or(u32::MAX);
@@ -315,8 +306,8 @@ pub(crate) async fn forecast(
 }
 
 /// `POST /delay/topic/delete`
-pub(crate) async fn delete(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Nothing>, Error> {
-    let known = read_topic(&api, &body).await?;
+pub(crate) async fn delete(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Nothing>, Error> {
+    let known = read_topic(&api, request.body()).await?;
     if !api.store.unregister(&known.entry).await? {
         return Err(Error::TopicNotEmpty);
     }

@@ -6,7 +6,6 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -14,13 +13,13 @@ use utoipa::ToSchema;
 
 use crate::api::handlers::task::new_task::{self, MAX_ATTEMPTS, TIMEOUT};
 use crate::api::handlers::topic::manage::{self, Shown};
-use crate::api::middleware::body::JsonBody;
+use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Name, Number, object, within};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{TopicName, described, string};
+use crate::api::wire::schema::{TopicName, schemas, string};
 use crate::rate::Rate;
 use crate::retry::Backoff;
 use crate::span::Span;
@@ -111,14 +110,14 @@ impl<'de> Deserialize<'de> for Setting {
     }
 }
 
-described! {
+schemas! {
     Setting, "Setting" => string("What can follow the configuration again.").enum_values(Some(TopicPolicy::SETTINGS));
 }
 
 /// `POST /delay/topic/set`
-pub(crate) async fn set(State(api): State<Arc<Api>>, JsonBody(body): JsonBody) -> Result<Success<Shown>, Error> {
+pub(crate) async fn set(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Shown>, Error> {
     api.check_accepting()?;
-    let request: Request<'_> = json::read(&body)?;
+    let request: Request<'_> = json::read(request.body())?;
     let shards =
         request.shards.map(|shards| shards.whole("shards", 1..=u32::from(TopicEntry::MAX_SHARDS))).transpose()?;
     let shards = shards.map(|shards| u16::try_from(shards).expect("just checked to be at most 256"));

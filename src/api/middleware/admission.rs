@@ -1,0 +1,82 @@
+//! Who gets in: a call that finds a slot in time, for a caller who may make it; and pages, at any
+//! time.
+//!
+//! A refusal comes before the body is read, for what is turned away has to cost next to nothing. An
+//! instance that turns work away is alive, and says so: health checks take no slot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, Uri};
+use tower::{ServiceExt, service_fn};
+
+use crate::api::auth::{Caller, Tokens};
+use crate::api::middleware::body;
+use crate::api::middleware::concurrency_limit::{Line, Slot};
+use crate::api::middleware::deadline::Deadline;
+use crate::api::middleware::route::{Route, Routed, Routes};
+use crate::api::middleware::service::Answers;
+use crate::api::wire::error::Error;
+
+/// What a request has to pass.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) routes: &'static Routes,
+    /// Who may call.
+    pub(crate) tokens: Arc<Tokens>,
+    /// Where calls wait for a slot.
+    pub(crate) slots: Line,
+    /// The longest time from a call's admission to its answer.
+    pub(crate) timeout: Duration,
+    /// What answers all that is no call.
+    pub(crate) pages: Router,
+}
+
+/// Sends calls on to `calls`, and everything else to the pages.
+pub(crate) fn admit<'a, S: Answers<Routed<Body>> + 'a>(
+    admission: &'a Admission,
+    calls: S,
+) -> impl Answers<Request> + 'a {
+    service_fn(move |request: Request| async move {
+        let mut calls = calls;
+        match admission.routes.call(request.method(), request.uri().path()) {
+            Some(route) => match admission.call(route, request.uri(), request.headers()).await {
+                Ok((caller, slot)) => {
+                    let deadline = Deadline::after(admission.timeout);
+                    calls.call(Routed { route, request, caller, slot, deadline }).await
+                }
+                Err(error) => Ok(refused(request, error)),
+            },
+            None => match admission.page(&request) {
+                Ok(()) => admission.pages.clone().oneshot(request).await,
+                Err(error) => Ok(refused(request, error)),
+            },
+        }
+    })
+}
+
+impl Admission {
+    async fn call(&self, route: &Route, uri: &Uri, headers: &HeaderMap) -> Result<(Caller, Slot), Error> {
+        let slot = self.slots.slot().await?;
+        let caller = self.tokens.admit(route.access, uri, headers)?;
+        // A call that nobody guards is a bug, and stays closed.
+        Ok((caller.ok_or(Error::Internal)?, slot))
+    }
+
+    fn page(&self, request: &Request) -> Result<(), Error> {
+        let access = self.routes.access(request.uri().path());
+        self.tokens.admit(access, request.uri(), request.headers()).map(drop)
+    }
+}
+
+fn refused(request: Request, error: Error) -> Response {
+    let (head, body) = request.into_parts();
+    let path = head.uri.path();
+    tracing::debug!(path, %error, "Not admitted to {path}: {error}");
+    body::refuse(&head.headers, body);
+    error.into_response()
+}

@@ -1,0 +1,32 @@
+//! What the head of every answer says: the request's id, and, while draining, that the answer is its
+//! connection's last.
+//!
+//! A caller who asks again then goes elsewhere, and finds no connection that is just being closed.
+//! HTTP/2 has no such header; its connections are told when the listener closes.
+
+use std::pin::pin;
+
+use axum::extract::Request;
+use http::{HeaderValue, Version, header};
+use tokio::sync::watch;
+use tower::service_fn;
+
+use crate::api::middleware::service::Answers;
+use crate::api::wire::request_id;
+
+/// Runs each request under its id. Closes connections while `draining` is true.
+pub(crate) fn answer_head<'a, S: Answers<Request> + 'a>(
+    draining: &'a watch::Receiver<bool>,
+    inner: S,
+) -> impl Answers<Request> + 'a {
+    service_fn(move |request: Request| async move {
+        let mut inner = inner;
+        let (id, version) = (request_id::of(request.headers()), request.version());
+        let answer = pin!(inner.call(request));
+        let Ok(mut response) = request_id::scope(id, answer).await;
+        if version != Version::HTTP_2 && *draining.borrow() {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(response)
+    })
+}

@@ -1,0 +1,26 @@
+//! One line in the log per request, at level `debug`. Never a body, a query or a header: they may
+//! hold secrets.
+
+use axum::extract::Request;
+use tokio::time::Instant;
+use tower::service_fn;
+
+use crate::api::middleware::service::Answers;
+use crate::api::wire::request_id;
+
+/// Logs each request once it is answered.
+pub(crate) fn log<S: Answers<Request>>(inner: S) -> impl Answers<Request> {
+    service_fn(move |request: Request| async move {
+        let mut inner = inner;
+        let is_told = tracing::enabled!(tracing::Level::DEBUG);
+        let told = is_told.then(|| (Instant::now(), request.method().clone(), request.uri().path().to_owned()));
+        let Ok(response) = inner.call(request).await;
+        if let Some((started, method, path)) = told {
+            let (status, latency) = (response.status().as_u16(), started.elapsed());
+            let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+            let request_id = request_id::current();
+            tracing::debug!(%method, path, status, latency_us, request_id, "{method} {path} answered {status} in {latency:?}");
+        }
+        Ok(response)
+    })
+}

@@ -1,0 +1,32 @@
+//! A request that is not answered by its deadline, the reading of a dripping body included, is
+//! answered 503.
+
+use std::pin::pin;
+
+use axum::body::Body;
+use axum::response::IntoResponse;
+use tower::service_fn;
+
+use crate::api::middleware::route::Routed;
+use crate::api::middleware::service::Answers;
+use crate::api::wire::error::Error;
+
+/// Bounds the time of an answer by the request's deadline, which a handler may put off.
+pub(crate) fn timeout<S: Answers<Routed<Body>>>(inner: S) -> impl Answers<Routed<Body>> {
+    service_fn(move |routed: Routed<Body>| async move {
+        let mut inner = inner;
+        let deadline = routed.deadline.clone();
+        let mut answer = pin!(inner.call(routed));
+        loop {
+            let moment = deadline.moment();
+            match tokio::time::timeout_at(moment, answer.as_mut()).await {
+                Ok(response) => return response,
+                Err(_) if deadline.moment() > moment => {}
+                Err(_) => {
+                    let slow = Error::Unavailable("the request took too long, so a change is not confirmed: repeat it");
+                    return Ok(slow.into_response());
+                }
+            }
+        }
+    })
+}

@@ -26,7 +26,7 @@ use super::openapi::values::{Durability, Way};
 use super::placing::{PLACINGS, placed};
 use super::sameness::HeaderKey;
 use crate::clock::UnixMillis;
-use crate::store::{self, Added, NewTask, Novelty, Registered, Store};
+use crate::store::{self, Added, Intake, NewTask, Novelty, Registered};
 use crate::task::{self, Destination, TaskId, Topic};
 
 /// The most tasks of a batch, whatever `limits.batch` says.

@@ -27,8 +27,8 @@ use crate::callback::{Services, target};
 use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{
-    self, Adopted, Adoptee, AttemptNote, Lent, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Registered, Standing, Store,
-    TopicEntry,
+    self, Admin, Adopted, Adoptee, AttemptNote, Delivery, Lent, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Registered,
+    Standing, Store, TopicEntry,
 };
 use crate::task::{Destination, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic};
 

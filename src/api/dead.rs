@@ -20,7 +20,7 @@ use super::json::{self, required};
 use super::openapi::values::{DeadCursorText, TopicName};
 use crate::clock::UnixMillis;
 use crate::rate::Rate;
-use crate::store::{Spread, Store};
+use crate::store::{Admin, Spread};
 use crate::task::{State, TaskId, Topic};
 
 mod walk;

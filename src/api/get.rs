@@ -20,7 +20,7 @@ use super::fields::{Id, Name, Rfc3339};
 use super::json::{self, required};
 use super::openapi::values::{TopicName, Way};
 use crate::clock::UnixMillis;
-use crate::store::{AttemptNote, Store, Task};
+use crate::store::{Admin, AttemptNote, Delivery, Task};
 use crate::task::{Destination, Lane, OnDead, Options, State, StoreId, TaskId, Topic};
 
 #[derive(Deserialize, ToSchema)]

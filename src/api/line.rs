@@ -22,7 +22,7 @@ use super::error::Error;
 use super::taken::{Taken, Wish, lanes_in_turn, take};
 use super::waiters::Line;
 use crate::clock::UnixMillis;
-use crate::store::{Registered, Store};
+use crate::store::{Delivery, Registered};
 use crate::task::{Lane, Topic};
 
 /// The time between two looks while nothing happens.

@@ -22,7 +22,7 @@ use super::fields::{Name, Number, Rfc3339};
 use super::json::{self, required};
 use super::openapi::values::{CursorText, TopicName, Way};
 use crate::clock::UnixMillis;
-use crate::store::{ListQuery, Listed, Store, Summary, TopicEntry};
+use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
 use crate::task::{Destination, InvalidName, Lane, State, TaskId, Topic};
 
 /// Entries of a page, unless asked for otherwise, and at most.

@@ -91,7 +91,7 @@ use tokio_util::task::TaskTracker;
 use crate::callback::{Limits, Services};
 use crate::clock::Clock;
 use crate::outcome::Policy;
-use crate::store::{AnyStore, Registered, Store};
+use crate::store::{AnyStore, Delivery, Registered};
 use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
 use budget::Budget;

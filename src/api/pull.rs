@@ -36,7 +36,7 @@ use super::waiters;
 use super::work::Visit;
 use super::written::{Fate, watched};
 use crate::span::{self, Span};
-use crate::store::{MAX_LEASE, Store};
+use crate::store::{Admin, MAX_LEASE};
 use crate::task::{Lane, TaskId, Topic};
 
 pub(super) const MIN_LEASE: Duration = Duration::from_secs(1);

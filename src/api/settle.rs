@@ -19,7 +19,7 @@ use super::openapi::values::{ReceiptText, TopicName};
 use super::pull::MIN_LEASE;
 use crate::outcome;
 use crate::span::{self, Span};
-use crate::store::{self, AnyStore, MAX_LEASE, Settle, Settled, Store, Transition};
+use crate::store::{self, Admin, AnyStore, Delivery, MAX_LEASE, Settle, Settled, Store, Transition};
 use crate::task::{Lane, Receipt, TaskId, Topic};
 
 /// How often a settle that was not confirmed is sent in all, and the first wait between two; each next is three times

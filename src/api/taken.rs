@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::Api;
 use super::error::Error;
 use super::settle::settle_unasked;
-use crate::store::{self, Claim, Claimed, MAX_CLAIM_BYTES, Registered, Settle, Store, Transition, Want};
+use crate::store::{self, Claim, Claimed, Delivery, MAX_CLAIM_BYTES, Registered, Settle, Store, Transition, Want};
 use crate::task::{Destination, Lane, Receipt, TaskId};
 
 /// How long the answer of a pull without `lease` may take to be written.

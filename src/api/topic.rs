@@ -20,7 +20,7 @@ use super::openapi::values::TopicName;
 use super::topic_shown::ShownPolicy;
 use crate::clock::UnixMillis;
 use crate::span::Span;
-use crate::store::{Counts, ListQuery, MAX_FORECAST, Misfired, Registered, Store};
+use crate::store::{Admin, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered, Topics as _};
 use crate::task::{self, MisfirePolicy, Topic};
 
 /// Tasks that are forgotten together: few enough for a slow disk to be done with them before it counts as silent.

@@ -23,7 +23,7 @@ use super::topic::{self, Shown};
 use crate::rate::Rate;
 use crate::retry::Backoff;
 use crate::span::Span;
-use crate::store::{Registered, Store, TopicEntry};
+use crate::store::{Registered, TopicEntry, Topics};
 use crate::task::{MisfirePolicy, Mode, Topic, TopicPolicy};
 
 const CONCURRENCY: RangeInclusive<u32> = 1..=1_000_000;

@@ -22,7 +22,7 @@ use super::json::{self, required};
 use super::openapi::values::{ReceiptText, TopicName, Way};
 use crate::clock::UnixMillis;
 use crate::span::{self, Span};
-use crate::store::{AttemptNote, Lent, MAX_LEASE, Settle, Settled, Store, Task, TopicEntry, Transition};
+use crate::store::{Admin, AttemptNote, Delivery, Lent, MAX_LEASE, Settle, Settled, Task, TopicEntry, Transition};
 use crate::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
 
 /// The most ids of a call, and the most bytes of contents that it answers, but for a single task.

@@ -293,7 +293,7 @@ mod tests {
     use super::super::taken::take;
     use super::super::testing::{edge_with_store, edge_without_store};
     use super::*;
-    use crate::store::{Moment, NewTask, Store};
+    use crate::store::{Delivery, Intake, Moment, NewTask};
     use crate::task::{Destination, Options, TaskId};
 
     const WISH: Wish = Wish { slots: 1, lease: Some(Duration::from_secs(60)) };

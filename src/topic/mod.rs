@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::store::{self, AnyStore, Misfire, Registered, Revision, Store, TopicEntry};
+use crate::store::{self, AnyStore, Misfire, Registered, Revision, TopicEntry, Topics};
 use crate::task::{Topic, TopicPolicy};
 
 /// The settings of the registry.
@@ -64,7 +64,7 @@ pub struct Seen {
     changes: u64,
 }
 
-impl<S: Store> Registry<S> {
+impl<S> Registry<S> {
     /// An empty cache before `store`.
     pub fn new(store: Arc<S>, params: Params) -> Self {
         Self {
@@ -82,7 +82,10 @@ impl<S: Store> Registry<S> {
     pub fn set_params(&self, params: &Params) {
         self.max_topics.store(params.max_topics, Ordering::Relaxed);
     }
+}
 
+/// What may ask the store.
+impl<S: Topics> Registry<S> {
     /// The topic, created with one lane if there is none.
     ///
     /// # Errors
@@ -142,6 +145,19 @@ impl<S: Store> Registry<S> {
         Ok(found)
     }
 
+    /// Reads the store's registry again and answers all of it.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub async fn refresh(&self) -> Result<Vec<Registered>, Error> {
+        let entries = self.store.topics().await?;
+        self.learn(&entries);
+        Ok(entries)
+    }
+}
+
+/// What is answered and learned without asking.
+impl<S> Registry<S> {
     /// What the topic asks for, as far as this instance knows; nothing special of a topic that it does not know.
     pub fn policy_of(&self, topic: &Topic) -> Arc<TopicPolicy> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -158,16 +174,6 @@ impl<S: Store> Registry<S> {
     pub fn misfires_of(&self, topic: &Topic) -> Vec<Misfire> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(topic).map_or_else(Vec::new, |registered| registered.misfires.clone())
-    }
-
-    /// Reads the store's registry again and answers all of it.
-    ///
-    /// # Errors
-    /// The store's failure.
-    pub async fn refresh(&self) -> Result<Vec<Registered>, Error> {
-        let entries = self.store.topics().await?;
-        self.learn(&entries);
-        Ok(entries)
     }
 
     /// To be called before a look; its answer goes to [`Registry::take_in`] with this.

@@ -19,21 +19,22 @@ async fn never<T>() -> T {
     std::future::pending().await
 }
 
-impl Store for Silent {
+impl Delivery for Silent {
+    async fn look(&self, _: Option<Revision>, lanes: Vec<Lane>) -> Looked {
+        // It counts no revisions: the registry is read each time.
+        let next = if lanes.is_empty() { Ok(None) } else { self.next_due(lanes).await.map(Some) };
+        let holds = self.holds().await;
+        // Last: a pause that has been read must not wait for the others.
+        let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
+        Looked { registry, holds, next }
+    }
+
     async fn id(&self) -> Result<StoreId> {
         never().await
     }
 
-    fn durability(&self) -> Durability {
-        unreachable!("nobody asks")
-    }
-
     fn hints(&self) -> broadcast::Receiver<Hint> {
         self.hints.subscribe()
-    }
-
-    async fn add(&self, _: Vec<NewTask>) -> Vec<Result<Added>> {
-        never().await
     }
 
     async fn claim(&self, _: Claim) -> Result<Claimed> {
@@ -48,6 +49,68 @@ impl Store for Silent {
         never().await
     }
 
+    async fn note(&self, _: Vec<AttemptNote>) -> Result<()> {
+        never().await
+    }
+
+    async fn next_due(&self, _: Vec<Lane>) -> Result<NextDue> {
+        never().await
+    }
+
+    async fn next_pull(&self, _: Vec<Lane>) -> Result<NextDue> {
+        never().await
+    }
+}
+
+impl Intake for Silent {
+    fn durability(&self) -> Durability {
+        unreachable!("nobody asks")
+    }
+
+    async fn add(&self, _: Vec<NewTask>) -> Vec<Result<Added>> {
+        never().await
+    }
+}
+
+impl Topics for Silent {
+    async fn list(&self, _: ListQuery) -> Result<Vec<Listed>> {
+        never().await
+    }
+
+    async fn set_policy(&self, _: &Topic, _: &TopicPolicy) -> Result<bool> {
+        never().await
+    }
+
+    async fn pause(&self, _: &Topic) -> Result<Option<UnixMillis>> {
+        never().await
+    }
+
+    async fn resume(&self, _: &Topic, _: Option<Misfired>) -> Result<Option<bool>> {
+        never().await
+    }
+
+    async fn unregister(&self, _: &TopicEntry) -> Result<bool> {
+        never().await
+    }
+
+    async fn stats(&self, _: &Lane) -> Result<Counts> {
+        never().await
+    }
+
+    async fn register(&self, _: TopicEntry) -> Result<TopicEntry> {
+        never().await
+    }
+
+    async fn topic(&self, _: &Topic) -> Result<Option<Registered>> {
+        Ok(None)
+    }
+
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        Ok(Vec::new())
+    }
+}
+
+impl Admin for Silent {
     async fn cancel(&self, _: &Lane, _: TaskId) -> Result<Cancelled> {
         never().await
     }
@@ -57,10 +120,6 @@ impl Store for Silent {
     }
 
     async fn get(&self, _: &Lane, _: TaskId) -> Result<Option<Task>> {
-        never().await
-    }
-
-    async fn list(&self, _: ListQuery) -> Result<Vec<Listed>> {
         never().await
     }
 
@@ -84,31 +143,7 @@ impl Store for Silent {
         never().await
     }
 
-    async fn note(&self, _: Vec<AttemptNote>) -> Result<()> {
-        never().await
-    }
-
     async fn notes(&self, _: &Lane, _: TaskId) -> Result<Vec<AttemptNote>> {
-        never().await
-    }
-
-    async fn set_policy(&self, _: &Topic, _: &TopicPolicy) -> Result<bool> {
-        never().await
-    }
-
-    async fn pause(&self, _: &Topic) -> Result<Option<UnixMillis>> {
-        never().await
-    }
-
-    async fn resume(&self, _: &Topic, _: Option<Misfired>) -> Result<Option<bool>> {
-        never().await
-    }
-
-    async fn forget_misfire(&self, _: &Topic, _: Misfire) -> Result<()> {
-        never().await
-    }
-
-    async fn unregister(&self, _: &TopicEntry) -> Result<bool> {
         never().await
     }
 
@@ -117,26 +152,6 @@ impl Store for Silent {
     }
 
     async fn adopt(&self, _: Vec<Adoptee>) -> Vec<Result<Adopted>> {
-        never().await
-    }
-
-    async fn next_due(&self, _: Vec<Lane>) -> Result<NextDue> {
-        never().await
-    }
-
-    async fn next_pull(&self, _: Vec<Lane>) -> Result<NextDue> {
-        never().await
-    }
-
-    async fn histories(&self, _: Vec<Lane>) -> Result<Histories> {
-        never().await
-    }
-
-    async fn stats(&self, _: &Lane) -> Result<Counts> {
-        never().await
-    }
-
-    async fn purge(&self, _: &Lane, _: State, _: UnixMillis, _: usize) -> Result<usize> {
         never().await
     }
 
@@ -153,26 +168,30 @@ impl Store for Silent {
         never().await
     }
 
-    async fn register(&self, _: TopicEntry) -> Result<TopicEntry> {
+    async fn check(&self, _: Cursor, _: bool) -> Result<Checked> {
+        never().await
+    }
+}
+
+impl Maintenance for Silent {
+    async fn forget_misfire(&self, _: &Topic, _: Misfire) -> Result<()> {
         never().await
     }
 
-    async fn topic(&self, _: &Topic) -> Result<Option<Registered>> {
-        Ok(None)
+    async fn histories(&self, _: Vec<Lane>) -> Result<Histories> {
+        never().await
     }
 
-    async fn topics(&self) -> Result<Vec<Registered>> {
-        Ok(Vec::new())
+    async fn purge(&self, _: &Lane, _: State, _: UnixMillis, _: usize) -> Result<usize> {
+        never().await
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         never().await
     }
+}
 
-    async fn check(&self, _: Cursor, _: bool) -> Result<Checked> {
-        never().await
-    }
-
+impl Store for Silent {
     async fn ping(&self) -> Result<UnixMillis> {
         never().await
     }

@@ -64,21 +64,22 @@ async fn pass(gate: &Semaphore) {
     gate.acquire().await.expect("it is never closed").forget();
 }
 
-impl Store for Watched {
+impl Delivery for Watched {
+    async fn look(&self, _: Option<Revision>, lanes: Vec<Lane>) -> Looked {
+        // It counts no revisions: the registry is read each time.
+        let next = if lanes.is_empty() { Ok(None) } else { self.next_due(lanes).await.map(Some) };
+        let holds = self.holds().await;
+        // Last: a pause that has been read must not wait for the others.
+        let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
+        Looked { registry, holds, next }
+    }
+
     async fn id(&self) -> Result<StoreId> {
         self.store.id().await
     }
 
-    fn durability(&self) -> Durability {
-        self.store.durability()
-    }
-
     fn hints(&self) -> broadcast::Receiver<Hint> {
         self.store.hints()
-    }
-
-    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
-        self.store.add(tasks).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
@@ -96,6 +97,70 @@ impl Store for Watched {
         self.store.extend(lane, id, receipt, lease).await
     }
 
+    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
+        self.store.note(notes).await
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        self.store.next_pull(lanes).await
+    }
+
+    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        self.looked.notify_one();
+        pass(&self.look_gate).await;
+        self.store.next_due(lanes).await
+    }
+}
+
+impl Intake for Watched {
+    fn durability(&self) -> Durability {
+        self.store.durability()
+    }
+
+    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        self.store.add(tasks).await
+    }
+}
+
+impl Topics for Watched {
+    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        self.store.list(query).await
+    }
+
+    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        self.store.set_policy(topic, policy).await
+    }
+
+    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        self.store.pause(topic).await
+    }
+
+    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+        self.store.resume(topic, becomes).await
+    }
+
+    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        self.store.unregister(entry).await
+    }
+
+    async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        self.store.stats(lane).await
+    }
+
+    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+        self.store.register(entry).await
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        self.store.topic(topic).await
+    }
+
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        self.store.topics().await
+    }
+}
+
+impl Admin for Watched {
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
         self.store.cancel(lane, id).await
     }
@@ -112,10 +177,6 @@ impl Store for Watched {
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
         self.store.get(lane, id).await
-    }
-
-    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        self.store.list(query).await
     }
 
     async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
@@ -138,36 +199,8 @@ impl Store for Watched {
         self.store.forecast(lane, step, steps).await
     }
 
-    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
-        self.store.note(notes).await
-    }
-
     async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
         self.store.notes(lane, id).await
-    }
-
-    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
-        self.store.set_policy(topic, policy).await
-    }
-
-    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
-        self.store.pause(topic).await
-    }
-
-    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
-        self.store.resume(topic, becomes).await
-    }
-
-    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
-        self.store.forget_misfire(topic, misfire).await
-    }
-
-    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
-        self.store.unregister(entry).await
-    }
-
-    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        self.store.next_pull(lanes).await
     }
 
     async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
@@ -176,24 +209,6 @@ impl Store for Watched {
 
     async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
         self.store.adopt(tasks).await
-    }
-
-    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        self.looked.notify_one();
-        pass(&self.look_gate).await;
-        self.store.next_due(lanes).await
-    }
-
-    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
-        self.store.histories(lanes).await
-    }
-
-    async fn stats(&self, lane: &Lane) -> Result<Counts> {
-        self.store.stats(lane).await
-    }
-
-    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
-        self.store.purge(lane, state, before, limit).await
     }
 
     async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
@@ -211,26 +226,30 @@ impl Store for Watched {
         self.store.waiting(lanes).await
     }
 
-    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        self.store.register(entry).await
+    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        self.store.check(from, repair).await
+    }
+}
+
+impl Maintenance for Watched {
+    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
+        self.store.forget_misfire(topic, misfire).await
     }
 
-    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
-        self.store.topic(topic).await
+    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        self.store.histories(lanes).await
     }
 
-    async fn topics(&self) -> Result<Vec<Registered>> {
-        self.store.topics().await
+    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+        self.store.purge(lane, state, before, limit).await
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         self.store.recover_topics().await
     }
+}
 
-    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
-        self.store.check(from, repair).await
-    }
-
+impl Store for Watched {
     async fn ping(&self) -> Result<UnixMillis> {
         self.store.ping().await
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::testing::{Bench, lane, soon};
-use crate::store::{KEPT, MAX_OUTLOOK, Settle, Settled, Store, Transition};
+use crate::store::{Admin, Delivery, KEPT, MAX_OUTLOOK, Settle, Settled, Transition};
 use crate::task::Destination;
 
 /// The look had read what is held before the hold was set, and ended it when the answer had come.

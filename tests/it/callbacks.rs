@@ -188,7 +188,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
     use delayd::callback::{self, Client, LimitParams, Limits, ServiceParams, Services};
     use delayd::clock::Clock;
     use delayd::outcome::Policy;
-    use delayd::store::{AnyStore, Moment, NewTask, Store, embedded, redis};
+    use delayd::store::{AnyStore, Intake, Moment, NewTask, embedded, redis};
     use delayd::topic::{self, Registry};
     use delayd::worker::{self, Worker};
 

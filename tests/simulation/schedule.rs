@@ -13,7 +13,7 @@ use delayd::outcome::Policy;
 use delayd::retry::Backoff;
 use delayd::span::Span;
 use delayd::store::{
-    Added, Error, Hint, Idempotency, Moment, NewContent, NewTask, Registered, Spread, Store, TopicEntry,
+    Added, Admin, Error, Hint, Idempotency, Intake, Moment, NewContent, NewTask, Registered, Spread, TopicEntry, Topics,
 };
 use delayd::task::{Lane, OnDead, Options, State, TaskId};
 use delayd::topic::{self, Registry};

@@ -18,9 +18,10 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error,
-    Forecast, Hint, Histories, Holds, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
-    Registered, Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Transition, Waiting,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery,
+    Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Looked, Maintenance, Misfire,
+    Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled, Spread,
+    Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -183,23 +184,18 @@ impl Access {
     }
 }
 
-impl Store for Access {
+impl Delivery for Access {
+    async fn look(&self, _: Option<Revision>, lanes: Vec<Lane>) -> Looked {
+        // It counts no revisions: the registry is read each time.
+        let next = if lanes.is_empty() { Ok(None) } else { self.next_due(lanes).await.map(Some) };
+        let holds = self.holds().await;
+        // Last: a pause that has been read must not wait for the others.
+        let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
+        Looked { registry, holds, next }
+    }
+
     async fn id(&self) -> Result<StoreId> {
         Ok(StoreId(1))
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Volatile
-    }
-
-    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
-        let count = tasks.len();
-        let about: Vec<String> = tasks.iter().map(|task| task.content.clone()).collect();
-        let stored = self.ask("add", about, move |world| tasks.iter().cloned().map(|task| world.add(task)).collect());
-        match stored.await {
-            Ok::<Vec<Result<Added>>, _>(added) => added,
-            Err(error) => vec![Err(error); count],
-        }
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
@@ -231,6 +227,86 @@ impl Store for Access {
         self.ask("extend", id, move |world| world.extend(by, &lane, id, &receipt, lease)).await
     }
 
+    async fn note(&self, _: Vec<AttemptNote>) -> Result<()> {
+        nobody_asks()
+    }
+
+    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        self.ask("next_due", (), move |world| world.look(|model| model.next_due(&lanes))).await
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        self.ask("next_pull", (), move |world| world.look(|model| model.next_pull(&lanes))).await
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.life.hints.subscribe()
+    }
+}
+
+impl Intake for Access {
+    fn durability(&self) -> Durability {
+        Durability::Volatile
+    }
+
+    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        let count = tasks.len();
+        let about: Vec<String> = tasks.iter().map(|task| task.content.clone()).collect();
+        let stored = self.ask("add", about, move |world| tasks.iter().cloned().map(|task| world.add(task)).collect());
+        match stored.await {
+            Ok::<Vec<Result<Added>>, _>(added) => added,
+            Err(error) => vec![Err(error); count],
+        }
+    }
+}
+
+impl Topics for Access {
+    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        self.ask("list", query.lane.clone(), move |world| world.look(|model| model.list(&query))).await
+    }
+
+    async fn set_policy(&self, _: &Topic, _: &TopicPolicy) -> Result<bool> {
+        nobody_asks()
+    }
+
+    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        let topic = topic.clone();
+        self.ask("pause", topic.clone(), move |world| world.pause(&topic)).await
+    }
+
+    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+        let topic = topic.clone();
+        self.ask("resume", topic.clone(), move |world| world.resume(&topic, becomes)).await
+    }
+
+    async fn unregister(&self, _: &TopicEntry) -> Result<bool> {
+        nobody_asks()
+    }
+
+    async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        let lane = lane.clone();
+        self.ask("stats", lane.clone(), move |world| world.look(|model| model.stats(&lane))).await
+    }
+
+    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+        let about = entry.topic.clone();
+        self.ask("register", about, move |world| world.look(|model| model.register(entry.clone()))).await
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        Ok(self.topics().await?.into_iter().find(|known| known.entry.topic == *topic))
+    }
+
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        let (topics, edition, read) = self.ask("topics", (), World::topics).await?;
+        if self.edition.swap(edition, Ordering::Relaxed) != edition {
+            self.world.write(What::Looked { by: self.life.id, read });
+        }
+        Ok(topics)
+    }
+}
+
+impl Admin for Access {
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
         let lane = lane.clone();
         self.ask("cancel", id, move |world| world.cancel(&lane, id)).await
@@ -250,10 +326,6 @@ impl Store for Access {
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
         let lane = lane.clone();
         self.ask("get", id, move |world| world.get(&lane, id)).await
-    }
-
-    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        self.ask("list", query.lane.clone(), move |world| world.look(|model| model.list(&query))).await
     }
 
     async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, _: Spread) -> Result<usize> {
@@ -285,78 +357,8 @@ impl Store for Access {
         tasks.iter().map(|_| nobody_asks()).collect()
     }
 
-    async fn note(&self, _: Vec<AttemptNote>) -> Result<()> {
-        nobody_asks()
-    }
-
     async fn notes(&self, _: &Lane, _: TaskId) -> Result<Vec<AttemptNote>> {
         nobody_asks()
-    }
-
-    async fn set_policy(&self, _: &Topic, _: &TopicPolicy) -> Result<bool> {
-        nobody_asks()
-    }
-
-    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
-        let topic = topic.clone();
-        self.ask("pause", topic.clone(), move |world| world.pause(&topic)).await
-    }
-
-    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
-        let topic = topic.clone();
-        self.ask("resume", topic.clone(), move |world| world.resume(&topic, becomes)).await
-    }
-
-    async fn forget_misfire(&self, _: &Topic, _: Misfire) -> Result<()> {
-        nobody_asks()
-    }
-
-    async fn unregister(&self, _: &TopicEntry) -> Result<bool> {
-        nobody_asks()
-    }
-
-    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        self.ask("next_due", (), move |world| world.look(|model| model.next_due(&lanes))).await
-    }
-
-    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        self.ask("next_pull", (), move |world| world.look(|model| model.next_pull(&lanes))).await
-    }
-
-    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
-        self.ask("histories", (), move |world| world.look(|model| model.histories(&lanes))).await
-    }
-
-    async fn stats(&self, lane: &Lane) -> Result<Counts> {
-        let lane = lane.clone();
-        self.ask("stats", lane.clone(), move |world| world.look(|model| model.stats(&lane))).await
-    }
-
-    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
-        let lane = lane.clone();
-        let about = (lane.clone(), state);
-        self.ask("purge", about, move |world| world.look(|model| model.purge(&lane, state, before, limit))).await
-    }
-
-    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        let about = entry.topic.clone();
-        self.ask("register", about, move |world| world.look(|model| model.register(entry.clone()))).await
-    }
-
-    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
-        Ok(self.topics().await?.into_iter().find(|known| known.entry.topic == *topic))
-    }
-
-    async fn topics(&self) -> Result<Vec<Registered>> {
-        let (topics, edition, read) = self.ask("topics", (), World::topics).await?;
-        if self.edition.swap(edition, Ordering::Relaxed) != edition {
-            self.world.write(What::Looked { by: self.life.id, read });
-        }
-        Ok(topics)
-    }
-
-    async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
-        self.ask("recover_topics", (), |_| Vec::new()).await
     }
 
     async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
@@ -376,13 +378,31 @@ impl Store for Access {
     async fn check(&self, _: Cursor, _: bool) -> Result<Checked> {
         self.ask("check", (), |_| Checked::default()).await
     }
+}
 
-    async fn ping(&self) -> Result<UnixMillis> {
-        self.ask("ping", (), |world| world.clock.now()).await
+impl Maintenance for Access {
+    async fn forget_misfire(&self, _: &Topic, _: Misfire) -> Result<()> {
+        nobody_asks()
     }
 
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.life.hints.subscribe()
+    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        self.ask("histories", (), move |world| world.look(|model| model.histories(&lanes))).await
+    }
+
+    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+        let lane = lane.clone();
+        let about = (lane.clone(), state);
+        self.ask("purge", about, move |world| world.look(|model| model.purge(&lane, state, before, limit))).await
+    }
+
+    async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
+        self.ask("recover_topics", (), |_| Vec::new()).await
+    }
+}
+
+impl Store for Access {
+    async fn ping(&self) -> Result<UnixMillis> {
+        self.ask("ping", (), |world| world.clock.now()).await
     }
 
     async fn close(&self) {}

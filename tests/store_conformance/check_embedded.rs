@@ -2,7 +2,7 @@
 
 use delayd::clock::Clock;
 use delayd::store::embedded::{Embedded, Params};
-use delayd::store::{Counts, Error, Flaw, NewTask, Registered, Settled, Store};
+use delayd::store::{Admin, Counts, Error, Flaw, Intake, NewTask, Registered, Settled, Store, Topics};
 use delayd::task::{State, TaskId};
 use rusqlite::Connection;
 use tempfile::TempDir;

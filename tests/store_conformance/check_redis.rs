@@ -1,7 +1,7 @@
 //! Each flaw of the Redis store: made by hand, found, repaired; and the task then goes its right road.
 
 use delayd::store::redis::Redis;
-use delayd::store::{Flaw, Moment, Registered, Settled, Spread, Store};
+use delayd::store::{Admin, Flaw, Intake, Maintenance, Moment, Registered, Settled, Spread, Topics};
 use delayd::task::{Lane, State, TaskId};
 
 use crate::bench::{

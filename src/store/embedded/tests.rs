@@ -11,8 +11,8 @@ use super::ledger::Ledger;
 use super::testing::{Bench, START, bench, dead, delivered, lane, names, new_task, params, retry, topic};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
-    Cancelled, Counts, Cursor, Error, Holder, Listed, MAX_CLAIM_BYTES, MAX_EXPIRIES, Moment, NewContent, Registered,
-    Rescheduled, Settled, Spread, Store, Transition,
+    Admin, Cancelled, Counts, Cursor, Delivery, Error, Holder, Intake, Listed, MAX_CLAIM_BYTES, MAX_EXPIRIES,
+    Maintenance, Moment, NewContent, Registered, Rescheduled, Settled, Spread, Store, Topics, Transition,
 };
 use crate::task::{State, TaskId};
 

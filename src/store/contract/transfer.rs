@@ -3,7 +3,7 @@
 use crate::clock::UnixMillis;
 use crate::task::{Destination, Options, State, TaskId};
 
-use super::TopicEntry;
+use super::topics::TopicEntry;
 
 /// The last outcome of a task that another store keeps, for the moment until it is forgotten.
 pub const MOVED: &str = "moved to another store";

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use tokio::sync::Notify;
+
 use crate::store::{self, AnyStore, Misfire, Registered, Revision, TopicEntry, Topics};
 use crate::task::{Topic, TopicPolicy};
 
@@ -54,6 +56,10 @@ pub struct Registry<S = AnyStore> {
     changes: AtomicU64,
     /// A topic has another number of lanes than this instance knew.
     recounted: AtomicBool,
+    /// Topics that this instance knows, and that the last look did not find in the store's registry.
+    missing: Mutex<Vec<TopicEntry>>,
+    /// Notified when there are any.
+    misses: Notify,
 }
 
 /// What is known when a look begins.
@@ -75,6 +81,8 @@ impl<S> Registry<S> {
             revision: Mutex::default(),
             changes: AtomicU64::new(0),
             recounted: AtomicBool::new(false),
+            missing: Mutex::default(),
+            misses: Notify::new(),
         }
     }
 
@@ -183,13 +191,30 @@ impl<S> Registry<S> {
         Seen { revision: revision.filter(|(_, then)| *then == changes).map(|(revision, _)| revision), changes }
     }
 
-    /// Takes in all entries of a revision. Answers those that this instance knows and that are not among them: deleted, or lost.
-    pub fn take_in(&self, seen: Seen, revision: Revision, entries: &[Registered]) -> Vec<TopicEntry> {
+    /// Takes in all entries of a revision. [`Registry::missing`] answers those that this instance knows and that are not among
+    /// them: deleted, or lost.
+    pub fn take_in(&self, seen: Seen, revision: Revision, entries: &[Registered]) {
         self.write(entries);
         *self.revision.lock().unwrap_or_else(PoisonError::into_inner) = Some((revision, seen.changes));
         let registered: HashSet<&Topic> = entries.iter().map(|known| &known.entry.topic).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.values().map(|known| &known.entry).filter(|entry| !registered.contains(&entry.topic)).cloned().collect()
+        let known = known.values().map(|known| &known.entry);
+        let missing: Vec<_> = known.filter(|entry| !registered.contains(&entry.topic)).cloned().collect();
+        if !missing.is_empty() {
+            *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = missing;
+            self.misses.notify_one();
+        }
+    }
+
+    /// Waits until a look did not find topics that this instance knows, and answers them.
+    pub async fn missing(&self) -> Vec<TopicEntry> {
+        loop {
+            let missing = std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner));
+            if !missing.is_empty() {
+                return missing;
+            }
+            self.misses.notified().await;
+        }
     }
 
     /// Whether a topic has turned out to have another number of lanes than this instance knew, since this was asked last.

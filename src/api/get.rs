@@ -18,9 +18,9 @@ use super::envelope::Success;
 use super::error::Error;
 use super::fields::{Id, Name, Rfc3339};
 use super::json::{self, required};
-use super::openapi::values::{TopicName, Way};
+use super::openapi::values::{Holder, TopicName, Way};
 use crate::clock::UnixMillis;
-use crate::store::{Admin, AttemptNote, Delivery, Task};
+use crate::store::{Admin, AttemptNote, Delivery, LeaseKind, Task};
 use crate::task::{Destination, Lane, OnDead, Options, State, StoreId, TaskId, Topic};
 
 #[derive(Deserialize, ToSchema)]
@@ -59,6 +59,9 @@ pub(super) struct Shown {
     attempts: u32,
     created_ms: UnixMillis,
     finished_ms: Option<UnixMillis>,
+    /// Who holds it, while it is leased.
+    #[schema(value_type = Option<Holder>)]
+    lease: Option<&'static str>,
     last_outcome: Option<String>,
     /// What the task asks for instead of its topic's policy, as an add would say it. Without the scope `admin` the values of `headers` are null.
     #[schema(value_type = Object)]
@@ -104,6 +107,7 @@ impl Shown {
             attempts: task.attempts,
             created_ms: task.created,
             finished_ms: task.finished,
+            lease: task.lease.map(LeaseKind::as_str),
             last_outcome: Some(task.last_outcome).filter(|outcome| !outcome.is_empty()),
             options,
             content: task.content,

@@ -20,9 +20,9 @@ use super::envelope::Success;
 use super::error::Error;
 use super::fields::{Name, Number, Rfc3339};
 use super::json::{self, required};
-use super::openapi::values::{CursorText, TopicName, Way};
+use super::openapi::values::{CursorText, Holder, TopicName, Way};
 use crate::clock::UnixMillis;
-use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
+use crate::store::{Admin, LeaseKind, ListQuery, Listed, Summary, TopicEntry, Topics};
 use crate::task::{Destination, InvalidName, Lane, State, TaskId, Topic};
 
 /// Entries of a page, unless asked for otherwise, and at most.
@@ -100,6 +100,9 @@ pub(super) struct Entry {
     attempts: u32,
     created_ms: UnixMillis,
     finished_ms: Option<UnixMillis>,
+    /// Who holds it, while it is leased.
+    #[schema(value_type = Option<Holder>)]
+    lease: Option<&'static str>,
     last_outcome: Option<String>,
     key: Option<String>,
 }
@@ -116,6 +119,7 @@ impl From<Summary> for Entry {
             attempts: task.attempts,
             created_ms: task.created,
             finished_ms: task.finished,
+            lease: task.lease.map(LeaseKind::as_str),
             last_outcome: Some(task.last_outcome).filter(|outcome| !outcome.is_empty()),
             key: task.key,
         }

@@ -32,7 +32,7 @@
 //! | `Release` by current | scheduled at now, attempts − 1 | (no current) | stale | stale | done if by its receipt, else stale |
 //! | any other receipt | stale | stale | stale | stale | stale |
 //!
-//! A `Keep` is an extension that leaves [`KEPT`] as the last outcome. It ends nothing: a pending cancel goes on waiting, and the row of expiries goes on.
+//! A `Keep` is an extension that makes the lease a receiver's ([`LeaseKind::Receiver`]) and leaves [`KEPT`] as the last outcome. It ends nothing: a pending cancel goes on waiting, and the row of expiries goes on.
 //! Where a cancel is pending, `Retry`, `Dead`, `Release` and the sweep make the task cancelled, and the settle
 //! answers done (a `Release` then leaves the attempts as they are). *Swept*: the lease ran out and a claim put the task back on its schedule, due at its deadline
 //! (at now, if the deadline is further away than [`FURTHEST_DEADLINE`]); each sweep in a row counts one expiry, any other
@@ -82,10 +82,11 @@
 //! Whoever moves tasks to another store is a consumer, who takes them before they are due:
 //! [`Admin::lend`] here, [`Admin::adopt`] there, and `Moved` here.
 //!
-//! - A lent task is leased, but has not been fired: its attempts stay, and its last outcome says what it waited for ([`Lent`]). If it comes back (a
+//! - A lent task is leased, but has not been fired: its attempts and its last outcome stay, and the kind of its lease says what it waited for
+//!   ([`LeaseKind::Mover`]). If it comes back (a
 //!   `Release`, or its lease runs out) it waits for that again, with the attempts, the outcome and the row of expiries as they were (a `Release` ends the row); its current receipt goes to
-//!   the front of the past ones, so that nothing but a success counts by it. A `Keep` leaves its
-//!   outcome. Where a cancel is pending it becomes cancelled, as any other, and is lent on all the
+//!   the front of the past ones, so that nothing but a success counts by it. A `Keep` changes neither its
+//!   kind nor its outcome. Where a cancel is pending it becomes cancelled, as any other, and is lent on all the
 //!   same, so that the next mover
 //!   hears of the cancel.
 //! - An adopted task has the id, the moments, the attempts and the content that it had. No quota
@@ -108,7 +109,7 @@
 //! # Invariants
 //!
 //! - Time is the store's own: due moments, leases and `delay` count by its clock, never by a caller's.
-//! - A lease is named by the [`Receipt`] of the claim that gave it. *Superseded* means that another claim took
+//! - A lease is named by the [`Receipt`] of the claim that gave it, and has a [`LeaseKind`]. An extension keeps the kind, also of a lease that was swept. *Superseded* means that another claim took
 //!   the task since; an expired lease that nobody took may still settle or extend.
 //! - A **revision** is the set of receipts given out since the task was last (re)scheduled by hand. `reschedule`
 //!   and `replay` forget those receipts; so a late success counts only for the revision that was claimed.
@@ -134,7 +135,7 @@ pub use any::AnyStore;
 pub use check::{Checked, Cursor, Finding, Flaw};
 pub use contract::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Durability, Forecast,
-    Grant, Hint, Histories, History, Holder, Holds, Idempotency, Intake, LENT, LeasedTask, Lent, ListQuery, Listed,
+    Grant, Hint, Histories, History, Holder, Holds, Idempotency, Intake, LeaseKind, LeasedTask, ListQuery, Listed,
     Looked, MOVED, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Registered,
     Rescheduled, Revision, Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Topics, Transition,
     Waiting, Want,
@@ -155,8 +156,7 @@ pub const MAX_EXPIRIES: u32 = 16;
 /// The last outcome of a task whose lease ran out.
 pub const LEASE_RAN_OUT: &str = "lease ran out";
 
-/// The last outcome of a task in the hands of a receiver that will end the lease itself. By it the start of an embedded store knows the
-/// leases that did not end with the process before.
+/// The last outcome of a task whose receiver will end the lease itself.
 pub const KEPT: &str = "202 Accepted, to be acknowledged";
 
 /// The last outcome of a task that died because what is stored of it cannot be read. Nothing of it is deleted.

@@ -225,7 +225,7 @@ async fn a_lease_without_a_receipt_runs_to_its_end() {
     for is_cancelled in [false, true] {
         let broken = broken().await;
         let held = broken.bench.add_held().await;
-        let raw_entry = if is_cancelled { "1 0 ! * * message.call " } else { "" };
+        let raw_entry = if is_cancelled { "1 0 ! w * * message.call " } else { "" };
         broken.hand(held.id, &["HDEL", &broken.entries(), "$"]);
         if is_cancelled {
             broken.hand(held.id, &["HSET", &broken.entries(), "$", raw_entry]);

@@ -27,6 +27,8 @@ pub(in crate::api) type DeadCursorText = Name<dead::Cursor>;
 pub(in crate::api) enum Content {}
 /// How a task leaves, once that is decided.
 pub(in crate::api) enum Way {}
+/// Who holds a leased task.
+pub(in crate::api) enum Holder {}
 /// What a stored task survives.
 pub(in crate::api) enum Durability {}
 
@@ -71,6 +73,8 @@ described! {
         .item(ObjectBuilder::new().schema_type(Type::String))
         .description(Some("A JSON object, or a string that holds one (for mode \"pull\": any text). Kept byte for byte."));
     Way, "Way" => string("Called back, or pulled by consumers.").enum_values(Some(["push", "pull"]));
+    Holder, "Holder" => string("A worker that calls, a consumer that pulled, a receiver that acknowledges later, or a mover.")
+        .enum_values(Some(["worker", "consumer", "receiver", "mover"]));
     Durability, "Durability" => string("What the stored task survives.")
         .enum_values(Some(["fsynced", "aof-always", "aof-everysec", "volatile"]));
 }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use super::delivery::{AttemptNote, Holds, LeaseKind};
 use super::intake::Moment;
 use super::transfer::{Adopted, Adoptee};
 use crate::clock::UnixMillis;
@@ -83,6 +84,8 @@ pub struct Task {
     pub id: TaskId,
     /// Where it stands.
     pub state: State,
+    /// Who holds it, while it is leased.
+    pub lease: Option<LeaseKind>,
     /// Who gets it.
     pub destination: Destination,
     /// While it is scheduled, the moment it waits for (a retry's, too); otherwise the moment it was stored with.
@@ -113,6 +116,8 @@ pub struct Summary {
     pub id: TaskId,
     /// Where it stands.
     pub state: State,
+    /// Who holds it, while it is leased.
+    pub lease: Option<LeaseKind>,
     /// Who gets it.
     pub destination: Destination,
     /// As [`Task::due`](Task::due).
@@ -127,25 +132,6 @@ pub struct Summary {
     pub last_outcome: String,
     /// Its `key`, if it was added with one.
     pub key: Option<String>,
-}
-
-/// What one attempt at a task came to, for eyes. Written beside the road, and may be missing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AttemptNote {
-    /// The task's lane.
-    pub lane: Lane,
-    /// The task.
-    pub id: TaskId,
-    /// The attempt's number, from 1.
-    pub attempt: u32,
-    /// When it began.
-    pub started: UnixMillis,
-    /// How long it took.
-    pub took: Duration,
-    /// Such as `503 Service Unavailable`; cut to [`MAX_OUTCOME`](crate::store::MAX_OUTCOME) bytes.
-    pub outcome: String,
-    /// The beginning of the answer's body; cut to [`MAX_ANSWER`](crate::store::MAX_ANSWER) bytes.
-    pub answer: String,
 }
 
 /// What became of a cancel.
@@ -217,13 +203,4 @@ pub struct Waiting {
     pub destination: Destination,
     /// Those on its schedules, due or not.
     pub count: u64,
-}
-
-/// What is held by hand, and what was released lately.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holds {
-    /// The destinations that are held.
-    pub held: Vec<Destination>,
-    /// Destinations that were released, and when each was last, for the other instances. Always empty for a store of one process.
-    pub released: Vec<(Destination, UnixMillis)>,
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
-use super::admin::{AttemptNote, Holds};
 use super::topics::{Misfire, Registered, Revision};
 use crate::clock::UnixMillis;
 use crate::store::Result;
@@ -169,6 +168,44 @@ pub struct Outlook {
     pub next: Option<UnixMillis>,
 }
 
+/// Who holds a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseKind {
+    /// A worker, which calls the destination.
+    Worker,
+    /// A consumer, which pulled the task.
+    Consumer,
+    /// A receiver, which was called and acknowledges later ([`Transition::Keep`]).
+    Receiver,
+    /// A mover, which takes the task to another store. If the task comes back, it waits for `due` as before.
+    Mover {
+        /// The moment that the task waited for.
+        due: UnixMillis,
+    },
+}
+
+impl LeaseKind {
+    /// The kind that a claim of this destination gives.
+    pub fn of_claim(destination: &Destination) -> Self {
+        if destination.is_pull() { Self::Consumer } else { Self::Worker }
+    }
+
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Worker => "worker",
+            Self::Consumer => "consumer",
+            Self::Receiver => "receiver",
+            Self::Mover { .. } => "mover",
+        }
+    }
+
+    /// What the task waits for again if the lease ends without anything having been done; `None`: that is not fixed.
+    pub fn returns_to(self) -> Option<UnixMillis> {
+        if let Self::Mover { due } = self { Some(due) } else { None }
+    }
+}
+
 /// A task in the hands of its claimer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeasedTask {
@@ -252,4 +289,32 @@ pub struct NextDue {
     pub now: UnixMillis,
     /// Per asked lane, in order; `None` where nothing is coming, or where that cannot be said because the lane's server is away.
     pub lanes: Vec<Option<UnixMillis>>,
+}
+
+/// What one attempt at a task came to, for eyes. Written beside the road, and may be missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptNote {
+    /// The task's lane.
+    pub lane: Lane,
+    /// The task.
+    pub id: TaskId,
+    /// The attempt's number, from 1.
+    pub attempt: u32,
+    /// When it began.
+    pub started: UnixMillis,
+    /// How long it took.
+    pub took: Duration,
+    /// Such as `503 Service Unavailable`; cut to [`MAX_OUTCOME`](crate::store::MAX_OUTCOME) bytes.
+    pub outcome: String,
+    /// The beginning of the answer's body; cut to [`MAX_ANSWER`](crate::store::MAX_ANSWER) bytes.
+    pub answer: String,
+}
+
+/// What is held by hand, and what was released lately.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holds {
+    /// The destinations that are held.
+    pub held: Vec<Destination>,
+    /// Destinations that were released, and when each was last, for the other instances. Always empty for a store of one process.
+    pub released: Vec<(Destination, UnixMillis)>,
 }

@@ -14,17 +14,15 @@ mod maintenance;
 mod topics;
 mod transfer;
 
-pub use admin::{
-    Admin, AttemptNote, Cancelled, Forecast, Holds, NewContent, Rescheduled, Spread, Summary, Task, Waiting,
-};
+pub use admin::{Admin, Cancelled, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting};
 pub use delivery::{
-    Claim, Claimed, Delivery, Grant, Hint, Holder, LeasedTask, Looked, NextDue, Outlook, Settle, Settled, Transition,
-    Want,
+    AttemptNote, Claim, Claimed, Delivery, Grant, Hint, Holder, Holds, LeaseKind, LeasedTask, Looked, NextDue, Outlook,
+    Settle, Settled, Transition, Want,
 };
 pub use intake::{Added, Durability, Idempotency, Intake, Moment, NewTask, Novelty};
 pub use maintenance::{Histories, History, Maintenance};
 pub use topics::{Counts, ListQuery, Listed, Misfire, Misfired, Registered, Revision, TopicEntry, Topics};
-pub use transfer::{Adopted, Adoptee, LENT, Lent, MOVED, Standing};
+pub use transfer::{Adopted, Adoptee, MOVED, Standing};
 
 /// A whole store: all parts, and what is asked of it as one.
 pub trait Store: Delivery + Intake + Topics + Admin + Maintenance {

@@ -21,6 +21,7 @@ use tokio::sync::{oneshot, watch};
 use crate::api::{self, Api, Tokens};
 use crate::callback::{self, Client, Limits, Services};
 use crate::clock::Clock;
+use crate::maintenance::Janitor;
 use crate::open_files;
 use crate::settings::{self, Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
@@ -82,6 +83,7 @@ pub struct App {
     store: Arc<AnyStore>,
     api: Arc<Api>,
     worker: Worker,
+    janitor: Janitor,
     serving: tokio::task::JoinHandle<()>,
     close_listener: oneshot::Sender<()>,
     draining: watch::Sender<bool>,
@@ -144,11 +146,24 @@ impl App {
             started: settings,
         };
         let settings = &changing.started;
+        let janitor = Janitor::start(store.clone(), topics.clone(), params::maintenance(settings));
         let parts = worker::Parts { store: store.clone(), topics, client, services, limits, clock };
         let worker = Worker::start(parts, params::worker(settings));
         let grace = settings.shutdown.grace.0;
         let reloading = None;
-        Ok(Self { address, store, api, worker, serving, close_listener, draining, grace, parts: changing, reloading })
+        Ok(Self {
+            address,
+            store,
+            api,
+            worker,
+            janitor,
+            serving,
+            close_listener,
+            draining,
+            grace,
+            parts: changing,
+            reloading,
+        })
     }
 
     /// From now on reads the configuration again when it is told to, or when a file of it changes.
@@ -179,6 +194,7 @@ impl App {
         if let Some(reloading) = &self.reloading {
             reloading.abort();
         }
+        drop(self.janitor);
         let cut_off = self.worker.drain(if broken { Duration::ZERO } else { self.grace }).await;
         if cut_off > 0 {
             tracing::warn!(

@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::outcome::Policy;
 use crate::settings::{NotedAttempts, Settings, Success, Topology};
 use crate::store::{embedded, redis};
-use crate::{api, callback, topic, worker};
+use crate::{api, callback, maintenance, topic, worker};
 
 /// Calls, or connections, of which so many at a time are enough for most: fewer are worth a warning.
 const AMPLE: usize = 1_024;
@@ -131,6 +131,10 @@ pub(super) fn server(calls: usize, open_files: Option<u64>, drain: Duration) -> 
     api::ServerParams { max_connections: most.min(defaults.max_connections), ..defaults }
 }
 
+pub(super) fn maintenance(settings: &Settings) -> maintenance::Params {
+    maintenance::Params { keep: settings.history.keep.0, keep_most: settings.history.max_per_topic }
+}
+
 pub(super) fn worker(settings: &Settings) -> worker::Params {
     worker::Params {
         enabled: settings.worker.enabled,
@@ -139,8 +143,6 @@ pub(super) fn worker(settings: &Settings) -> worker::Params {
         claim_batch: settings.worker.claim_batch,
         policy: policy(settings),
         timeout: settings.callback.timeout.0,
-        keep: settings.history.keep.0,
-        keep_most: settings.history.max_per_topic,
         noted: match settings.history.attempts {
             NotedAttempts::All => worker::Noted::All,
             NotedAttempts::Failures => worker::Noted::Failures,

@@ -8,7 +8,7 @@ use tokio::time::{Duration, Instant};
 use super::{Code, out, table};
 use crate::app;
 use crate::settings::Settings;
-use crate::store::{AnyStore, Cursor, Finding, Flaw, Store};
+use crate::store::{Admin, AnyStore, Cursor, Finding, Flaw, Store};
 
 /// Look at everything that the store keeps, for what no call leaves behind; with --repair, put it right.
 ///

@@ -36,7 +36,6 @@ use super::{Code, out, progress};
 use crate::clock::Clock;
 use crate::rate::Rate;
 use crate::span::Span;
-use crate::store::LENT;
 use crate::task::{Receipt, Topic};
 
 mod withdrawal;
@@ -304,7 +303,7 @@ impl Mover {
         match task["state"].as_str() {
             _ if is_known => false,
             Some("scheduled") => !is_near(),
-            Some("leased") => task["last_outcome"].as_str().is_some_and(|outcome| outcome.starts_with(LENT)),
+            Some("leased") => task["lease"] == "mover",
             _ => false,
         }
     }

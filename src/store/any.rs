@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
-    Hint, Histories, Holds, ListQuery, Listed, Look, Looked, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
-    Registered, Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting, embedded,
-    redis,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery,
+    Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
+    Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle, Settled, Spread, Store,
+    Summary, Task, TopicEntry, Topics, Waiting, embedded, redis,
 };
 use crate::breaker;
 use crate::clock::UnixMillis;
@@ -34,23 +34,12 @@ macro_rules! either {
     };
 }
 
-impl Store for AnyStore {
+impl Delivery for AnyStore {
     async fn id(&self) -> Result<StoreId> {
         match self {
             Self::Embedded(store) => store.id().await,
             Self::Redis(store) => store.id().await,
         }
-    }
-
-    fn durability(&self) -> Durability {
-        match self {
-            Self::Embedded(store) => store.durability(),
-            Self::Redis(store) => store.durability(),
-        }
-    }
-
-    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
-        either!(self, add(tasks))
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
@@ -69,13 +58,6 @@ impl Store for AnyStore {
         either!(self, extend_confirmed(lane, id, receipt, lease))
     }
 
-    async fn promptly<T: Send>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
-        match self {
-            Self::Embedded(store) => store.promptly(call).await,
-            Self::Redis(store) => store.promptly(call).await,
-        }
-    }
-
     fn server_of(&self, lane: &Lane) -> u64 {
         match self {
             Self::Embedded(store) => store.server_of(lane),
@@ -83,17 +65,86 @@ impl Store for AnyStore {
         }
     }
 
-    fn breaker(&self) -> breaker::State {
-        match self {
-            Self::Embedded(store) => store.breaker(),
-            Self::Redis(store) => store.breaker(),
-        }
-    }
-
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
         either!(self, extend(lane, id, receipt, lease))
     }
 
+    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
+        either!(self, note(notes))
+    }
+
+    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        either!(self, next_due(lanes))
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        either!(self, next_pull(lanes))
+    }
+
+    async fn look(&self, look: Look) -> Looked {
+        either!(self, look(look))
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        match self {
+            Self::Embedded(store) => store.hints(),
+            Self::Redis(store) => store.hints(),
+        }
+    }
+}
+
+impl Intake for AnyStore {
+    fn durability(&self) -> Durability {
+        match self {
+            Self::Embedded(store) => store.durability(),
+            Self::Redis(store) => store.durability(),
+        }
+    }
+
+    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        either!(self, add(tasks))
+    }
+}
+
+impl Topics for AnyStore {
+    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        either!(self, list(query))
+    }
+
+    async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        either!(self, stats(lane))
+    }
+
+    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+        either!(self, register(entry))
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        either!(self, topic(topic))
+    }
+
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        either!(self, topics())
+    }
+
+    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        either!(self, set_policy(topic, policy))
+    }
+
+    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        either!(self, pause(topic))
+    }
+
+    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+        either!(self, resume(topic, becomes))
+    }
+
+    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        either!(self, unregister(entry))
+    }
+}
+
+impl Admin for AnyStore {
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
         either!(self, cancel(lane, id))
     }
@@ -110,10 +161,6 @@ impl Store for AnyStore {
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
         either!(self, get(lane, id))
-    }
-
-    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        either!(self, list(query))
     }
 
     async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
@@ -136,10 +183,6 @@ impl Store for AnyStore {
         either!(self, forecast(lane, step, steps))
     }
 
-    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
-        either!(self, note(notes))
-    }
-
     async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
         either!(self, notes(lane, id))
     }
@@ -150,26 +193,6 @@ impl Store for AnyStore {
 
     async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
         either!(self, adopt(tasks))
-    }
-
-    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        either!(self, next_due(lanes))
-    }
-
-    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        either!(self, next_pull(lanes))
-    }
-
-    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
-        either!(self, histories(lanes))
-    }
-
-    async fn stats(&self, lane: &Lane) -> Result<Counts> {
-        either!(self, stats(lane))
-    }
-
-    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
-        either!(self, purge(lane, state, before, limit))
     }
 
     async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
@@ -184,59 +207,46 @@ impl Store for AnyStore {
         either!(self, waiting(lanes))
     }
 
-    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        either!(self, register(entry))
+    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        either!(self, check(from, repair))
+    }
+}
+
+impl Maintenance for AnyStore {
+    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        either!(self, histories(lanes))
     }
 
-    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
-        either!(self, topic(topic))
-    }
-
-    async fn topics(&self) -> Result<Vec<Registered>> {
-        either!(self, topics())
-    }
-
-    async fn look(&self, look: Look) -> Looked {
-        either!(self, look(look))
-    }
-
-    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
-        either!(self, set_policy(topic, policy))
-    }
-
-    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
-        either!(self, pause(topic))
-    }
-
-    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
-        either!(self, resume(topic, becomes))
+    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+        either!(self, purge(lane, state, before, limit))
     }
 
     async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
         either!(self, forget_misfire(topic, misfire))
     }
 
-    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
-        either!(self, unregister(entry))
-    }
-
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         either!(self, recover_topics())
     }
+}
 
-    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
-        either!(self, check(from, repair))
+impl Store for AnyStore {
+    async fn promptly<T: Send>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        match self {
+            Self::Embedded(store) => store.promptly(call).await,
+            Self::Redis(store) => store.promptly(call).await,
+        }
+    }
+
+    fn breaker(&self) -> breaker::State {
+        match self {
+            Self::Embedded(store) => store.breaker(),
+            Self::Redis(store) => store.breaker(),
+        }
     }
 
     async fn ping(&self) -> Result<UnixMillis> {
         either!(self, ping())
-    }
-
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        match self {
-            Self::Embedded(store) => store.hints(),
-            Self::Redis(store) => store.hints(),
-        }
     }
 
     async fn close(&self) {

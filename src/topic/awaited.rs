@@ -36,7 +36,7 @@ impl Awaited {
     }
 
     /// The lanes to be looked into, topic by topic.
-    pub fn lanes<S: crate::store::Store>(&self, registry: &Registry<S>) -> Vec<Lane> {
+    pub fn lanes<S>(&self, registry: &Registry<S>) -> Vec<Lane> {
         let mut topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         topics.retain(|_, outlook| outlook.receiver_count() > 0);
         let known = topics.keys().filter_map(|topic| registry.known_entry(topic));

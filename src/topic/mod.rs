@@ -12,9 +12,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use tokio::sync::Notify;
+
 pub use self::awaited::{Awaited, Outlook};
 use self::coming::{Coming, Outcome};
-use crate::store::{self, AnyStore, Misfire, Registered, Revision, Store, TopicEntry};
+use crate::store::{self, AnyStore, Misfire, Registered, Revision, TopicEntry, Topics};
 use crate::task::{Topic, TopicPolicy};
 
 /// The settings of the registry.
@@ -59,6 +61,10 @@ pub struct Registry<S = AnyStore> {
     awaited: Awaited,
     /// A topic has another number of lanes than this instance knew.
     recounted: AtomicBool,
+    /// Topics that this instance knows, and that the last look did not find in the store's registry.
+    missing: Mutex<Vec<TopicEntry>>,
+    /// Notified when there are any.
+    misses: Notify,
 }
 
 /// What is known when a look begins.
@@ -69,7 +75,7 @@ pub struct Seen {
     changes: u64,
 }
 
-impl<S: Store> Registry<S> {
+impl<S> Registry<S> {
     /// An empty cache before `store`.
     pub fn new(store: Arc<S>, params: Params) -> Self {
         Self {
@@ -81,6 +87,8 @@ impl<S: Store> Registry<S> {
             changes: AtomicU64::new(0),
             awaited: Awaited::default(),
             recounted: AtomicBool::new(false),
+            missing: Mutex::default(),
+            misses: Notify::new(),
         }
     }
 
@@ -88,7 +96,10 @@ impl<S: Store> Registry<S> {
     pub fn set_params(&self, params: &Params) {
         self.max_topics.store(params.max_topics, Ordering::Relaxed);
     }
+}
 
+/// What may ask the store.
+impl<S: Topics> Registry<S> {
     /// The topic, created with one lane if there is none.
     ///
     /// # Errors
@@ -154,6 +165,19 @@ impl<S: Store> Registry<S> {
         Ok(found)
     }
 
+    /// Reads the store's registry again and answers all of it.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub async fn refresh(&self) -> Result<Vec<Registered>, Error> {
+        let entries = self.store.topics().await?;
+        self.learn(&entries);
+        Ok(entries)
+    }
+}
+
+/// What is answered and learned without asking.
+impl<S> Registry<S> {
     /// What the topic asks for, as far as this instance knows; nothing special of a topic that it does not know.
     pub fn policy_of(&self, topic: &Topic) -> Arc<TopicPolicy> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -172,16 +196,6 @@ impl<S: Store> Registry<S> {
         known.get(topic).map_or_else(Vec::new, |registered| registered.misfires.clone())
     }
 
-    /// Reads the store's registry again and answers all of it.
-    ///
-    /// # Errors
-    /// The store's failure.
-    pub async fn refresh(&self) -> Result<Vec<Registered>, Error> {
-        let entries = self.store.topics().await?;
-        self.learn(&entries);
-        Ok(entries)
-    }
-
     /// To be called before a look; its answer goes to [`Registry::take_in`] with this.
     pub fn seen(&self) -> Seen {
         let changes = self.changes.load(Ordering::SeqCst);
@@ -189,13 +203,30 @@ impl<S: Store> Registry<S> {
         Seen { revision: revision.filter(|(_, then)| *then == changes).map(|(revision, _)| revision), changes }
     }
 
-    /// Takes in all entries of a revision. Answers those that this instance knows and that are not among them: deleted, or lost.
-    pub fn take_in(&self, seen: Seen, revision: Revision, entries: &[Registered]) -> Vec<TopicEntry> {
+    /// Takes in all entries of a revision. [`Registry::missing`] answers those that this instance knows and that are not among
+    /// them: deleted, or lost.
+    pub fn take_in(&self, seen: Seen, revision: Revision, entries: &[Registered]) {
         self.write(entries);
         *self.revision.lock().unwrap_or_else(PoisonError::into_inner) = Some((revision, seen.changes));
         let registered: HashSet<&Topic> = entries.iter().map(|known| &known.entry.topic).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.values().map(|known| &known.entry).filter(|entry| !registered.contains(&entry.topic)).cloned().collect()
+        let known = known.values().map(|known| &known.entry);
+        let missing: Vec<_> = known.filter(|entry| !registered.contains(&entry.topic)).cloned().collect();
+        if !missing.is_empty() {
+            *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = missing;
+            self.misses.notify_one();
+        }
+    }
+
+    /// Waits until a look did not find topics that this instance knows, and answers them.
+    pub async fn missing(&self) -> Vec<TopicEntry> {
+        loop {
+            let missing = std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner));
+            if !missing.is_empty() {
+                return missing;
+            }
+            self.misses.notified().await;
+        }
     }
 
     /// Whether a topic has turned out to have another number of lanes than this instance knew, since this was asked last.

@@ -13,7 +13,7 @@ use super::{Noted, Shared, topic};
 use crate::callback::{Answer, Call, Caller, Excerpt, Fault, Service, target};
 use crate::clock::UnixMillis;
 use crate::outcome;
-use crate::store::{AttemptNote, LeasedTask, Settled, Store, Transition};
+use crate::store::{AttemptNote, Delivery, LeasedTask, Settled, Transition};
 use crate::task::{Lane, Receipt, TopicPolicy};
 
 /// What a lease must last beyond the call's timeout, so that the settle still finds it.
@@ -24,7 +24,7 @@ const OVERDUE: Duration = Duration::from_secs(1);
 
 /// Starts the call of a claimed task, unless this instance is calling it already.
 pub(super) fn start(
-    shared: &Arc<Shared<impl Store, impl Caller>>,
+    shared: &Arc<Shared<impl Delivery, impl Caller>>,
     lane: &Lane,
     task: LeasedTask,
     receipt: &Receipt,
@@ -57,7 +57,7 @@ struct Flight<S, C> {
     pass: Pass,
 }
 
-impl<S: Store, C: Caller> Flight<S, C> {
+impl<S: Delivery, C: Caller> Flight<S, C> {
     /// Calls. Answers how the lease ends; `None` if the call was cut off by the end of the grace period, which leaves the lease and the
     /// attempt as they are.
     async fn run(&mut self) -> Option<Transition> {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{Shared, topic};
 use crate::callback::{Caller, Chance, Permit, Permits, Place};
 use crate::clock::UnixMillis;
-use crate::store::{Claim, Claimed, Grant, MAX_OUTLOOK, Result, Store, Want};
+use crate::store::{Claim, Claimed, Delivery, Grant, MAX_OUTLOOK, Result, Want};
 use crate::task::{Destination, Lane};
 
 /// Slots in hand, by destination; and, of a topic that has limits of its own, as many of the topic's.
@@ -92,7 +92,7 @@ impl Claimer {
     /// The store's; the reserved slots are free again then.
     pub(super) async fn take(
         &mut self,
-        shared: &Shared<impl Store, impl Caller>,
+        shared: &Shared<impl Delivery, impl Caller>,
         due: &[Destination],
     ) -> Result<Taken> {
         let looks_only = std::mem::take(&mut self.looks_only) || self.is_looking();
@@ -149,7 +149,7 @@ impl Claimer {
 
     /// Free slots for each wanted destination, together at most a batch, of which none takes so much that nothing is left for
     /// the others; and whether more slots are free than that.
-    fn reserve(&self, shared: &Shared<impl Store, impl Caller>, due: &[Destination]) -> (Slots, bool) {
+    fn reserve(&self, shared: &Shared<impl Delivery, impl Caller>, due: &[Destination]) -> (Slots, bool) {
         let mut slots = Slots { of_topic: self.reserve_of_topic(shared), ..Slots::default() };
         let mut left = slots.of_topic.as_ref().map_or(shared.params.claim_batch, Permits::len);
         if left == 0 {
@@ -183,7 +183,7 @@ impl Claimer {
     }
 
     /// Free slots of the lane's topic, at most a batch; `None`: it has no limits.
-    fn reserve_of_topic(&self, shared: &Shared<impl Store, impl Caller>) -> Option<Permits> {
+    fn reserve_of_topic(&self, shared: &Shared<impl Delivery, impl Caller>) -> Option<Permits> {
         let topic = &self.lane.topic;
         let (allowance, most) = (topic::allowance(&shared.policy_of(topic))?, shared.params.claim_batch);
         Some(match &self.topic_line {
@@ -217,7 +217,7 @@ impl Claimer {
     /// notified when it is called.
     pub(super) fn room(
         &mut self,
-        shared: &Shared<impl Store, impl Caller>,
+        shared: &Shared<impl Delivery, impl Caller>,
         due: &[Destination],
         wake: &Arc<Notify>,
     ) -> Room {
@@ -246,7 +246,7 @@ impl Claimer {
     }
 
     /// Whether there is a slot of the lane's topic. If not, the lane stands in line for it.
-    fn chance_of_topic(&mut self, shared: &Shared<impl Store, impl Caller>, wake: &Arc<Notify>) -> Chance {
+    fn chance_of_topic(&mut self, shared: &Shared<impl Delivery, impl Caller>, wake: &Arc<Notify>) -> Chance {
         let topic = &self.lane.topic;
         let Some(allowance) = topic::allowance(&shared.policy_of(topic)) else {
             self.topic_line = None;
@@ -288,7 +288,7 @@ pub(super) enum Room {
 
 /// Says which due destinations nobody knows: their tasks are held back, not killed.
 pub(super) fn warn_of_unknown(
-    shared: &Shared<impl Store, impl Caller>,
+    shared: &Shared<impl Delivery, impl Caller>,
     lane: &Lane,
     due: &[Destination],
     now: UnixMillis,

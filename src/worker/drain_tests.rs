@@ -2,15 +2,14 @@ use tokio::sync::{Notify, broadcast};
 
 use super::*;
 use crate::callback::{Answer, Call, LONGEST_RETRY_AFTER, LimitParams};
-use crate::clock::UnixMillis;
 use crate::store::*;
-use crate::task::{Destination, Lane, State, StoreId, TaskId, Topic, TopicPolicy};
+use crate::task::{Lane, StoreId, TaskId};
 use crate::topic;
 
 /// A store that takes what it is asked, and says nothing: a disk that hangs.
 #[derive(Debug)]
 struct Silent {
-    /// What is held was asked for, as a look over the lanes begins.
+    /// A look has begun.
     asked: Notify,
     hints: broadcast::Sender<Hint>,
 }
@@ -19,21 +18,18 @@ async fn never<T>() -> T {
     std::future::pending().await
 }
 
-impl Store for Silent {
+impl Delivery for Silent {
+    async fn look(&self, _: Option<Revision>, _: Vec<Lane>) -> Looked {
+        self.asked.notify_one();
+        never().await
+    }
+
     async fn id(&self) -> Result<StoreId> {
         never().await
     }
 
-    fn durability(&self) -> Durability {
-        unreachable!("nobody asks")
-    }
-
     fn hints(&self) -> broadcast::Receiver<Hint> {
         self.hints.subscribe()
-    }
-
-    async fn add(&self, _: Vec<NewTask>) -> Vec<Result<Added>> {
-        never().await
     }
 
     async fn claim(&self, _: Claim) -> Result<Claimed> {
@@ -48,75 +44,7 @@ impl Store for Silent {
         never().await
     }
 
-    async fn cancel(&self, _: &Lane, _: TaskId) -> Result<Cancelled> {
-        never().await
-    }
-
-    async fn reschedule(&self, _: &Lane, _: TaskId, _: Moment, _: Option<NewContent>) -> Result<Rescheduled> {
-        never().await
-    }
-
-    async fn get(&self, _: &Lane, _: TaskId) -> Result<Option<Task>> {
-        never().await
-    }
-
-    async fn list(&self, _: ListQuery) -> Result<Vec<Listed>> {
-        never().await
-    }
-
-    async fn replay(&self, _: &Lane, _: Vec<TaskId>, _: Spread) -> Result<usize> {
-        never().await
-    }
-
-    async fn summaries(&self, _: &Lane, _: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
-        never().await
-    }
-
-    async fn discard(&self, _: &Lane, _: State, _: Vec<TaskId>) -> Result<usize> {
-        never().await
-    }
-
-    async fn clear(&self, _: &Lane, _: usize) -> Result<usize> {
-        never().await
-    }
-
-    async fn forecast(&self, _: &Lane, _: Duration, _: usize) -> Result<Forecast> {
-        never().await
-    }
-
     async fn note(&self, _: Vec<AttemptNote>) -> Result<()> {
-        never().await
-    }
-
-    async fn notes(&self, _: &Lane, _: TaskId) -> Result<Vec<AttemptNote>> {
-        never().await
-    }
-
-    async fn set_policy(&self, _: &Topic, _: &TopicPolicy) -> Result<bool> {
-        never().await
-    }
-
-    async fn pause(&self, _: &Topic) -> Result<Option<UnixMillis>> {
-        never().await
-    }
-
-    async fn resume(&self, _: &Topic, _: Option<Misfired>) -> Result<Option<bool>> {
-        never().await
-    }
-
-    async fn forget_misfire(&self, _: &Topic, _: Misfire) -> Result<()> {
-        never().await
-    }
-
-    async fn unregister(&self, _: &TopicEntry) -> Result<bool> {
-        never().await
-    }
-
-    async fn lend(&self, _: &Lane, _: Vec<TaskId>, _: &Receipt, _: Duration) -> Result<Vec<bool>> {
-        never().await
-    }
-
-    async fn adopt(&self, _: Vec<Adoptee>) -> Vec<Result<Adopted>> {
         never().await
     }
 
@@ -125,59 +53,6 @@ impl Store for Silent {
     }
 
     async fn next_pull(&self, _: Vec<Lane>) -> Result<NextDue> {
-        never().await
-    }
-
-    async fn histories(&self, _: Vec<Lane>) -> Result<Histories> {
-        never().await
-    }
-
-    async fn stats(&self, _: &Lane) -> Result<Counts> {
-        never().await
-    }
-
-    async fn purge(&self, _: &Lane, _: State, _: UnixMillis, _: usize) -> Result<usize> {
-        never().await
-    }
-
-    async fn set_hold(&self, _: &Destination, _: bool) -> Result<()> {
-        never().await
-    }
-
-    async fn holds(&self) -> Result<Holds> {
-        self.asked.notify_one();
-        never().await
-    }
-
-    async fn waiting(&self, _: Vec<Lane>) -> Result<Vec<Waiting>> {
-        never().await
-    }
-
-    async fn register(&self, _: TopicEntry) -> Result<TopicEntry> {
-        never().await
-    }
-
-    async fn topic(&self, _: &Topic) -> Result<Option<Registered>> {
-        Ok(None)
-    }
-
-    async fn topics(&self) -> Result<Vec<Registered>> {
-        Ok(Vec::new())
-    }
-
-    async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
-        never().await
-    }
-
-    async fn check(&self, _: Cursor, _: bool) -> Result<Checked> {
-        never().await
-    }
-
-    async fn ping(&self) -> Result<UnixMillis> {
-        never().await
-    }
-
-    async fn close(&self) {
         never().await
     }
 }
@@ -212,8 +87,6 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
         claim_batch: 10,
         policy: Policy { max_attempts: 3, backoff: Default::default() },
         timeout: 5 * second,
-        keep: 60 * second,
-        keep_most: 1_000_000,
         noted: Noted::Failures,
         look_every: second,
     };

@@ -11,7 +11,7 @@ use super::claim::{self, Claimer, Room, Taken};
 use super::{Shared, call};
 use crate::callback::Caller;
 use crate::clock::UnixMillis;
-use crate::store::{self, Outlook, Store};
+use crate::store::{self, Delivery, Outlook};
 use crate::task::Lane;
 
 /// A due moment this near is work that is coming: the lane's task does not end before it.
@@ -62,7 +62,7 @@ impl Nudge {
 }
 
 /// Works the lane until it has been idle for long enough, or the instance stops. Its lock is given back then.
-pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane, nudge: Arc<Nudge>) {
+pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>, lane: Lane, nudge: Arc<Nudge>) {
     let mut claimer = Claimer::new(lane.clone());
     work(&shared, &lane, &nudge, &mut claimer).await;
     if claimer.keeps_lock() {
@@ -72,7 +72,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane
     }
 }
 
-async fn work(shared: &Arc<Shared<impl Store, impl Caller>>, lane: &Lane, nudge: &Nudge, claimer: &mut Claimer) {
+async fn work(shared: &Arc<Shared<impl Delivery, impl Caller>>, lane: &Lane, nudge: &Nudge, claimer: &mut Claimer) {
     let mut outlook = Outlook::default();
     let mut last_work = Instant::now();
     let mut last_warning = UnixMillis::default();
@@ -152,7 +152,7 @@ async fn work(shared: &Arc<Shared<impl Store, impl Caller>>, lane: &Lane, nudge:
 
 /// Returns when there is reason to claim. A slot that came free is none if nobody waits for it, or another took it.
 async fn sleep(
-    shared: &Shared<impl Store, impl Caller>,
+    shared: &Shared<impl Delivery, impl Caller>,
     claimer: &mut Claimer,
     outlook: &Outlook,
     nudge: &Nudge,
@@ -180,14 +180,14 @@ async fn sleep(
     }
 }
 
-async fn until(shared: &Shared<impl Store, impl Caller>, moment: Option<UnixMillis>) {
+async fn until(shared: &Shared<impl Delivery, impl Caller>, moment: Option<UnixMillis>) {
     match moment {
         Some(moment) => shared.time.sleep_until(moment).await,
         None => std::future::pending().await,
     }
 }
 
-async fn rest(shared: &Shared<impl Store, impl Caller>, time: Duration) {
+async fn rest(shared: &Shared<impl Delivery, impl Caller>, time: Duration) {
     // Stopping ends the rest early.
     let _ = tokio::time::timeout(time, shared.stopping.cancelled()).await;
 }

@@ -12,7 +12,6 @@
 //! - `call` is one task in flight: is the lease long enough, call, outcome.
 //! - `settler` gathers the ends of leases and keeps them until the store has answered.
 //! - `notes` writes down what attempts came to, for eyes.
-//! - `janitor` forgets old history and pauses (`misfires`), and looks after the registry.
 //!
 //! # Invariants
 //!
@@ -34,16 +33,14 @@ use tokio_util::task::TaskTracker;
 use crate::callback::{Caller, Client, Limits, Services};
 use crate::clock::Clock;
 use crate::outcome::Policy;
-use crate::store::{AnyStore, Holder, Store};
+use crate::store::{AnyStore, Delivery, Holder};
 use crate::task::{Receipt, StoreId};
 use crate::topic::Registry;
 
 mod call;
 mod claim;
 mod held;
-mod janitor;
 mod lane;
-mod misfires;
 mod notes;
 mod settler;
 mod supervisor;
@@ -59,7 +56,7 @@ use time::StoreTime;
 /// The settings of the workers.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// Whether this instance claims at all; without, it only keeps house.
+    /// Whether this instance claims at all; without, it only keeps up with the registry and with holds.
     pub enabled: bool,
     /// How long a claimed task is held (`worker.lease`).
     pub lease: Duration,
@@ -71,10 +68,6 @@ pub struct Params {
     pub policy: Policy,
     /// How long one call may take, unless the task says otherwise.
     pub timeout: Duration,
-    /// How long ended tasks are remembered (`history.keep`).
-    pub keep: Duration,
-    /// How many ended tasks of a topic are remembered (`history.max_per_topic`).
-    pub keep_most: u64,
     /// Which attempts are noted (`history.attempts`).
     pub noted: Noted,
     /// The time between two safety looks: 1 s, but for tests that show that nothing rests on it.
@@ -134,7 +127,7 @@ pub struct Worker<S = AnyStore, C = Client> {
     settling: JoinHandle<()>,
 }
 
-impl<S: Store, C: Caller> Worker<S, C> {
+impl<S: Delivery, C: Caller> Worker<S, C> {
     /// Starts all roles.
     pub fn start(parts: Parts<S, C>, params: Params) -> Self {
         let (settler, settles) = Settler::new();
@@ -155,7 +148,7 @@ impl<S: Store, C: Caller> Worker<S, C> {
         });
         let settling = tokio::spawn(settler::run(shared.clone(), settles));
         let roles = vec![
-            tokio::spawn(janitor::run(shared.clone())),
+            tokio::spawn(topic::forget_idle(shared.clone())),
             tokio::spawn(notes::run(shared.clone(), taken)),
             tokio::spawn(supervisor::run(shared.clone())),
         ];

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::Shared;
 use crate::callback::Caller;
-use crate::store::{AttemptNote, Store};
+use crate::store::{AttemptNote, Delivery};
 
 /// Notes that wait to be written; further ones are left out.
 const QUEUE: usize = 4_096;
@@ -43,7 +43,7 @@ impl Notes {
 }
 
 /// Writes until the instance stops; what waits then is still written.
-pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut notes: mpsc::Receiver<AttemptNote>) {
+pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>, mut notes: mpsc::Receiver<AttemptNote>) {
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         let is_stopping = tokio::select! {

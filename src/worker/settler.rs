@@ -18,7 +18,7 @@ use super::Shared;
 use super::call::MARGIN;
 use super::held::{Holding, Lease};
 use crate::callback::Caller;
-use crate::store::{Error, MAX_LEASE, Settle, Settled, Store, Transition};
+use crate::store::{Delivery, Error, MAX_LEASE, Settle, Settled, Transition};
 use crate::task::{Lane, TaskId};
 
 /// How long a drain waits for the last settles.
@@ -132,7 +132,7 @@ impl Settler {
 }
 
 /// Sorts the settles by the server that they go to, until the settler is finished and all are flushed.
-pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settles: mpsc::UnboundedReceiver<Ending>) {
+pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>, mut settles: mpsc::UnboundedReceiver<Ending>) {
     let mut servers: HashMap<u64, mpsc::UnboundedSender<Ending>> = HashMap::new();
     let mut flushing = JoinSet::new();
     let mut batch = Vec::with_capacity(BATCH);
@@ -165,7 +165,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>, mut settle
 
 /// Flushes batch after batch of one server's settles until there will be no more.
 async fn run_server(
-    shared: Arc<Shared<impl Store, impl Caller>>,
+    shared: Arc<Shared<impl Delivery, impl Caller>>,
     server: u64,
     mut settles: mpsc::UnboundedReceiver<Ending>,
 ) {
@@ -200,7 +200,7 @@ impl Beside {
         }
     }
 
-    fn put(&mut self, shared: &Arc<Shared<impl Store, impl Caller>>, ending: Ending) {
+    fn put(&mut self, shared: &Arc<Shared<impl Delivery, impl Caller>>, ending: Ending) {
         let Some(ending) = self.join(ending) else { return };
         self.lanes.retain(|_, lane| !lane.is_closed());
         while self.flushing.try_join_next().is_some() {}
@@ -214,7 +214,7 @@ impl Beside {
 
 /// Repeats the settles of one lane until none is left. The receiver is closed then: what comes after goes with its server's.
 async fn run_lane(
-    shared: Arc<Shared<impl Store, impl Caller>>,
+    shared: Arc<Shared<impl Delivery, impl Caller>>,
     lane: Lane,
     mut settles: mpsc::UnboundedReceiver<Ending>,
 ) {
@@ -258,7 +258,7 @@ fn take_along(settles: &mut mpsc::UnboundedReceiver<Ending>, batch: &mut Vec<End
 }
 
 /// Flushes a batch, however long its server is away. Gives back what is out of reach for its own lane's sake.
-async fn flush(shared: &Arc<Shared<impl Store, impl Caller>>, server: u64, mut batch: Vec<Ending>) -> Vec<Ending> {
+async fn flush(shared: &Arc<Shared<impl Delivery, impl Caller>>, server: u64, mut batch: Vec<Ending>) -> Vec<Ending> {
     let mut pause = FIRST_PAUSE;
     let mut stuck = Vec::new();
     while !batch.is_empty() {
@@ -302,7 +302,7 @@ struct Attempt {
 }
 
 /// Sends a batch once, and concludes what was answered.
-async fn attempt(shared: &Arc<Shared<impl Store, impl Caller>>, batch: Vec<Ending>) -> Attempt {
+async fn attempt(shared: &Arc<Shared<impl Delivery, impl Caller>>, batch: Vec<Ending>) -> Attempt {
     let is_one_lane = batch.iter().all(|ending| ending.lane == batch[0].lane);
     let answers = shared.parts.store.settle(batch.iter().map(Ending::settle).collect()).await;
     let mut attempt = Attempt { answered: false, failed: Vec::new() };
@@ -327,7 +327,7 @@ async fn attempt(shared: &Arc<Shared<impl Store, impl Caller>>, batch: Vec<Endin
     attempt
 }
 
-fn conclude(shared: &Arc<Shared<impl Store, impl Caller>>, ending: Ending, answer: Settled) {
+fn conclude(shared: &Arc<Shared<impl Delivery, impl Caller>>, ending: Ending, answer: Settled) {
     let is_stale = matches!(answer, Settled::Stale { .. });
     let id = ending.id;
     match answer {
@@ -359,7 +359,7 @@ fn conclude(shared: &Arc<Shared<impl Store, impl Caller>>, ending: Ending, answe
 
 /// Gives a lease back when the wait that follows a failure is over. The failure itself could not be settled, for by then its lease had gone to this one:
 /// given back at once, the task would be called again at once. The attempts tell that it is the same revision, whose wait it is.
-async fn hold_back(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane, holding: Holding, wait: Duration) {
+async fn hold_back(shared: Arc<Shared<impl Delivery, impl Caller>>, lane: Lane, holding: Holding, wait: Duration) {
     tokio::select! {
         biased;
         () = shared.stopping.cancelled() => {}
@@ -369,7 +369,7 @@ async fn hold_back(shared: Arc<Shared<impl Store, impl Caller>>, lane: Lane, hol
 }
 
 /// Returns at that moment, or when the lease cannot be kept for so long.
-async fn keep(shared: &Shared<impl Store, impl Caller>, lane: &Lane, holding: &Holding, until: Instant) {
+async fn keep(shared: &Shared<impl Delivery, impl Caller>, lane: &Lane, holding: &Holding, until: Instant) {
     loop {
         let Lease { receipt, until: end, .. } = holding.lease();
         let in_time = end.checked_sub(MARGIN).unwrap_or(end);

@@ -11,11 +11,10 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
 use super::Shared;
-use super::janitor;
 use super::lane::{self, COMING, Nudge};
 use crate::callback::Caller;
 use crate::clock::UnixMillis;
-use crate::store::{Hint, Look, Looked, NextDue, Store};
+use crate::store::{Delivery, Hint, Look, Looked, NextDue};
 use crate::task::Lane;
 
 /// The lanes' tasks.
@@ -30,7 +29,7 @@ struct Lanes {
 }
 
 /// Runs until the instance stops and all lanes' tasks have ended.
-pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>) {
+pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
     let mut hints = shared.parts.store.hints();
     let mut looks = tokio::time::interval(shared.params.look_every);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -68,7 +67,7 @@ struct Seen {
 
 /// The look of each second: the registry if it has changed, what is held by hand, and all lanes, together. An instance that does not work
 /// itself looks as well, for consumers pull from it and callers add to it; but not into lanes.
-async fn look(shared: &Shared<impl Store, impl Caller>) -> Seen {
+async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     let Shared { parts, .. } = shared;
     let mut asked_lanes = lanes(shared);
     let awaited = parts.topics.awaited().lanes(&parts.topics);
@@ -82,10 +81,7 @@ async fn look(shared: &Shared<impl Store, impl Caller>) -> Seen {
     // nothing is claimed before it was known once what is held, and which store this is: calls name it.
     let mut failed = registry.as_ref().err().map(ToString::to_string);
     if let Ok(Some((revision, entries))) = registry {
-        let missing = parts.topics.take_in(seen, revision, &entries);
-        if let Err(error) = janitor::restore(parts, missing).await {
-            tracing::debug!(%error, "Could not register again what the registry has lost");
-        }
+        parts.topics.take_in(seen, revision, &entries);
     }
     let identified = parts.store.id().await.map(|id| shared.saw_store(id));
     let may_claim = holds.is_ok() && identified.is_ok();
@@ -119,7 +115,7 @@ async fn look(shared: &Shared<impl Store, impl Caller>) -> Seen {
 }
 
 /// The lanes to be looked into. Nothing is coming of a topic that is paused; the look after its end finds what is.
-fn lanes(shared: &Shared<impl Store, impl Caller>) -> Vec<Lane> {
+fn lanes(shared: &Shared<impl Delivery, impl Caller>) -> Vec<Lane> {
     if !shared.params.enabled {
         return Vec::new();
     }
@@ -127,7 +123,7 @@ fn lanes(shared: &Shared<impl Store, impl Caller>) -> Vec<Lane> {
     known.iter().filter(|known| known.paused.is_none()).flat_map(|known| known.entry.lanes()).collect()
 }
 
-fn take_in(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, seen: Seen) {
+fn take_in(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, seen: Seen) {
     lanes.may_claim |= seen.may_claim;
     for (lane, due) in seen.due {
         if lanes.may_claim {
@@ -144,7 +140,7 @@ fn take_in(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, see
     lanes.look_failed = seen.failed.is_some();
 }
 
-fn take_hint(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, hint: Hint) {
+fn take_hint(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, hint: Hint) {
     // Else the next look finds the task, once it is known what is held and which store this is.
     if shared.params.enabled && lanes.may_claim && !hint.is_pull {
         tell(shared, lanes, hint.lane, hint.due);
@@ -152,7 +148,7 @@ fn take_hint(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, h
 }
 
 /// Wakes the lane's task, or starts it if its work is near.
-fn tell(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, lane: Lane, due: UnixMillis) {
+fn tell(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, lane: Lane, due: UnixMillis) {
     if let Some(nudge) = lanes.nudges.get(&lane) {
         nudge.at(due, shared.time.store_now());
     } else if due <= shared.time.store_now() + COMING && !shared.is_paused(&lane.topic) {
@@ -160,7 +156,7 @@ fn tell(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, lane: 
     }
 }
 
-fn start(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, lane: Lane) {
+fn start(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, lane: Lane) {
     let nudge = Arc::new(Nudge::new());
     let task = lanes.tasks.spawn(lane::run(shared.clone(), lane.clone(), nudge.clone()));
     tracing::debug!(%lane, "Working lane {lane}");
@@ -169,7 +165,7 @@ fn start(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, lane:
 }
 
 /// A lane's task has ended: by itself after idling, or by a panic, after which it starts again.
-fn reap(shared: &Arc<Shared<impl Store, impl Caller>>, lanes: &mut Lanes, ended: Result<(Id, ()), JoinError>) {
+fn reap(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, ended: Result<(Id, ()), JoinError>) {
     let (id, panicked) = match ended {
         Ok((id, ())) => (id, false),
         Err(error) => (error.id(), true),

@@ -8,9 +8,8 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::callback::{Allowance, Answer, Call, Fault, LONGEST_RETRY_AFTER, LimitParams, ServiceParams, SuccessRule};
-use crate::clock::UnixMillis;
 use crate::store::*;
-use crate::task::{Destination, Lane, Options, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
+use crate::task::{Lane, Options, Receipt, StoreId, TaskId};
 use crate::topic;
 
 /// What a test waits for at most.
@@ -23,10 +22,10 @@ pub(super) struct Watched {
     /// The claims that were answered.
     claims: Mutex<Vec<Claim>>,
     claimed: Notify,
-    /// Notified when `holds` has been read, which is answered as often as there are permits.
+    /// Notified when a look has been done, which is answered as often as there are permits.
     pub(super) holds_read: Notify,
     pub(super) holds_gate: Semaphore,
-    /// Notified when a look over all lanes is asked for, which is answered as often as there are permits.
+    /// Notified when a look is asked for, which is done as often as there are permits.
     pub(super) looked: Notify,
     pub(super) look_gate: Semaphore,
     _folder: TempDir,
@@ -64,21 +63,22 @@ async fn pass(gate: &Semaphore) {
     gate.acquire().await.expect("it is never closed").forget();
 }
 
-impl Store for Watched {
+impl Delivery for Watched {
+    async fn look(&self, seen: Option<Revision>, lanes: Vec<Lane>) -> Looked {
+        self.looked.notify_one();
+        pass(&self.look_gate).await;
+        let looked = self.store.look(seen, lanes).await;
+        self.holds_read.notify_one();
+        pass(&self.holds_gate).await;
+        looked
+    }
+
     async fn id(&self) -> Result<StoreId> {
         self.store.id().await
     }
 
-    fn durability(&self) -> Durability {
-        self.store.durability()
-    }
-
     fn hints(&self) -> broadcast::Receiver<Hint> {
         self.store.hints()
-    }
-
-    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
-        self.store.add(tasks).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
@@ -96,147 +96,16 @@ impl Store for Watched {
         self.store.extend(lane, id, receipt, lease).await
     }
 
-    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-        self.store.cancel(lane, id).await
-    }
-
-    async fn reschedule(
-        &self,
-        lane: &Lane,
-        id: TaskId,
-        moment: Moment,
-        content: Option<NewContent>,
-    ) -> Result<Rescheduled> {
-        self.store.reschedule(lane, id, moment, content).await
-    }
-
-    async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
-        self.store.get(lane, id).await
-    }
-
-    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        self.store.list(query).await
-    }
-
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
-        self.store.replay(lane, ids, spread).await
-    }
-
-    async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
-        self.store.summaries(lane, ids).await
-    }
-
-    async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
-        self.store.discard(lane, state, ids).await
-    }
-
-    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
-        self.store.clear(lane, limit).await
-    }
-
-    async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
-        self.store.forecast(lane, step, steps).await
-    }
-
     async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
         self.store.note(notes).await
-    }
-
-    async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
-        self.store.notes(lane, id).await
-    }
-
-    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
-        self.store.set_policy(topic, policy).await
-    }
-
-    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
-        self.store.pause(topic).await
-    }
-
-    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
-        self.store.resume(topic, becomes).await
-    }
-
-    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
-        self.store.forget_misfire(topic, misfire).await
-    }
-
-    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
-        self.store.unregister(entry).await
     }
 
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
         self.store.next_pull(lanes).await
     }
 
-    async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
-        self.store.lend(lane, ids, receipt, lease).await
-    }
-
-    async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
-        self.store.adopt(tasks).await
-    }
-
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        self.looked.notify_one();
-        pass(&self.look_gate).await;
         self.store.next_due(lanes).await
-    }
-
-    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
-        self.store.histories(lanes).await
-    }
-
-    async fn stats(&self, lane: &Lane) -> Result<Counts> {
-        self.store.stats(lane).await
-    }
-
-    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
-        self.store.purge(lane, state, before, limit).await
-    }
-
-    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
-        self.store.set_hold(destination, is_held).await
-    }
-
-    async fn holds(&self) -> Result<Holds> {
-        let read = self.store.holds().await;
-        self.holds_read.notify_one();
-        pass(&self.holds_gate).await;
-        read
-    }
-
-    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
-        self.store.waiting(lanes).await
-    }
-
-    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        self.store.register(entry).await
-    }
-
-    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
-        self.store.topic(topic).await
-    }
-
-    async fn topics(&self) -> Result<Vec<Registered>> {
-        self.store.topics().await
-    }
-
-    async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
-        self.store.recover_topics().await
-    }
-
-    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
-        self.store.check(from, repair).await
-    }
-
-    async fn ping(&self) -> Result<UnixMillis> {
-        self.store.ping().await
-    }
-
-    async fn close(&self) {
-        self.store.close().await;
     }
 }
 
@@ -333,8 +202,6 @@ impl Bench {
             claim_batch: 512,
             policy: Policy { max_attempts: 9, backoff: Default::default() },
             timeout: second,
-            keep: 60 * second,
-            keep_most: 1_000_000,
             noted: Noted::Failures,
             look_every: second,
         };
@@ -358,9 +225,10 @@ impl Bench {
             idempotency: None,
             quota: None,
         };
-        self.parts().topics.ensure(&topic.topic).await.unwrap();
+        let registered = self.store.store.register(topic.clone()).await.unwrap();
+        self.parts().topics.learn(&[Registered::plain(registered)]);
         let tasks = names.into_iter().map(|name| task(name.as_ref())).collect();
-        for added in self.store.add(tasks).await {
+        for added in self.store.store.add(tasks).await {
             added.unwrap();
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::testing::{Bench, lane, soon};
-use crate::store::{KEPT, MAX_OUTLOOK, Settle, Settled, Store, Transition};
+use crate::store::{Admin, Delivery, KEPT, MAX_OUTLOOK, Settle, Settled, Transition};
 use crate::task::Destination;
 
 /// The look had read what is held before the hold was set, and ended it when the answer had come.
@@ -18,7 +18,7 @@ async fn a_look_that_began_before_a_hold_does_not_undo_it() {
     store.holds_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
     soon(store.holds_read.notified()).await;
 
-    store.set_hold(&destination, true).await.unwrap();
+    store.store.set_hold(&destination, true).await.unwrap();
     parts.limits.set_holds(parts.limits.ask_holds(), [destination.clone()].into(), Default::default());
     store.holds_gate.add_permits(1);
     // The next look begins when that one is over.
@@ -119,7 +119,7 @@ async fn a_failure_that_comes_after_its_lease_is_followed_by_its_backoff_and_spe
     bench.add(["message.call"]).await;
     let call = bench.call().await;
     let (id, store) = (call.id, bench.store.clone());
-    while soon(store.get(&lane(), id)).await.unwrap().unwrap().attempts < 2 {
+    while soon(store.store.get(&lane(), id)).await.unwrap().unwrap().attempts < 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let failed = Instant::now();
@@ -145,7 +145,7 @@ async fn what_waits_again_is_called_without_a_look() {
     // Its receiver will acknowledge it later, and then does not want it after all.
     let (id, store) = (call.id, bench.store.clone());
     let receipt = call.keep(Duration::from_secs(3_600));
-    while store.get(&lane(), id).await.unwrap().unwrap().last_outcome != KEPT {
+    while store.store.get(&lane(), id).await.unwrap().unwrap().last_outcome != KEPT {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let transition = Transition::Retry { after: Duration::from_millis(200), outcome: "nacked".into() };

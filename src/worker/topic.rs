@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::breaker;
-use crate::callback::{Allowance, Caller, LimitParams, Limits, Permit};
-use crate::store::Store;
+use crate::callback::{Allowance, LimitParams, Limits, Permit};
 use crate::task::{Destination, Topic, TopicPolicy};
 
 /// Nobody counts this far, and sums of it do not overflow.
@@ -14,6 +13,9 @@ const NO_LIMIT: usize = usize::MAX / 8;
 
 /// After so long a call that holds a topic's slot counts as overdue, which means nothing here.
 const LONG: Duration = Duration::from_secs(24 * 3600);
+
+/// The time between two looks for limits that nobody needs.
+const ROUND: Duration = Duration::from_secs(60);
 
 /// The limits of topics: those of destinations, without a limit for the house.
 pub(super) fn limits() -> Arc<Limits> {
@@ -44,7 +46,16 @@ pub(super) fn begin(permit: &mut Permit) {
     permit.succeeded();
 }
 
-impl<S: Store, C: Caller> Shared<S, C> {
+/// Forgets the limits of destinations and topics that rest, once a minute until the instance stops.
+pub(super) async fn forget_idle<S, C>(shared: Arc<Shared<S, C>>) {
+    while !shared.stopping.is_cancelled() {
+        shared.parts.limits.forget_idle();
+        shared.topic_limits.forget_idle();
+        let _ = tokio::time::timeout(ROUND, shared.stopping.cancelled()).await;
+    }
+}
+
+impl<S, C> Shared<S, C> {
     /// What the topic asks for.
     pub(super) fn policy_of(&self, topic: &Topic) -> Arc<TopicPolicy> {
         self.parts.topics.policy_of(topic)

@@ -27,6 +27,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("topic", &["clock", "store", "task"]),
     ("callback", &["breaker", "clock", "glob", "rate", "task", "span"]),
     ("outcome", &["callback", "retry", "store", "task", "span"]),
+    ("maintenance", &["clock", "store", "task", "topic"]),
     ("worker", &["breaker", "callback", "clock", "outcome", "store", "task", "topic"]),
     (
         "api",
@@ -48,6 +49,7 @@ const RULES: &[(&str, &[&str])] = &[
             "breaker",
             "callback",
             "clock",
+            "maintenance",
             "open_files",
             "outcome",
             "settings",

@@ -216,7 +216,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
     use delayd::callback::{self, Client, LimitParams, Limits, ServiceParams, Services};
     use delayd::clock::Clock;
     use delayd::outcome::Policy;
-    use delayd::store::{AnyStore, Moment, NewTask, Store, embedded, redis};
+    use delayd::store::{AnyStore, Intake, Moment, NewTask, embedded, redis};
     use delayd::topic::{self, Registry};
     use delayd::worker::{self, Worker};
 
@@ -275,8 +275,6 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
                 claim_batch: 512,
                 policy: Policy { max_attempts: 3, backoff: delayd::retry::Backoff::default() },
                 timeout: Duration::from_secs(15),
-                keep: Duration::from_secs(3600),
-                keep_most: 1_000_000,
                 noted: worker::Noted::Failures,
                 look_every: Duration::from_secs(3600),
             },

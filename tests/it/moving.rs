@@ -292,7 +292,6 @@ async fn a_record_that_cannot_be_kept_leaves_the_others_alone() {
         (json!({"task_id": 9_007_199_254_740_991_u64}), "task_id: lies further ahead"),
         (json!({"mode": "push", "content": r#"{"sn":"nobody","url":"/"}"#}), "is not a service that is known here"),
         (json!({"mode": "auto"}), "mode: must be"),
-        (json!({"last_outcome": "being moved, due 5: "}), "last_outcome: "),
         (json!({"options": {"on_dead": {"sn": "s", "url": "/"}}}), "options.on_dead.task_id: is missing"),
         (
             json!({"options": {"on_dead": {"sn": "nobody", "url": "/", "task_id": 7}}}),

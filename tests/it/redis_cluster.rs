@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delayd::store::redis::{Params, Redis, Topology};
-use delayd::store::{Error, Moment, NewTask, Registered, Store, TopicEntry};
+use delayd::store::{Error, Intake, Moment, NewTask, Registered, TopicEntry, Topics};
 use serde_json::json;
 
 use crate::load::{Load, lost, times_seen};

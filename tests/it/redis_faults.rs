@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use delayd::clock::Clock;
 use delayd::store::redis::{Params, Redis};
-use delayd::store::{Claim, Claimed, Error, Moment, NewTask, Store, TopicEntry, Want};
+use delayd::store::{Claim, Claimed, Delivery, Error, Intake, Moment, NewTask, Store, TopicEntry, Topics, Want};
 use delayd::task::TaskId;
 use serde_json::json;
 

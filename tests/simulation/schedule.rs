@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use delayd::callback::{Allowance, LONGEST_RETRY_AFTER, LimitParams, Limits, ServiceParams, Services, SuccessRule};
 use delayd::clock::{Clock, UnixMillis};
+use delayd::maintenance::{self, Janitor};
 use delayd::outcome::Policy;
 use delayd::retry::Backoff;
 use delayd::span::Span;
-use delayd::store::{
-    Added, Error, Hint, Idempotency, Moment, NewContent, NewTask, Registered, Spread, Store, TopicEntry,
-};
+use delayd::store::{Added, Error, Hint, Idempotency, Moment, NewContent, NewTask, Registered, TopicEntry, Topics};
 use delayd::task::{Lane, OnDead, Options, State, TaskId};
 use delayd::topic::{self, Registry};
 use delayd::worker::{self, Worker};
@@ -219,6 +218,10 @@ fn set_clock_right(world: &World) {
     }
 }
 
+/// What ended is remembered for longer than a schedule lasts.
+const KEPT: maintenance::Params =
+    maintenance::Params { keep: Duration::from_secs(30 * 24 * 3_600), keep_most: 1_000_000 };
+
 /// All instances, and what they share.
 struct Deployment {
     world: Arc<World>,
@@ -231,6 +234,7 @@ struct Running {
     life: Arc<Life>,
     clock: Clock,
     worker: Worker<Access, Postman>,
+    janitor: Janitor,
 }
 
 impl Deployment {
@@ -272,7 +276,8 @@ impl Deployment {
 
     /// Stops an instance in order, or kills it where that takes too long, as whoever stops it would.
     async fn drain(&self, running: Running, grace: Duration) {
-        let Running { life, worker, .. } = running;
+        let Running { life, worker, janitor, .. } = running;
+        drop(janitor);
         match tokio::time::timeout(grace + Duration::from_secs(10), worker.drain(grace)).await {
             Ok(cut_off) => {
                 // What did not get out by now never does.
@@ -304,8 +309,9 @@ impl Deployment {
             })),
             clock: clock.clone(),
         };
+        let janitor = Janitor::start(parts.store.clone(), parts.topics.clone(), KEPT);
         let worker = Worker::start(parts, params(plan));
-        Running { life, clock, worker }
+        Running { life, clock, worker, janitor }
     }
 
     /// Tells some of the instances of an add. Hints only save time, so some are lost.
@@ -347,8 +353,6 @@ fn params(plan: &Plan) -> worker::Params {
             backoff: Backoff::List { steps: vec![Span::seconds(1), Span::seconds(2), Span::seconds(5)] },
         },
         timeout: settings.timeout,
-        keep: Duration::from_secs(30 * 24 * 3_600),
-        keep_most: 1_000_000,
         noted: worker::Noted::Failures,
         look_every: Duration::from_secs(1),
     }
@@ -457,7 +461,7 @@ async fn meddle(
     // Not confirmed is not confirmed: the client leaves it at that.
     match throw.between(0, 4) {
         0 => drop(client.cancel(lane, id).await),
-        _ if is_dead => drop(client.replay(lane, vec![id], Spread::default()).await),
+        _ if is_dead => drop(client.replay(lane, vec![id]).await),
         _ => {
             let service_now = throw.number() as usize % world.plan.services;
             let new = NewContent {

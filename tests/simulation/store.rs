@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Error,
-    Forecast, Hint, Histories, Holds, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
-    Registered, Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Transition, Waiting,
+    Added, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Error, Hint, Histories, ListQuery, Listed, Looked,
+    Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision,
+    Settle, Settled, TopicEntry, Topics, Transition,
 };
-use delayd::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
+use delayd::task::{Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
 use tokio::time::sleep;
 
@@ -31,11 +31,6 @@ use crate::dice::Throw;
 use crate::history::What;
 use crate::life::Life;
 use crate::world::World;
-
-/// The worlds of the simulation have no such thing yet.
-fn nobody_asks<T>() -> Result<T> {
-    Err(Error::Unavailable("this store has no such verb".into()))
-}
 
 /// After how long a caller gives a silent store up.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -183,16 +178,9 @@ impl Access {
     }
 }
 
-impl Store for Access {
-    async fn id(&self) -> Result<StoreId> {
-        Ok(StoreId(1))
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Volatile
-    }
-
-    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+/// What the clients of a deployment ask for.
+impl Access {
+    pub(crate) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let count = tasks.len();
         let about: Vec<String> = tasks.iter().map(|task| task.content.clone()).collect();
         let stored = self.ask("add", about, move |world| tasks.iter().cloned().map(|task| world.add(task)).collect());
@@ -200,6 +188,41 @@ impl Store for Access {
             Ok::<Vec<Result<Added>>, _>(added) => added,
             Err(error) => vec![Err(error); count],
         }
+    }
+
+    pub(crate) async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
+        let lane = lane.clone();
+        self.ask("cancel", id, move |world| world.cancel(&lane, id)).await
+    }
+
+    pub(crate) async fn reschedule(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        moment: Moment,
+        content: Option<NewContent>,
+    ) -> Result<Rescheduled> {
+        let lane = lane.clone();
+        self.ask("reschedule", id, move |world| world.reschedule(&lane, id, moment, content.clone())).await
+    }
+
+    pub(crate) async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
+        let lane = lane.clone();
+        self.ask("replay", ids.clone(), move |world| world.replay(&lane, &ids)).await
+    }
+}
+
+impl Delivery for Access {
+    async fn look(&self, _: Option<Revision>, lanes: Vec<Lane>) -> Looked {
+        let next = if lanes.is_empty() { Ok(None) } else { self.next_due(lanes).await.map(Some) };
+        let holds = self.ask("holds", (), |world| world.look(|model| model.holds())).await;
+        // Last: a pause that has been read must not wait for the others.
+        let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
+        Looked { registry, holds, next }
+    }
+
+    async fn id(&self) -> Result<StoreId> {
+        Ok(StoreId(1))
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
@@ -231,70 +254,32 @@ impl Store for Access {
         self.ask("extend", id, move |world| world.extend(by, &lane, id, &receipt, lease)).await
     }
 
-    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-        let lane = lane.clone();
-        self.ask("cancel", id, move |world| world.cancel(&lane, id)).await
+    async fn note(&self, _: Vec<AttemptNote>) -> Result<()> {
+        Ok(())
     }
 
-    async fn reschedule(
-        &self,
-        lane: &Lane,
-        id: TaskId,
-        moment: Moment,
-        content: Option<NewContent>,
-    ) -> Result<Rescheduled> {
-        let lane = lane.clone();
-        self.ask("reschedule", id, move |world| world.reschedule(&lane, id, moment, content.clone())).await
+    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        self.ask("next_due", (), move |world| world.look(|model| model.next_due(&lanes))).await
     }
 
-    async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
-        let lane = lane.clone();
-        self.ask("get", id, move |world| world.get(&lane, id)).await
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        self.ask("next_pull", (), move |world| world.look(|model| model.next_pull(&lanes))).await
     }
 
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.life.hints.subscribe()
+    }
+}
+
+impl Topics for Access {
     async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
         self.ask("list", query.lane.clone(), move |world| world.look(|model| model.list(&query))).await
     }
 
-    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, _: Spread) -> Result<usize> {
-        let lane = lane.clone();
-        self.ask("replay", ids.clone(), move |world| world.replay(&lane, &ids)).await
-    }
-
-    async fn summaries(&self, _: &Lane, _: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
-        nobody_asks()
-    }
-
-    async fn discard(&self, _: &Lane, _: State, _: Vec<TaskId>) -> Result<usize> {
-        nobody_asks()
-    }
-
-    async fn clear(&self, _: &Lane, _: usize) -> Result<usize> {
-        nobody_asks()
-    }
-
-    async fn forecast(&self, _: &Lane, _: Duration, _: usize) -> Result<Forecast> {
-        nobody_asks()
-    }
-
-    async fn lend(&self, _: &Lane, _: Vec<TaskId>, _: &Receipt, _: Duration) -> Result<Vec<bool>> {
-        nobody_asks()
-    }
-
-    async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
-        tasks.iter().map(|_| nobody_asks()).collect()
-    }
-
-    async fn note(&self, _: Vec<AttemptNote>) -> Result<()> {
-        nobody_asks()
-    }
-
-    async fn notes(&self, _: &Lane, _: TaskId) -> Result<Vec<AttemptNote>> {
-        nobody_asks()
-    }
-
-    async fn set_policy(&self, _: &Topic, _: &TopicPolicy) -> Result<bool> {
-        nobody_asks()
+    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        let (topic, policy) = (topic.clone(), policy.clone());
+        let about = topic.clone();
+        self.ask("set_policy", about, move |world| world.look(|model| model.set_policy(&topic, &policy))).await
     }
 
     async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
@@ -307,35 +292,15 @@ impl Store for Access {
         self.ask("resume", topic.clone(), move |world| world.resume(&topic, becomes)).await
     }
 
-    async fn forget_misfire(&self, _: &Topic, _: Misfire) -> Result<()> {
-        nobody_asks()
-    }
-
-    async fn unregister(&self, _: &TopicEntry) -> Result<bool> {
-        nobody_asks()
-    }
-
-    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        self.ask("next_due", (), move |world| world.look(|model| model.next_due(&lanes))).await
-    }
-
-    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        self.ask("next_pull", (), move |world| world.look(|model| model.next_pull(&lanes))).await
-    }
-
-    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
-        self.ask("histories", (), move |world| world.look(|model| model.histories(&lanes))).await
+    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        let entry = entry.clone();
+        let about = entry.topic.clone();
+        self.ask("unregister", about, move |world| world.look(|model| model.unregister(&entry))).await
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
         let lane = lane.clone();
         self.ask("stats", lane.clone(), move |world| world.look(|model| model.stats(&lane))).await
-    }
-
-    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
-        let lane = lane.clone();
-        let about = (lane.clone(), state);
-        self.ask("purge", about, move |world| world.look(|model| model.purge(&lane, state, before, limit))).await
     }
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
@@ -354,36 +319,26 @@ impl Store for Access {
         }
         Ok(topics)
     }
+}
+
+impl Maintenance for Access {
+    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
+        let topic = topic.clone();
+        let about = topic.clone();
+        self.ask("forget_misfire", about, move |world| world.look(|model| model.forget_misfire(&topic, misfire))).await
+    }
+
+    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        self.ask("histories", (), move |world| world.look(|model| model.histories(&lanes))).await
+    }
+
+    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+        let lane = lane.clone();
+        let about = (lane.clone(), state);
+        self.ask("purge", about, move |world| world.look(|model| model.purge(&lane, state, before, limit))).await
+    }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         self.ask("recover_topics", (), |_| Vec::new()).await
     }
-
-    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
-        let destination = destination.clone();
-        let about = destination.clone();
-        self.ask("set_hold", about, move |world| world.look(|model| model.set_hold(&destination, is_held))).await
-    }
-
-    async fn holds(&self) -> Result<Holds> {
-        self.ask("holds", (), |world| world.look(|model| model.holds())).await
-    }
-
-    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
-        self.ask("waiting", (), move |world| world.look(|model| model.waiting_for_each(&lanes))).await
-    }
-
-    async fn check(&self, _: Cursor, _: bool) -> Result<Checked> {
-        self.ask("check", (), |_| Checked::default()).await
-    }
-
-    async fn ping(&self) -> Result<UnixMillis> {
-        self.ask("ping", (), |world| world.clock.now()).await
-    }
-
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.life.hints.subscribe()
-    }
-
-    async fn close(&self) {}
 }

@@ -2,7 +2,7 @@
 
 use delayd::clock::Clock;
 use delayd::store::embedded::{Embedded, Params};
-use delayd::store::{Counts, Error, Flaw, NewTask, Registered, Settled, Store};
+use delayd::store::{Admin, Counts, Error, Flaw, Intake, NewTask, Registered, Settled, Store, Topics};
 use delayd::task::{State, TaskId};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -150,7 +150,7 @@ async fn a_task_in_two_places_stays_where_it_should() {
     let ended = broken.bench.add_held().await;
     broken.bench.settle(&ended, delivered()).await;
     let schedule = "INSERT INTO schedule SELECT destination, 7, id FROM task WHERE id = $;";
-    let lease = "INSERT INTO progress SELECT id, lane, destination, 1, 7, 1, 0, 0, 'r', NULL, NULL, NULL FROM task WHERE id = $;";
+    let lease = "INSERT INTO progress SELECT id, lane, destination, 1, 7, 1, 0, 0, 'r', NULL, NULL, NULL, 1, NULL FROM task WHERE id = $;";
     broken.hand(ended.id, &format!("{schedule}{lease}UPDATE destination SET earliest = 7"));
     let id = ended.id.to_string();
     broken.mends(&[(Flaw::EndedYetLive, &*id), (Flaw::EndedYetLive, &id)]).await;

@@ -1,7 +1,7 @@
 //! Each flaw of the Redis store: made by hand, found, repaired; and the task then goes its right road.
 
 use delayd::store::redis::Redis;
-use delayd::store::{Flaw, Moment, Registered, Settled, Spread, Store};
+use delayd::store::{Admin, Flaw, Intake, Maintenance, Moment, Registered, Settled, Spread, Topics};
 use delayd::task::{Lane, State, TaskId};
 
 use crate::bench::{
@@ -225,7 +225,7 @@ async fn a_lease_without_a_receipt_runs_to_its_end() {
     for is_cancelled in [false, true] {
         let broken = broken().await;
         let held = broken.bench.add_held().await;
-        let raw_entry = if is_cancelled { "1 0 ! * * message.call " } else { "" };
+        let raw_entry = if is_cancelled { "1 0 ! w * * message.call " } else { "" };
         broken.hand(held.id, &["HDEL", &broken.entries(), "$"]);
         if is_cancelled {
             broken.hand(held.id, &["HSET", &broken.entries(), "$", raw_entry]);

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use delayd::store::{AttemptNote, Flaw, Idempotency, Moment, NewTask, Novelty, Registered, Store};
+use delayd::store::{
+    Admin, AttemptNote, Delivery, Flaw, Idempotency, Intake, Maintenance, Moment, NewTask, Novelty, Registered, Topics,
+};
 use delayd::task::{MisfirePolicy, State, TaskId, TopicPolicy};
 
 use crate::bench::{at, delivered, expiring, ids, lane, ms, new_task, retry, topic};

@@ -3,7 +3,7 @@
 //! Both stores, reached past their verbs. The specification has nothing that could be damaged.
 
 use deadpool_redis::redis;
-use delayd::store::{AnyStore, Error, Settle, Settled, Spread, Store};
+use delayd::store::{Admin, AnyStore, Delivery, Error, Settle, Settled, Spread};
 use delayd::task::{State, TaskId};
 use tempfile::TempDir;
 

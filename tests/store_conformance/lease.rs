@@ -1,8 +1,8 @@
 //! Leases: how they last, are lengthened, run out and are lost.
 
 use delayd::store::{
-    Cancelled, Claim, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_LEASE, MAX_RECEIPTS, MAX_SWEEP, Moment,
-    NewTask, Rescheduled, Settled, Store, Transition,
+    Cancelled, Claim, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE, MAX_RECEIPTS, MAX_SWEEP,
+    Moment, NewTask, Rescheduled, Settled, Store, Transition,
 };
 use delayd::task::{Options, Receipt, State, TaskId};
 
@@ -281,4 +281,57 @@ pub(crate) async fn each_claim_says_for_how_long(bench: Bench<impl Store>) {
     assert_eq!(bench.next_due().await, Some(at(500)), "the leases of consumers are swept, too");
     let leased = bench.list(State::Leased).await;
     assert_eq!(leased.iter().map(|listed| listed.moment).collect::<Vec<_>>(), [at(500), at(700)]);
+}
+
+/// Who holds a task was read out of its last outcome, which any receiver may have written.
+pub(crate) async fn a_lease_says_who_holds_it(bench: Bench<impl Store>) {
+    let kind = async |id| bench.get(id).await.lease;
+    let held = bench.add_held().await;
+    assert_eq!(kind(held.id).await, Some(LeaseKind::Worker));
+    let keep = Transition::Keep { lease: ms(LEASE_MS) };
+    bench.settle(&held, keep.clone()).await;
+    assert_eq!(kind(held.id).await, Some(LeaseKind::Receiver));
+    // One that ran out and is extended is the same holder's.
+    bench.let_lease_run_out();
+    bench.sweep().await;
+    assert_eq!(kind(held.id).await, None);
+    bench.store.extend(&lane(), held.id, &held.receipt, ms(LEASE_MS)).await.unwrap();
+    assert_eq!(kind(held.id).await, Some(LeaseKind::Receiver));
+    bench.settle(&held, retry(0)).await;
+    assert_eq!(kind(held.id).await, None);
+    let again = bench.hold().await;
+    assert_eq!(kind(again.id).await, Some(LeaseKind::Worker));
+    bench.settle(&again, delivered()).await;
+    assert_eq!(kind(again.id).await, None);
+
+    let pulled = bench.add("@pull", 0).await;
+    bench.grant(Claim { holder: None, ..claim_of(&[("@pull", 1)]) }).await;
+    assert_eq!(kind(pulled).await, Some(LeaseKind::Consumer));
+
+    let moved = bench.add("message.call", 5_000).await;
+    let mover = receipt("mover");
+    bench.store.lend(&lane(), vec![moved], &mover, ms(LEASE_MS)).await.unwrap();
+    let lent = Some(LeaseKind::Mover { due: bench.get(moved).await.due });
+    bench.settle(&Held { id: moved, receipt: mover.clone() }, keep).await;
+    assert_eq!(kind(moved).await, lent, "a mover's lease stays one");
+    let summary = bench.store.summaries(&lane(), vec![moved]).await.unwrap().remove(0).unwrap();
+    assert_eq!(summary.lease, lent);
+    bench.settle(&Held { id: moved, receipt: mover }, Transition::Release).await;
+    assert_eq!(kind(moved).await, None);
+}
+
+pub(crate) async fn a_last_outcome_is_only_a_text(bench: Bench<impl Store>) {
+    let says = |after_ms| Transition::Retry { after: ms(after_ms), outcome: "being moved, due 5: 200 OK".into() };
+    let held = bench.add_held().await;
+    bench.settle(&held, says(0)).await;
+    let again = bench.hold().await;
+    let lent = bench.store.lend(&lane(), vec![again.id], &receipt("mover"), ms(LEASE_MS)).await.unwrap();
+    assert_eq!(lent, [false], "it is a worker's");
+    bench.settle(&again, Transition::Release).await;
+    let back = bench.get(again.id).await;
+    assert_eq!((back.due, back.attempts), (bench.now(), 1), "it does not wait for what the text says");
+    bench.hold().await;
+    bench.let_lease_run_out();
+    bench.sweep().await;
+    assert_eq!(bench.get(again.id).await.last_outcome, LEASE_RAN_OUT);
 }

@@ -13,8 +13,8 @@ use std::marker::PhantomData;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Added, AnyStore, AttemptNote, Claim, Grant, Histories, LeasedTask, ListQuery, Listed, NewTask, Novelty, Registered,
-    Result, Settle, Store, Summary, Task,
+    Added, Admin, AnyStore, AttemptNote, Claim, Delivery, Grant, Histories, Intake, LeasedTask, ListQuery, Listed,
+    Maintenance, NewTask, Novelty, Registered, Result, Settle, Summary, Task, Topics,
 };
 use delayd::task::{Destination, Options, Receipt, State, TaskId};
 use futures_util::future::join_all;

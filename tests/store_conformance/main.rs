@@ -98,6 +98,8 @@ macro_rules! conformance {
             lease an_expired_lease_counts_as_scheduled_for_every_verb_by_hand,
             lease a_verb_by_hand_counts_no_expiry,
             lease each_claim_says_for_how_long,
+            lease a_lease_says_who_holds_it,
+            lease a_last_outcome_is_only_a_text,
 
             settle delivered_counts_for_the_whole_revision_unless_cancelled,
             settle a_retry_is_the_holders_and_may_be_repeated_until_the_next_claim,

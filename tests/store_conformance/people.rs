@@ -8,8 +8,8 @@ use delayd::task::{Lane, State, TaskId};
 use crate::bench::{Bench, LEASE_MS, at, dead, delivered, keyed, lane, ms, new_task, retry, topic_of};
 
 fn summary(task: Task) -> Summary {
-    let Task { id, state, destination, due, created, finished, attempts, last_outcome, options, .. } = task;
-    Summary { id, state, destination, due, created, finished, attempts, last_outcome, key: options.key }
+    let Task { id, state, lease, destination, due, created, finished, attempts, last_outcome, options, .. } = task;
+    Summary { id, state, lease, destination, due, created, finished, attempts, last_outcome, key: options.key }
 }
 
 pub(crate) async fn summaries_say_what_get_says_without_the_body(bench: Bench<impl Store>) {

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Adopted, Adoptee, Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeasedTask, Lent, MAX_EXPIRIES, MAX_LEASE,
-    MAX_OUTCOME, MAX_RECEIPTS, MOVED, NewContent, Rescheduled, Settled, Standing, Summary, Task, Transition,
+    Adopted, Adoptee, Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeaseKind, LeasedTask, MAX_EXPIRIES,
+    MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS, MOVED, NewContent, Rescheduled, Settled, Standing, Summary, Task, Transition,
 };
 use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId};
 
@@ -45,6 +45,8 @@ pub(crate) struct Record {
     attempts: u32,
     /// Leases swept in a row.
     expiries: u32,
+    /// Who holds it, or held it until its lease was swept.
+    kind: Option<LeaseKind>,
     /// Cancelled as soon as its lease ends, unless it succeeds.
     cancelling: bool,
     receipts: Receipts,
@@ -103,6 +105,7 @@ impl Record {
             place: Place::Waiting { due },
             attempts: 0,
             expiries: 0,
+            kind: None,
             cancelling: false,
             receipts: Receipts::default(),
             outcome: String::new(),
@@ -176,13 +179,14 @@ impl Record {
 
     pub(crate) fn lease(&mut self, receipt: &Receipt, until: UnixMillis) {
         self.place = Place::Leased { until };
+        self.kind = Some(LeaseKind::of_claim(&self.body.destination));
         self.attempts += 1;
         self.receipts.retire(MAX_RECEIPTS - 1);
         self.receipts.current = Some(receipt.clone());
     }
 
     pub(crate) fn is_lent(&self, now: UnixMillis) -> bool {
-        self.state(now) == State::Leased && Lent::read(&self.outcome).is_some()
+        self.state(now) == State::Leased && self.returns_to().is_some()
     }
 
     /// Leased to whoever takes it to another store. Answers whether it is.
@@ -191,7 +195,7 @@ impl Record {
             self.sweep(now);
         }
         match self.place {
-            Place::Waiting { due } => self.outcome = Lent { due, outcome: &self.outcome }.write(),
+            Place::Waiting { due } => self.kind = Some(LeaseKind::Mover { due }),
             Place::Leased { .. } if self.is_lent(now) => {}
             _ => return false,
         }
@@ -203,10 +207,14 @@ impl Record {
         true
     }
 
+    fn returns_to(&self) -> Option<UnixMillis> {
+        self.kind.and_then(LeaseKind::returns_to)
+    }
+
     /// Back to what it waited for, if it is lent and no cancel is pending. Answers whether so.
     fn give_back(&mut self) -> bool {
-        let Some(Lent { due, outcome }) = Lent::read(&self.outcome).filter(|_| !self.cancelling) else { return false };
-        (self.place, self.outcome) = (Place::Waiting { due }, outcome.to_owned());
+        let Some(due) = self.returns_to().filter(|_| !self.cancelling) else { return false };
+        (self.place, self.kind) = (Place::Waiting { due }, None);
         self.receipts.retire(MAX_RECEIPTS);
         true
     }
@@ -276,8 +284,8 @@ impl Record {
             }
             (Transition::Keep { lease }, State::Scheduled | State::Leased) if is_current => {
                 self.place = Place::Leased { until: now + (*lease).min(MAX_LEASE) };
-                if Lent::read(&self.outcome).is_none() {
-                    self.outcome = KEPT.into();
+                if self.returns_to().is_none() {
+                    (self.kind, self.outcome) = (Some(LeaseKind::Receiver), KEPT.into());
                 }
                 Settled::Done
             }
@@ -306,6 +314,7 @@ impl Record {
         if let Transition::Retry { outcome, .. } | Transition::Dead { outcome } = to {
             self.outcome = cut(outcome);
         }
+        self.kind = None;
         match to {
             _ if self.cancelling => self.end(State::Cancelled, now),
             Transition::Retry { after, .. } => {
@@ -412,7 +421,7 @@ impl Record {
     pub(crate) fn begin_revision(&mut self, due: UnixMillis) {
         self.due = due;
         self.place = Place::Waiting { due };
-        (self.attempts, self.expiries, self.cancelling) = (0, 0, false);
+        (self.attempts, self.expiries, self.cancelling, self.kind) = (0, 0, false, None);
         self.receipts = Receipts::default();
         self.outcome = String::new();
     }
@@ -439,6 +448,7 @@ impl Record {
         Task {
             id,
             state: self.state(now),
+            lease: self.kind.filter(|_| self.state(now) == State::Leased),
             destination: self.body.destination.clone(),
             due,
             created: self.created,
@@ -454,9 +464,9 @@ impl Record {
 
     /// What [`Record::as_task`] says, without the body.
     pub(crate) fn as_summary(&self, id: TaskId, now: UnixMillis) -> Summary {
-        let Task { id, state, destination, due, created, finished, attempts, last_outcome, options, .. } =
+        let Task { id, state, lease, destination, due, created, finished, attempts, last_outcome, options, .. } =
             self.as_task(id, now);
-        Summary { id, state, destination, due, created, finished, attempts, last_outcome, key: options.key }
+        Summary { id, state, lease, destination, due, created, finished, attempts, last_outcome, key: options.key }
     }
 }
 

@@ -6,7 +6,8 @@ use deadpool_redis::redis::{self, FromRedisValue};
 use delayd::clock::Clock;
 use delayd::store::redis::Redis;
 use delayd::store::{
-    Claim, Claimed, Error, Grant, Hint, Holder, NewTask, Registered, Settle, Settled, Spread, Store, TopicEntry,
+    Admin, Claim, Claimed, Delivery, Error, Grant, Hint, Holder, Intake, Maintenance, NewTask, Registered, Settle,
+    Settled, Spread, Store, TopicEntry, Topics,
 };
 use delayd::task::{State, TaskId};
 

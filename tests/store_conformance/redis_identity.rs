@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use delayd::clock::Clock;
 use delayd::store::redis::Redis;
-use delayd::store::{Adopted, Adoptee, Standing, Store};
+use delayd::store::{Admin, Adopted, Adoptee, Delivery, Intake, Standing, Store};
 use delayd::task::{Options, StoreId, TaskId};
 
 use crate::bench::{START, at, connect, fresh_prefix, new_task, topic_of};
@@ -28,7 +28,7 @@ async fn instances_that_start_at_the_same_time_draw_one_id() {
     for _ in 0..12 {
         instances.push(connect(&prefix, &clock, false).await);
     }
-    let ids = futures_util::future::join_all(instances.iter().map(Store::id)).await;
+    let ids = futures_util::future::join_all(instances.iter().map(Delivery::id)).await;
     let first = *ids[0].as_ref().unwrap();
     for id in ids {
         assert_eq!(id.unwrap(), first);

@@ -2,7 +2,7 @@
 
 use deadpool_redis::redis::{self, Value};
 use delayd::store::redis::Redis;
-use delayd::store::{Idempotency, NewTask, Novelty, Store};
+use delayd::store::{Admin, Idempotency, Intake, NewTask, Novelty, Topics};
 use delayd::task::{OnDead, Options, State, TaskId};
 
 use crate::bench::{Bench, START, at, dead, delivered, ids, keyed, lane, new_task};

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
-    Hint, Histories, Holds, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty,
-    Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Transition,
-    Waiting,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery,
+    Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Looked, Maintenance, Misfire, Misfired,
+    Moment, NewContent, NewTask, NextDue, Novelty, Registered, Rescheduled, Result, Revision, Settle, Settled, Spread,
+    Standing, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -53,28 +53,18 @@ impl Reference {
     }
 }
 
-impl Store for Reference {
+impl Delivery for Reference {
+    async fn look(&self, _: Option<Revision>, lanes: Vec<Lane>) -> Looked {
+        // It counts no revisions: the registry is read each time.
+        let next = if lanes.is_empty() { Ok(None) } else { self.next_due(lanes).await.map(Some) };
+        let holds = self.holds().await;
+        // Last: a pause that has been read must not wait for the others.
+        let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
+        Looked { registry, holds, next }
+    }
+
     async fn id(&self) -> Result<StoreId> {
         Ok(self.id)
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Volatile
-    }
-
-    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
-        let mut hints = Vec::new();
-        let mut answers = Vec::new();
-        for task in tasks {
-            let (topic, is_pull) = (task.topic.clone(), task.destination.is_pull());
-            let added = self.model().add(task);
-            if let Ok(Added { id, due, novelty: Novelty::New | Novelty::Replaced }) = added {
-                hints.push((topic.lane_of(id), is_pull, due));
-            }
-            answers.push(added);
-        }
-        self.hint(&hints);
-        answers
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
@@ -102,6 +92,84 @@ impl Store for Reference {
         Ok(self.model().extend(lane, id, receipt, lease))
     }
 
+    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
+        self.model().note(notes);
+        Ok(())
+    }
+
+    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        Ok(self.model().next_due(&lanes))
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        Ok(self.model().next_pull(&lanes))
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.hints.subscribe()
+    }
+}
+
+impl Intake for Reference {
+    fn durability(&self) -> Durability {
+        Durability::Volatile
+    }
+
+    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        let mut hints = Vec::new();
+        let mut answers = Vec::new();
+        for task in tasks {
+            let (topic, is_pull) = (task.topic.clone(), task.destination.is_pull());
+            let added = self.model().add(task);
+            if let Ok(Added { id, due, novelty: Novelty::New | Novelty::Replaced }) = added {
+                hints.push((topic.lane_of(id), is_pull, due));
+            }
+            answers.push(added);
+        }
+        self.hint(&hints);
+        answers
+    }
+}
+
+impl Topics for Reference {
+    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        Ok(self.model().list(&query))
+    }
+
+    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        Ok(self.model().set_policy(topic, policy))
+    }
+
+    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        Ok(self.model().pause(topic))
+    }
+
+    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+        Ok(self.model().resume(topic, becomes))
+    }
+
+    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        Ok(self.model().unregister(entry))
+    }
+
+    async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        Ok(self.model().stats(lane))
+    }
+
+    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+        Ok(self.model().register(entry))
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        Ok(self.model().topics().into_iter().find(|known| known.entry.topic == *topic))
+    }
+
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        Ok(self.model().topics())
+    }
+}
+
+impl Admin for Reference {
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
         Ok(self.model().cancel(lane, id))
     }
@@ -122,10 +190,6 @@ impl Store for Reference {
 
     async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
         Ok(self.model().get(lane, id))
-    }
-
-    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        Ok(self.model().list(&query))
     }
 
     async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
@@ -151,34 +215,8 @@ impl Store for Reference {
         Ok(self.model().forecast(lane, step, steps))
     }
 
-    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
-        self.model().note(notes);
-        Ok(())
-    }
-
     async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
         Ok(self.model().notes(lane, id))
-    }
-
-    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
-        Ok(self.model().set_policy(topic, policy))
-    }
-
-    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
-        Ok(self.model().pause(topic))
-    }
-
-    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
-        Ok(self.model().resume(topic, becomes))
-    }
-
-    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
-        self.model().forget_misfire(topic, misfire);
-        Ok(())
-    }
-
-    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
-        Ok(self.model().unregister(entry))
     }
 
     async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
@@ -201,26 +239,6 @@ impl Store for Reference {
         answers
     }
 
-    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        Ok(self.model().next_due(&lanes))
-    }
-
-    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        Ok(self.model().next_pull(&lanes))
-    }
-
-    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
-        Ok(self.model().histories(&lanes))
-    }
-
-    async fn stats(&self, lane: &Lane) -> Result<Counts> {
-        Ok(self.model().stats(lane))
-    }
-
-    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
-        Ok(self.model().purge(lane, state, before, limit))
-    }
-
     async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
         self.model().set_hold(destination, is_held);
         Ok(())
@@ -234,33 +252,34 @@ impl Store for Reference {
         Ok(self.model().waiting_for_each(&lanes))
     }
 
-    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        Ok(self.model().register(entry))
+    /// It keeps one structure, which cannot disagree with itself.
+    async fn check(&self, _: Cursor, _: bool) -> Result<Checked> {
+        Ok(Checked::default())
+    }
+}
+
+impl Maintenance for Reference {
+    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
+        self.model().forget_misfire(topic, misfire);
+        Ok(())
     }
 
-    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
-        Ok(self.model().topics().into_iter().find(|known| known.entry.topic == *topic))
+    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        Ok(self.model().histories(&lanes))
     }
 
-    async fn topics(&self) -> Result<Vec<Registered>> {
-        Ok(self.model().topics())
+    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+        Ok(self.model().purge(lane, state, before, limit))
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         Ok(Vec::new())
     }
+}
 
-    /// It keeps one structure, which cannot disagree with itself.
-    async fn check(&self, _: Cursor, _: bool) -> Result<Checked> {
-        Ok(Checked::default())
-    }
-
+impl Store for Reference {
     async fn ping(&self) -> Result<UnixMillis> {
         Ok(self.model().now)
-    }
-
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.hints.subscribe()
     }
 
     async fn close(&self) {}

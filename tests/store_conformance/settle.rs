@@ -1,8 +1,8 @@
 //! `settle`: the contract's table, row by row.
 
 use delayd::store::{
-    Hint, KEPT, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_OUTCOME, MOVED, Moment, Settle, Settled, Spread, Store, Task,
-    Transition,
+    Hint, KEPT, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_OUTCOME, MOVED, Moment, Settle, Settled, Spread, Store,
+    Task, Transition,
 };
 use delayd::task::{State, TaskId};
 
@@ -120,18 +120,23 @@ fn moved(bench: &Bench<impl Store>, task: &Task, transition: &Transition) -> Tas
     let end = |state, outcome: &str| {
         // Ended tasks show the due moment that they were stored with.
         let due = task.created;
-        Task { state, due, finished: Some(now), last_outcome: outcome.into(), ..task.clone() }
+        Task { state, lease: None, due, finished: Some(now), last_outcome: outcome.into(), ..task.clone() }
     };
     match transition {
         Transition::Delivered { outcome } => end(State::Delivered, outcome),
         Transition::Moved => end(State::Delivered, MOVED),
         Transition::Dead { outcome } => end(State::Dead, outcome),
         Transition::Retry { after, outcome } => {
-            Task { state: State::Scheduled, due: now + *after, last_outcome: outcome.clone(), ..task.clone() }
+            let last_outcome = outcome.clone();
+            Task { state: State::Scheduled, lease: None, due: now + *after, last_outcome, ..task.clone() }
         }
-        Transition::Release => Task { state: State::Scheduled, due: now, attempts: task.attempts - 1, ..task.clone() },
+        Transition::Release => {
+            let attempts = task.attempts - 1;
+            Task { state: State::Scheduled, lease: None, due: now, attempts, ..task.clone() }
+        }
         Transition::Keep { .. } => {
-            Task { state: State::Leased, due: task.created, last_outcome: KEPT.into(), ..task.clone() }
+            let lease = Some(LeaseKind::Receiver);
+            Task { state: State::Leased, lease, due: task.created, last_outcome: KEPT.into(), ..task.clone() }
         }
     }
 }

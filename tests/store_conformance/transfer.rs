@@ -2,7 +2,7 @@
 
 use delayd::span::Span;
 use delayd::store::{
-    Adopted, Adoptee, Cancelled, LENT, MAX_EXPIRIES, MOVED, Novelty, Rescheduled, Settled, Standing, Store, Task,
+    Adopted, Adoptee, Cancelled, LeaseKind, MAX_EXPIRIES, MOVED, Novelty, Rescheduled, Settled, Standing, Store, Task,
     Transition,
 };
 use delayd::store::{Moment, NewTask, TopicEntry};
@@ -50,7 +50,7 @@ pub(crate) async fn a_lent_task_is_handed_to_nobody_and_never_early_again(bench:
     assert!(lend(&bench, id, &mover).await);
     let task = bench.get(id).await;
     assert_eq!((task.state, task.attempts, task.due), (State::Leased, 0, at(90_000)));
-    assert_eq!(task.last_outcome, format!("{LENT}{}: ", at(90_000).0));
+    assert_eq!((task.lease, &*task.last_outcome), (Some(LeaseKind::Mover { due: at(90_000) }), ""));
     assert_eq!((bench.counts().await.scheduled, bench.counts().await.leased), (0, 1));
     bench.advance(HOLD_MS);
     // It is back, and still not due.
@@ -193,6 +193,7 @@ pub(crate) async fn an_adopted_task_is_as_it_was(bench: Bench<impl Store>) {
     let expected = Task {
         id: waiting.id,
         state: State::Scheduled,
+        lease: None,
         destination: waiting.destination.clone(),
         due: at(90_000),
         created: at(-3_600_000),
@@ -495,16 +496,16 @@ pub(crate) async fn nothing_is_forgotten_on_the_way(bench: Bench<impl Store>) {
         let before = bench.get(id).await;
         assert!(lend(&bench, id, &receipt("mover")).await);
         let lent = bench.get(id).await;
-        let read = delayd::store::Lent::read(&lent.last_outcome).unwrap();
+        let due = lent.lease.unwrap().returns_to().unwrap();
         let task = Adoptee {
             topic: topic(),
             id,
             destination: lent.destination.clone(),
             created: lent.created,
             due: lent.due,
-            standing: Standing::Waiting { due: read.due },
+            standing: Standing::Waiting { due },
             attempts: lent.attempts,
-            outcome: read.outcome.to_owned(),
+            outcome: lent.last_outcome.clone(),
             options: lent.options.clone(),
             key_set: lent.key_set,
             content: lent.content.clone(),

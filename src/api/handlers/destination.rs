@@ -16,7 +16,7 @@ use crate::api::wire::schema::ServiceName;
 use crate::breaker;
 use crate::callback::{Allowance, Standing};
 use crate::clock::UnixMillis;
-use crate::store::{Holds, Store};
+use crate::store::{Admin, Holds, Topics};
 use crate::task::{Destination, Lane};
 
 #[derive(Deserialize, ToSchema)]

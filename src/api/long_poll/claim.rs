@@ -8,7 +8,7 @@ use tokio::sync::{oneshot, watch};
 use crate::api::long_poll::delivery::{GivingBack, Held, Taken, WRITING, Wish};
 use crate::api::long_poll::queue::Waiters;
 use crate::api::wire::error::Error;
-use crate::store::{self, Claim, Claimed, MAX_CLAIM_BYTES, Registered, Store, Want};
+use crate::store::{self, Claim, Claimed, Delivery, MAX_CLAIM_BYTES, Registered, Store, Want};
 use crate::task::{Destination, Lane};
 use crate::topic::Registry;
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use utoipa::ToSchema;
 
-use crate::store::{self, AnyStore, Settle, Store, Transition};
+use crate::store::{self, AnyStore, Delivery, Settle, Transition};
 use crate::task::{Lane, Receipt, TaskId};
 
 /// How long the answer of a pull without `lease` may take to be written.

@@ -23,7 +23,7 @@ use crate::api::long_poll::delivery::{Taken, Wish};
 use crate::api::long_poll::queue::{Line, Waiter};
 use crate::api::wire::error::Error;
 use crate::clock::UnixMillis;
-use crate::store::{NextDue, Registered, Store};
+use crate::store::{Delivery, NextDue, Registered};
 use crate::task::{Lane, Topic};
 use crate::topic::Outlook;
 

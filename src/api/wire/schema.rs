@@ -23,6 +23,8 @@ pub(crate) type ReceiptText = Name<Receipt>;
 pub(crate) enum Content {}
 /// How a task leaves, once that is decided.
 pub(crate) enum Way {}
+/// Who holds a leased task.
+pub(crate) enum Holder {}
 /// What a stored task survives.
 pub(crate) enum Durability {}
 
@@ -68,6 +70,8 @@ schemas! {
         .item(ObjectBuilder::new().schema_type(Type::String))
         .description(Some("A JSON object, or a string that holds one (for mode \"pull\": any text). Kept byte for byte."));
     Way, "Way" => string("Called back, or pulled by consumers.").enum_values(Some(["push", "pull"]));
+    Holder, "Holder" => string("A worker that calls, a consumer that pulled, a receiver that acknowledges later, or a mover.")
+        .enum_values(Some(["worker", "consumer", "receiver", "mover"]));
     Durability, "Durability" => string("What the stored task survives.")
         .enum_values(Some(["fsynced", "aof-always", "aof-everysec", "volatile"]));
 }

@@ -19,7 +19,7 @@
 //!   them than there are slots.
 //! - What comes back with time alone (a token, the end of a hold or of an open breaker) wakes nobody: one of those who wait sets a timer.
 //! - A destination's entry is forgotten once it has been idle for as long as a success lasts: by then
-//!   it says nothing that a new one would not. That is looked for when many new ones come, and by the janitor's rounds.
+//!   it says nothing that a new one would not. That is looked for when many new ones come, and by the workers once a minute.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};

@@ -10,7 +10,7 @@ use super::rows::{pending_columns, read_name, read_options, read_pending, read_w
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Claim, Claimed, FURTHEST_DEADLINE, Grant, KEPT, LENT, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK, MAX_SWEEP, Outlook,
+    Claim, Claimed, FURTHEST_DEADLINE, Grant, LeaseKind, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK, MAX_SWEEP, Outlook,
     Want,
 };
 use crate::task::{Destination, Receipt, TaskId};
@@ -41,10 +41,10 @@ pub(super) fn void_push_leases(ledger: &mut Ledger<'_>) -> rusqlite::Result<usiz
         concat!(
             "SELECT p.id, ",
             pending_columns!(),
-            " FROM progress p JOIN destination d ON d.id = p.destination WHERE p.leased = 1 AND d.called = 1 AND p.outcome IS NOT ?1
-             AND coalesce(p.outcome, '') NOT LIKE ?2 || '%'"
+            " FROM progress p JOIN destination d ON d.id = p.destination WHERE p.leased = 1 AND d.called = 1
+             AND coalesce(p.lease, 1) = 1"
         ),
-        [KEPT, LENT],
+        (),
     )?;
     for (id, pending) in &held {
         let after = pending.swept(ledger.now, ledger.now);
@@ -118,7 +118,7 @@ fn take(
                 bury(ledger, id, before)?;
                 continue;
             };
-            let after = before.leased_by(receipt, deadline);
+            let after = before.leased_by(receipt, LeaseKind::of_claim(&want.destination), deadline);
             task.attempt = after.attempts;
             if let Some(moment) = before.expires {
                 ledger.forget_expiry(lane, moment, id)?;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::testing::{Bench, bench, dead, lane, new_task, retry, topic};
 use crate::span::Span;
 use crate::store::{
-    AttemptNote, Claim, Claimed, Error, Grant, Idempotency, MAX_CLAIM_BYTES, MAX_EXPIRIES, Misfire, Misfired, NewTask,
-    Novelty, Registered, Settled, Store, TopicEntry,
+    Admin, AttemptNote, Claim, Claimed, Delivery, Error, Grant, Idempotency, Intake, MAX_CLAIM_BYTES, MAX_EXPIRIES,
+    Maintenance, Misfire, Misfired, NewTask, Novelty, Registered, Settled, TopicEntry, Topics,
 };
 use crate::task::{OnDead, Options, State, TaskId, TopicPolicy};
 

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use super::Embedded;
 use super::testing::{Bench, START, bench, delivered, lane, new_task, params, retry};
 use crate::clock::{Clock, UnixMillis};
-use crate::store::{Counts, Error, NewTask, Settle, Settled, Store};
+use crate::store::{Admin, Counts, Delivery, Error, Intake, NewTask, Settle, Settled, Store, Topics};
 use crate::task::{State, TaskId};
 
 /// The schema of the first migration, and rows of every kind as that version wrote them.

@@ -9,7 +9,7 @@ use super::rows::{is_unreadable, read_ended, read_options, read_pending, read_to
 use crate::task::TaskId;
 
 /// As many as a row of `progress` has.
-const COLUMNS: usize = 11;
+const COLUMNS: usize = 13;
 
 /// Reads the bytes, a line for each column, as every kind of row. A line's first byte says what is stored in it.
 pub fn row(bytes: &[u8]) {
@@ -21,7 +21,21 @@ pub fn row(bytes: &[u8]) {
     DB.with(|db| {
         let db = db.get_or_init(|| Connection::open_in_memory().expect("memory"));
         // Text that is none can stand in a column: SQLite does not look.
-        let columns = ["?1", "?2", "?3", "?4", "?5", "?6", "?7", "CAST(?8 AS TEXT)", "?9", "CAST(?10 AS TEXT)", "?11"];
+        let columns = [
+            "?1",
+            "?2",
+            "?3",
+            "?4",
+            "?5",
+            "?6",
+            "?7",
+            "CAST(?8 AS TEXT)",
+            "?9",
+            "CAST(?10 AS TEXT)",
+            "?11",
+            "?12",
+            "?13",
+        ];
         let query = format!("SELECT {}", columns.join(", "));
         let mut statement = db.prepare_cached(&query).expect("a query");
         let read = statement.query_row(params_from_iter(values), |row| {

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::ledger::lane_number;
 use super::record::{due_after_lease, ran_out};
-use super::rows::{is_unreadable, read_name, read_options, read_state_or};
+use super::rows::{is_unreadable, read_lease, read_name, read_options, read_state_or};
 use crate::clock::UnixMillis;
 use crate::store::{FURTHEST_DEADLINE, NextDue, Summary, Task};
 use crate::task::{Lane, Options, State, TaskId};
@@ -14,7 +14,7 @@ macro_rules! head_columns {
     ($($body:literal)?) => {
         concat!(
             "d.name, t.due, t.created, t.options, p.leased, p.due, h.state, h.finished,
-             coalesce(p.attempts, h.attempts, 0), coalesce(p.outcome, h.outcome, '')",
+             coalesce(p.attempts, h.attempts, 0), coalesce(p.outcome, h.outcome, ''), p.lease, p.returns",
             $($body,)?
             " FROM task t
              JOIN destination d ON d.id = t.destination
@@ -43,6 +43,7 @@ fn read_head(row: &Row<'_>, id: TaskId, now: UnixMillis) -> rusqlite::Result<(Su
         finished: row.get(7)?,
         attempts: row.get(8)?,
         last_outcome: row.get(9)?,
+        lease: if state == State::Leased { read_lease(row, 10)? } else { None },
         key: options.key.clone(),
     };
     Ok((summary, options))
@@ -65,16 +66,17 @@ pub(super) fn get(db: &Connection, lane: &Lane, id: TaskId, now: UnixMillis) -> 
         Ok(Task {
             id,
             state: head.state,
+            lease: head.lease,
             destination: head.destination,
             due: head.due,
             created: head.created,
             finished: head.finished,
             attempts: head.attempts,
             last_outcome: head.last_outcome,
-            cancelling: row.get(11)?,
+            cancelling: row.get(13)?,
             key_set,
             options,
-            content: row.get(10)?,
+            content: row.get(12)?,
         })
     })
     .optional()

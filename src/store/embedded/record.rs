@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::receipts::Receipts;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Cancelled, EXPIRED, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, Lent, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MISFIRED,
-    MOVED, Misfired, Settled, Transition, UNREADABLE,
+    Cancelled, EXPIRED, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME,
+    MISFIRED, MOVED, Misfired, Settled, Transition, UNREADABLE,
 };
 use crate::task::{Options, Receipt, State};
 
@@ -35,6 +35,8 @@ pub(super) struct Pending {
     pub(super) cancelling: bool,
     pub(super) receipts: Receipts,
     pub(super) outcome: String,
+    /// Who holds it, or held it until its lease was swept.
+    pub(super) lease: Option<LeaseKind>,
     /// The first moment at which it is not worth delivering any more.
     pub(super) expires: Option<UnixMillis>,
 }
@@ -174,6 +176,7 @@ impl Pending {
             cancelling: false,
             receipts: Receipts::default(),
             outcome: String::new(),
+            lease: None,
             expires: None,
         }
     }
@@ -183,12 +186,13 @@ impl Pending {
     }
 
     /// Handed to a claimer until `deadline`.
-    pub(super) fn leased_by(&self, receipt: &Receipt, deadline: UnixMillis) -> Self {
+    pub(super) fn leased_by(&self, receipt: &Receipt, lease: LeaseKind, deadline: UnixMillis) -> Self {
         Self {
             leased: true,
             due: deadline,
             attempts: self.attempts.saturating_add(1),
             receipts: self.receipts.claimed(receipt),
+            lease: Some(lease),
             ..self.clone()
         }
     }
@@ -247,12 +251,13 @@ impl Pending {
                 let unspent = self.attempts.saturating_sub(1);
                 self.failed(by, now, unspent, self.receipts.released(), self.outcome.clone(), now)
             }
-            Transition::Keep { lease } if holds => Record::Pending(Self {
-                leased: true,
-                due: deadline(*lease, now),
-                outcome: if Lent::read(&self.outcome).is_some() { self.outcome.clone() } else { KEPT.to_owned() },
-                ..self.clone()
-            }),
+            Transition::Keep { lease } if holds => {
+                let kept = Self { leased: true, due: deadline(*lease, now), ..self.clone() };
+                Record::Pending(match self.lease {
+                    Some(LeaseKind::Mover { .. }) => kept,
+                    _ => Self { outcome: KEPT.to_owned(), lease: Some(LeaseKind::Receiver), ..kept },
+                })
+            }
             Transition::Dead { outcome } if holds && self.cancelling => {
                 self.end(State::Cancelled, Receipts::only(by), cut(outcome), now)
             }
@@ -276,7 +281,7 @@ impl Pending {
         if self.cancelling {
             return self.end(State::Cancelled, Receipts::only(by), outcome, now);
         }
-        Record::Pending(Self { leased: false, due, attempts, expiries: 0, receipts, outcome, ..*self })
+        Record::Pending(Self { leased: false, due, attempts, expiries: 0, receipts, outcome, lease: None, ..*self })
     }
 
     pub(super) fn end(&self, state: State, receipts: Receipts, outcome: String, now: UnixMillis) -> Record {

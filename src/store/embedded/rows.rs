@@ -21,24 +21,25 @@ use super::ledger::Ledger;
 use super::receipts::Receipts;
 use super::record::{Ended, Pending, Record, expiry};
 use crate::clock::UnixMillis;
-use crate::store::TopicEntry;
+use crate::store::{LeaseKind, TopicEntry};
 use crate::task::{Options, Receipt, State, TaskId};
 
 /// The columns of `progress` (as `p`) that [`read_pending`] expects, in order.
 macro_rules! pending_columns {
     () => {
-        "p.lane, p.destination, p.leased, p.due, p.attempts, p.expiries, p.cancelling, p.current, p.past, p.outcome, p.expires"
+        "p.lane, p.destination, p.leased, p.due, p.attempts, p.expiries, p.cancelling, p.current, p.past, p.outcome, p.expires, p.lease, p.returns"
     };
 }
 pub(super) use pending_columns;
 
 // In the place of what is there. `INSERT OR REPLACE` would do as well, but copies each page that it changes first, to be able to take the
 // change back: a table with an index makes more than one of it.
-const PUT_PROGRESS: &str = "INSERT INTO progress (id, lane, destination, leased, due, attempts, expiries, cancelling, current, past, outcome, expires)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+const PUT_PROGRESS: &str = "INSERT INTO progress (id, lane, destination, leased, due, attempts, expiries, cancelling, current, past, outcome, expires, lease, returns)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, destination = excluded.destination, leased = excluded.leased, due = excluded.due,
          attempts = excluded.attempts, expiries = excluded.expiries, cancelling = excluded.cancelling, current = excluded.current,
-         past = excluded.past, outcome = excluded.outcome, expires = excluded.expires";
+         past = excluded.past, outcome = excluded.outcome, expires = excluded.expires, lease = excluded.lease,
+         returns = excluded.returns";
 const PUT_HISTORY: &str = "INSERT INTO history (id, lane, state, finished, attempts, current, past, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, state = excluded.state, finished = excluded.finished, attempts = excluded.attempts,
          current = excluded.current, past = excluded.past, outcome = excluded.outcome";
@@ -56,6 +57,7 @@ pub(super) fn read_pending(row: &Row<'_>, first: usize, id: TaskId) -> rusqlite:
         receipts: read_receipts(row, first + 7, id)?,
         outcome: read_outcome(row, first + 9)?,
         expires: row.get(first + 10)?,
+        lease: read_lease(row, first + 11)?,
     })
 }
 
@@ -110,6 +112,27 @@ fn read_receipts(row: &Row<'_>, first: usize, id: TaskId) -> rusqlite::Result<Re
         tracing::error!(task.id = %id, "A receipt of task {id} cannot be read; it is passed over");
     }
     Ok(Receipts { current, past })
+}
+
+/// The number that stands for the kind of a lease in `progress`.
+fn lease_number(lease: LeaseKind) -> i64 {
+    match lease {
+        LeaseKind::Worker => 1,
+        LeaseKind::Consumer => 2,
+        LeaseKind::Receiver => 3,
+        LeaseKind::Mover { .. } => 4,
+    }
+}
+
+/// Reads a column that holds a [`lease_number`], and the one after it, which holds what a moved task returns to.
+pub(super) fn read_lease(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<LeaseKind>> {
+    Ok(match row.get(column)? {
+        Some(1) => Some(LeaseKind::Worker),
+        Some(2) => Some(LeaseKind::Consumer),
+        Some(3) => Some(LeaseKind::Receiver),
+        Some(4) => row.get::<_, Option<UnixMillis>>(column + 1)?.map(|due| LeaseKind::Mover { due }),
+        _ => None,
+    })
 }
 
 fn read_count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
@@ -351,6 +374,8 @@ impl Ledger<'_> {
                 after.receipts.past_text(),
                 none_if_empty(&after.outcome),
                 after.expires,
+                after.lease.map(lease_number),
+                after.lease.and_then(LeaseKind::returns_to),
             ))
         })?;
         Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::testing::{Bench, bench, delivered, lane, new_task};
-use crate::store::{Error, NewTask, Result, Settled, Store};
+use crate::store::{Admin, Delivery, Error, Intake, NewTask, Result, Settled, Store, Topics};
 
 /// Far longer than a caller waits, and what a test waits for an answer at most.
 const LONG: Duration = Duration::from_secs(20);

@@ -17,7 +17,8 @@ use super::testing::{Bench, START, dead, delivered, lane, new_task, retry, topic
 use super::{Embedded, Leases};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
-    AttemptNote, Counts, Error, Misfired, Moment, NewContent, NewTask, Settle, Settled, Store, TopicEntry,
+    Admin, AttemptNote, Counts, Delivery, Error, Intake, Maintenance, Misfired, Moment, NewContent, NewTask, Settle,
+    Settled, TopicEntry, Topics,
 };
 use crate::task::{OnDead, Options, State, TaskId};
 

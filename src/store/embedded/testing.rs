@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use super::{Embedded, Params};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
-    Claim, Claimed, Cursor, Grant, Holder, ListQuery, Listed, Moment, NewTask, Result, Settle, Settled, Store, Task,
-    TopicEntry, Transition, Want,
+    Admin, Claim, Claimed, Cursor, Delivery, Grant, Holder, Intake, ListQuery, Listed, Moment, NewTask, Result, Settle,
+    Settled, Task, TopicEntry, Topics, Transition, Want,
 };
 use crate::task::{Destination, Lane, Options, Receipt, State, TaskId};
 

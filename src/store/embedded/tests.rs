@@ -10,8 +10,11 @@ use super::Embedded;
 use super::ledger::Ledger;
 use super::testing::{Bench, START, bench, delivered, lane, names, new_task, params, retry, topic};
 use crate::clock::{Clock, UnixMillis};
-use crate::store::{Cancelled, Counts, Cursor, Error, Holder, Registered, Settled, Store, Transition};
-use crate::task::State;
+use crate::store::{
+    Admin, Cancelled, Counts, Cursor, Delivery, Error, Holder, Intake, Listed, MAX_CLAIM_BYTES, MAX_EXPIRIES,
+    Maintenance, Moment, NewContent, Registered, Rescheduled, Settled, Spread, Store, Topics, Transition,
+};
+use crate::task::{State, TaskId};
 
 #[tokio::test]
 async fn a_closed_store_opens_again_with_everything() {

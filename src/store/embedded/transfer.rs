@@ -10,7 +10,7 @@ use super::receipts::Receipts;
 use super::record::{self, Ended, Pending, Record, expiry};
 use super::rows::{is_unreadable, read_options};
 use crate::clock::UnixMillis;
-use crate::store::{Adopted, Adoptee, Error, Lent, MAX_OUTCOME, Result, Standing};
+use crate::store::{Adopted, Adoptee, Error, LeaseKind, MAX_OUTCOME, Result, Standing};
 use crate::task::{Lane, Receipt, State, TaskId};
 
 pub(super) fn lend(
@@ -58,21 +58,20 @@ fn lend_one(
 impl Pending {
     /// Lent until `deadline`, whether it waits or is lent already; `None`: it is not to be had.
     pub(super) fn lent_by(&self, receipt: &Receipt, deadline: UnixMillis) -> Option<Self> {
-        let outcome = match Lent::read(&self.outcome) {
-            Some(_) if self.leased => self.outcome.clone(),
+        let lease = match self.lease {
+            Some(mover @ LeaseKind::Mover { .. }) if self.leased => mover,
             _ if self.leased => return None,
-            _ => Lent { due: self.due, outcome: &self.outcome }.write(),
+            _ => LeaseKind::Mover { due: self.due },
         };
         let receipts =
             if self.receipts.is_current(receipt) { self.receipts.clone() } else { self.receipts.claimed(receipt) };
-        Some(Self { leased: true, due: deadline, receipts, outcome, ..self.clone() })
+        Some(Self { leased: true, due: deadline, receipts, lease: Some(lease), ..self.clone() })
     }
 
     /// As it waited before it was lent, if it is.
     pub(super) fn given_back(&self) -> Option<Self> {
-        let lent = Lent::read(&self.outcome).filter(|_| self.leased && !self.cancelling)?;
-        let outcome = lent.outcome.to_owned();
-        Some(Self { leased: false, due: lent.due, receipts: self.receipts.retried(), outcome, ..self.clone() })
+        let due = self.lease.filter(|_| self.leased && !self.cancelling)?.returns_to()?;
+        Some(Self { leased: false, due, receipts: self.receipts.retried(), lease: None, ..self.clone() })
     }
 }
 
@@ -137,7 +136,7 @@ fn find(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Resul
     }
     let Some(record) = ledger.load(number, task.id)? else { return Ok(Some(Adopted::Known)) };
     let is_leased = record.state(ledger.now) == State::Leased;
-    if is_leased && matches!(&record, Record::Pending(held) if Lent::read(&held.outcome).is_some()) {
+    if is_leased && matches!(&record, Record::Pending(Pending { lease: Some(LeaseKind::Mover { .. }), .. })) {
         return Ok(Some(Adopted::Own));
     }
     take_end(ledger, task, &record).map(Some)

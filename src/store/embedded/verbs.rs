@@ -13,28 +13,27 @@ use super::{
 };
 use crate::clock::UnixMillis;
 use crate::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Durability, Forecast,
-    Hint, Histories, Holds, ListQuery, Listed, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
-    Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Waiting,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery,
+    Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
+    Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled, Spread,
+    Store, Summary, Task, TopicEntry, Topics, Waiting,
 };
 use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 
-impl Store for Embedded {
+impl Delivery for Embedded {
+    async fn look(&self, look: Look) -> Looked {
+        // It counts no revisions: the registry is read each time.
+        let Look { seen: _, workers, consumers } = look;
+        let next = if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
+        let pulls = if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
+        let holds = self.holds().await;
+        // Last: a pause that has been read must not wait for the others.
+        let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
+        Looked { registry, holds, next, pulls }
+    }
+
     async fn id(&self) -> Result<StoreId> {
         Ok(self.id)
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Fsynced
-    }
-
-    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
-        let count = tasks.len();
-        let bytes = tasks.iter().map(|task| task.content.len() + add::bytes_beside(task)).sum();
-        match self.writes.add(count, bytes, move |ledger| add::add(ledger, &tasks)).await {
-            Ok(added) => added,
-            Err(error) => vec![Err(error); count],
-        }
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
@@ -58,10 +57,92 @@ impl Store for Embedded {
         self.writes.run(1, move |ledger| settle::extend(ledger, &lane, id, &receipt, lease)).await
     }
 
-    async fn promptly<T: Send>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
-        self.writes.pace.promptly(call).await
+    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
+        // They need room, and are the first that a disk short of it refuses.
+        let bytes = notes.iter().map(note::bytes).sum();
+        self.writes.add(notes.len(), bytes, move |ledger| note::note(ledger, &notes)).await
     }
 
+    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        let clock = self.clock.clone();
+        self.reads.run(move |db| query::next_due(db, &lanes, true, clock.now())).await
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        let clock = self.clock.clone();
+        self.reads.run(move |db| query::next_due(db, &lanes, false, clock.now())).await
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.hints.subscribe()
+    }
+}
+
+impl Intake for Embedded {
+    fn durability(&self) -> Durability {
+        Durability::Fsynced
+    }
+
+    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        let count = tasks.len();
+        let bytes = tasks.iter().map(|task| task.content.len() + add::bytes_beside(task)).sum();
+        match self.writes.add(count, bytes, move |ledger| add::add(ledger, &tasks)).await {
+            Ok(added) => added,
+            Err(error) => vec![Err(error); count],
+        }
+    }
+}
+
+impl Topics for Embedded {
+    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        self.reads.run(move |db| list::list(db, &query)).await
+    }
+
+    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        let (topic, policy) = (topic.clone(), policy.clone());
+        self.writes.ask(1, move |ledger| topics::set_policy(ledger, &topic, &policy)).await
+    }
+
+    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        let topic = topic.clone();
+        self.writes.ask(1, move |ledger| topics::pause(ledger, &topic)).await
+    }
+
+    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+        let topic = topic.clone();
+        self.writes.ask(1, move |ledger| topics::resume(ledger, &topic, becomes)).await
+    }
+
+    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        let entry = entry.clone();
+        self.writes.ask(1, move |ledger| topics::unregister(ledger, &entry)).await
+    }
+
+    async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        let lane = lane.clone();
+        self.reads.run(move |db| counts::stats(db, &lane)).await
+    }
+
+    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+        // Known topics are registered over and over; on a full disk, too, that costs nothing.
+        let topic = entry.topic.clone();
+        if let Some(known) = self.reads.run(move |db| topics::topic(db, &topic)).await? {
+            return Ok(known);
+        }
+        self.writes.add(1, PER_TASK, move |ledger| topics::register(ledger, &entry)).await
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        let topic = topic.clone();
+        self.reads.run(move |db| topics::registered(db, &topic)).await
+    }
+
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        self.reads.run(topics::topics).await
+    }
+}
+
+impl Admin for Embedded {
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
         let lane = lane.clone();
         self.writes.ask(1, move |ledger| manage::cancel(ledger, &lane, id)).await
@@ -89,10 +170,6 @@ impl Store for Embedded {
         self.reads.run(move |db| query::get(db, &lane, id, clock.now())).await
     }
 
-    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        self.reads.run(move |db| list::list(db, &query)).await
-    }
-
     async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
         let (lane, clock) = (lane.clone(), self.clock.clone());
         self.reads.run(move |db| query::summaries(db, &lane, &ids, clock.now())).await
@@ -118,40 +195,9 @@ impl Store for Embedded {
         self.scans.run(move |db| forecast::forecast(db, &lane, step, steps, clock.now())).await
     }
 
-    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
-        // They need room, and are the first that a disk short of it refuses.
-        let bytes = notes.iter().map(note::bytes).sum();
-        self.writes.add(notes.len(), bytes, move |ledger| note::note(ledger, &notes)).await
-    }
-
     async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
         let lane = lane.clone();
         self.reads.run(move |db| note::notes(db, &lane, id)).await
-    }
-
-    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
-        let (topic, policy) = (topic.clone(), policy.clone());
-        self.writes.ask(1, move |ledger| topics::set_policy(ledger, &topic, &policy)).await
-    }
-
-    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
-        let topic = topic.clone();
-        self.writes.ask(1, move |ledger| topics::pause(ledger, &topic)).await
-    }
-
-    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
-        let topic = topic.clone();
-        self.writes.ask(1, move |ledger| topics::resume(ledger, &topic, becomes)).await
-    }
-
-    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
-        let topic = topic.clone();
-        self.writes.run(1, move |ledger| topics::forget_misfire(ledger, &topic, misfire)).await
-    }
-
-    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
-        let entry = entry.clone();
-        self.writes.ask(1, move |ledger| topics::unregister(ledger, &entry)).await
     }
 
     async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
@@ -168,31 +214,6 @@ impl Store for Embedded {
         }
     }
 
-    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        let clock = self.clock.clone();
-        self.reads.run(move |db| query::next_due(db, &lanes, true, clock.now())).await
-    }
-
-    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        let clock = self.clock.clone();
-        self.reads.run(move |db| query::next_due(db, &lanes, false, clock.now())).await
-    }
-
-    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
-        let clock = self.clock.clone();
-        self.scans.run(move |db| counts::histories(db, &lanes, clock.now())).await
-    }
-
-    async fn stats(&self, lane: &Lane) -> Result<Counts> {
-        let lane = lane.clone();
-        self.reads.run(move |db| counts::stats(db, &lane)).await
-    }
-
-    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
-        let lane = lane.clone();
-        self.writes.run(limit, move |ledger| forget::purge(ledger, &lane, state, before, limit)).await
-    }
-
     async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
         let destination = destination.clone();
         self.writes.ask(1, move |ledger| destination::set_hold(ledger, &destination, is_held)).await
@@ -207,39 +228,40 @@ impl Store for Embedded {
         self.scans.run(move |db| destination::waiting(db, &lanes)).await
     }
 
-    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        // Known topics are registered over and over; on a full disk, too, that costs nothing.
-        let topic = entry.topic.clone();
-        if let Some(known) = self.reads.run(move |db| topics::topic(db, &topic)).await? {
-            return Ok(known);
-        }
-        self.writes.add(1, PER_TASK, move |ledger| topics::register(ledger, &entry)).await
+    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        fsck::check(self, from, repair).await
     }
+}
 
-    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+impl Maintenance for Embedded {
+    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
         let topic = topic.clone();
-        self.reads.run(move |db| topics::registered(db, &topic)).await
+        self.writes.run(1, move |ledger| topics::forget_misfire(ledger, &topic, misfire)).await
     }
 
-    async fn topics(&self) -> Result<Vec<Registered>> {
-        self.reads.run(topics::topics).await
+    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        let clock = self.clock.clone();
+        self.scans.run(move |db| counts::histories(db, &lanes, clock.now())).await
+    }
+
+    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+        let lane = lane.clone();
+        self.writes.run(limit, move |ledger| forget::purge(ledger, &lane, state, before, limit)).await
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
         self.writes.run(1, topics::recover_topics).await
     }
+}
 
-    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
-        fsck::check(self, from, repair).await
+impl Store for Embedded {
+    async fn promptly<T: Send>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        self.writes.pace.promptly(call).await
     }
 
     async fn ping(&self) -> Result<UnixMillis> {
         let clock = self.clock.clone();
         self.reads.run(move |_| Ok(clock.now())).await
-    }
-
-    fn hints(&self) -> broadcast::Receiver<Hint> {
-        self.hints.subscribe()
     }
 
     async fn close(&self) {

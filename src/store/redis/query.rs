@@ -15,7 +15,7 @@ use super::record::{Entry, Record, read_millis};
 use super::script;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Counts, Error, FURTHEST_DEADLINE, Forecast, ListQuery, Listed, MAX_FORECAST, Result, Summary, Task,
+    Counts, Error, FURTHEST_DEADLINE, Forecast, LeaseKind, ListQuery, Listed, MAX_FORECAST, Result, Summary, Task,
 };
 use crate::task::{Destination, Lane, State, TaskId};
 
@@ -39,6 +39,7 @@ pub(super) async fn get(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Option
     Ok(Some(Task {
         id,
         state: place.state,
+        lease: place.lease(),
         destination: record.destination,
         due: place.due,
         created: record.created,
@@ -72,7 +73,7 @@ impl Place {
     /// Reads what `lua/where.lua` answers.
     fn read(now: UnixMillis, record: &Record, [entry, deadline, due, finished]: [Value; 4]) -> Result<Self> {
         let entry = match text(entry)?.as_str() {
-            "" => Entry { attempts: 0, ended: None, cancelling: false, outcome: String::new() },
+            "" => Entry { attempts: 0, ended: None, cancelling: false, lease: None, outcome: String::new() },
             written => Entry::read(written)?,
         };
         let (state, due) = match (entry.ended, read_moment(deadline)?, read_moment(due)?) {
@@ -84,6 +85,10 @@ impl Place {
             (None, None, due) => (State::Scheduled, due.unwrap_or(record.due)),
         };
         Ok(Self { state, due, finished: read_moment(finished)?, entry })
+    }
+
+    fn lease(&self) -> Option<LeaseKind> {
+        self.entry.lease.filter(|_| self.state == State::Leased)
     }
 }
 
@@ -122,6 +127,7 @@ fn read_summary(now: UnixMillis, id: TaskId, fields: Vec<Value>) -> Result<Summa
     Ok(Summary {
         id,
         state: place.state,
+        lease: place.lease(),
         destination: record.destination,
         due: place.due,
         created: record.created,

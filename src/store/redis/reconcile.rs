@@ -13,7 +13,7 @@ use deadpool_redis::redis::{FromRedisValue, Value, cmd};
 use super::answer::corrupt;
 use super::ids::script_call;
 use super::{Inner, forget, query, registry, script, settle, survey, transfer};
-use crate::store::{Adopted, Adoptee, Lent, Result, Settle, Standing, Task, TopicEntry, Transition};
+use crate::store::{Adopted, Adoptee, Result, Settle, Standing, Task, TopicEntry, Transition};
 use crate::task::{Lane, Receipt, State, TaskId, Topic};
 
 /// How long tasks are leased on their way.
@@ -147,15 +147,12 @@ async fn move_away(inner: &Inner, entry: &TopicEntry, lane: &Lane, ids: Vec<Task
 
 /// A task as it is to stand in its own lane; nothing if somebody else has it.
 fn adoptee(entry: &TopicEntry, task: Task) -> Option<Adoptee> {
-    let (standing, outcome) = match (task.state, task.finished) {
-        (State::Leased, _) => {
-            let lent = Lent::read(&task.last_outcome)?;
-            (Standing::Waiting { due: lent.due }, lent.outcome.to_owned())
-        }
-        (state, Some(finished)) if state.is_final() => (Standing::Ended { state, finished }, task.last_outcome),
+    let standing = match (task.state, task.finished) {
+        (State::Leased, _) => Standing::Waiting { due: task.lease?.returns_to()? },
+        (state, Some(finished)) if state.is_final() => Standing::Ended { state, finished },
         _ => return None,
     };
-    let Task { id, destination, due, created, attempts, options, content, key_set, .. } = task;
+    let Task { id, destination, due, created, attempts, last_outcome: outcome, options, content, key_set, .. } = task;
     let topic = entry.clone();
     Some(Adoptee { topic, id, destination, created, due, standing, attempts, outcome, options, key_set, content })
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::clock::UnixMillis;
-use crate::store::{Error, Result};
+use crate::store::{Error, LeaseKind, Result};
 use crate::task::{Destination, Options, State};
 
 /// The version byte every record starts with.
@@ -64,22 +64,38 @@ pub(super) struct Entry {
     pub(super) ended: Option<State>,
     /// A cancel waits for the end of its lease.
     pub(super) cancelling: bool,
+    /// Who holds it, or held it until its lease was swept.
+    pub(super) lease: Option<LeaseKind>,
     pub(super) outcome: String,
 }
 
 impl Entry {
-    /// Reads `<attempts> <expiries> <mark> <current> <past> <destination> <outcome>`.
+    /// Reads `<attempts> <expiries> <mark> <lease> <current> <past> <destination> <outcome>`.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for anything that the scripts do not write.
     pub(super) fn read(text: &str) -> Result<Self> {
-        let fields: Vec<&str> = text.splitn(7, ' ').collect();
-        let [attempts, _, mark, _, _, _, outcome] = fields[..] else {
+        let fields: Vec<&str> = text.splitn(8, ' ').collect();
+        let [attempts, _, mark, lease, _, _, _, outcome] = fields[..] else {
             return Err(Error::Corrupt("a task's entry is too short".into()));
         };
         let attempts = attempts.parse().map_err(|_| Error::Corrupt("a task's entry has no attempts".into()))?;
         let ended = State::ALL.into_iter().find(|state| state.as_str() == mark);
-        Ok(Self { attempts, ended, cancelling: mark == "!", outcome: outcome.to_owned() })
+        Ok(Self { attempts, ended, cancelling: mark == "!", lease: read_lease(lease)?, outcome: outcome.to_owned() })
+    }
+}
+
+fn read_lease(text: &str) -> Result<Option<LeaseKind>> {
+    let corrupt = || Error::Corrupt(format!("a task's entry has the lease {text:?}"));
+    match text {
+        "-" => Ok(None),
+        "w" => Ok(Some(LeaseKind::Worker)),
+        "c" => Ok(Some(LeaseKind::Consumer)),
+        "r" => Ok(Some(LeaseKind::Receiver)),
+        _ => {
+            let due = read_millis(text.strip_prefix('m').ok_or_else(corrupt)?)?;
+            Ok(Some(LeaseKind::Mover { due }))
+        }
     }
 }
 
@@ -121,11 +137,12 @@ mod tests {
 
     #[test]
     fn an_entry_reads_its_attempts_end_and_outcome() {
-        let live = Entry::read("2 0 ! abc def,ghi message.call 503 Service Unavailable").unwrap();
-        let outcome = "503 Service Unavailable".into();
-        assert_eq!(live, Entry { attempts: 2, ended: None, cancelling: true, outcome });
-        let ended = Entry::read("1 0 delivered abc * @pull ").unwrap();
+        let live = Entry::read("2 0 ! m7 abc def,ghi message.call 503 Service Unavailable").unwrap();
+        let (lease, outcome) = (Some(LeaseKind::Mover { due: UnixMillis(7) }), "503 Service Unavailable".into());
+        assert_eq!(live, Entry { attempts: 2, ended: None, cancelling: true, lease, outcome });
+        let ended = Entry::read("1 0 delivered - abc * @pull ").unwrap();
         let state = Some(State::Delivered);
-        assert_eq!(ended, Entry { attempts: 1, ended: state, cancelling: false, outcome: String::new() });
+        assert_eq!(ended, Entry { attempts: 1, ended: state, cancelling: false, lease: None, outcome: String::new() });
+        assert!(Entry::read("1 0 - x abc * @pull ").is_err());
     }
 }

@@ -94,9 +94,7 @@ scripts! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{
-        EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, LENT, MAX_EXPIRIES, MAX_RECEIPTS, MISFIRED, UNREADABLE,
-    };
+    use crate::store::{EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_RECEIPTS, MISFIRED, UNREADABLE};
 
     #[test]
     fn the_scripts_share_the_contracts_numbers() {
@@ -105,7 +103,6 @@ mod tests {
             format!("local MAX_EXPIRIES = {MAX_EXPIRIES}"),
             format!("local MAX_RECEIPTS = {MAX_RECEIPTS}"),
             format!("local LEASE_RAN_OUT = '{LEASE_RAN_OUT}'"),
-            format!("local LENT = '{LENT}'"),
             format!("local UNREADABLE = '{UNREADABLE}'"),
         ] {
             assert!(LANE.contains(&line), "lane.lua should hold: {line}");

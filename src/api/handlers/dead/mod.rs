@@ -19,7 +19,7 @@ use crate::api::wire::json::{self, required};
 use crate::api::wire::schema::{TopicName, schemas, string};
 use crate::clock::UnixMillis;
 use crate::rate::Rate;
-use crate::store::{Spread, Store};
+use crate::store::{Admin, Spread};
 use crate::task::{State, TaskId, Topic};
 
 mod walk;

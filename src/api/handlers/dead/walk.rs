@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::api::state::Api;
 use crate::api::wire::error::Error;
 use crate::clock::UnixMillis;
-use crate::store::{ListQuery, Listed, Store, Summary};
+use crate::store::{Admin, Delivery, ListQuery, Listed, Summary, Topics};
 use crate::task::{InvalidName, Lane, State, TaskId};
 
 /// Tasks that are looked at together.

@@ -28,8 +28,8 @@ use crate::callback::{Services, target};
 use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{
-    self, Adopted, Adoptee, AttemptNote, Lent, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Registered, Standing, Store,
-    TopicEntry,
+    self, Admin, Adopted, Adoptee, AttemptNote, Delivery, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Registered, Standing,
+    Store, TopicEntry,
 };
 use crate::task::{Destination, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic};
 use crate::word::Word;
@@ -374,9 +374,6 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     let options =
         Options { key, ..options.map(|options| read_options(options, &api.services)).transpose()?.unwrap_or_default() };
     let outcome = record.last_outcome.unwrap_or_default();
-    if Lent::read(&outcome).is_some() {
-        return Err(Error::invalid("last_outcome: is that of a task that is lent, and means something to the store"));
-    }
     let notes = record.log.map(read_log).transpose()?.unwrap_or_default();
     if outcome.len() > MAX_OUTCOME || notes.iter().any(|note| note.answer.len() > MAX_ANSWER) {
         return Err(Error::invalid("last_outcome and log: are longer than any that are kept"));

@@ -22,7 +22,7 @@ use crate::api::wire::schema::{ReceiptText, TopicName, Way};
 use crate::api::wire::stored::is_false;
 use crate::clock::UnixMillis;
 use crate::span::{self, Span};
-use crate::store::{AttemptNote, Lent, MAX_LEASE, Settle, Settled, Store, Task, TopicEntry, Transition};
+use crate::store::{Admin, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Settle, Settled, Task, TopicEntry, Transition};
 use crate::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
 
 /// The most ids of a call, and the most bytes of contents that it answers, but for a single task.
@@ -102,11 +102,8 @@ pub(crate) struct Record {
 
 impl Record {
     fn of(topic: &Topic, task: Task, notes: Vec<AttemptNote>, store: StoreId) -> Self {
-        let lent = Lent::read(&task.last_outcome).filter(|_| task.state == State::Leased);
-        let (state, waits, outcome) = match lent {
-            Some(Lent { due, outcome }) => (State::Scheduled, Some(due), outcome.to_owned()),
-            None => (task.state, None, task.last_outcome),
-        };
+        let waits = task.lease.and_then(LeaseKind::returns_to);
+        let state = if waits.is_some() { State::Scheduled } else { task.state };
         Self {
             topic: topic.clone(),
             task_id: task.id,
@@ -117,7 +114,7 @@ impl Record {
             waits_ms: waits.filter(|waits| *waits != task.due),
             finished_ms: task.finished,
             attempts: task.attempts,
-            last_outcome: Some(outcome).filter(|outcome| !outcome.is_empty()),
+            last_outcome: Some(task.last_outcome).filter(|outcome| !outcome.is_empty()),
             cancelling: task.cancelling,
             key: task.options.key.clone(),
             key_set_ms: task.key_set.map(|set| set.max(task.created)),

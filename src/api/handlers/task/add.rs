@@ -26,7 +26,7 @@ use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::{LONG, reading, size};
 use crate::api::wire::response::{self, Body};
 use crate::api::wire::stored::{Item, Stored};
-use crate::store::{self, NewTask, Registered, Store};
+use crate::store::{self, Intake, NewTask, Registered};
 use crate::task::{self, Destination, Topic};
 
 /// The most tasks of a batch, whatever `limits.batch` says.

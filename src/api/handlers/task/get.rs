@@ -16,9 +16,9 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Id, Name, Rfc3339};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{TopicName, Way};
+use crate::api::wire::schema::{Holder, TopicName, Way};
 use crate::clock::UnixMillis;
-use crate::store::{AttemptNote, Store, Task};
+use crate::store::{Admin, AttemptNote, Delivery, LeaseKind, Task};
 use crate::task::{Destination, Lane, OnDead, Options, State, StoreId, TaskId, Topic};
 
 #[derive(Deserialize, ToSchema)]
@@ -57,6 +57,9 @@ pub(crate) struct Shown {
     attempts: u32,
     created_ms: UnixMillis,
     finished_ms: Option<UnixMillis>,
+    /// Who holds it, while it is leased.
+    #[schema(value_type = Option<Holder>)]
+    lease: Option<&'static str>,
     last_outcome: Option<String>,
     /// What the task asks for instead of its topic's policy, as an add would say it. Without the scope `admin` the values of `headers` are null.
     #[schema(value_type = Object)]
@@ -102,6 +105,7 @@ impl Shown {
             attempts: task.attempts,
             created_ms: task.created,
             finished_ms: task.finished,
+            lease: task.lease.map(LeaseKind::as_str),
             last_outcome: Some(task.last_outcome).filter(|outcome| !outcome.is_empty()),
             options,
             content: task.content,

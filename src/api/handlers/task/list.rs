@@ -19,9 +19,9 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, Rfc3339};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{TopicName, Way, schemas, string};
+use crate::api::wire::schema::{Holder, TopicName, Way, schemas, string};
 use crate::clock::UnixMillis;
-use crate::store::{ListQuery, Listed, Store, Summary, TopicEntry};
+use crate::store::{Admin, LeaseKind, ListQuery, Listed, Summary, TopicEntry, Topics};
 use crate::task::{Destination, InvalidName, Lane, State, TaskId, Topic};
 use crate::word::Word;
 
@@ -106,6 +106,9 @@ pub(crate) struct Entry {
     attempts: u32,
     created_ms: UnixMillis,
     finished_ms: Option<UnixMillis>,
+    /// Who holds it, while it is leased.
+    #[schema(value_type = Option<Holder>)]
+    lease: Option<&'static str>,
     last_outcome: Option<String>,
     key: Option<String>,
 }
@@ -122,6 +125,7 @@ impl From<Summary> for Entry {
             attempts: task.attempts,
             created_ms: task.created,
             finished_ms: task.finished,
+            lease: task.lease.map(LeaseKind::as_str),
             last_outcome: Some(task.last_outcome).filter(|outcome| !outcome.is_empty()),
             key: task.key,
         }

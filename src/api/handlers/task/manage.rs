@@ -19,7 +19,7 @@ use crate::api::wire::schema::{Content, TopicName};
 use crate::callback::target_of_object;
 use crate::clock::UnixMillis;
 use crate::span::Span;
-use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Store};
+use crate::store::{Admin, Cancelled, Moment, NewContent, Rescheduled};
 use crate::task::{Lane, Mode, TaskId, Topic};
 
 #[derive(Deserialize, ToSchema)]

@@ -35,7 +35,7 @@ use crate::api::wire::fields::{Id, Name, Number, within};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::schema::TopicName;
 use crate::span::{self, Span};
-use crate::store::{MAX_LEASE, Store};
+use crate::store::{Admin, MAX_LEASE};
 use crate::task::{Lane, TaskId, Topic};
 
 pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);

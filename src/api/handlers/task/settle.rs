@@ -18,7 +18,7 @@ use crate::api::wire::json::{self, required};
 use crate::api::wire::schema::{ReceiptText, TopicName};
 use crate::outcome;
 use crate::span::{self, Span};
-use crate::store::{MAX_LEASE, Settle, Settled, Store, Transition};
+use crate::store::{Admin, Delivery, MAX_LEASE, Settle, Settled, Store, Transition};
 use crate::task::{Lane, Receipt, TaskId, Topic};
 
 #[derive(Deserialize, ToSchema)]

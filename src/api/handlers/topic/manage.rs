@@ -17,7 +17,7 @@ use crate::api::wire::json::{self, required};
 use crate::api::wire::schema::TopicName;
 use crate::clock::UnixMillis;
 use crate::span::Span;
-use crate::store::{Counts, ListQuery, MAX_FORECAST, Misfired, Registered, Store};
+use crate::store::{Admin, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered, Topics as _};
 use crate::task::{self, MisfirePolicy, Topic, TopicPolicy};
 use crate::word::Word;
 

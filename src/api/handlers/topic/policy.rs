@@ -23,7 +23,7 @@ use crate::api::wire::schema::{TopicName, schemas, string};
 use crate::rate::Rate;
 use crate::retry::Backoff;
 use crate::span::Span;
-use crate::store::{Registered, Store, TopicEntry};
+use crate::store::{Registered, TopicEntry, Topics};
 use crate::task::{MisfirePolicy, Mode, Topic, TopicHistory, TopicPolicy, TopicRetry};
 use crate::word::Word;
 

@@ -33,7 +33,7 @@ local function known(id, created, due, options, content, state, outcome)
   if not is_same or origin_of(stored_options) ~= origin_of(options) then return 'taken' end
   local raw = redis.call('HGET', ENTRIES, id)
   local entry = raw and read_entry(raw)
-  if entry and read_lent(entry) and lease_lasts(deadline_of(id)) then return 'own' end
+  if entry and returns_to(entry) and lease_lasts(deadline_of(id)) then return 'own' end
   return ENDED[state] and state ~= 'dead' and take_end(id, state, outcome) or 'known'
 end
 

@@ -175,7 +175,7 @@ local function leased_entry(raw, destination)
   if entry.current ~= '*' or entry.past ~= '*' then
     entry.past = newest(entry.current .. ',' .. entry.past, MAX_RECEIPTS - 1)
   end
-  entry.current = receipt
+  entry.current, entry.lease = receipt, destination == '@pull' and 'c' or 'w'
   return write_entry(entry), entry.attempts
 end
 

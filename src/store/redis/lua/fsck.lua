@@ -68,11 +68,14 @@ local function sound_entry(raw)
   local entry = read_entry(raw)
   local is_sound = entry and entry.attempts < 4294967296 and is_destination(entry.destination)
     and (entry.mark == '-' or entry.mark == '!' or ENDED[entry.mark])
+    and (string.match(entry.lease, '^[-wcr]$') or returns_to(entry))
   return is_sound and entry or nil
 end
 
 local function new_entry(home, attempts)
-  return { attempts = attempts, expiries = 0, mark = '-', current = '*', past = '*', destination = home, outcome = '' }
+  return {
+    attempts = attempts, expiries = 0, mark = '-', lease = '-', current = '*', past = '*', destination = home, outcome = '',
+  }
 end
 
 local function due_at(destination, id)

@@ -2,8 +2,10 @@
 --
 -- KEYS, always these sixteen, all of one hash tag {topic:shard}:
 --   1 bodies        hash id -> record "1 <due_ms> <created_ms> <destination> <options>\n<content>"
---   2 entries       hash id -> "<attempts> <expiries> <mark> <current> <past> <destination> <outcome>",
---                   from a task's first claim or its end; mark: - (live), ! (cancel pending), or its final state; receipts: * for none
+--   2 entries       hash id -> "<attempts> <expiries> <mark> <lease> <current> <past> <destination> <outcome>",
+--                   from a task's first claim or its end; mark: - (live), ! (cancel pending), or its final state; receipts: * for none;
+--                   lease, who holds it: w (a worker), c (a consumer), r (a receiver that acknowledges later), m<ms> (a mover; it
+--                   waits for that moment if it comes back), or - (nobody). Kept when the lease is swept
 --   3 leased        zset id -> deadline ms
 --   4 destinations  zset destination -> its earliest due ms (@pull apart)
 --   5 offsets       hash destination -> due ms claimed up to, while tasks wait for it (for eyes); "#shards" -> lanes of the topic,
@@ -28,7 +30,6 @@ local FURTHEST_DEADLINE_MS = 46800000
 local MAX_EXPIRIES = 16
 local MAX_RECEIPTS = 4
 local LEASE_RAN_OUT = 'lease ran out'
-local LENT = 'being moved, due '
 local UNREADABLE = 'record cannot be read'
 local FARTHEST = 9007199254740991
 
@@ -46,24 +47,24 @@ end
 -- The entry of a task that was never claimed.
 local function fresh_entry(destination)
   return {
-    attempts = 0, expiries = 0, mark = '-', current = '*', past = '*', destination = destination, outcome = '',
+    attempts = 0, expiries = 0, mark = '-', lease = '-', current = '*', past = '*', destination = destination, outcome = '',
   }
 end
 
 -- nil, if no version of ours wrote it. Scripts that move several tasks have to go on then: an error would end them half way.
 local function read_entry(raw)
-  local attempts, expiries, mark, current, past, destination, outcome =
-    string.match(raw, '^(%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (.*)$')
+  local attempts, expiries, mark, lease, current, past, destination, outcome =
+    string.match(raw, '^(%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
   if not attempts then return nil end
   return {
-    attempts = tonumber(attempts), expiries = tonumber(expiries), mark = mark,
+    attempts = tonumber(attempts), expiries = tonumber(expiries), mark = mark, lease = lease,
     current = current, past = past, destination = destination, outcome = outcome,
   }
 end
 
 local function write_entry(entry)
   return table.concat({
-    entry.attempts, entry.expiries, entry.mark, entry.current, entry.past, entry.destination, entry.outcome,
+    entry.attempts, entry.expiries, entry.mark, entry.lease, entry.current, entry.past, entry.destination, entry.outcome,
   }, ' ')
 end
 
@@ -179,7 +180,7 @@ local function lift(id, destination)
 end
 
 local function finish(id, entry, state)
-  entry.mark = state
+  entry.mark, entry.lease = state, '-'
   if state ~= 'dead' then entry.past = '*' end
   redis.call('ZADD', ENDED[state], now, id)
   if has_expiries() then redis.call('ZREM', EXPIRIES, id) end
@@ -219,18 +220,17 @@ local function bury(id, entry)
   finish(id, entry, 'dead')
 end
 
--- What a lent task waited for, and its outcome before; nil if it is not lent.
-local function read_lent(entry)
-  local due, outcome = string.match(entry.outcome, '^' .. LENT .. '(%d+): (.*)$')
-  return tonumber(due), outcome
+-- What a task that a mover holds waits for if it comes back; nil if no mover holds it.
+local function returns_to(entry)
+  return tonumber(string.match(entry.lease, '^m(%d+)$'))
 end
 
 -- Puts a task that was lent to another store back as it waited before; the lease has been taken off. Answers what it waits for, or false: it was
 -- not lent, or a cancel is pending, which ends it as it ends any other.
 local function give_back(id, entry)
-  local due, outcome = read_lent(entry)
+  local due = returns_to(entry)
   if not due or entry.mark == '!' then return false end
-  entry.outcome = outcome
+  entry.lease = '-'
   if entry.current ~= '*' then entry.past = newest(entry.current .. ',' .. entry.past, MAX_RECEIPTS) end
   entry.current = '*'
   keep(id, entry)

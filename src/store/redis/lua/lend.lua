@@ -3,8 +3,8 @@
 -- ARGV    2 receipt; 3 lease ms; 4.. ids
 -- returns for each: 1 if it is lent by the receipt now, else 0
 --
--- One that is lent already is so with its pending cancel. What it waited for is kept in its outcome
--- ("being moved, due <ms>: <outcome before>"), so that its lease alone can put it back.
+-- One that is lent already is so with its pending cancel. The kind of its lease has what it waited for, so that its lease alone can
+-- put it back.
 local receipt, deadline = ARGV[2], now + tonumber(ARGV[3])
 
 local function lend(id)
@@ -19,13 +19,13 @@ local function lend(id)
   local entry = raw and read_entry(raw) or not raw and fresh_entry(destination_of(record))
   if not entry or not entry.destination or ENDED[entry.mark] then return 0 end
   if held_until then
-    if not read_lent(entry) then return 0 end
+    if not returns_to(entry) then return 0 end
   else
     local due = redis.call('ZSCORE', SCHEDULES .. entry.destination, id)
     if not due then return 0 end
     unschedule(id, entry.destination)
     turn_expiry(id, -1)
-    entry.outcome = LENT .. string.format('%.0f', due) .. ': ' .. entry.outcome
+    entry.lease = 'm' .. string.format('%.0f', due)
   end
   if entry.current ~= receipt and (entry.current ~= '*' or entry.past ~= '*') then
     entry.past = newest(entry.current .. ',' .. entry.past, MAX_RECEIPTS - 1)

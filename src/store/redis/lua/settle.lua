@@ -46,7 +46,7 @@ local function settle_held(id, entry, receipt, verb, wait_ms, outcome)
     else
       entry.past = newest(receipt .. ',' .. entry.past, MAX_RECEIPTS)
     end
-    entry.current = '*'
+    entry.current, entry.lease = '*', '-'
     keep(id, entry)
     schedule(id, entry.destination, now + wait_ms)
     turn_expiry(id, 1)
@@ -61,7 +61,7 @@ local function keep_lease(id, entry, lease_ms, outcome)
     unschedule(id, entry.destination)
     turn_expiry(id, -1)
   end
-  if not read_lent(entry) then entry.outcome = outcome end
+  if not returns_to(entry) then entry.lease, entry.outcome = 'r', outcome end
   keep(id, entry)
   redis.call('ZADD', LEASED, now + lease_ms, id)
   return 'done'
@@ -105,11 +105,11 @@ local function settle_delivered(answer)
     local i = 5 * n - 3
     local verb = ARGV[i + 2]
     if not seen[id] and raw[n] and (verb == 'delivered' or verb == 'moved') then
-      local attempts, mark, current, destination = string.match(raw[n], '^(%d+) %d+ (%S+) (%S+) %S+ (%S+) ')
+      local attempts, mark, current, destination = string.match(raw[n], '^(%d+) %d+ (%S+) %S+ (%S+) %S+ (%S+) ')
       if current == ARGV[i + 1] and not ENDED[mark] and not (verb == 'moved' and mark == '!') then
         done[#done + 1] = id
         entries[#entries + 1] = id
-        entries[#entries + 1] = attempts .. ' 0 delivered ' .. current .. ' * ' .. destination .. ' ' .. ARGV[i + 4]
+        entries[#entries + 1] = attempts .. ' 0 delivered - ' .. current .. ' * ' .. destination .. ' ' .. ARGV[i + 4]
         ends[#ends + 1] = NOW
         ends[#ends + 1] = id
         by_destination[destination] = by_destination[destination] or {}

@@ -3,35 +3,10 @@
 use crate::clock::UnixMillis;
 use crate::task::{Destination, Options, State, TaskId};
 
-use super::TopicEntry;
+use super::topics::TopicEntry;
 
 /// The last outcome of a task that another store keeps, for the moment until it is forgotten.
 pub const MOVED: &str = "moved to another store";
-
-/// What the last outcome of a lent task begins with.
-pub const LENT: &str = "being moved, due ";
-
-/// What the last outcome of a lent task says, beside [`LENT`]: it is all that its lease needs to know to put it back as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lent<'a> {
-    /// What it waited for.
-    pub due: UnixMillis,
-    /// The last outcome before.
-    pub outcome: &'a str,
-}
-
-impl<'a> Lent<'a> {
-    /// Reads a last outcome; `None`: the task is not lent.
-    pub fn read(outcome: &'a str) -> Option<Self> {
-        let (due, outcome) = outcome.strip_prefix(LENT)?.split_once(": ")?;
-        Some(Self { due: UnixMillis(due.parse().ok()?), outcome })
-    }
-
-    /// The last outcome of the task while it is lent.
-    pub fn write(&self) -> String {
-        format!("{LENT}{}: {}", self.due.0, self.outcome)
-    }
-}
 
 /// A task of another store, to be kept here from now on as it was there.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,22 +79,4 @@ pub enum Adopted {
     Own,
     /// Another task has its id, or the same one was changed by hand since. Nothing changed.
     Taken,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lent_task_remembers_what_it_waited_for_and_what_was_said_of_it() {
-        let check = |outcome: &str| {
-            let lent = Lent { due: UnixMillis(1_795_236_367_000), outcome };
-            assert_eq!(Lent::read(&lent.write()), Some(lent));
-        };
-        check("");
-        check("503: being moved, due 7: twice\n");
-        for other in ["", "200 OK", "being moved, due soon: ", "being moved, due 7"] {
-            assert_eq!(Lent::read(other), None, "{other}");
-        }
-    }
 }

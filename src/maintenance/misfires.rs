@@ -13,14 +13,14 @@
 use std::time::Duration;
 
 use crate::clock::UnixMillis;
-use crate::store::{ListQuery, Misfire, Registered, Result, Store};
+use crate::store::{ListQuery, Maintenance, Misfire, Registered, Result, Topics};
 use crate::task::{Lane, State};
 
 /// How long a pause must be over: more than the clocks of a store's servers differ, or one is set back without anybody's noticing.
 const GRACE: Duration = Duration::from_secs(3_600);
 
 /// Forgets the topic's pauses in which nothing can lie any more. `now` is the store's.
-pub(super) async fn forget(store: &impl Store, topic: &Registered, now: UnixMillis) -> Result<()> {
+pub(super) async fn forget(store: &(impl Topics + Maintenance), topic: &Registered, now: UnixMillis) -> Result<()> {
     for misfire in topic.misfires.iter().filter(|misfire| misfire.to + GRACE < now) {
         if is_outlived(store, topic, misfire).await? {
             store.forget_misfire(&topic.entry.topic, *misfire).await?;
@@ -30,7 +30,7 @@ pub(super) async fn forget(store: &impl Store, topic: &Registered, now: UnixMill
     Ok(())
 }
 
-async fn is_outlived(store: &impl Store, topic: &Registered, misfire: &Misfire) -> Result<bool> {
+async fn is_outlived(store: &impl Topics, topic: &Registered, misfire: &Misfire) -> Result<bool> {
     for lane in topic.entry.lanes() {
         let begin = UnixMillis(i64::MIN);
         if has_any(store, &lane, State::Leased, begin, misfire.to).await?
@@ -42,7 +42,7 @@ async fn is_outlived(store: &impl Store, topic: &Registered, misfire: &Misfire) 
     Ok(true)
 }
 
-async fn has_any(store: &impl Store, lane: &Lane, state: State, from: UnixMillis, to: UnixMillis) -> Result<bool> {
+async fn has_any(store: &impl Topics, lane: &Lane, state: State, from: UnixMillis, to: UnixMillis) -> Result<bool> {
     let query = ListQuery { lane: lane.clone(), state, from, to, after: None, limit: 1 };
     Ok(!store.list(query).await?.is_empty())
 }
@@ -51,7 +51,7 @@ async fn has_any(store: &impl Store, lane: &Lane, state: State, from: UnixMillis
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::store::{Claim, Misfired, Moment, NewTask, TopicEntry, Want, embedded};
+    use crate::store::{Claim, Delivery, Intake, Misfired, Moment, NewTask, TopicEntry, Want, embedded};
     use crate::task::Options;
 
     const MINUTE: Duration = Duration::from_secs(60);

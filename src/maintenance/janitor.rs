@@ -2,19 +2,15 @@
 //!
 //! Tasks that were delivered, cancelled or expired are remembered for `history.keep`, and no more than `history.max_per_topic` of them, the oldest
 //! going first; a topic's policy may say otherwise. The dead stay until they are replayed or purged.
-//!
-//! Nothing hangs on its life: leases are swept by claims, and a lost registry entry is written again by the next add.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Parts, Shared, misfires};
-use crate::callback::Caller;
+use super::{Parts, misfires};
 use crate::clock::UnixMillis;
-use crate::store::{Counts, Histories, History, ListQuery, Registered, Result, Store, TopicEntry};
+use crate::store::{Counts, Histories, History, ListQuery, Maintenance, Registered, Result, TopicEntry, Topics};
 use crate::task::{Lane, State, Topic};
 use crate::topic;
 
@@ -33,27 +29,35 @@ const HISTORY: [State; 3] = [State::Delivered, State::Cancelled, State::Expired]
 /// When it was last said of a topic that its history is capped.
 type Said = HashMap<Topic, Instant>;
 
-/// Runs until the instance stops. The first round comes at once.
-pub(super) async fn run(shared: Arc<Shared<impl Store, impl Caller>>) {
+/// Runs until it is dropped.
+pub(super) async fn run(parts: &Parts<impl Topics + Maintenance>) {
+    futures_util::future::join(rounds(parts), restore_missing(parts)).await;
+}
+
+async fn rounds(parts: &Parts<impl Topics + Maintenance>) {
     let mut round = 0_u32;
     let mut said = Said::new();
-    while !shared.stopping.is_cancelled() {
-        tokio::select! {
-            biased;
-            done = keep_house(&shared, round, &mut said) => match done {
-                Ok(()) => round = round.wrapping_add(1),
-                Err(error) => tracing::debug!(%error, "Could not keep house; trying again in a minute"),
-            },
-            () = shared.stopping.cancelled() => return,
+    loop {
+        match keep_house(parts, round, &mut said).await {
+            Ok(()) => round = round.wrapping_add(1),
+            Err(error) => tracing::debug!(%error, "Could not keep house; trying again in a minute"),
         }
-        let _ = tokio::time::timeout(ROUND, shared.stopping.cancelled()).await;
+        tokio::time::sleep(ROUND).await;
     }
 }
 
-async fn keep_house(shared: &Shared<impl Store, impl Caller>, round: u32, said: &mut Said) -> Result<()> {
-    let Shared { parts, params, .. } = shared;
-    parts.limits.forget_idle();
-    shared.topic_limits.forget_idle();
+/// Restores what a look did not find in the registry at once, however long a round takes.
+async fn restore_missing(parts: &Parts<impl Topics + Maintenance>) {
+    loop {
+        let missing = parts.topics.missing().await;
+        if let Err(error) = restore(parts, missing).await {
+            tracing::debug!(%error, "Could not register again what the registry has lost");
+        }
+    }
+}
+
+async fn keep_house(parts: &Parts<impl Topics + Maintenance>, round: u32, said: &mut Said) -> Result<()> {
+    let params = parts.params;
     restore_topics(parts).await?;
     // Another number of lanes: tasks may lie where they lay by the old one, if a failover has lost something.
     if parts.topics.take_recounted() || round.is_multiple_of(ROUNDS_A_SEARCH) {
@@ -101,7 +105,7 @@ fn say_capped(topic: &Topic, count: u64, said: &mut Said) {
 }
 
 /// What this instance knows goes into the registry again, should it have been lost there.
-async fn restore_topics(parts: &Parts<impl Store, impl Caller>) -> Result<()> {
+async fn restore_topics(parts: &Parts<impl Topics + Maintenance>) -> Result<()> {
     let registered = parts.topics.refresh().await.map_err(topic::Error::into_store)?;
     let registered: HashSet<&Topic> = registered.iter().map(|topic| &topic.entry.topic).collect();
     let known = parts.topics.known().into_iter().map(|known| known.entry);
@@ -110,7 +114,7 @@ async fn restore_topics(parts: &Parts<impl Store, impl Caller>) -> Result<()> {
 
 /// Registers topics again that are not in the registry, for a failover may lose an entry while the tasks survive. A topic that holds no task
 /// was deleted, and is forgotten.
-pub(super) async fn restore(parts: &Parts<impl Store, impl Caller>, missing: Vec<TopicEntry>) -> Result<()> {
+async fn restore(parts: &Parts<impl Topics + Maintenance>, missing: Vec<TopicEntry>) -> Result<()> {
     for entry in missing {
         if is_empty(&*parts.store, &entry).await? {
             parts.topics.forget(&entry.topic);
@@ -121,7 +125,7 @@ pub(super) async fn restore(parts: &Parts<impl Store, impl Caller>, missing: Vec
     Ok(())
 }
 
-async fn is_empty(store: &impl Store, topic: &TopicEntry) -> Result<bool> {
+async fn is_empty(store: &impl Topics, topic: &TopicEntry) -> Result<bool> {
     for lane in topic.lanes() {
         let Counts { scheduled, leased, delivered, dead, cancelled, expired, .. } = store.stats(&lane).await?;
         if scheduled + leased + delivered + dead + cancelled + expired > 0 {
@@ -131,7 +135,7 @@ async fn is_empty(store: &impl Store, topic: &TopicEntry) -> Result<bool> {
     Ok(true)
 }
 
-async fn forget(store: &impl Store, lane: &Lane, before: UnixMillis) -> Result<()> {
+async fn forget(store: &impl Maintenance, lane: &Lane, before: UnixMillis) -> Result<()> {
     for state in HISTORY {
         while store.purge(lane, state, before, CHUNK).await? == CHUNK {
             tokio::task::yield_now().await;
@@ -141,7 +145,7 @@ async fn forget(store: &impl Store, lane: &Lane, before: UnixMillis) -> Result<(
 }
 
 /// Forgets the oldest of a lane's history beyond so many. Answers how many went.
-async fn cap(store: &impl Store, lane: &Lane, most: u64, now: UnixMillis) -> Result<u64> {
+async fn cap(store: &(impl Topics + Maintenance), lane: &Lane, most: u64, now: UnixMillis) -> Result<u64> {
     let mut forgotten = 0;
     loop {
         let Counts { delivered, cancelled, expired, .. } = store.stats(lane).await?;
@@ -153,7 +157,7 @@ async fn cap(store: &impl Store, lane: &Lane, most: u64, now: UnixMillis) -> Res
 }
 
 /// The state whose oldest task ended first of all, and the moment up to which its tasks are older than those of the other states.
-async fn oldest(store: &impl Store, lane: &Lane, now: UnixMillis) -> Result<Option<(State, UnixMillis)>> {
+async fn oldest(store: &impl Topics, lane: &Lane, now: UnixMillis) -> Result<Option<(State, UnixMillis)>> {
     let mut heads = Vec::new();
     for state in HISTORY {
         let (from, to) = (UnixMillis(i64::MIN), UnixMillis(i64::MAX));

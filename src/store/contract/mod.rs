@@ -1,0 +1,49 @@
+//! The contract in parts, each with the shapes that it speaks of. A caller asks for the parts that it uses; the page of
+//! [`crate::store`] says what must hold across them.
+
+use std::future::Future;
+
+use crate::breaker;
+use crate::clock::UnixMillis;
+use crate::store::Result;
+
+mod admin;
+mod delivery;
+mod intake;
+mod maintenance;
+mod topics;
+mod transfer;
+
+pub use admin::{Admin, Cancelled, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting};
+pub use delivery::{
+    AttemptNote, Claim, Claimed, Delivery, Grant, Hint, Holder, Holds, LeaseKind, LeasedTask, Look, Looked, NextDue,
+    Outlook, Settle, Settled, Transition, Want,
+};
+pub use intake::{Added, Durability, Idempotency, Intake, Moment, NewTask, Novelty};
+pub use maintenance::{Histories, History, Maintenance};
+pub use topics::{Counts, ListQuery, Listed, Misfire, Misfired, Registered, Revision, TopicEntry, Topics};
+pub use transfer::{Adopted, Adoptee, MOVED, Standing};
+
+/// A whole store: all parts, and what is asked of it as one.
+pub trait Store: Delivery + Intake + Topics + Admin + Maintenance {
+    /// The circuit breaker around the store; of several servers, the worst. Closed where there is none.
+    fn breaker(&self) -> breaker::State {
+        breaker::State::Closed
+    }
+
+    /// Waits for `call` on behalf of the edge, for which a store that has fallen silent may cost a second and no more: once it is known to
+    /// be silent, the answer is [`Error::Unavailable`] at once. What was asked for may still be done. Where each request has a limit of its own
+    /// already, as with Redis, this is the call itself.
+    fn promptly<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> impl Future<Output = Result<T>> + Send {
+        call
+    }
+
+    /// Whether the store answers, and its now.
+    fn ping(&self) -> impl Future<Output = Result<UnixMillis>> + Send;
+
+    /// Ends the store's own threads and connections after everything accepted is on its way to disk.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+}

@@ -1,0 +1,226 @@
+//! The verbs of the contract, each handed to the file that makes its commands.
+
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+
+use super::{
+    Redis, by_hand, claim, destination, forget, fsck, identity, look, note, query, registry, settle, topic, transfer,
+};
+use crate::breaker;
+use crate::clock::UnixMillis;
+use crate::store::{
+    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery,
+    Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
+    Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle, Settled, Spread, Store,
+    Summary, Task, TopicEntry, Topics, Waiting,
+};
+use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
+
+impl Delivery for Redis {
+    async fn id(&self) -> Result<StoreId> {
+        identity::id(&self.inner).await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed> {
+        claim::claim(&self.inner, &claim).await
+    }
+
+    async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        settle::settle(&self.inner, &self.inner.working, &settles).await
+    }
+
+    async fn settle_confirmed(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        settle::settle(&self.inner, &self.inner.confirming, &settles).await
+    }
+
+    fn server_of(&self, lane: &Lane) -> u64 {
+        self.inner.servers.number_of(lane)
+    }
+
+    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+        settle::extend(&self.inner, &self.inner.working, lane, (id, receipt), lease).await
+    }
+
+    async fn extend_confirmed(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+        settle::extend(&self.inner, &self.inner.confirming, lane, (id, receipt), lease).await
+    }
+
+    async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
+        note::note(&self.inner, &notes).await
+    }
+
+    async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        look::next(&self.inner, look::For::Workers, &lanes).await
+    }
+
+    async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
+        look::next(&self.inner, look::For::Consumers, &lanes).await
+    }
+
+    async fn look(&self, look: Look) -> Looked {
+        look::each_second(&self.inner, &look).await
+    }
+
+    fn hints(&self) -> broadcast::Receiver<Hint> {
+        self.inner.hints.subscribe()
+    }
+}
+
+impl Intake for Redis {
+    fn durability(&self) -> Durability {
+        self.inner.servers.durability()
+    }
+
+    async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+        self.adders.add(tasks).await
+    }
+}
+
+impl Topics for Redis {
+    async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
+        query::list(&self.inner, &query).await
+    }
+
+    async fn stats(&self, lane: &Lane) -> Result<Counts> {
+        query::stats(&self.inner, lane).await
+    }
+
+    async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
+        registry::assert(&self.inner, &entry).await
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
+        topic::topic(&self.inner, topic).await
+    }
+
+    async fn topics(&self) -> Result<Vec<Registered>> {
+        topic::topics(&self.inner).await
+    }
+
+    async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+        topic::set_policy(&self.inner, topic, policy).await
+    }
+
+    async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
+        topic::pause(&self.inner, topic).await
+    }
+
+    async fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
+        topic::resume(&self.inner, topic, becomes).await
+    }
+
+    async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
+        topic::unregister(&self.inner, entry).await
+    }
+}
+
+impl Admin for Redis {
+    async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
+        by_hand::cancel(&self.inner, lane, id).await
+    }
+
+    async fn reschedule(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        moment: Moment,
+        content: Option<NewContent>,
+    ) -> Result<Rescheduled> {
+        let moved = by_hand::reschedule(&self.inner, lane, id, moment, content.as_ref()).await?;
+        if let Rescheduled::Done { due } = moved {
+            self.inner.hints.tell_all(lane, due);
+        }
+        Ok(moved)
+    }
+
+    async fn get(&self, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
+        query::get(&self.inner, lane, id).await
+    }
+
+    async fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<Vec<Option<Summary>>> {
+        query::summaries(&self.inner, lane, &ids).await
+    }
+
+    async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
+        let count = by_hand::replay(&self.inner, lane, &ids, spread).await?;
+        if count > 0 {
+            self.inner.hints.tell_all(lane, self.inner.clock.now() + spread.first);
+        }
+        Ok(count)
+    }
+
+    async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
+        forget::discard(&self.inner, lane, state, &ids).await
+    }
+
+    async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
+        forget::clear(&self.inner, lane, limit).await
+    }
+
+    async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
+        query::forecast(&self.inner, lane, step, steps).await
+    }
+
+    async fn notes(&self, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
+        note::notes(&self.inner, lane, id).await
+    }
+
+    async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
+        transfer::lend(&self.inner, lane, &ids, receipt, lease).await
+    }
+
+    async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
+        transfer::adopt(&self.inner, &tasks).await
+    }
+
+    async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
+        destination::set_hold(&self.inner, destination, is_held).await
+    }
+
+    async fn holds(&self) -> Result<Holds> {
+        destination::holds(&self.inner).await
+    }
+
+    async fn waiting(&self, lanes: Vec<Lane>) -> Result<Vec<Waiting>> {
+        destination::waiting(&self.inner, &lanes).await
+    }
+
+    async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
+        fsck::check(&self.inner, from, repair).await
+    }
+}
+
+impl Maintenance for Redis {
+    async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
+        look::histories(&self.inner, &lanes).await
+    }
+
+    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+        forget::purge(&self.inner, lane, state, before, limit).await
+    }
+
+    async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
+        topic::forget_misfire(&self.inner, topic, misfire).await
+    }
+
+    async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
+        registry::recover(&self.inner).await
+    }
+}
+
+impl Store for Redis {
+    fn breaker(&self) -> breaker::State {
+        self.inner.servers.breaker()
+    }
+
+    async fn ping(&self) -> Result<UnixMillis> {
+        query::ping(&self.inner).await
+    }
+
+    async fn close(&self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}

@@ -19,7 +19,7 @@ use super::openapi::values::{ReceiptText, TopicName};
 use super::pull::MIN_LEASE;
 use crate::outcome;
 use crate::span::{self, Span};
-use crate::store::{self, Admin, AnyStore, Delivery, MAX_LEASE, Settle, Settled, Store, Transition};
+use crate::store::{self, Admin, AnyStore, Delivery, MAX_LEASE, Settle, Settled, Transition};
 use crate::task::{Lane, Receipt, TaskId, Topic};
 
 /// How often a settle that was not confirmed is sent in all, and the first wait between two; each next is three times
@@ -109,8 +109,7 @@ pub(super) async fn extend(State(api): State<Arc<Api>>, JsonBody(body): JsonBody
     let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
     let Lease { topic, id, receipt } = &lease;
     let store = &api.store;
-    let extend =
-        |lane: Lane| async move { answer(store.promptly(store.extend_confirmed(&lane, *id, receipt, span)).await?) };
+    let extend = |lane: Lane| async move { answer(store.extend_confirmed(&lane, *id, receipt, span).await?) };
     api.in_lane(topic, *id, extend).await
 }
 
@@ -130,12 +129,9 @@ impl Lease {
     }
 
     async fn end(&self, api: &Api, lane: Lane, transition: Transition) -> Result<Success<Nothing>, Error> {
-        let settle = async {
-            let settle = Settle { lane, id: self.id, receipt: self.receipt.clone(), transition };
-            let settled = api.store.settle_confirmed(vec![settle]).await;
-            settled.into_iter().next().expect("a store answers every settle")
-        };
-        answer(api.store.promptly(settle).await?)
+        let settle = Settle { lane, id: self.id, receipt: self.receipt.clone(), transition };
+        let settled = api.store.settle_confirmed(vec![settle]).await;
+        answer(settled.into_iter().next().expect("a store answers every settle")?)
     }
 }
 

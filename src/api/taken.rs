@@ -8,14 +8,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::Api;
 use super::error::Error;
 use super::settle::settle_unasked;
-use crate::store::{self, Claim, Claimed, Delivery, MAX_CLAIM_BYTES, Registered, Settle, Store, Transition, Want};
+use crate::store::{Claim, Claimed, Delivery, MAX_CLAIM_BYTES, Registered, Settle, Transition, Want};
 use crate::task::{Destination, Lane, Receipt, TaskId};
 
 /// How long the answer of a pull without `lease` may take to be written.
@@ -104,7 +103,7 @@ pub(super) async fn take(api: Arc<Api>, topic: &Registered, lanes: Vec<Lane>, wi
             in_hand: taken.bytes,
             misfires: topic.misfires.clone(),
         };
-        let grant = match claim_promptly(&api, claim).await {
+        let grant = match api.store.claim(claim).await {
             Ok(Claimed::Granted(grant)) => grant,
             // Only a claim under the lane's lock is refused, and consumers go past it.
             Ok(Claimed::Refused { .. }) => continue,
@@ -123,22 +122,6 @@ pub(super) async fn take(api: Arc<Api>, topic: &Registered, lanes: Vec<Lane>, wi
         }
     }
     Ok(taken)
-}
-
-/// A claim that no silent store holds up. What it takes after nobody waits any more is given back unspent: its lease may be of hours.
-async fn claim_promptly(api: &Arc<Api>, claim: Claim) -> store::Result<Claimed> {
-    let (reply, claimed) = oneshot::channel();
-    let giving_back = api.clone();
-    let claiming = async move {
-        let lane = claim.lane.clone();
-        if let Err(Ok(Claimed::Granted(grant))) = reply.send(giving_back.store.claim(claim).await) {
-            let mut held = Held::new(giving_back, false);
-            grant.tasks.iter().for_each(|task| held.hold(lane.clone(), task.id, grant.receipt.clone()));
-        }
-    };
-    api.pending.spawn(claiming);
-    let ended = || store::Error::Unavailable("the claim has ended without an answer".into());
-    api.store.promptly(async { claimed.await.unwrap_or_else(|_| Err(ended())) }).await
 }
 
 /// Claimed tasks that their consumer does not have yet. Dropped, it gives them back.

@@ -30,6 +30,7 @@ mod destination;
 mod due;
 mod export;
 mod exported;
+mod format;
 mod fsck;
 mod get;
 mod healthcheck;
@@ -99,6 +100,7 @@ enum Command {
     Check(check::Args),
     Fsck(fsck::Args),
     Store(store::Args),
+    Format(format::Args),
     Healthcheck(healthcheck::Args),
     Token(token::Args),
     Completions(completions::Args),
@@ -148,6 +150,7 @@ impl Cli {
             | Command::Check(_)
             | Command::Fsck(_)
             | Command::Store(_)
+            | Command::Format(_)
             | Command::Healthcheck(_) => None,
             Command::Bench(args) => args.misplaced_configuration(),
             Command::Receive(_) | Command::Token(_) | Command::Completions(_) | Command::Openapi(_) => {
@@ -239,6 +242,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Check(args) => check::run(&args, &configuration.load()?).await,
             Command::Fsck(args) => fsck::run(args, &configuration.load()?).await,
             Command::Store(args) => store::run(args, &configuration.load()?).await,
+            Command::Format(args) => format::run(args, &configuration.load()?).await,
             Command::Healthcheck(args) => healthcheck::run(args, &configuration).await,
             Command::Token(args) => token::run(&args),
             Command::Completions(args) => completions::run(&args),
@@ -330,6 +334,7 @@ mod tests {
         check(&["check"], false);
         check(&["fsck", "--repair"], false);
         check(&["store", "new-id", "--yes"], false);
+        check(&["format", "--raise"], false);
         check(&["healthcheck"], false);
         check(&["get", "t", "1"], true);
         check(&["pull", "t"], true);

@@ -44,7 +44,7 @@ pub(super) async fn next(inner: &Inner, lanes: &[Lane], whom: For) -> Result<Nex
 /// revision is another one.
 pub(super) async fn each_second(inner: &Inner, seen: Option<Revision>, lanes: &[Lane]) -> Looked {
     let [held, released] = destination::ask_holds(inner);
-    let before = [cmd("GET").arg(inner.keys.revision()).take(), identity::ask(inner), held, released];
+    let before = [cmd("GET").arg(inner.keys.revision()).take(), identity::ask(&inner.keys), held, released];
     let (answers, told) = over(inner, &before, &script::NEXT, lanes, "workers", read_moment).await;
     let [revision, id, held, released] =
         <[_; 4]>::try_from(answers).unwrap_or_else(|_| [0; 4].map(|_| Err(corrupt("too little"))));

@@ -12,6 +12,7 @@
 //! 6. The store closes.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use crate::open_files;
 use crate::settings::{self, Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
-use crate::store::{self, AnyStore, Store};
+use crate::store::{self, AnyStore, Formats, Store};
 use crate::task::StoreId;
 use crate::topic::Registry;
 use crate::worker::{self, Worker};
@@ -251,9 +252,7 @@ async fn open_store_by(
 pub async fn replace_store_id(settings: &Settings) -> Result<(Option<StoreId>, StoreId), StartError> {
     match settings.store.kind {
         StoreKind::Embedded => {
-            let path = settings.store.embedded.path.clone();
-            let replaced = tokio::task::spawn_blocking(move || Embedded::replace_id(&path)).await;
-            let (before, id) = replaced.expect("opening the store does not panic")?;
+            let (before, id) = of_file(settings, Embedded::replace_id).await?;
             Ok((Some(before), id))
         }
         StoreKind::Redis => {
@@ -261,6 +260,37 @@ pub async fn replace_store_id(settings: &Settings) -> Result<(Option<StoreId>, S
             Ok(redis.replace_id().await?)
         }
     }
+}
+
+/// The formats of the configured store.
+///
+/// # Errors
+/// Says what is wrong with the store.
+pub async fn formats(settings: &Settings) -> Result<Formats, StartError> {
+    match settings.store.kind {
+        StoreKind::Embedded => Ok(of_file(settings, Embedded::formats).await?),
+        StoreKind::Redis => Ok(Redis::connect(params::redis(settings, &Clock::system())).await?.formats().await?),
+    }
+}
+
+/// Gives the configured store the newest format. Answers its formats before.
+///
+/// # Errors
+/// Says what is wrong with the store: an embedded one that a process has open is refused.
+pub async fn raise_format(settings: &Settings) -> Result<Formats, StartError> {
+    match settings.store.kind {
+        StoreKind::Embedded => Ok(of_file(settings, Embedded::raise_format).await?),
+        StoreKind::Redis => Ok(Redis::connect(params::redis(settings, &Clock::system())).await?.raise_format().await?),
+    }
+}
+
+/// Runs what blocks on the embedded store's file.
+async fn of_file<T: Send + 'static>(
+    settings: &Settings,
+    run: impl FnOnce(&Path) -> store::Result<T> + Send + 'static,
+) -> store::Result<T> {
+    let path = settings.store.embedded.path.clone();
+    tokio::task::spawn_blocking(move || run(&path)).await.expect("opening the store does not panic")
 }
 
 /// Returns when the store can never work again in this process.

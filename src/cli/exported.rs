@@ -3,8 +3,7 @@
 //! # Invariants
 //!
 //! - The key that makes the second add of a line harmless depends on the task alone, so that another export of it, or another import, stores
-//!   nothing twice. Its origin is in it, and its moment of creation, because two stores may give the same id: an older line has no origin.
-//! - A line of an older version, which knew waiting tasks alone, is read as one.
+//!   nothing twice. Its origin is in it, and its moment of creation, because two stores may give the same id.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -28,7 +27,6 @@ pub(super) struct Exported {
     created_ms: i64,
     due_ms: i64,
     mode: String,
-    #[serde(default = "scheduled")]
     state: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     waits_ms: Option<i64>,
@@ -39,10 +37,6 @@ pub(super) struct Exported {
     content: String,
     #[serde(flatten)]
     others: Map<String, Value>,
-}
-
-fn scheduled() -> String {
-    "scheduled".into()
 }
 
 impl Exported {
@@ -77,7 +71,7 @@ impl Exported {
         let Self { topic, task_id, created_ms, due_ms, waits_ms, mode, key, mut options, content, .. } = self;
         // It becomes a task of its new store, as does the call for it if it dies.
         let origin = options.remove("origin");
-        let from = origin.as_ref().and_then(Value::as_str).map_or_else(String::new, |store| format!("{store}-"));
+        let from = origin.as_ref().and_then(Value::as_str).unwrap_or_default();
         if let Some(Value::Object(call)) = options.get_mut("on_dead") {
             call.remove("task_id");
         }
@@ -88,7 +82,7 @@ impl Exported {
             ("timing_moment", Some(json!(moment))),
             ("mode", Some(json!(mode))),
             ("key", key.map(|key| json!(key))),
-            ("idempotency_key", Some(json!(format!("import-{from}{task_id}-{created_ms}")))),
+            ("idempotency_key", Some(json!(format!("import-{from}-{task_id}-{created_ms}")))),
             ("content", Some(json!(content))),
         ]);
         for (name, value) in options {
@@ -138,8 +132,9 @@ mod tests {
 
     #[test]
     fn a_line_says_what_it_is() {
-        let old = r#"{"topic":"t","task_id":1,"created_ms":1,"due_ms":2,"mode":"auto","content":"{}"}"#;
-        assert!(matches!(serde_json::from_str(old), Ok(Line::Task(task)) if task.waits()));
+        let task =
+            r#"{"topic":"t","task_id":1,"state":"scheduled","created_ms":1,"due_ms":2,"mode":"push","content":"{}"}"#;
+        assert!(matches!(serde_json::from_str(task), Ok(Line::Task(task)) if task.waits()));
         let topic = r#"{"topic":"t","shards":1,"policy":{},"paused":false}"#;
         assert!(matches!(serde_json::from_str(topic), Ok(Line::Topic(_))));
         assert!(serde_json::from_str::<Line>("{}").is_err());

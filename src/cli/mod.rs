@@ -30,6 +30,7 @@ mod destination;
 mod due;
 mod export;
 mod exported;
+mod format;
 mod fsck;
 mod get;
 mod healthcheck;
@@ -99,6 +100,7 @@ enum Command {
     Check(check::Args),
     Fsck(fsck::Args),
     Store(store::Args),
+    Format(format::Args),
     Healthcheck(healthcheck::Args),
     Token(token::Args),
     Completions(completions::Args),
@@ -137,7 +139,7 @@ impl From<Code> for ExitCode {
 }
 
 /// The commands that take settings. The help of the others does not list --config and --set.
-const CONFIGURED: [&str; 7] = ["serve", "demo", "check", "fsck", "store", "healthcheck", "bench"];
+const CONFIGURED: [&str; 8] = ["serve", "demo", "check", "fsck", "store", "format", "healthcheck", "bench"];
 
 /// The whole command line. All that is done with it starts here, not at `Cli::command`.
 fn command() -> clap::Command {
@@ -276,6 +278,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Check(args) => check::run(&args, &configuration.load()?).await,
             Command::Fsck(args) => fsck::run(args, &configuration.load()?).await,
             Command::Store(args) => store::run(args, &configuration.load()?).await,
+            Command::Format(args) => format::run(args, &configuration.load()?).await,
             Command::Healthcheck(args) => healthcheck::run(args, &configuration).await,
             Command::Token(args) => token::run(&args),
             Command::Completions(args) => completions::run(&args),
@@ -369,6 +372,7 @@ mod tests {
         check(&["check"], false);
         check(&["fsck", "--repair"], false);
         check(&["store", "new-id", "--yes"], false);
+        check(&["format", "--raise"], false);
         check(&["healthcheck"], false);
         check(&["get", "t", "1"], true);
         check(&["pull", "t"], true);

@@ -1,15 +1,14 @@
 //! The store that was picked at start.
 
-use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::broadcast;
 
 use super::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery,
-    Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
-    Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle, Settled, Spread, Store,
-    Summary, Task, TopicEntry, Topics, Waiting, embedded, redis,
+    Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
+    Misfired, Moment, NewContent, NewTask, NextDue, PING_TIMEOUT, Registered, Rescheduled, Result, Settle, Settled,
+    Spread, Store, Summary, Task, TopicEntry, Topics, Waiting, embedded, redis,
 };
 use crate::breaker;
 use crate::clock::UnixMillis;
@@ -231,13 +230,6 @@ impl Maintenance for AnyStore {
 }
 
 impl Store for AnyStore {
-    async fn promptly<T: Send>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
-        match self {
-            Self::Embedded(store) => store.promptly(call).await,
-            Self::Redis(store) => store.promptly(call).await,
-        }
-    }
-
     fn breaker(&self) -> breaker::State {
         match self {
             Self::Embedded(store) => store.breaker(),
@@ -246,7 +238,9 @@ impl Store for AnyStore {
     }
 
     async fn ping(&self) -> Result<UnixMillis> {
-        either!(self, ping())
+        let ping = async { either!(self, ping()) };
+        let silent = |_| Err(Error::Unavailable("no answer to a ping".into()));
+        tokio::time::timeout(PING_TIMEOUT, ping).await.unwrap_or_else(silent)
     }
 
     async fn close(&self) {

@@ -106,6 +106,14 @@
 //!   hand on either side is not.
 //! - An id belongs to one task of the store. If another task of any topic has it, the adopted one is refused ([`Adopted::Taken`]).
 //!
+//! # Deadlines
+//!
+//! The stores alone bound how long a verb takes; neither the API nor the workers set a timer around one. Each answers a call that is made
+//! on behalf of a caller with [`Error::Unavailable`] rather than late: the embedded store after about a second (`embedded/writes.rs`, and
+//! `embedded/reader.rs` for reads that get nowhere), Redis after `store.redis.timeout` for each request (`redis/link.rs`) and for what
+//! waits to be sent with others (`redis/add.rs`, `redis/confirming.rs`). What was asked for may still be done. A worker's own claims,
+//! settles and extensions wait for the disk as long as it takes: what was called must be settled.
+//!
 //! # Invariants
 //!
 //! - Time is the store's own: due moments, leases and `delay` count by its clock, never by a caller's.
@@ -129,6 +137,7 @@ mod check;
 mod contract;
 pub mod embedded;
 mod error;
+mod format;
 pub mod redis;
 
 pub use any::AnyStore;
@@ -141,6 +150,10 @@ pub use contract::{
     Transition, Waiting, Want,
 };
 pub use error::{Error, Result};
+pub use format::{FORMAT, Formats};
+
+/// How long a [`Store::ping`] may take.
+pub const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The longest lease; a longer one is cut to it.
 pub const MAX_LEASE: Duration = Duration::from_secs(12 * 3600);

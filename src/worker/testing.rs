@@ -64,10 +64,10 @@ async fn pass(gate: &Semaphore) {
 }
 
 impl Delivery for Watched {
-    async fn look(&self, seen: Option<Revision>, lanes: Vec<Lane>) -> Looked {
+    async fn look(&self, look: Look) -> Looked {
         self.looked.notify_one();
         pass(&self.look_gate).await;
-        let looked = self.store.look(seen, lanes).await;
+        let looked = self.store.look(look).await;
         self.holds_read.notify_one();
         pass(&self.holds_gate).await;
         looked

@@ -1,4 +1,4 @@
-//! `webhook-id`: no two tasks of two stores share one, and a task keeps its own.
+//! What a store says of itself. `webhook-id`: no two tasks of two stores share one, and a task keeps its own.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,7 +10,11 @@ use crate::program::{Program, command, folder, run, service};
 use crate::receiver::{Answer, Receiver, Seen, now_ms};
 use crate::{Kept, on_both_stores};
 
-on_both_stores!(a_task_keeps_its_webhook_id_over_restarts_kills_and_a_move, another_id_is_for_the_tasks_that_come_next);
+on_both_stores!(
+    a_task_keeps_its_webhook_id_over_restarts_kills_and_a_move,
+    another_id_is_for_the_tasks_that_come_next,
+    a_format_is_shown_and_raised
+);
 
 fn webhook_id(call: &Seen) -> String {
     call.headers["webhook-id"].to_str().unwrap().to_owned()
@@ -165,4 +169,25 @@ async fn another_id_is_for_the_tasks_that_come_next(kept: Kept) {
     };
     let Some(second) = poll::answer(another).await else { panic!("nobody took up the new id:\n{}", delayd.log()) };
     assert!(output.contains(&second), "{output}");
+}
+
+async fn a_format_is_shown_and_raised(kept: Kept) {
+    let format = |more: &[&str]| {
+        let mut format = command(&kept.store.sets());
+        format.arg("format").args(more);
+        run(format)
+    };
+    let delayd = kept.start(&[]).await;
+    delayd.add(json!({"topic": "t", "delay": 3600, "mode": "pull", "content": {"n": 1}})).await;
+    let newest = delayd::store::FORMAT;
+    let says = format!("The store has format {newest}, the newest that this version knows.\n");
+    let shown = format(&[]).await;
+    assert_eq!((shown.0, &*shown.1), (0, &*says), "{shown:?}");
+    let raised = format(&["--raise"]).await;
+    match kept.store {
+        crate::StoreAt::Embedded(_) => {
+            assert!(raised.0 == 78 && raised.2.contains("while nothing has it open"), "{raised:?}");
+        }
+        _ => assert_eq!((raised.0, &*raised.1), (0, &*says), "{raised:?}"),
+    }
 }

@@ -218,7 +218,10 @@ async fn an_import_goes_past_the_lines_that_cannot_be_added(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let line = |id: u64, content: Value| {
         let content = content.to_string();
-        json!({"topic": "t", "task_id": id, "created_ms": 1, "due_ms": 1_700_000_000_000_u64, "mode": "auto", "content": content})
+        json!({
+            "topic": "t", "task_id": id, "state": "scheduled", "created_ms": 1, "due_ms": 1_700_000_000_000_u64,
+            "mode": "auto", "content": content,
+        })
     };
     let nobody = json!({"sn": "nobody", "url": "/x"});
     let lines = format!("{}\n\nno line\n{}\n{}\n", line(1, json!({})), line(2, nobody), line(3, json!({})));

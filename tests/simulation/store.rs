@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Added, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Error, Hint, Histories, ListQuery, Listed, Looked,
-    Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision,
-    Settle, Settled, TopicEntry, Topics, Transition,
+    Added, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Error, Hint, Histories, ListQuery, Listed, Look,
+    Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result,
+    Revision, Settle, Settled, TopicEntry, Topics, Transition,
 };
 use delayd::task::{Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -213,12 +213,14 @@ impl Access {
 }
 
 impl Delivery for Access {
-    async fn look(&self, _: Option<Revision>, lanes: Vec<Lane>) -> Looked {
-        let next = if lanes.is_empty() { Ok(None) } else { self.next_due(lanes).await.map(Some) };
+    async fn look(&self, look: Look) -> Looked {
+        let Look { seen: _, workers, consumers } = look;
+        let next = if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
+        let pulls = if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
         let holds = self.ask("holds", (), |world| world.look(|model| model.holds())).await;
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
-        Looked { registry, holds, next }
+        Looked { registry, holds, next, pulls }
     }
 
     async fn id(&self) -> Result<StoreId> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use delayd::store::{Added, Cancelled, Error, Idempotency, Intake, NewTask, Novelty, Store, Topics};
+use delayd::store::{Added, Cancelled, Error, Idempotency, NewTask, Novelty, Store};
 use delayd::task::{Lane, Options, State, TaskId};
 use futures_util::future::join_all;
 

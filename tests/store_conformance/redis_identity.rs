@@ -1,16 +1,16 @@
-//! The store's own id in Redis, which several instances share; and when an import looks into other topics.
+//! The store's own id and format in Redis, which several instances share; and when an import looks into other topics.
 
 use std::time::Duration;
 
 use delayd::clock::Clock;
-use delayd::store::redis::Redis;
-use delayd::store::{Admin, Adopted, Adoptee, Delivery, Intake, Standing, Store};
+use delayd::store::redis::{self, Redis};
+use delayd::store::{Admin, Adopted, Adoptee, Delivery, Error, FORMAT, Formats, Intake, Look, Standing, Store};
 use delayd::task::{Options, StoreId, TaskId};
 
-use crate::bench::{START, at, connect, fresh_prefix, new_task, topic_of};
+use crate::bench::{START, at, claim_of, connect, fresh_prefix, new_task, topic_of};
 use crate::poll;
 use crate::redis_alone::{connect_to, raw};
-use crate::redis_server::Server;
+use crate::redis_server::{self, Server};
 
 fn key_of(prefix: &str) -> String {
     format!("{prefix}:DELAY_STORE-{{{prefix}:DELAY_TOPIC_LIST}}")
@@ -126,4 +126,61 @@ async fn only_ids_that_may_have_been_given_twice_are_looked_for_in_other_topics(
     assert_eq!(looks_for(stranger(old + 11, 8, "t2")).await, 0, "beside them");
     let now = START.0.unsigned_abs() * 1_000;
     assert_eq!(looks_for(stranger(now + 999_999, 7, "t3")).await, 20, "as young as those of this store");
+}
+
+fn params(prefix: &str) -> redis::Params {
+    redis::Params { key_prefix: prefix.into(), ..redis::Params::standalone(redis_server::shared().url()) }
+}
+
+fn assert_refused<T: std::fmt::Debug>(answer: Result<T, Error>) {
+    let says = format!("has format {}, and this version of delayd knows formats up to {FORMAT}", FORMAT + 1);
+    assert!(matches!(&answer, Err(Error::Misconfigured(text)) if text.contains(&says)), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_new_store_has_the_newest_format_and_a_newer_one_is_refused() {
+    let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
+    let store = connect(&prefix, &clock, false).await;
+    store.id().await.unwrap();
+    assert_eq!(raw::<u32>(&["HGET", &key_of(&prefix), "format"]), FORMAT);
+    assert_eq!(store.formats().await.unwrap(), Formats { stored: FORMAT, newest: FORMAT });
+    drop(store);
+    raw::<i64>(&["HSET", &key_of(&prefix), "format", &(FORMAT + 1).to_string()]);
+    assert_refused(Redis::connect(params(&prefix)).await);
+    assert_refused(Redis::probe(params(&prefix)).await);
+}
+
+/// It would go on writing what only the programs of its own format read.
+#[tokio::test]
+async fn an_instance_stops_when_the_format_is_raised_beyond_what_it_knows() {
+    let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
+    let store = connect(&prefix, &clock, false).await;
+    store.add(vec![new_task("message.call", 0)]).await.remove(0).unwrap();
+    store.id().await.unwrap();
+    raw::<i64>(&["HSET", &key_of(&prefix), "format", &(FORMAT + 1).to_string()]);
+    // What each instance does every second.
+    drop(store.look(Look::default()).await);
+    assert_refused(store.add(vec![new_task("message.call", 0)]).await.remove(0));
+    assert_refused(store.claim(claim_of(&[("message.call", 1)])).await);
+    assert_refused(store.id().await);
+    assert_refused(store.ping().await);
+}
+
+#[tokio::test]
+async fn a_format_is_raised_under_running_instances_and_kept_with_the_id() {
+    let (prefix, clock) = (fresh_prefix(), Clock::manual(START));
+    let store = connect(&prefix, &clock, false).await;
+    store.id().await.unwrap();
+    let old = (FORMAT - 1).to_string();
+    raw::<i64>(&["HSET", &key_of(&prefix), "format", &old]);
+    let before = Formats { stored: FORMAT - 1, newest: FORMAT };
+    assert_eq!(store.formats().await.unwrap(), before);
+    // Where the hash is lost, it comes back as it was.
+    drop(store.look(Look::default()).await);
+    raw::<i64>(&["DEL", &key_of(&prefix)]);
+    wait_for_key(&store, &prefix).await;
+    assert_eq!(store.formats().await.unwrap(), before);
+    assert_eq!(store.raise_format().await.unwrap(), before);
+    assert!(!store.raise_format().await.unwrap().can_rise());
+    store.add(vec![new_task("message.call", 0)]).await.remove(0).unwrap();
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery,
-    Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Looked, Maintenance, Misfire, Misfired,
-    Moment, NewContent, NewTask, NextDue, Novelty, Registered, Rescheduled, Result, Revision, Settle, Settled, Spread,
-    Standing, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
+    Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
+    Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered, Rescheduled, Result, Revision, Settle,
+    Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -54,13 +54,15 @@ impl Reference {
 }
 
 impl Delivery for Reference {
-    async fn look(&self, _: Option<Revision>, lanes: Vec<Lane>) -> Looked {
+    async fn look(&self, look: Look) -> Looked {
         // It counts no revisions: the registry is read each time.
-        let next = if lanes.is_empty() { Ok(None) } else { self.next_due(lanes).await.map(Some) };
+        let Look { seen: _, workers, consumers } = look;
+        let next = if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
+        let pulls = if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
         let holds = self.holds().await;
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
-        Looked { registry, holds, next }
+        Looked { registry, holds, next, pulls }
     }
 
     async fn id(&self) -> Result<StoreId> {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
-use crate::api::long_poll::delivery::{GivingBack, Held, Taken, WRITING, Wish};
+use crate::api::long_poll::delivery::{GivingBack, Taken, WRITING, Wish};
 use crate::api::long_poll::queue::Waiters;
 use crate::api::wire::error::Error;
-use crate::store::{self, Claim, Claimed, Delivery, MAX_CLAIM_BYTES, Registered, Store, Want};
+use crate::store::{Claim, Claimed, Delivery, MAX_CLAIM_BYTES, Registered, Want};
 use crate::task::{Destination, Lane};
 use crate::topic::Registry;
 
@@ -75,7 +75,7 @@ pub(crate) async fn take(pulls: &Pulls, topic: &Registered, lanes: Vec<Lane>, wi
             in_hand: taken.bytes,
             misfires: topic.misfires.clone(),
         };
-        let grant = match claim_promptly(pulls, claim).await {
+        let grant = match pulls.giving_back.store.claim(claim).await {
             Ok(Claimed::Granted(grant)) => grant,
             // Only a claim under the lane's lock is refused, and consumers go past it.
             Ok(Claimed::Refused { .. }) => continue,
@@ -94,21 +94,4 @@ pub(crate) async fn take(pulls: &Pulls, topic: &Registered, lanes: Vec<Lane>, wi
         }
     }
     Ok(taken)
-}
-
-/// A claim that no silent store holds up. What it takes after nobody waits any more is given back
-/// unspent: its lease may be of hours.
-async fn claim_promptly(pulls: &Pulls, claim: Claim) -> store::Result<Claimed> {
-    let (reply, claimed) = oneshot::channel();
-    let giving_back = pulls.giving_back.clone();
-    let claiming = async move {
-        let lane = claim.lane.clone();
-        if let Err(Ok(Claimed::Granted(grant))) = reply.send(giving_back.store.claim(claim).await) {
-            let mut held = Held::new(giving_back, false);
-            grant.tasks.iter().for_each(|task| held.hold(lane.clone(), task.id, grant.receipt.clone()));
-        }
-    };
-    pulls.giving_back.pending.spawn(claiming);
-    let ended = || store::Error::Unavailable("the claim has ended without an answer".into());
-    pulls.giving_back.store.promptly(async { claimed.await.unwrap_or_else(|_| Err(ended())) }).await
 }

@@ -38,14 +38,15 @@ pub trait Delivery: Send + Sync + 'static {
         0
     }
 
-    /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations, earliest first.
+    /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations, earliest first. A claim without a holder
+    /// is made on behalf of a caller: it is answered in time, and what it takes too late is given back unspent.
     fn claim(&self, claim: Claim) -> impl Future<Output = Result<Claimed>> + Send;
 
     /// Ends leases. One answer per settle, in order: a lane out of reach is no other lane's trouble. A lease whose answer is an error may or
     /// may not have been ended.
     fn settle(&self, settles: Vec<Settle>) -> impl Future<Output = Vec<Result<Settled>>> + Send;
 
-    /// As [`Self::settle`], on behalf of a caller: what is answered outlasts the loss of as many servers as an add does. A worker need not
+    /// As [`Self::settle`], on behalf of a caller: it is answered in time, and what is answered outlasts the loss of as many servers as an add does. A worker need not
     /// wait for that: a settle of its that is lost brings the task back, which then is called again.
     fn settle_confirmed(&self, settles: Vec<Settle>) -> impl Future<Output = Vec<Result<Settled>>> + Send {
         self.settle(settles)

@@ -31,17 +31,7 @@ pub trait Store: Delivery + Intake + Topics + Admin + Maintenance {
         breaker::State::Closed
     }
 
-    /// Waits for `call` on behalf of the edge, for which a store that has fallen silent may cost a second and no more: once it is known to
-    /// be silent, the answer is [`Error::Unavailable`] at once. What was asked for may still be done. Where each request has a limit of its own
-    /// already, as with Redis, this is the call itself.
-    fn promptly<T: Send>(
-        &self,
-        call: impl Future<Output = Result<T>> + Send,
-    ) -> impl Future<Output = Result<T>> + Send {
-        call
-    }
-
-    /// Whether the store answers, and its now.
+    /// Whether the store answers, and its now. An error after [`PING_TIMEOUT`](crate::store::PING_TIMEOUT).
     fn ping(&self) -> impl Future<Output = Result<UnixMillis>> + Send;
 
     /// Ends the store's own threads and connections after everything accepted is on its way to disk.

@@ -1,4 +1,4 @@
-//! Files as a power cut, an older version, another program or a bad disk leave them.
+//! Files as a power cut, a newer version, another program or a bad disk leave them.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -7,12 +7,9 @@ use rusqlite::Connection;
 
 use super::Embedded;
 use super::testing::{Bench, START, bench, delivered, lane, new_task, params, retry};
-use crate::clock::{Clock, UnixMillis};
-use crate::store::{Admin, Counts, Delivery, Error, Intake, NewTask, Settle, Settled, Store, Topics};
+use crate::clock::Clock;
+use crate::store::{Admin, Counts, Delivery, Error, FORMAT, Formats, Intake, NewTask, Settle, Settled, Store, Topics};
 use crate::task::{State, TaskId};
-
-/// The schema of the first migration, and rows of every kind as that version wrote them.
-const FIRST_SCHEMA: &str = include_str!("first_schema.sql");
 
 /// A frame of the log: a head, and a page.
 const FRAME: u64 = 24 + 4_096;
@@ -108,41 +105,55 @@ async fn garbage_behind_the_last_commit_is_passed_over() {
     }
 }
 
-#[tokio::test]
-async fn a_file_of_the_first_schema_opens_with_everything_in_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = Connection::open(folder.path().join("delayd.db")).unwrap();
-    db.execute_batch(FIRST_SCHEMA).unwrap();
-    drop(db);
-    let store = open(folder.path()).unwrap();
-    let bench = Bench { store, clock: Clock::manual(START), folder };
+/// It would write what only older programs read, or pass over what it cannot read.
+#[test]
+fn a_file_of_a_newer_format_is_refused() {
+    let bench = bench();
+    let path = bench.folder.path().join("delayd.db");
+    let Bench { store, folder, .. } = bench;
+    drop(store);
+    assert_eq!(Embedded::formats(&path).unwrap(), Formats { stored: FORMAT, newest: FORMAT }, "a new one has it");
+    set_format(&path, FORMAT + 1);
+    let params = || params(folder.path(), &Clock::manual(START));
+    let refusals = [
+        open(folder.path()).unwrap_err(),
+        Embedded::open_for_check(params(), false).unwrap_err(),
+        Embedded::open_for_check(params(), true).unwrap_err(),
+        Embedded::probe(&params()).unwrap_err(),
+        Embedded::formats(&path).unwrap_err(),
+        Embedded::raise_format(&path).unwrap_err(),
+        Embedded::replace_id(&path).unwrap_err(),
+    ];
+    let says = format!("has format {}, and this version of delayd knows formats up to {FORMAT}", FORMAT + 1);
+    for refusal in refusals {
+        let is_clear = matches!(&refusal, Error::Misconfigured(text) if text.contains(&says));
+        assert!(is_clear && refusal.to_string().contains("delayd.db"), "{refusal}");
+    }
+}
 
-    let check = async |id: u64, state: State, attempts: u32, outcome: &str| {
-        let task = bench.get(TaskId(id)).await;
-        assert_eq!((task.state, task.attempts, task.last_outcome.as_str()), (state, attempts, outcome), "task {id}");
-        task
-    };
-    let waiting = check(1, State::Scheduled, 0, "").await;
-    assert_eq!((waiting.content.as_str(), waiting.options.max_attempts), ("{\"sn\":\"a\",\"url\":\"/\"}", Some(3)));
-    check(2, State::Scheduled, 1, "503 Service Unavailable").await;
-    check(3, State::Scheduled, 1, "lease ran out").await;
-    check(4, State::Leased, 1, "").await;
-    check(5, State::Delivered, 1, "200 OK").await;
-    check(6, State::Dead, 2, "410 Gone").await;
-    check(7, State::Cancelled, 0, "").await;
-    check(8, State::Expired, 0, "").await;
-    let earliest = Some(UnixMillis(1_799_999_990_000));
-    let counts = Counts { scheduled: 3, leased: 1, delivered: 1, dead: 1, cancelled: 1, expired: 1, earliest };
-    assert_eq!(bench.store.stats(&lane()).await.unwrap(), counts);
-    assert_eq!(bench.store.topics().await.unwrap().len(), 1);
+#[test]
+fn a_format_is_raised_while_nothing_has_the_file_open() {
+    let bench = bench();
+    let path = bench.folder.path().join("delayd.db");
+    let refusal = Embedded::raise_format(&path).unwrap_err().to_string();
+    assert!(refusal.contains("another process works on"), "{refusal}");
+    let Bench { store, folder, .. } = bench;
+    drop(store);
+    set_format(&path, FORMAT - 1);
+    // An older format is read as well: it is a part of the newer one.
+    drop(open(folder.path()).unwrap());
+    let before = Formats { stored: FORMAT - 1, newest: FORMAT };
+    assert_eq!(Embedded::formats(&path).unwrap(), before);
+    assert_eq!(Embedded::raise_format(&path).unwrap(), before);
+    assert!(!Embedded::raise_format(&path).unwrap().can_rise());
+    let none = Embedded::formats(&folder.path().join("none.db")).unwrap_err().to_string();
+    assert!(none.contains("there is no store at"), "{none}");
+}
 
-    bench.assert_in_order().await;
-
-    let grant = bench.claim(&[("a", 9)]).await;
-    assert_eq!(grant.tasks.len(), 3, "what waited is due, and what was being called is again");
-    let late = "aaaaaaaaaaaaaaaaaaaaaaaa".parse().unwrap();
-    assert_eq!(bench.settle(TaskId(2), &late, delivered()).await, Settled::Done, "its receipts are known");
-    assert!(bench.add("a", 0).await > TaskId(1_800_000_000_000_000), "ids go on");
+fn set_format(path: &Path, format: u32) {
+    let db = Connection::open(path).unwrap();
+    db.execute("UPDATE meta SET value = ? WHERE name = 'format'", [format]).unwrap();
+    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
 }
 
 #[test]

@@ -3,10 +3,10 @@
 //! A look needs no lock, for it cannot write: it may run beside the delayd that has the file, each page of it on one
 //! committed state. A repair has the file for itself. Neither voids a lease: nobody is about to work the tasks.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::broadcast;
+use tokio_util::task::TaskTracker;
 
 use super::{Embedded, Params, Threads, fault, identity, reader, schema, space, spawn, writes};
 use crate::store::{Error, Result};
@@ -35,7 +35,7 @@ impl Embedded {
 
     fn open_to_look(Params { path, clock, .. }: Params) -> Result<Self> {
         let health = Arc::new(fault::Health::new());
-        let db = open_reader(&path)?;
+        let db = schema::open_to_look(&path)?;
         let id = identity::read(&db).map_err(|failure| schema::explain(&path, &failure))?;
         // Nobody takes what is written: it is refused.
         let (writes, ..) = writes::Writes::new();
@@ -46,26 +46,16 @@ impl Embedded {
         let handles = vec![spawn("store-scan", move || reader::run(db, &reader, &watched))?];
         let (hints, _) = broadcast::channel(1);
         let threads = Mutex::new(Threads { handles, lock: None });
-        Ok(Self { id, writes, reads, scans, clock, hints, health, threads })
+        Ok(Self {
+            id,
+            writes: Arc::new(writes),
+            claims: TaskTracker::new(),
+            reads,
+            scans,
+            clock,
+            hints,
+            health,
+            threads,
+        })
     }
-}
-
-fn open_reader(path: &Path) -> Result<rusqlite::Connection> {
-    let explain =
-        |error: rusqlite::Error| Error::Misconfigured(format!("cannot open the store {}: {error}", path.display()));
-    let db = schema::open_reader(path).map_err(explain)?;
-    let stored: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(explain)?;
-    let ours = schema::version();
-    if stored != ours {
-        let (age, advice) = if stored < ours {
-            ("an older", "start delayd once, or repair it, to bring it up to date")
-        } else {
-            ("a newer", "use that version")
-        };
-        return Err(Error::Misconfigured(format!(
-            "{} was written by {age} version of delayd: {advice}",
-            path.display()
-        )));
-    }
-    Ok(db)
 }

@@ -42,8 +42,9 @@ use std::thread::JoinHandle;
 
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{broadcast, watch};
+use tokio_util::task::TaskTracker;
 
-use super::{Error, Hint, Result};
+use super::{Error, Formats, Hint, Result};
 use crate::clock::Clock;
 use crate::task::StoreId;
 
@@ -62,6 +63,7 @@ mod fault;
 mod file_tests;
 mod forecast;
 mod forget;
+mod format;
 mod fsck;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -125,7 +127,9 @@ pub struct Params {
 #[derive(Debug)]
 pub struct Embedded {
     id: StoreId,
-    writes: writes::Writes,
+    writes: Arc<writes::Writes>,
+    /// Claims on behalf of callers, which may have gone.
+    claims: TaskTracker,
     reads: reader::Reads,
     /// For what takes the longer the more is kept: behind one such, nothing else may wait.
     scans: reader::Reads,
@@ -222,7 +226,17 @@ impl Embedded {
         let watched = Arc::clone(&health);
         handles.push(spawn("store-checkpoint", move || checkpoint::run(&beside, &wakes, &turn, &watched))?);
         let threads = Mutex::new(Threads { handles, lock: Some(lock) });
-        Ok(Self { id, writes, reads, scans, clock, hints, health, threads })
+        Ok(Self {
+            id,
+            writes: Arc::new(writes),
+            claims: TaskTracker::new(),
+            reads,
+            scans,
+            clock,
+            hints,
+            health,
+            threads,
+        })
     }
 
     /// Gives the store in `path` another id. Answers the one before, and the new one.
@@ -231,6 +245,22 @@ impl Embedded {
     /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what SQLite says.
     pub fn replace_id(path: &Path) -> Result<(StoreId, StoreId)> {
         identity::replace(path)
+    }
+
+    /// The formats of the store in `path`. Changes nothing, and may run beside a delayd that has it open.
+    ///
+    /// # Errors
+    /// [`Error::Misconfigured`] if there is no such store, or this program does not know its format.
+    pub fn formats(path: &Path) -> Result<Formats> {
+        format::of(path)
+    }
+
+    /// Gives the store in `path` the newest format that this program knows. Answers its formats before.
+    ///
+    /// # Errors
+    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what SQLite says.
+    pub fn raise_format(path: &Path) -> Result<Formats> {
+        format::raise(path)
     }
 
     /// Turns true when an I/O error (a failed fsync, say) leaves the disk's content unknown. Every call fails

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use super::{Embedded, Params, schema, space};
+use super::{Embedded, Params, format, schema, space};
 use crate::store::{Error, Result};
 
 /// What lies beside the file, by the ends of the names; the file itself first.
@@ -88,6 +88,9 @@ fn found(path: &Path, absolute: &Path) -> Result<String> {
                 std::cmp::Ordering::Equal => "",
                 std::cmp::Ordering::Greater => return Err(schema::too_new(path)),
             };
+            if age.is_empty() {
+                format::check(&db, path)?;
+            }
             Ok(format!("{name}{age}"))
         }
         _ => Ok(format!("{name}, which is not there yet: the start creates it")),

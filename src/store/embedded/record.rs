@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::receipts::Receipts;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Cancelled, EXPIRED, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME,
-    MISFIRED, MOVED, Misfired, Settled, Transition, UNREADABLE,
+    Cancelled, EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MISFIRED,
+    MOVED, Misfired, Settled, Transition, UNREADABLE,
 };
 use crate::task::{Options, Receipt, State};
 
@@ -251,13 +251,7 @@ impl Pending {
                 let unspent = self.attempts.saturating_sub(1);
                 self.failed(by, now, unspent, self.receipts.released(), self.outcome.clone(), now)
             }
-            Transition::Keep { lease } if holds => {
-                let kept = Self { leased: true, due: deadline(*lease, now), ..self.clone() };
-                Record::Pending(match self.lease {
-                    Some(LeaseKind::Mover { .. }) => kept,
-                    _ => Self { outcome: KEPT.to_owned(), lease: Some(LeaseKind::Receiver), ..kept },
-                })
-            }
+            Transition::Keep { lease } if holds => Record::Pending(self.kept(deadline(*lease, now))),
             Transition::Dead { outcome } if holds && self.cancelling => {
                 self.end(State::Cancelled, Receipts::only(by), cut(outcome), now)
             }

@@ -17,6 +17,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rusqlite_migration::{MigrationDefinitionError, Migrations};
 
 use super::fault::translate;
+use super::format;
 use crate::store::{Error, Result};
 
 static MIGRATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/migrations");
@@ -81,6 +82,8 @@ pub(super) fn open(path: &Path) -> Result<Connection> {
     set_up(&db, 65_536).map_err(explain)?;
     db.pragma_update(None, "journal_mode", "wal").map_err(explain)?;
     migrate(&mut db, path)?;
+    format::write_first(&db, path)?;
+    format::check(&db, path)?;
     rewrite_log(&db, path)?;
     // The first thing that an add asks for.
     db.query_row("SELECT value FROM meta WHERE name = 'last_id'", [], |row| row.get::<_, i64>(0)).map_err(explain)?;
@@ -98,6 +101,28 @@ pub(super) fn open_beside(path: &Path) -> rusqlite::Result<Connection> {
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let db = look_into(path)?;
     set_up(&db, 8_192)?;
+    Ok(db)
+}
+
+/// Opens a file of this version to read it. Changes nothing, and may run beside a delayd that has it.
+pub(super) fn open_to_look(path: &Path) -> Result<Connection> {
+    let explain =
+        |error: rusqlite::Error| Error::Misconfigured(format!("cannot open the store {}: {error}", path.display()));
+    let db = open_reader(path).map_err(explain)?;
+    let stored: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(explain)?;
+    let ours = version();
+    if stored != ours {
+        let (age, advice) = if stored < ours {
+            ("an older", "start delayd once, or repair it, to bring it up to date")
+        } else {
+            ("a newer", "use that version")
+        };
+        return Err(Error::Misconfigured(format!(
+            "{} was written by {age} version of delayd: {advice}",
+            path.display()
+        )));
+    }
+    format::check(&db, path)?;
     Ok(db)
 }
 

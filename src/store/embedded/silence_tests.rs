@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::testing::{Bench, bench, delivered, lane, new_task};
-use crate::store::{Admin, Delivery, Error, Intake, NewTask, Result, Settled, Store, Topics};
+use crate::store::{Admin, Claim, Delivery, Error, Intake, NewTask, Result, Settle, Settled, Topics, Transition, Want};
+use crate::task::State;
 
 /// Far longer than a caller waits, and what a test waits for an answer at most.
 const LONG: Duration = Duration::from_secs(20);
@@ -67,9 +68,12 @@ async fn a_silent_disk_costs_an_edge_call_a_second_and_the_next_ones_nothing() {
     let cancelled = timeout(Duration::ZERO, bench.store.cancel(&lane(), later)).await.expect("it is refused at once");
     assert_unavailable(cancelled.map(drop), "silent");
     let lane = lane();
-    let extended = bench.store.promptly(bench.store.extend(&lane, id, &receipt, LONG));
+    let extended = bench.store.extend_confirmed(&lane, id, &receipt, LONG);
     let extended = timeout(Duration::ZERO, extended).await.expect("it is refused at once");
     assert_unavailable(extended.map(drop), "silent");
+    let ack = Settle { lane: lane.clone(), id, receipt: receipt.clone(), transition: Transition::Release };
+    let acked = timeout(Duration::ZERO, bench.store.settle_confirmed(vec![ack])).await;
+    assert_unavailable(acked.expect("it is refused at once").remove(0).map(drop), "silent");
     // The worker's own work is neither refused nor lost.
     let (settled, ()) = tokio::join!(bench.settle(id, &receipt, delivered()), hang.end());
     assert_eq!(settled, Settled::Done);
@@ -149,4 +153,31 @@ async fn a_silent_disk_does_not_hold_up_a_purge() {
     let cleared = timeout(LONG, bench.store.clear(&lane(), 10)).await.expect("it is answered");
     assert_unavailable(cleared.map(drop), "silent");
     hang.end().await;
+}
+
+/// A consumer's lease may be of hours: what it took too late would be nobody's until then.
+#[tokio::test]
+async fn what_a_consumer_takes_too_late_is_given_back() {
+    let bench = bench();
+    let id = bench.add("@pull", 0).await;
+    let mut hints = bench.store.hints();
+    let hang = bench.hang().await;
+    let want = Want { destination: "@pull".parse().unwrap(), slots: 1 };
+    let claim = Claim {
+        lane: lane(),
+        wants: vec![want],
+        lease: LONG,
+        holder: None,
+        more: false,
+        skip: 0,
+        in_hand: 0,
+        misfires: Vec::new(),
+    };
+    let pulled = timeout(LONG, bench.store.claim(claim)).await.expect("it is answered");
+    assert_unavailable(pulled.map(drop), "silent");
+    hang.end().await;
+    let back = timeout(LONG, hints.recv()).await.expect("it waits again").unwrap();
+    assert!(back.is_pull);
+    let task = bench.get(id).await;
+    assert_eq!((task.state, task.attempts), (State::Scheduled, 0));
 }

@@ -11,10 +11,10 @@ use super::ledger::Ledger;
 use super::testing::{Bench, START, bench, delivered, lane, names, new_task, params, retry, topic};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
-    Admin, Cancelled, Counts, Cursor, Delivery, Error, Holder, Intake, Listed, MAX_CLAIM_BYTES, MAX_EXPIRIES,
-    Maintenance, Moment, NewContent, Registered, Rescheduled, Settled, Spread, Store, Topics, Transition,
+    Admin, Cancelled, Counts, Cursor, Delivery, Error, Holder, Intake, Maintenance, Registered, Settled, Store, Topics,
+    Transition,
 };
-use crate::task::{State, TaskId};
+use crate::task::State;
 
 #[tokio::test]
 async fn a_closed_store_opens_again_with_everything() {

@@ -10,7 +10,7 @@ use super::receipts::Receipts;
 use super::record::{self, Ended, Pending, Record, expiry};
 use super::rows::{is_unreadable, read_options};
 use crate::clock::UnixMillis;
-use crate::store::{Adopted, Adoptee, Error, LeaseKind, MAX_OUTCOME, Result, Standing};
+use crate::store::{Adopted, Adoptee, Error, KEPT, LeaseKind, MAX_OUTCOME, Result, Standing};
 use crate::task::{Lane, Receipt, State, TaskId};
 
 pub(super) fn lend(
@@ -66,6 +66,15 @@ impl Pending {
         let receipts =
             if self.receipts.is_current(receipt) { self.receipts.clone() } else { self.receipts.claimed(receipt) };
         Some(Self { leased: true, due: deadline, receipts, lease: Some(lease), ..self.clone() })
+    }
+
+    /// Held until `deadline`: by its receiver from now on, unless a mover holds it.
+    pub(super) fn kept(&self, deadline: UnixMillis) -> Self {
+        let kept = Self { leased: true, due: deadline, ..self.clone() };
+        match self.lease {
+            Some(LeaseKind::Mover { .. }) => kept,
+            _ => Self { outcome: KEPT.to_owned(), lease: Some(LeaseKind::Receiver), ..kept },
+        }
     }
 
     /// As it waited before it was lent, if it is.

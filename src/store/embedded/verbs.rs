@@ -1,24 +1,59 @@
 //! The verbs of the contract, each sent to the thread that does it: writes to the writer, short reads to the readers, what takes
 //! the longer the more is kept to the one for scans.
 
-use std::future::Future;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, oneshot};
 
+use super::writes::Writes;
 use super::{
     Embedded, PER_TASK, add, claim, counts, destination, forecast, forget, fsck, ledger, list, manage, note, query,
-    settle, topics, transfer,
+    queue, settle, topics, transfer,
 };
 use crate::clock::UnixMillis;
 use crate::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery,
-    Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
-    Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled, Spread,
-    Store, Summary, Task, TopicEntry, Topics, Waiting,
+    Durability, Forecast, Grant, Hint, Histories, Holds, Intake, LeasedTask, ListQuery, Listed, Look, Looked,
+    Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision,
+    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
 };
 use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
+
+impl Embedded {
+    /// A claim that no silent disk holds up. What it takes after its caller has gone is given back unspent: its lease may be of hours.
+    async fn claim_for_caller(&self, slots: usize, claim: Claim) -> Result<Claimed> {
+        let claiming = async {
+            let (reply, claimed) = oneshot::channel();
+            let writes = Arc::clone(&self.writes);
+            self.claims.spawn(async move {
+                let lane = claim.lane.clone();
+                let claimed = writes.run(slots, move |ledger| claim::claim(ledger, &claim)).await;
+                if let Err(Ok(Claimed::Granted(grant))) = reply.send(claimed)
+                    && !grant.tasks.is_empty()
+                {
+                    give_back(&writes, &lane, grant).await;
+                }
+            });
+            claimed.await.unwrap_or_else(|_| Err(queue::closed()))
+        };
+        self.writes.pace.promptly(claiming).await
+    }
+}
+
+async fn give_back(writes: &Writes, lane: &Lane, Grant { receipt, tasks, .. }: Grant) {
+    let release = |task: &LeasedTask| Settle {
+        lane: lane.clone(),
+        id: task.id,
+        receipt: receipt.clone(),
+        transition: Transition::Release,
+    };
+    let back: Vec<Settle> = tasks.iter().map(release).collect();
+    let count = back.len();
+    if let Err(error) = writes.run(count, move |ledger| settle::settle(ledger, &back)).await {
+        tracing::warn!(count, %error, "Tasks that were pulled too late could not be given back; their leases have to run out");
+    }
+}
 
 impl Delivery for Embedded {
     async fn look(&self, look: Look) -> Looked {
@@ -39,9 +74,10 @@ impl Delivery for Embedded {
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
         let slots = claim.wants.iter().map(|want| want.slots).fold(1, usize::saturating_add);
         // A worker's lease may be undone: its process has gone then as well. A consumer's has to outlast both.
-        let is_workers = claim.holder.is_some();
-        let work = move |ledger: &mut ledger::Ledger<'_>| claim::claim(ledger, &claim);
-        if is_workers { self.writes.run_undoable(slots, work).await } else { self.writes.run(slots, work).await }
+        match claim.holder {
+            Some(_) => self.writes.run_undoable(slots, move |ledger| claim::claim(ledger, &claim)).await,
+            None => self.claim_for_caller(slots, claim).await,
+        }
     }
 
     async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
@@ -55,6 +91,19 @@ impl Delivery for Embedded {
     async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
         self.writes.run(1, move |ledger| settle::extend(ledger, &lane, id, &receipt, lease)).await
+    }
+
+    async fn settle_confirmed(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
+        let count = settles.len();
+        match self.writes.ask(count, move |ledger| settle::settle(ledger, &settles)).await {
+            Ok(settled) => settled.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error); count],
+        }
+    }
+
+    async fn extend_confirmed(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+        let (lane, receipt) = (lane.clone(), receipt.clone());
+        self.writes.ask(1, move |ledger| settle::extend(ledger, &lane, id, &receipt, lease)).await
     }
 
     async fn note(&self, notes: Vec<AttemptNote>) -> Result<()> {
@@ -255,16 +304,14 @@ impl Maintenance for Embedded {
 }
 
 impl Store for Embedded {
-    async fn promptly<T: Send>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
-        self.writes.pace.promptly(call).await
-    }
-
     async fn ping(&self) -> Result<UnixMillis> {
         let clock = self.clock.clone();
         self.reads.run(move |_| Ok(clock.now())).await
     }
 
     async fn close(&self) {
+        self.claims.close();
+        self.claims.wait().await;
         self.close_queues();
         let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         if tokio::task::spawn_blocking(move || threads.join()).await.is_err() {

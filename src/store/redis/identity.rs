@@ -1,4 +1,4 @@
-//! The store's own id: in a hash of the registry's slot, drawn by the first instance that finds none there.
+//! The store's own id and format: in a hash of the registry's slot, drawn by the first instance that finds none there.
 //!
 //! An instance that knows the id puts it back if it is gone: servers that kept their tasks may have calls of them under way. What is drawn
 //! after such a loss has other numbers all the same, for these follow the clock.
@@ -11,8 +11,10 @@ use tokio::time::Instant;
 
 use super::answer::corrupt;
 use super::ids::script_call;
+use super::keys::Keys;
 use super::{Inner, query, script, survey};
-use crate::store::{Error, Result};
+use crate::store::format::ensure_known;
+use crate::store::{Error, FORMAT, Formats, Result};
 use crate::task::{StoreId, TaskId};
 
 /// How old the id may be that is answered: longer than between two looks, which bring it along.
@@ -21,47 +23,80 @@ const FRESH: Duration = Duration::from_secs(2);
 const SLACK: Duration = Duration::from_secs(3_600);
 
 const ID: &str = "id";
+const FORMAT_FIELD: &str = "format";
 /// The lowest number that may have been drawn here; 0: any.
 pub(super) const SINCE: &str = "since";
 
+/// What the store says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    id: StoreId,
+    format: u32,
+}
+
 /// What was answered last, and when.
 #[derive(Debug, Default)]
-pub(super) struct Identity(Mutex<Option<(Instant, Result<StoreId>)>>);
+pub(super) struct Identity(Mutex<Option<(Instant, Result<Known>)>>);
 
 /// The store's id. While the server that has it is away, the one that was read last.
 pub(super) async fn id(inner: &Inner) -> Result<StoreId> {
     let arrived = Instant::now();
     let mut last = inner.identity.0.lock().await;
     let known = match &*last {
-        Some((read, Ok(id))) if read.elapsed() < FRESH => return Ok(*id),
+        Some((read, Ok(known))) if read.elapsed() < FRESH => return Ok(known.id),
         // All who wait for one answer share it: a silent server costs each of them no more than one wait.
         Some((read, Err(error))) if *read >= arrived => return Err(error.clone()),
-        Some((_, Ok(id))) => Some(*id),
+        Some((_, Ok(known))) => Some(*known),
         _ => None,
     };
-    let id = match (read_or_write(inner, known).await, known) {
-        (Err(_), Some(known)) => Ok(known),
+    let answer = match (read_or_write(inner, known).await, known) {
+        (Err(_), Some(known)) if !inner.servers.is_refused() => Ok(known),
         (answer, _) => answer,
     };
-    note(&mut last, id.clone());
-    id
+    note(&mut last, answer.clone());
+    answer.map(|known| known.id)
 }
 
-/// The command that asks for the id, for a pipeline of others.
-pub(super) fn ask(inner: &Inner) -> Cmd {
-    cmd("HGET").arg(inner.keys.store()).arg(ID).take()
+/// Refuses what [`ask`] was answered if this program does not know the store's format.
+///
+/// # Errors
+/// [`Error::Misconfigured`].
+pub(super) fn check(answer: Value) -> Result<()> {
+    parse(answer)?.of_known_format().map(drop)
+}
+
+/// The formats of the store.
+pub(super) async fn formats(inner: &Inner) -> Result<Formats> {
+    Ok(Formats::of(read_or_write(inner, None).await?.format))
+}
+
+/// Gives the store the newest format that this program knows. Answers its formats before.
+pub(super) async fn raise_format(inner: &Inner) -> Result<Formats> {
+    let before = formats(inner).await?;
+    if before.can_rise() {
+        let raise = cmd("HSET").arg(inner.keys.store()).arg(FORMAT_FIELD).arg(FORMAT).take();
+        inner.working.run_one(raise).await?;
+    }
+    Ok(before)
+}
+
+/// The command that asks for the id and the format, for a pipeline of others.
+pub(super) fn ask(keys: &Keys) -> Cmd {
+    cmd("HMGET").arg(keys.store()).arg(ID).arg(FORMAT_FIELD).take()
 }
 
 /// Notes what [`ask`] was answered. Without an id there, [`id`] sees to it.
 pub(super) async fn take_in(inner: &Inner, answer: Result<Value>) {
-    if let Ok(Some(id)) = answer.and_then(parse) {
-        note(&mut *inner.identity.0.lock().await, Ok(id));
+    let answer = answer.and_then(parse).and_then(|fields| accept(inner, fields));
+    if inner.servers.is_refused() || matches!(answer, Ok(Some(_))) {
+        let answer = answer.and_then(|known| known.ok_or_else(|| corrupt("no id")));
+        note(&mut *inner.identity.0.lock().await, answer);
     }
 }
 
-fn note(last: &mut Option<(Instant, Result<StoreId>)>, answer: Result<StoreId>) {
-    if let (Some((_, Ok(known))), Ok(id)) = (&last, &answer)
-        && id != known
+fn note(last: &mut Option<(Instant, Result<Known>)>, answer: Result<Known>) {
+    if let (Some((_, Ok(before))), Ok(Known { id, .. })) = (&last, &answer)
+        && *id != before.id
     {
         tracing::info!(%id, "The store was given another id, {id}");
     }
@@ -72,7 +107,7 @@ fn note(last: &mut Option<(Instant, Result<StoreId>)>, answer: Result<StoreId>) 
 pub(super) async fn replace(inner: &Inner) -> Result<(Option<StoreId>, StoreId)> {
     let id = StoreId::random();
     // What cannot be read is replaced as well.
-    let before = read(inner).await.or_else(|error| match error {
+    let before = read(inner).await.map(|known| known.map(|known| known.id)).or_else(|error| match error {
         Error::Corrupt(_) => Ok(None),
         error => Err(error),
     })?;
@@ -80,20 +115,41 @@ pub(super) async fn replace(inner: &Inner) -> Result<(Option<StoreId>, StoreId)>
     Ok((before, id))
 }
 
-async fn read(inner: &Inner) -> Result<Option<StoreId>> {
-    parse(inner.working.run_one(ask(inner)).await?)
+async fn read(inner: &Inner) -> Result<Option<Known>> {
+    accept(inner, parse(inner.working.run_one(ask(&inner.keys)).await?)?)
 }
 
-fn parse(answer: Value) -> Result<Option<StoreId>> {
-    let text = Option::<Vec<u8>>::from_redis_value(answer).map_err(corrupt)?;
+/// What [`ask`] was answered.
+struct Fields {
+    id: Option<Vec<u8>>,
+    format: u32,
+}
+
+/// A store that has lost its format has the first one, as far as anybody knows.
+fn parse(answer: Value) -> Result<Fields> {
+    let (id, format) = <(Option<Vec<u8>>, Option<u32>)>::from_redis_value(answer).map_err(corrupt)?;
+    Ok(Fields { id, format: format.unwrap_or(1) })
+}
+
+impl Fields {
+    fn of_known_format(self) -> Result<Self> {
+        ensure_known(self.format, "the store in Redis")?;
+        Ok(self)
+    }
+}
+
+/// From an unknown format on, nothing is sent any more: this program would damage what it does not know.
+fn accept(inner: &Inner, fields: Fields) -> Result<Option<Known>> {
+    let Fields { id, format } = fields.of_known_format().inspect_err(|error| inner.servers.refuse(error))?;
     let unreadable = |_| Error::Corrupt("the store's id cannot be read; `delayd store new-id` sets another".into());
-    text.map(|text| String::from_utf8_lossy(&text).parse().map_err(unreadable)).transpose()
+    let id = id.map(|text| String::from_utf8_lossy(&text).parse().map_err(unreadable)).transpose()?;
+    Ok(id.map(|id| Known { id, format }))
 }
 
 /// Of several instances that find none, the first to write has drawn it.
-async fn read_or_write(inner: &Inner, known: Option<StoreId>) -> Result<StoreId> {
-    if let Some(id) = read(inner).await? {
-        return Ok(id);
+async fn read_or_write(inner: &Inner, known: Option<Known>) -> Result<Known> {
+    if let Some(found) = read(inner).await? {
+        return Ok(found);
     }
     // Where no number has been drawn yet, all will be later than now.
     let since = match known.is_none() && survey::counter(inner).await? == Some(0) {
@@ -101,6 +157,7 @@ async fn read_or_write(inner: &Inner, known: Option<StoreId>) -> Result<StoreId>
         false => 0,
     };
     let mut write = script_call(&script::STORE_ID, &[inner.keys.store()], &inner.clock);
-    write.arg(known.unwrap_or_else(StoreId::random).to_string()).arg(since);
-    parse(inner.working.run_one(write).await?)?.ok_or_else(|| corrupt("no id"))
+    let known = known.unwrap_or_else(|| Known { id: StoreId::random(), format: FORMAT });
+    write.arg(known.id.to_string()).arg(since).arg(known.format);
+    accept(inner, parse(inner.working.run_one(write).await?)?)?.ok_or_else(|| corrupt("no id"))
 }

@@ -57,7 +57,7 @@ fn next_due(told: Result<Told<Option<UnixMillis>>>) -> Result<NextDue> {
 /// revision is another one.
 pub(super) async fn each_second(inner: &Inner, look: &Look) -> Looked {
     let [held, released] = destination::ask_holds(inner);
-    let before = [cmd("GET").arg(inner.keys.revision()).take(), identity::ask(inner), held, released];
+    let before = [cmd("GET").arg(inner.keys.revision()).take(), identity::ask(&inner.keys), held, released];
     let asked = [(For::Workers, &look.workers[..]), (For::Consumers, &look.consumers)];
     let asked = asked.map(|(whom, lanes)| (whom.word(), lanes));
     let (answers, told) = over(inner, &before, &script::NEXT, &asked, read_moment).await;

@@ -26,7 +26,7 @@ use self::sentinel::Sentinels;
 use self::server::Mode;
 use self::servers::{Route, Servers};
 use self::topic::Complaints;
-use super::{Durability, Error, Result};
+use super::{Durability, Error, Formats, Result};
 use crate::breaker;
 use crate::clock::Clock;
 use crate::task::StoreId;
@@ -226,15 +226,19 @@ impl Redis {
     /// and until it is found the verbs answer [`Error::Unavailable`].
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] for a malformed URL, a refused login, a name that no sentinel knows, or a server that would lose tasks.
+    /// [`Error::Misconfigured`] for a malformed URL, a refused login, a name that no sentinel knows, a server that would lose tasks, or a store
+    /// of a format that this program does not know.
     pub async fn connect(params: Params) -> Result<Self> {
         let servers = Arc::new(params.servers()?);
         // Out of reach is no reason not to start: the links say so, and try on.
-        match servers.connect().await {
+        let is_up = match servers.connect().await {
             Err(error @ Error::Misconfigured(_)) => return Err(error),
-            Err(error) => tracing::debug!(%error, "Redis does not answer yet"),
-            Ok(()) => {}
-        }
+            Err(error) => {
+                tracing::debug!(%error, "Redis does not answer yet");
+                false
+            }
+            Ok(()) => true,
+        };
         let (hints, outward) = Hints::new(params.publish_hints);
         let inner = Arc::new(Inner::new(params, servers.clone(), hints));
         let tasks = vec![
@@ -243,7 +247,11 @@ impl Redis {
             tokio::spawn(async move { servers.look_after().await }).abort_handle(),
         ];
         let adders = Adders::new(inner.clone());
-        Ok(Self { inner, adders, tasks })
+        let store = Self { inner, adders, tasks };
+        if is_up && let Ok(answer) = store.inner.working.run_one(identity::ask(&store.inner.keys)).await {
+            identity::check(answer)?;
+        }
+        Ok(store)
     }
 
     /// Gives the store another id. Running instances take it up within seconds. Answers the one before, if it had one, and the new one.
@@ -252,6 +260,22 @@ impl Redis {
     /// What Redis says.
     pub async fn replace_id(&self) -> Result<(Option<StoreId>, StoreId)> {
         identity::replace(&self.inner).await
+    }
+
+    /// The formats of the store; a new one has the newest.
+    ///
+    /// # Errors
+    /// What Redis says.
+    pub async fn formats(&self) -> Result<Formats> {
+        identity::formats(&self.inner).await
+    }
+
+    /// Gives the store the newest format that this program knows. Answers its formats before.
+    ///
+    /// # Errors
+    /// What Redis says.
+    pub async fn raise_format(&self) -> Result<Formats> {
+        identity::raise_format(&self.inner).await
     }
 
     /// Looks at the servers once, as [`connect`](Self::connect) does, for `delayd check`: nothing is written. Answers which there are,
@@ -265,10 +289,12 @@ impl Redis {
             return Err(error);
         }
         // On both ways, as `ping` does.
-        for purpose in [Purpose::Adding, Purpose::Working] {
-            let counter = deadpool_redis::redis::cmd("EXISTS").arg(Keys::new(&params.key_prefix).last_id()).take();
-            Route { servers: servers.clone(), purpose }.run_one(counter).await?;
-        }
+        let keys = Keys::new(&params.key_prefix);
+        let route = |purpose| Route { servers: servers.clone(), purpose };
+        let counter = deadpool_redis::redis::cmd("EXISTS").arg(keys.last_id()).take();
+        route(Purpose::Adding).run_one(counter.clone()).await?;
+        route(Purpose::Working).run_one(counter).await?;
+        identity::check(route(Purpose::Working).run_one(identity::ask(&keys)).await?)?;
         Ok((servers.describe(), servers.durability()))
     }
 }

@@ -16,7 +16,7 @@
 //! A lane's script names one key that never exists (the prefix of its schedules). So while its slot is on the way the script never
 //! runs over a half of the lane, but gets `TRYAGAIN` until the other half has arrived.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use deadpool_redis::redis::{self, Cmd, FromRedisValue, Value};
@@ -50,6 +50,8 @@ pub(super) struct Servers {
     params: node::Params,
     /// Who tells the map while no known node does; empty where there is no cluster.
     seeds: Vec<Address>,
+    /// Why nothing is sent any more.
+    refused: OnceLock<Error>,
 }
 
 /// A command's next station.
@@ -71,12 +73,17 @@ struct Group {
 impl Servers {
     /// One server.
     pub(super) fn one(target: Target, params: node::Params) -> Self {
-        Self { map: RwLock::new(Arc::new(Map::of_one(Node::new(target, &params)))), params, seeds: Vec::new() }
+        Self {
+            map: RwLock::new(Arc::new(Map::of_one(Node::new(target, &params)))),
+            params,
+            seeds: Vec::new(),
+            refused: OnceLock::new(),
+        }
     }
 
     /// A cluster, of which some addresses are known.
     pub(super) fn cluster(seeds: Vec<Address>, params: node::Params) -> Self {
-        Self { map: RwLock::new(Arc::new(Map::unknown())), params, seeds }
+        Self { map: RwLock::new(Arc::new(Map::unknown())), params, seeds, refused: OnceLock::new() }
     }
 
     /// Connects for the first time.
@@ -92,6 +99,18 @@ impl Servers {
         let mut errors: Vec<Error> = attempts.into_iter().filter_map(std::result::Result::err).collect();
         errors.sort_by_key(|error| !matches!(error, Error::Misconfigured(_)));
         errors.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Sends nothing any more: each call is answered with this error.
+    pub(super) fn refuse(&self, error: &Error) {
+        if self.refused.set(error.clone()).is_ok() {
+            tracing::error!("Nothing is done in this store any more: {error}");
+        }
+    }
+
+    /// Whether [`Self::refuse`] was called.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.get().is_some()
     }
 
     pub(super) fn is_cluster(&self) -> bool {
@@ -167,6 +186,9 @@ impl Servers {
 
     /// Sends each command to whoever has its key, at the same time, and answers each on its own.
     pub(super) async fn run(&self, purpose: Purpose, commands: &[Cmd], repeat: Repeat<'_>) -> Vec<Result<Value>> {
+        if let Some(refusal) = self.refused.get() {
+            return vec![Err(refusal.clone()); commands.len()];
+        }
         let slots: Vec<Option<u16>> = commands.iter().map(slot::of_command).collect();
         let mut answers: Vec<Option<Result<Value>>> = vec![None; commands.len()];
         let mut open: Vec<(usize, Stop)> = (0..commands.len()).map(|i| (i, Stop::Owner)).collect();

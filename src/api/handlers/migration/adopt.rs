@@ -29,7 +29,7 @@ use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{
     self, Admin, Adopted, Adoptee, AttemptNote, Delivery, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Registered, Standing,
-    Store, TopicEntry,
+    TopicEntry,
 };
 use crate::task::{Destination, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic};
 use crate::word::Word;
@@ -252,7 +252,7 @@ async fn keep(api: &Api, checked: Vec<Result<Checked, Error>>) -> Result<Vec<Res
     let lanes: Vec<Lane> = tasks.iter().map(|task| task.topic.lane_of(task.id)).collect();
     let adopted = match tasks.is_empty() {
         true => Vec::new(),
-        false => api.store.promptly(async { Ok(api.store.adopt(tasks).await) }).await?,
+        false => api.store.adopt(tasks).await,
     };
     if let Some(Err(error)) = adopted.first()
         && adopted.iter().all(Result::is_err)

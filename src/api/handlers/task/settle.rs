@@ -18,7 +18,7 @@ use crate::api::wire::json::{self, required};
 use crate::api::wire::schema::{ReceiptText, TopicName};
 use crate::outcome;
 use crate::span::{self, Span};
-use crate::store::{Admin, Delivery, MAX_LEASE, Settle, Settled, Store, Transition};
+use crate::store::{Admin, Delivery, MAX_LEASE, Settle, Settled, Transition};
 use crate::task::{Lane, Receipt, TaskId, Topic};
 
 #[derive(Deserialize, ToSchema)]
@@ -103,8 +103,7 @@ pub(crate) async fn extend(api: Arc<Api>, Routed { request, .. }: Routed) -> Res
     let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
     let Lease { topic, id, receipt } = &lease;
     let store = &api.store;
-    let extend =
-        |lane: Lane| async move { answer(store.promptly(store.extend_confirmed(&lane, *id, receipt, span)).await?) };
+    let extend = |lane: Lane| async move { answer(store.extend_confirmed(&lane, *id, receipt, span).await?) };
     api.in_lane(topic, *id, extend).await
 }
 
@@ -124,12 +123,9 @@ impl Lease {
     }
 
     async fn end(&self, api: &Api, lane: Lane, transition: Transition) -> Result<Success<Nothing>, Error> {
-        let settle = async {
-            let settle = Settle { lane, id: self.id, receipt: self.receipt.clone(), transition };
-            let settled = api.store.settle_confirmed(vec![settle]).await;
-            settled.into_iter().next().expect("a store answers every settle")
-        };
-        answer(api.store.promptly(settle).await?)
+        let settle = Settle { lane, id: self.id, receipt: self.receipt.clone(), transition };
+        let settled = api.store.settle_confirmed(vec![settle]).await;
+        answer(settled.into_iter().next().expect("a store answers every settle")?)
     }
 }
 

@@ -39,9 +39,9 @@ end
 
 -- The key's owner, its record, and whether it was set then or later; nil if there is none.
 local function owner_of(key, set)
-  local owner, owner_set = string.match(redis.call('HGET', OWNERS, key) or '', '^(%d+) %d+ ?(%d*)$')
+  local owner, owner_set = string.match(redis.call('HGET', OWNERS, key) or '', '^(%d+) %d+ (%d+)$')
   local record = owner and redis.call('HGET', BODIES, owner)
-  if record then return owner, record, (tonumber(owner_set) or 0) >= tonumber(set) end
+  if record then return owner, record, tonumber(owner_set) >= tonumber(set) end
 end
 
 -- Whether the key's owner was set then or later. If it was set before, it is cancelled.

@@ -253,7 +253,7 @@ end
 
 -- A key: does it name a task that was added with it?
 local function judge_key(key, raw)
-  local owner = string.match(raw, '^(%d+) %d+ ?%d*$')
+  local owner = string.match(raw, '^(%d+) %d+ %d+$')
   local record = owner and redis.call('HGET', BODIES, owner)
   if record and (key_of(record) == key or not read_head(record)) then return end
   if find('key-without-task', key) then redis.call('HDEL', OWNERS, key) end

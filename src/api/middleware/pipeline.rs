@@ -3,7 +3,7 @@
 //! ```text
 //! answer's head ─▶ log ─▶ panic ─▶ admission ─┬▶ page
 //!   ┌─────────────────────────────────────────┘
-//!   └▶ timeout ─▶ answer's memory ─▶ body, and the topic in it ─▶ handler
+//!   └▶ timeout ─▶ body, and the topic in it ─▶ answer's memory ─▶ handler
 //! ```
 
 use std::convert::Infallible;
@@ -40,8 +40,8 @@ impl Pipeline {
     /// The services. They borrow what they work with, so a request clones one `Arc` for all of
     /// them.
     fn service(&self) -> impl Answers<Request> {
-        let call = read_body(&self.bodies, handle(&self.api));
-        let call = timeout(limit_answers(&self.bodies, call));
+        let call = limit_answers(&self.bodies, handle(&self.api));
+        let call = timeout(read_body(&self.bodies, call));
         answer_head(&self.draining, log(catch_panic(admit(&self.admission, call))))
     }
 

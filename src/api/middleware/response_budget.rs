@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::TryFutureExt;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tower::service_fn;
@@ -20,16 +21,18 @@ use crate::api::wire::error::Error;
 /// Answers longer than this have to find room; the others are bounded by the number of connections.
 const SMALL_ANSWER: usize = 1024;
 
-/// Gives each answer its share of the memory, but for answers of batches: what those have stored cannot be taken back.
-pub(crate) fn limit_answers<'a, S: Answers<Routed<Body>> + 'a>(
+/// Gives each answer its share of the memory, but for answers of batches: what those have stored
+/// cannot be taken back.
+pub(crate) fn limit_answers<'a, S: Answers<Routed> + 'a>(
     bodies: &'a Bodies,
-    inner: S,
-) -> impl Answers<Routed<Body>> + 'a {
-    service_fn(move |routed: Routed<Body>| async move {
-        let mut inner = inner;
+    mut inner: S,
+) -> impl Answers<Routed> + 'a {
+    service_fn(move |routed: Routed| {
         let size = routed.route.size();
-        let Ok(response) = inner.call(routed).await;
-        Ok(if size == BodySize::Batch { response } else { take_room(bodies.budget(), response) })
+        inner.call(routed).map_ok(move |response| match size {
+            BodySize::Batch => response,
+            _ => take_room(bodies.budget(), response),
+        })
     })
 }
 

@@ -38,6 +38,7 @@ use crate::rate::Rate;
 use crate::span::Span;
 use crate::task::{Receipt, Topic};
 
+mod history;
 mod withdrawal;
 
 use withdrawal::is_cancelling;
@@ -357,7 +358,8 @@ impl Mover {
                 Err(why) => {
                     is_own |= why.code == ErrorCode::OwnTask;
                     back.push(id);
-                    if self.refused.insert(id, None).is_none() {
+                    if !self.refused.contains_key(&id) {
+                        self.refused.insert(id, None);
                         self.tell(topic, id, &why.sentence);
                         self.tallies.of(topic).refused += 1;
                     }
@@ -408,56 +410,6 @@ impl Mover {
             }
         };
         adopt(&self.new, &records, renew).await
-    }
-
-    /// Copies what has ended: the dead, and the history if that was asked for. They stay at the old service, too.
-    async fn ended(&mut self, topic: &str) -> anyhow::Result<()> {
-        let states = if self.args.history { &ENDED[..] } else { &[] };
-        for state in ["dead"].iter().chain(states) {
-            let mut cursor = Value::Null;
-            loop {
-                let page = self.page(&self.old, topic, state, cursor).await?;
-                let ids: Vec<u64> = tasks(&page).filter_map(id_of).collect();
-                for batch in ids.chunks(self.args.batch.into()) {
-                    self.copy(topic, state, batch).await?;
-                }
-                cursor = page["cursor"].clone();
-                if cursor.is_null() {
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn copy(&mut self, topic: &str, state: &str, ids: &[u64]) -> anyhow::Result<()> {
-        let mut rest = json!(ids);
-        while rest.as_array().is_some_and(|ids| !ids.is_empty()) {
-            let body = fields([("topic", Some(json!(topic))), ("task_ids", Some(rest))]);
-            let answer = self.old.call("/delay/task/records", &body).await?;
-            rest = answer["rest"].clone();
-            let records: Vec<Value> =
-                array(&answer["records"]).filter(|record| record["state"] == state).cloned().collect();
-            if records.is_empty() {
-                continue;
-            }
-            let ids: Vec<u64> = records.iter().filter_map(id_of).collect();
-            let adopted = self.adopt(records, None).await?;
-            for (id, adopted) in ids.iter().zip(adopted) {
-                match adopted {
-                    Ok(_) => {
-                        let tally = self.tallies.of(topic);
-                        *(if state == "dead" { &mut tally.dead } else { &mut tally.ended }) += 1;
-                    }
-                    Err(why) => {
-                        self.tell(topic, *id, &why.sentence);
-                        self.tallies.of(topic).refused += 1;
-                    }
-                }
-            }
-            self.pace(ids.len() as u64).await;
-        }
-        Ok(())
     }
 
     async fn count_left(&mut self, topic: &str) -> anyhow::Result<u64> {

@@ -6,8 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Registry;
-use crate::store::{NextDue, Result};
+use crate::store::{NextDue, Registered, Result};
 use crate::task::{Lane, Topic};
 
 /// What a look has found of a topic.
@@ -35,12 +34,11 @@ impl Awaited {
         following
     }
 
-    /// The lanes to be looked into, topic by topic.
-    pub fn lanes<S>(&self, registry: &Registry<S>) -> Vec<Lane> {
+    /// The lanes to be looked into, topic by topic, of those topics that are `known`.
+    pub fn lanes(&self, known: impl Fn(&Topic) -> Option<Registered>) -> Vec<Lane> {
         let mut topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         topics.retain(|_, outlook| outlook.receiver_count() > 0);
-        let known = topics.keys().filter_map(|topic| registry.known_entry(topic));
-        known.flat_map(|known| known.entry.lanes().collect::<Vec<_>>()).collect()
+        topics.keys().filter_map(known).flat_map(|known| known.entry.lanes().collect::<Vec<_>>()).collect()
     }
 
     /// What a look has found of these lanes.

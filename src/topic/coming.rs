@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures_util::FutureExt;
 use futures_util::future::Shared;
 
-use super::Error;
+use super::error::Error;
 use crate::store::Registered;
 use crate::task::Topic;
 

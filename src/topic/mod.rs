@@ -7,6 +7,7 @@
 
 mod awaited;
 mod coming;
+mod error;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,7 +17,8 @@ use tokio::sync::Notify;
 
 pub use self::awaited::{Awaited, Outlook};
 use self::coming::{Coming, Outcome};
-use crate::store::{self, AnyStore, Misfire, Registered, Revision, TopicEntry, Topics};
+pub use self::error::Error;
+use crate::store::{AnyStore, Misfire, Registered, Revision, TopicEntry, Topics};
 use crate::task::{Topic, TopicPolicy};
 
 /// The settings of the registry.
@@ -24,27 +26,6 @@ use crate::task::{Topic, TopicPolicy};
 pub struct Params {
     /// The most topics (`limits.topics`).
     pub max_topics: usize,
-}
-
-/// Why a topic could not be had.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum Error {
-    /// A new topic would be one too many.
-    #[error("there are {0} topics already, and limits.topics allows no more")]
-    TooMany(usize),
-    /// The store's own failure.
-    #[error(transparent)]
-    Store(#[from] store::Error),
-}
-
-impl Error {
-    /// As a failure of the store: nobody who only reads is one topic too many.
-    pub fn into_store(self) -> store::Error {
-        match self {
-            Self::Store(error) => error,
-            Self::TooMany(_) => store::Error::Full(self.to_string()),
-        }
-    }
 }
 
 /// The registry. Cheap to share behind an [`Arc`].

@@ -70,7 +70,7 @@ struct Seen {
 async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     let Shared { parts, .. } = shared;
     let mut asked_lanes = lanes(shared);
-    let awaited = parts.topics.awaited().lanes(&parts.topics);
+    let awaited = parts.topics.awaited().lanes(|topic| parts.topics.known_entry(topic));
     let (seen, asked_holds, asked) = (parts.topics.seen(), parts.limits.ask_holds(), parts.clock.now());
     let look = Look { seen: seen.revision, workers: asked_lanes.clone(), consumers: awaited.clone() };
     let Looked { registry, holds, next, pulls } = parts.store.look(look).await;

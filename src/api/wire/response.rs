@@ -158,7 +158,7 @@ mod tests {
         check(Error::Conflict(State::Delivered), 409, 1009, None).await;
         check(Error::CancelPending, 409, 1009, None).await;
         check(Error::TakenId, 409, 1009, None).await;
-        check(Error::OwnTask, 409, 1009, None).await;
+        check(Error::OwnTask, 409, 1010, None).await;
         check(Error::TooLarge("x".into()), 413, 1013, None).await;
         check(Error::MediaType, 415, 1015, None).await;
         check(topic::Error::TooMany(7).into(), 429, 1029, Some("60")).await;

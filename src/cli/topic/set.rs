@@ -6,7 +6,7 @@ use super::shown;
 use crate::cli::client::{ServerArgs, fields};
 use crate::cli::wishes::{self, Misfire, Mode, word};
 use crate::span::Span;
-use crate::task::Topic;
+use crate::task::{Topic, TopicPolicy};
 
 /// Create a topic, or change its settings.
 ///
@@ -62,8 +62,7 @@ pub(super) struct Args {
     #[arg(long)]
     paused: bool,
     /// Follow the configuration again: retry, timeout, mode, rate, concurrency, quota, history, misfire
-    #[arg(long, value_name = "SETTING", value_delimiter = ',',
-          value_parser = ["retry", "timeout", "mode", "rate", "concurrency", "quota", "history", "misfire"])]
+    #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = TopicPolicy::SETTINGS)]
     reset: Option<Vec<String>>,
     #[command(flatten)]
     server: ServerArgs,

@@ -151,9 +151,10 @@ struct Mover {
     began: Instant,
     /// For the rate.
     sent: u64,
-    /// What the new service will not have, and the due moment in ms that it had in the last pass. The
-    /// new service is asked again only for tasks with a key, which may be superseded meanwhile.
-    refused: HashMap<u64, Option<i64>>,
+    /// What the new service will not have, and the due moment in ms and the attempts that it was last
+    /// seen waiting with. The new service is asked again only for tasks with a key, which may be
+    /// superseded meanwhile.
+    refused: HashMap<u64, Option<(i64, u64)>>,
     /// What waits at the old service in this pass.
     listed: HashSet<u64>,
     /// How many signs there were that callers still use the old service: tasks that the new one has
@@ -273,10 +274,11 @@ impl Mover {
     fn see(&mut self, task: &Value) {
         let Some(id) = id_of(task) else { return };
         self.listed.insert(id);
-        if let Some(seen) = self.refused.get_mut(&id) {
-            let due = task["due_ms"].as_i64();
-            let before = std::mem::replace(seen, due);
-            self.signs += u64::from(before.is_some() && before != due);
+        if let Some(seen) = self.refused.get_mut(&id).filter(|_| task["state"] == "scheduled") {
+            let (due, attempts) = (task["due_ms"].as_i64().unwrap_or(0), task["attempts"].as_u64().unwrap_or(0));
+            // An attempt that failed moves a task as well.
+            let was_pushed_back = |(before, attempts_before)| due != before && attempts <= attempts_before;
+            self.signs += u64::from(seen.replace((due, attempts)).is_some_and(was_pushed_back));
         }
     }
 

@@ -1,18 +1,18 @@
 //! The topics whose tasks consumers wait for here, and what the look of each second says of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::store::{NextDue, Registered, Result};
+use crate::store::{Error, NextDue, Registered, Result};
 use crate::task::{Lane, Topic};
 
 /// What a look has found of a topic.
 #[derive(Clone, Debug)]
 pub struct Outlook {
-    /// When it was found.
+    /// When the look began.
     pub at: Instant,
     /// When there is something to pull, by shard; or why that is not known.
     pub next: Result<NextDue>,
@@ -41,19 +41,59 @@ impl Awaited {
         topics.keys().filter_map(known).flat_map(|known| known.entry.lanes().collect::<Vec<_>>()).collect()
     }
 
-    /// What a look has found of these lanes.
-    pub fn tell(&self, lanes: &[Lane], next: Result<NextDue>) {
+    /// What a look that began then has found of these lanes. Of those that are `unknown` it has found
+    /// nothing, because their server is away.
+    pub fn tell(&self, at: Instant, lanes: &[Lane], next: Result<NextDue>, unknown: &[Lane]) {
         let topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = Instant::now();
+        let unknown: HashSet<&Lane> = unknown.iter().collect();
         let mut from = 0;
         for lanes in lanes.chunk_by(|a, b| a.topic == b.topic) {
             let those = from..from + lanes.len();
             from = those.end;
-            let next = next.as_ref().map_err(Clone::clone);
-            let next = next.map(|next| NextDue { now: next.now, lanes: next.lanes[those].to_vec() });
+            let next = match &next {
+                Ok(_) if lanes.iter().all(|lane| unknown.contains(lane)) => {
+                    Err(Error::Unavailable("the server of the topic does not answer".into()))
+                }
+                Ok(next) => Ok(NextDue { now: next.now, lanes: next.lanes[those].to_vec() }),
+                Err(error) => Err(error.clone()),
+            };
             if let Some(outlook) = topics.get(&lanes[0].topic) {
                 outlook.send_replace(Some(Outlook { at, next }));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::UnixMillis;
+    use crate::store::TopicEntry;
+
+    fn entry(topic: &Topic) -> Option<Registered> {
+        (topic.as_str() != "unknown").then(|| Registered::plain(TopicEntry { topic: topic.clone(), shards: 2 }))
+    }
+
+    /// Of one topic both lanes are on the server that is away, of the other one of them.
+    #[tokio::test]
+    async fn each_topic_hears_of_its_own_lanes() {
+        let awaited = Awaited::default();
+        let [away, half, unknown]: [Topic; 3] = ["away", "half", "unknown"].map(|name| name.parse().unwrap());
+        let (mut of_away, mut of_half) = (awaited.follow(&away), awaited.follow(&half));
+        let of_unknown = awaited.follow(&unknown);
+        let lanes = awaited.lanes(entry);
+        assert_eq!(lanes.len(), 4);
+        let is_away = |lane: &&Lane| lane.topic == away || lane.shard == 1;
+        let gone: Vec<Lane> = lanes.iter().filter(is_away).cloned().collect();
+        let moments = lanes.iter().map(|lane| (!is_away(&lane)).then_some(UnixMillis(7))).collect();
+        let next = NextDue { now: UnixMillis(5), lanes: moments };
+        awaited.tell(Instant::now(), &lanes, Ok(next), &gone);
+        let told = |of: &mut watch::Receiver<Option<Outlook>>| of.borrow_and_update().clone().unwrap().next;
+        assert!(matches!(told(&mut of_away), Err(Error::Unavailable(_))));
+        assert_eq!(told(&mut of_half).unwrap().lanes, [Some(UnixMillis(7)), None]);
+        assert!(!of_unknown.has_changed().unwrap());
+        // Those for which nobody waits any more are not looked at.
+        drop(of_away);
+        assert_eq!(awaited.lanes(entry).len(), 2);
     }
 }

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::{FusedFuture, OptionFuture};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::Shared;
 use super::lane::{self, COMING, Nudge};
@@ -70,12 +70,16 @@ struct Seen {
 async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     let Shared { parts, .. } = shared;
     let mut asked_lanes = lanes(shared);
-    let awaited = parts.topics.awaited().lanes(|topic| parts.topics.known_entry(topic));
+    let awaited = parts.topics.awaited().lanes(|topic| {
+        // Nothing is handed out of a topic that is paused; the look after its end finds what is due.
+        parts.topics.known_entry(topic).filter(|known| known.paused.is_none())
+    });
+    let began = Instant::now();
     let (seen, asked_holds, asked) = (parts.topics.seen(), parts.limits.ask_holds(), parts.clock.now());
     let look = Look { seen: seen.revision, workers: asked_lanes.clone(), consumers: awaited.clone() };
-    let Looked { registry, holds, next, pulls } = parts.store.look(look).await;
+    let Looked { registry, holds, next, pulls, unknown } = parts.store.look(look).await;
     if let Some(pulls) = pulls.transpose() {
-        parts.topics.awaited().tell(&awaited, pulls);
+        parts.topics.awaited().tell(began, &awaited, pulls, &unknown);
     }
     // The registry, or what is held, may be on a server that is away while lanes are not: then those that are known are looked at. But
     // nothing is claimed before it was known once what is held, and which store this is: calls name it.

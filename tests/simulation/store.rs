@@ -220,7 +220,7 @@ impl Delivery for Access {
         let holds = self.ask("holds", (), |world| world.look(|model| model.holds())).await;
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
-        Looked { registry, holds, next, pulls }
+        Looked { registry, holds, next, pulls, unknown: Vec::new() }
     }
 
     async fn id(&self) -> Result<StoreId> {

@@ -416,7 +416,7 @@ async fn a_policy_that_cannot_be_read_is_left_alone() {
     let broken = broken();
     let id = broken.bench.add("message.call", 0).await;
     broken.bench.store.register(topic_of("other", 1)).await.unwrap();
-    broken.hand(id, "UPDATE topic SET policy = '{\"max_attempts\":\"many\"}' WHERE name = 'orders'");
+    broken.hand(id, "UPDATE topic SET policy = '{\"retry\":{\"max_attempts\":\"many\"}}' WHERE name = 'orders'");
     broken.leaves_alone(&[(Flaw::UnreadablePolicy, "orders")]).await;
     let topics = broken.bench.store.topics().await.unwrap();
     assert_eq!(topics, [Registered::plain(topic_of("orders", 1)), Registered::plain(topic_of("other", 1))]);

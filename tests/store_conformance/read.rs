@@ -153,7 +153,8 @@ pub(crate) async fn a_look_finds_what_the_verbs_answer(bench: Bench<impl Store>)
     bench.add_task(NewTask { topic: topic_of("others", 1), ..new_task("@pull", 77) }).await;
     let lanes: Vec<Lane> = ["others:0", "nobody:3", "orders:0"].map(|lane| lane.parse().unwrap()).to_vec();
     let look = Look { seen: None, workers: vec![lane()], consumers: lanes.clone() };
-    let Looked { registry, holds, next, pulls } = bench.store.look(look).await;
+    let Looked { registry, holds, next, pulls, unknown } = bench.store.look(look).await;
+    assert!(unknown.is_empty());
     let (revision, entries) = registry.unwrap().expect("nothing was seen before");
     assert_eq!(entries.len(), 2);
     assert!(holds.unwrap().held.is_empty());

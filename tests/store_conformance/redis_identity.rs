@@ -150,6 +150,17 @@ async fn a_new_store_has_the_newest_format_and_a_newer_one_is_refused() {
     assert_refused(Redis::probe(params(&prefix)).await);
 }
 
+/// Its entries have fewer fields, and would be read as something else.
+#[tokio::test]
+async fn a_store_of_a_build_before_format_1_is_refused() {
+    let prefix = fresh_prefix();
+    raw::<i64>(&["HSET", &key_of(&prefix), "id", "0123456789abcdef"]);
+    for refused in [Redis::connect(params(&prefix)).await.map(drop), Redis::probe(params(&prefix)).await.map(drop)] {
+        assert!(matches!(&refused, Err(Error::Misconfigured(text)) if text.contains("before format 1")), "{refused:?}");
+    }
+    assert_eq!(raw::<Option<u32>>(&["HGET", &key_of(&prefix), "format"]), None, "nothing is written");
+}
+
 /// It would go on writing what only the programs of its own format read.
 #[tokio::test]
 async fn an_instance_stops_when_the_format_is_raised_beyond_what_it_knows() {

@@ -62,7 +62,7 @@ impl Delivery for Reference {
         let holds = self.holds().await;
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
-        Looked { registry, holds, next, pulls }
+        Looked { registry, holds, next, pulls, unknown: Vec::new() }
     }
 
     async fn id(&self) -> Result<StoreId> {

@@ -6,7 +6,7 @@
 //!
 //! - As many are claimed for at once as were served the last time, doubled: one task costs one claim and one look, and a thousand
 //!   tasks soon serve sixty-four at a time.
-//! - The look ([`Store::next_pull`]) says when a task falls due or a lease runs out. The look of each second repeats it
+//! - The look ([`Delivery::next_pull`]) says when a task falls due or a lease runs out. The look of each second repeats it
 //!   ([`crate::topic::Awaited`]), whatever it said, for hints may be lost. Idle waiters cost nothing else, however many they are.
 //! - Moments of the store are turned into this process' monotonic time by the look that brought them, so that neither clock matters.
 
@@ -71,8 +71,17 @@ pub(crate) async fn wait(
 /// Serves the line until nobody stands in it.
 async fn run(pulls: Arc<Pulls>, topic: Topic, line: Arc<Line>) {
     let looks = pulls.topics.awaited().follow(&topic);
-    let mut serving =
-        Serving { pulls, topic, line, looks, width: 1, pause: FIRST_PAUSE, was_in_vain: false, is_new: true };
+    let mut serving = Serving {
+        pulls,
+        topic,
+        line,
+        looks,
+        looked: Instant::now(),
+        width: 1,
+        pause: FIRST_PAUSE,
+        was_in_vain: false,
+        is_new: true,
+    };
     while !serving.pulls.waiters.is_over(&serving.topic, &serving.line) {
         if let Err(error) = serving.round().await {
             // Said to each at once: to those who would wait in vain as to those who would not know why nothing comes.
@@ -87,6 +96,8 @@ struct Serving {
     line: Arc<Line>,
     /// What the look of each second finds.
     looks: watch::Receiver<Option<Outlook>>,
+    /// When this line has looked by itself.
+    looked: Instant,
     width: usize,
     pause: Duration,
     /// Whether the last claims brought nothing.
@@ -115,6 +126,7 @@ impl Serving {
         self.is_new = false;
         let Some(known) = known else {
             // Its first task makes it known, by a hint or in the look of a second.
+            self.looks.mark_unchanged();
             self.sleep(Some(Instant::now() + LONGEST_PAUSE)).await;
             return Ok(());
         };
@@ -124,11 +136,16 @@ impl Serving {
             if self.line.is_empty() {
                 return Ok(());
             }
+            self.looked = Instant::now();
             let next = self.pulls.giving_back.store.next_pull(known.entry.lanes().collect()).await?;
+            if self.was_in_vain {
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            }
             self.take_in(Instant::now(), next);
         } else if self.looks.has_changed().unwrap_or(false) {
             let found = self.looks.borrow_and_update().clone();
-            if let Some(Outlook { at, next }) = found {
+            // What this line has found by itself since is newer.
+            if let Some(Outlook { at, next }) = found.filter(|found| found.at > self.looked) {
                 self.take_in(at, next?);
             }
         }
@@ -169,6 +186,9 @@ impl Serving {
         self.hand_out(heads, fruit);
         self.width = if served == count { (self.width * 2).min(WIDEST) } else { 1 };
         self.was_in_vain = served == 0;
+        if !self.was_in_vain {
+            self.pause = FIRST_PAUSE;
+        }
         failed
     }
 
@@ -188,9 +208,7 @@ impl Serving {
         self.pulls.waiters.saw(next.now, at);
         let is_due = |due: UnixMillis| due <= next.now;
         // What is due and was not given is not asked for at once again.
-        let contradicts = std::mem::take(&mut self.was_in_vain) && next.lanes.iter().flatten().any(|due| is_due(*due));
-        self.pause = if contradicts { (self.pause * 2).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
-        let wait = |due: UnixMillis| if contradicts && is_due(due) { self.pause } else { due.since(next.now) };
+        let wait = |due: UnixMillis| if self.was_in_vain && is_due(due) { self.pause } else { due.since(next.now) };
         let known = (0_u16..).zip(next.lanes).filter_map(|(shard, due)| Some((shard, at + wait(due?))));
         self.line.knows(known.collect());
     }

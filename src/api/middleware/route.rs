@@ -254,7 +254,7 @@ impl Routes {
     pub(crate) fn access(&self, path: &str) -> Access {
         match self.find(path) {
             Some(route) => route.access,
-            None if path == "/" || path.starts_with("/docs/") => Access::Open,
+            None if path.starts_with("/docs/") => Access::Open,
             None if path.starts_with("/delay/") => self.unknown.access,
             None => Access::Token(&[Scope::Admin], About::Nothing),
         }

@@ -15,7 +15,7 @@ use crate::api::wire::error::Error;
 pub(crate) fn timeout<S: Answers<Routed<Body>>>(inner: S) -> impl Answers<Routed<Body>> {
     service_fn(move |routed: Routed<Body>| async move {
         let mut inner = inner;
-        let deadline = routed.deadline.clone();
+        let (deadline, only_reads) = (routed.deadline.clone(), routed.route.only_reads);
         let mut answer = pin!(inner.call(routed));
         loop {
             let moment = deadline.moment();
@@ -23,8 +23,11 @@ pub(crate) fn timeout<S: Answers<Routed<Body>>>(inner: S) -> impl Answers<Routed
                 Ok(response) => return response,
                 Err(_) if deadline.moment() > moment => {}
                 Err(_) => {
-                    let slow = Error::Unavailable("the request took too long, so a change is not confirmed: repeat it");
-                    return Ok(slow.into_response());
+                    let slow = match only_reads {
+                        true => "the request took too long: try again",
+                        false => "the request took too long, so it is not confirmed: repeat it",
+                    };
+                    return Ok(Error::Unavailable(slow).into_response());
                 }
             }
         }

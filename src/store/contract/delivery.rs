@@ -110,6 +110,8 @@ pub struct Looked {
     pub next: Result<Option<NextDue>>,
     /// When consumers have something to pull; `None`: no lane was asked for.
     pub pulls: Result<Option<NextDue>>,
+    /// The lanes of consumers whose server did not answer, so that nothing is known of them.
+    pub unknown: Vec<Lane>,
 }
 
 /// A look into one lane, and a grab at what is due.

@@ -14,11 +14,16 @@ use super::{
 use crate::clock::UnixMillis;
 use crate::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery,
-    Durability, Forecast, Grant, Hint, Histories, Holds, Intake, LeasedTask, ListQuery, Listed, Look, Looked,
+    Durability, Error, Forecast, Grant, Hint, Histories, Holds, Intake, LeasedTask, ListQuery, Listed, Look, Looked,
     Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision,
     Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
 };
 use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
+
+/// How often tasks that were pulled too late are given back, and the first wait between two tries;
+/// each next is three times as long. Together they last about ten seconds.
+const TRIES: u32 = 6;
+const FIRST_WAIT: Duration = Duration::from_millis(20);
 
 impl Embedded {
     /// A claim that no silent disk holds up. What it takes after its caller has gone is given back unspent: its lease may be of hours.
@@ -50,8 +55,19 @@ async fn give_back(writes: &Writes, lane: &Lane, Grant { receipt, tasks, .. }: G
     };
     let back: Vec<Settle> = tasks.iter().map(release).collect();
     let count = back.len();
-    if let Err(error) = writes.run(count, move |ledger| settle::settle(ledger, &back)).await {
-        tracing::warn!(count, %error, "Tasks that were pulled too late could not be given back; their leases have to run out");
+    let mut wait = FIRST_WAIT;
+    for attempt in 1..=TRIES {
+        let settles = back.clone();
+        match writes.run(count, move |ledger| settle::settle(ledger, &settles)).await {
+            Ok(_) => return,
+            // The disk was silent just now, so the queue may still be full.
+            Err(Error::Unavailable(_) | Error::Full(_)) if attempt < TRIES => tokio::time::sleep(wait).await,
+            Err(error) => {
+                tracing::warn!(count, %error, "Tasks that were pulled too late could not be given back; their leases have to run out");
+                return;
+            }
+        }
+        wait *= 3;
     }
 }
 
@@ -64,7 +80,7 @@ impl Delivery for Embedded {
         let holds = self.holds().await;
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
-        Looked { registry, holds, next, pulls }
+        Looked { registry, holds, next, pulls, unknown: Vec::new() }
     }
 
     async fn id(&self) -> Result<StoreId> {

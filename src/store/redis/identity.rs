@@ -67,7 +67,10 @@ pub(super) fn check(answer: Value) -> Result<()> {
 
 /// The formats of the store.
 pub(super) async fn formats(inner: &Inner) -> Result<Formats> {
-    Ok(Formats::of(read_or_write(inner, None).await?.format))
+    let there = read(inner).await?.ok_or_else(|| {
+        Error::Misconfigured("there is no store in Redis under this store.redis.key_prefix: start delayd first".into())
+    })?;
+    Ok(Formats::of(there.format))
 }
 
 /// Gives the store the newest format that this program knows. Answers its formats before.
@@ -75,7 +78,7 @@ pub(super) async fn raise_format(inner: &Inner) -> Result<Formats> {
     let before = formats(inner).await?;
     if before.can_rise() {
         let raise = cmd("HSET").arg(inner.keys.store()).arg(FORMAT_FIELD).arg(FORMAT).take();
-        inner.working.run_one(raise).await?;
+        inner.confirming.run_one(raise).await?;
     }
     Ok(before)
 }
@@ -111,7 +114,9 @@ pub(super) async fn replace(inner: &Inner) -> Result<(Option<StoreId>, StoreId)>
         Error::Corrupt(_) => Ok(None),
         error => Err(error),
     })?;
-    inner.working.run_one(cmd("HSET").arg(inner.keys.store()).arg(ID).arg(id.to_string()).take()).await?;
+    let format = cmd("HSETNX").arg(inner.keys.store()).arg(FORMAT_FIELD).arg(FORMAT).take();
+    inner.confirming.run_one(format).await?;
+    inner.confirming.run_one(cmd("HSET").arg(inner.keys.store()).arg(ID).arg(id.to_string()).take()).await?;
     Ok((before, id))
 }
 
@@ -122,18 +127,30 @@ async fn read(inner: &Inner) -> Result<Option<Known>> {
 /// What [`ask`] was answered.
 struct Fields {
     id: Option<Vec<u8>>,
-    format: u32,
+    /// `None`: there is none. One that cannot be read counts as the newest that there can be.
+    format: Option<u32>,
 }
 
-/// A store that has lost its format has the first one, as far as anybody knows.
 fn parse(answer: Value) -> Result<Fields> {
-    let (id, format) = <(Option<Vec<u8>>, Option<u32>)>::from_redis_value(answer).map_err(corrupt)?;
-    Ok(Fields { id, format: format.unwrap_or(1) })
+    let (id, format) = <(Option<Vec<u8>>, Option<String>)>::from_redis_value(answer).map_err(corrupt)?;
+    Ok(Fields { id, format: format.map(|format| format.parse().unwrap_or(u32::MAX)) })
 }
 
 impl Fields {
+    /// The id and the format are written in one step, so an id without a format is of a build before
+    /// format 1: its entries would be read as something else.
     fn of_known_format(self) -> Result<Self> {
-        ensure_known(self.format, "the store in Redis")?;
+        match self.format {
+            Some(format) => ensure_known(format, "the store in Redis")?,
+            None if self.id.is_some() => {
+                return Err(Error::Misconfigured(
+                    "the store in Redis is of a build of delayd before format 1, which this version cannot read: \
+                     use another store.redis.key_prefix"
+                        .into(),
+                ));
+            }
+            None => {}
+        }
         Ok(self)
     }
 }
@@ -141,6 +158,7 @@ impl Fields {
 /// From an unknown format on, nothing is sent any more: this program would damage what it does not know.
 fn accept(inner: &Inner, fields: Fields) -> Result<Option<Known>> {
     let Fields { id, format } = fields.of_known_format().inspect_err(|error| inner.servers.refuse(error))?;
+    let format = format.unwrap_or(FORMAT);
     let unreadable = |_| Error::Corrupt("the store's id cannot be read; `delayd store new-id` sets another".into());
     let id = id.map(|text| String::from_utf8_lossy(&text).parse().map_err(unreadable)).transpose()?;
     Ok(id.map(|id| Known { id, format }))

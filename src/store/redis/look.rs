@@ -71,13 +71,20 @@ pub(super) async fn each_second(inner: &Inner, look: &Look) -> Looked {
         Ok(revision) if Some(revision) == look.seen => Ok(None),
         Ok(revision) => topic::topics(inner).await.map(|topics| Some((revision, topics))),
     };
+    let lanes_unknown = |told: &Result<Told<Option<UnixMillis>>>| match told {
+        Ok((_, told)) => {
+            look.consumers.iter().zip(told).filter(|(_, told)| told.is_none()).map(|(lane, _)| lane.clone()).collect()
+        }
+        Err(_) => Vec::new(),
+    };
+    let unknown = told.get(1).map_or_else(Vec::new, lanes_unknown);
     let mut told = told.into_iter();
     let mut of = |lanes: &[Lane]| match told.next() {
         Some(told) if !lanes.is_empty() => next_due(told).map(Some),
         _ => Ok(None),
     };
     let (next, pulls) = (of(&look.workers), of(&look.consumers));
-    Looked { registry, holds, next, pulls }
+    Looked { registry, holds, next, pulls, unknown }
 }
 
 /// The same of what has ended.

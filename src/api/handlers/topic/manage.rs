@@ -255,7 +255,10 @@ pub(crate) async fn set_paused(
         None
     };
     api.topics.refresh().await?;
-    tracing::info!(%topic, "Topic {topic} is {} by hand", if pauses { "paused" } else { "resumed" });
+    // `delayd move` and imports name the state of each topic, also where nothing changes.
+    if pauses != known.paused.is_some() {
+        tracing::info!(%topic, "Topic {topic} is {} by hand", if pauses { "paused" } else { "resumed" });
+    }
     Ok(Paused { topic: topic.clone(), paused: pauses, paused_since_ms })
 }
 

@@ -130,8 +130,7 @@ pub(crate) async fn set(api: Arc<Api>, Routed { request, .. }: Routed) -> Result
     if policy != *known.policy && !api.store.set_policy(&topic, &policy).await? {
         return Err(Error::no_topic());
     }
-    // Nobody resumes a topic that was not paused: `delayd move` and imports name the state of each topic.
-    if let Some(paused) = paused.filter(|paused| *paused != known.paused.is_some()) {
+    if let Some(paused) = paused {
         manage::set_paused(&api, &topic, paused, None).await?;
     }
     api.topics.refresh().await?;

@@ -17,6 +17,7 @@
 //!   success) ends at the new one as well.
 
 use std::cell::Cell;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
@@ -360,8 +361,8 @@ impl Mover {
                 Err(why) => {
                     is_own |= why.code == ErrorCode::OwnTask;
                     back.push(id);
-                    if !self.refused.contains_key(&id) {
-                        self.refused.insert(id, None);
+                    if let Entry::Vacant(first) = self.refused.entry(id) {
+                        first.insert(None);
                         self.tell(topic, id, &why.sentence);
                         self.tallies.of(topic).refused += 1;
                     }

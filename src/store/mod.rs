@@ -117,7 +117,7 @@
 //! # Invariants
 //!
 //! - Time is the store's own: due moments, leases and `delay` count by its clock, never by a caller's.
-//! - A lease is named by the [`Receipt`] of the claim that gave it, and has a [`LeaseKind`]. An extension keeps the kind, also of a lease that was swept. *Superseded* means that another claim took
+//! - A lease is named by the [`Receipt`](crate::task::Receipt) of the claim that gave it, and has a [`LeaseKind`]. An extension keeps the kind, also of a lease that was swept. *Superseded* means that another claim took
 //!   the task since; an expired lease that nobody took may still settle or extend.
 //! - A **revision** is the set of receipts given out since the task was last (re)scheduled by hand. `reschedule`
 //!   and `replay` forget those receipts; so a late success counts only for the revision that was claimed.

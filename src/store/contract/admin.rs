@@ -18,7 +18,7 @@ pub trait Admin: Send + Sync + 'static {
     /// The tasks of these ids without their bodies, in order; `None` where there is no such task in the lane.
     fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> impl Future<Output = Result<Vec<Option<Summary>>>> + Send;
 
-    /// The notes kept of a task, the newest last, at most [`MAX_NOTES`].
+    /// The notes kept of a task, the newest last, at most [`MAX_NOTES`](crate::store::MAX_NOTES).
     fn notes(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Vec<AttemptNote>>> + Send;
 
     /// Cancels a scheduled or dead task. A leased one is marked: any end of its lease but success cancels it.
@@ -44,7 +44,7 @@ pub trait Admin: Send + Sync + 'static {
     /// lane that is empty then forgets its idempotency keys as well.
     fn clear(&self, lane: &Lane, limit: usize) -> impl Future<Output = Result<usize>> + Send;
 
-    /// How many waiting tasks fall due in each of up to [`MAX_FORECAST`] steps from now.
+    /// How many waiting tasks fall due in each of up to [`MAX_FORECAST`](crate::store::MAX_FORECAST) steps from now.
     fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> impl Future<Output = Result<Forecast>> + Send;
 
     /// How many tasks wait for each called destination, by name; one for which none waits may be missing.
@@ -54,7 +54,7 @@ pub trait Admin: Send + Sync + 'static {
     fn holds(&self) -> impl Future<Output = Result<Holds>> + Send;
 
     /// Holds a destination by hand, for all instances and until it is released, or releases it. Those who work look once a second:
-    /// the store itself hands its tasks out as before. A release is remembered for [`RELEASES_KEPT`] where other instances can ask for it,
+    /// the store itself hands its tasks out as before. A release is remembered for [`RELEASES_KEPT`](crate::store::RELEASES_KEPT) where other instances can ask for it,
     /// also if nothing was held by hand: it lifts what a `Retry-After` holds on each of them.
     fn set_hold(&self, destination: &Destination, is_held: bool) -> impl Future<Output = Result<()>> + Send;
 
@@ -69,7 +69,7 @@ pub trait Admin: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<bool>>> + Send;
 
     /// Keeps tasks of another store. One answer per task, in order. A task whose answer is an error may or may not be kept; by an entry with
-    /// another number of lanes than the registry's it is not ([`Error::StaleEntry`]).
+    /// another number of lanes than the registry's it is not ([`Error::StaleEntry`](crate::store::Error::StaleEntry)).
     fn adopt(&self, tasks: Vec<Adoptee>) -> impl Future<Output = Vec<Result<Adopted>>> + Send;
 
     /// One step of a look at everything that is kept, for what no verb leaves behind; repairs it if told to. Begins at

@@ -267,7 +267,7 @@ pub enum Transition {
         /// Such as `503 Service Unavailable`.
         outcome: String,
     },
-    /// Kept by another store, and so delivered here, with [`MOVED`]. Not where a cancel is pending:
+    /// Kept by another store, and so delivered here, with [`MOVED`](crate::store::MOVED). Not where a cancel is pending:
     /// that goes on waiting, and the answer is stale.
     Moved,
     /// Dead.

@@ -15,8 +15,8 @@ pub trait Intake: Send + Sync + 'static {
     fn durability(&self) -> Durability;
 
     /// Stores new tasks, each at most once, and draws their ids. One answer per task, in order. A task whose
-    /// answer is an error may or may not be stored ([`Error::Unavailable`]). One whose entry says another number of lanes than the
-    /// registry is not stored ([`Error::StaleEntry`]).
+    /// answer is an error may or may not be stored ([`Error::Unavailable`](crate::store::Error::Unavailable)). One whose entry says another number of lanes than the
+    /// registry is not stored ([`Error::StaleEntry`](crate::store::Error::StaleEntry)).
     fn add(&self, tasks: Vec<NewTask>) -> impl Future<Output = Vec<Result<Added>>> + Send;
 }
 

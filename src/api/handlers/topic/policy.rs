@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn ranges_are_kept() {
         let check = |json: &str, says: &str| {
-            let said = changed(&TopicPolicy::default(), json).err().expect(json).to_string();
+            let said = changed(&TopicPolicy::default(), json).expect_err(json).to_string();
             assert!(said.contains(says), "{json}: {said}");
         };
         check(r#"{"retry":{"max_attempts":0}}"#, "retry.max_attempts: must be a whole number from 1 to 1000");

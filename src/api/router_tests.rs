@@ -210,7 +210,7 @@ async fn while_draining_no_work_is_taken_in() {
     for (path, body) in [(ADD, TASK), (ADD_BATCH, r#"{"tasks":[{}]}"#), ("/delay/task/pull", r#"{"topic":"t"}"#)] {
         let response = edge.clone().answer(post_of(path, body)).await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE, "{path}");
-        assert_eq!(response.headers()["connection"], "close", "whoever asks again goes elsewhere");
+        assert_eq!(response.headers()["connection"], "close", "a caller that asks again goes elsewhere");
         assert!(json_of(response).await["error_msg"].as_str().unwrap().contains("shutting down"), "{path}");
     }
 }

@@ -12,7 +12,7 @@
 //! # Invariants
 //!
 //! - A waiter has a place, of which there are so many, and no request slot: those who wait cost the others nothing but their connections.
-//! - Whoever leaves, whatever way, is out of the line at once. A task claimed for him meanwhile is given back unspent.
+//! - A caller that leaves, whatever way, is out of the line at once. A task that was claimed for it meanwhile is given back unspent.
 //! - A line lives while somebody stands in it. It ends, and another begins, under the lock of all lines.
 
 use std::collections::{BTreeMap, HashMap};
@@ -215,11 +215,11 @@ impl Line {
         self.state().known = known;
     }
 
-    /// Gives a waiter what was claimed for him. If he has left, it goes back.
+    /// Gives a waiter what was claimed for it. If the waiter has left, it goes back.
     pub(crate) fn serve(&self, ticket: u64, taken: Taken) {
         let waiter = self.state().queue.remove(&ticket);
         if let Some(waiter) = waiter {
-            // Given back, if he left just now.
+            // Given back, if the waiter left just now.
             let _ = waiter.answer.send(Ok(taken));
         }
     }

@@ -45,7 +45,7 @@ async fn who_came_first_is_served_first() {
     drop(waiting.remove(1));
     for waiting in waiting {
         let id = add(&api).await;
-        assert_eq!(id_of(waiting.await), id, "another was before him");
+        assert_eq!(id_of(waiting.await), id, "another waiter was served before");
     }
 }
 
@@ -60,7 +60,7 @@ async fn what_came_for_someone_who_left_goes_to_the_next_unspent() {
     while !line.is_empty() {
         tokio::task::yield_now().await;
     }
-    // It is claimed and on its way to him.
+    // It is claimed and on its way to the first.
     drop(first);
     let taken = wait(&api.pulls, &topic, WISH, LONG).await.unwrap().expect("the task");
     assert_eq!((taken.tasks[0].task_id, taken.tasks[0].attempt), (Some(id), Some(1)));

@@ -69,7 +69,7 @@ async fn who_finds_no_slot_in_time_is_turned_away_under_his_name_and_health_is_n
     assert_eq!(json_of(response).await["dm_error"], 2003);
     assert_eq!(edge.clone().answer(get_of("/healthz")).await.status(), StatusCode::OK);
     draining.send_replace(true);
-    assert_eq!(edge.answer(add()).await.headers()["connection"], "close", "whoever asks again goes elsewhere");
+    assert_eq!(edge.answer(add()).await.headers()["connection"], "close", "a caller that asks again goes elsewhere");
 }
 
 #[tokio::test(start_paused = true)]

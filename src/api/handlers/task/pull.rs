@@ -6,7 +6,7 @@
 //! | neither | leased for the time of writing | delivered once the answer has been written |
 //! | `task_id` | left alone | |
 //!
-//! With `wait` a caller for whom nothing is due joins the queue of the topic; without, he is told at once.
+//! With `wait` a caller for whom nothing is due joins the queue of the topic; without, the answer is given at once.
 //!
 //! # Invariants
 //!

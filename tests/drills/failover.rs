@@ -192,12 +192,12 @@ fn hold_replication_up(watched: &mut Watched, primary: u16) -> Vec<Paused> {
 /// kill -9 of a primary whose replicas have been behind for a moment, two instances to each service.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_primary_is_killed() {
-    /// Longer than three batches of adds wait in vain for a replica, and shorter than the sentinels' patience.
+    /// Longer than three batches of adds wait in vain for a replica.
     const BEHIND: Duration = Duration::from_millis(1_600);
     let kills = rounds(2, 4);
     let drill = format!("Sentinel: kill -9 of the primary ×{kills}, replicas {} ms behind", BEHIND.as_millis());
     let mut watched = block_in_place(|| Watched::with_options(&["--repl-diskless-sync-delay", "0"]));
-    block_in_place(|| watched.be_patient());
+    block_in_place(|| watched.may_depose(false));
     // Most of what is confirmed in the last moments is not due yet when the primary dies: what was called is not lost. Adders that rest come
     // one by one: most of those who wait for a replica in vain could still be answered in time, if somebody did.
     let plan = Plan { adders: 6, pause: Duration::from_millis(150), delay_ms: 0..4_000, ..Plan::default() };
@@ -212,10 +212,12 @@ async fn the_primary_is_killed() {
         let held_up_ms = now_ms();
         let behind = block_in_place(|| hold_replication_up(&mut watched, primary));
         tokio::time::sleep(BEHIND).await;
+        block_in_place(|| watched.may_depose(true));
         block_in_place(|| watched.on(primary).kill());
         drop(behind);
         let successor = block_in_place(|| watched.successor_of(primary));
         let elected_ms = now_ms();
+        block_in_place(|| watched.may_depose(false));
         faulty.push(held_up_ms..=elected_ms);
         for (side, slowest) in sides.iter().zip(&mut slowest) {
             *slowest = side.resumed(elected_ms, &[0, 1]).await.max(*slowest);

@@ -42,7 +42,7 @@ async fn the_primary_is_cut_off() {
     let mut island = block_in_place(Island::raise);
     let options = ["--repl-diskless-sync-delay", "0"];
     let mut watched = block_in_place(|| Watched::apart(&island.inside(), &island.outside(), &options));
-    block_in_place(|| watched.be_patient());
+    block_in_place(|| watched.may_depose(false));
     let primary = watched.primary();
     let plan = Plan { adders: 2, delay_ms: 0..4_000, ..Plan::default() };
     let scene = Scene { drill: &drill, urls: watched.urls(), plan, receivers: island.outside_door().into() };
@@ -51,10 +51,12 @@ async fn the_primary_is_cut_off() {
     tokio::time::sleep(WHILE).await;
 
     let faults = sides.each_ref().map(Side::fault);
+    block_in_place(|| watched.may_depose(true));
     let cut = now_ms();
     block_in_place(|| island.cut_off());
     block_in_place(|| watched.successor_of(primary));
     let elected = now_ms();
+    block_in_place(|| watched.may_depose(false));
     tokio::time::sleep(split).await;
     let right = sides[1].resumed(elected, &[RIGHT_SIDE]).await;
     let joined = now_ms();

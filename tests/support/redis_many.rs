@@ -118,13 +118,15 @@ impl Watched {
         answer.lines().nth(1).unwrap().parse().unwrap()
     }
 
-    /// The sentinels take longer to find a server down.
+    /// Whether the sentinels may find the primary down; if so, after two seconds without an answer.
     ///
-    /// One that has just learned of a new primary may leave it a second before it connects there: with a second's patience it
-    /// sometimes deposes that one at once, for another replica that may know less.
-    pub(crate) fn be_patient(&self) {
-        for sentinel in self.all_sentinels() {
-            sentinel.command(&["SENTINEL", "SET", MASTER, "down-after-milliseconds", "2000"]);
+    /// A drill allows it from its fault to the election. At any other moment they would depose a primary only because the
+    /// machine stalls, or because a sentinel has just learned of a new primary and connects to it a second later. The insider
+    /// may be cut off and is not told; alone it deposes nobody.
+    pub(crate) fn may_depose(&self, may: bool) {
+        let silence = if may { "2000" } else { "600000" };
+        for sentinel in &self.sentinels {
+            sentinel.command(&["SENTINEL", "SET", MASTER, "down-after-milliseconds", silence]);
         }
     }
 

@@ -105,6 +105,8 @@
 //! - It is the same task if its origin, its moment of creation, its stored due moment and its content are the same: one that was changed by
 //!   hand on either side is not.
 //! - An id belongs to one task of the store. If another task of any topic has it, the adopted one is refused ([`Adopted::Taken`]).
+//!   A lent one ([`Adoptee::lent`]) goes on at the other store. So it competes for its key all the
+//!   same: an owner here that was set before is cancelled, or both would fire.
 //!
 //! # Deadlines
 //!

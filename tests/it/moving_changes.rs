@@ -297,6 +297,38 @@ async fn a_refused_task_that_is_pushed_back_keeps_the_mover_going() {
     assert_eq!(counts(&new, "alive").await["scheduled"], 1);
 }
 
+/// The alarm that has moved is older than the one that stays, and would fire though the device is alive.
+async fn a_task_that_stays_ends_the_older_one_of_its_key(from: Kept, into: Kept) {
+    let (old, new) = (from.start(&[]).await, into.start(&[]).await);
+    beat(&old, "alive", "device").await;
+    let (code, output, error) = run(mover_from(&old.url(""), &new.url(""), &["--topic", "alive"])).await;
+    assert_eq!((code, &counts(&new, "alive").await["scheduled"]), (0, &json!(1)), "{output}{error}");
+    let id = beat(&old, "alive", "device").await["task_id"].clone();
+    let now = now_ms();
+    let record = json!({
+        "topic": "others", "task_id": id, "mode": "pull", "content": "x", "state": "delivered",
+        "created_ms": now, "due_ms": now, "finished_ms": now,
+    });
+    let answer = new.post("/delay/task/adopt", json!({"records": [record]}).to_string()).await.ok().body;
+    assert_eq!(answer["failed"], 0, "{answer}");
+    let (code, output, error) = run(mover_from(&old.url(""), &new.url(""), &["--topic", "alive"])).await;
+    let summary: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!((code, &summary["left"]), (1, &json!(1)), "{output}{error}");
+    assert_eq!(counts(&old, "alive").await["scheduled"], 1);
+    let counts = counts(&new, "alive").await;
+    assert_eq!((&counts["scheduled"], &counts["cancelled"]), (&json!(0), &json!(1)), "{counts}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_stays_ends_the_older_one_of_its_key_in_redis() {
+    a_task_that_stays_ends_the_older_one_of_its_key(Kept::embedded(), Kept::redis()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_stays_ends_the_older_one_of_its_key_in_embedded() {
+    a_task_that_stays_ends_the_older_one_of_its_key(Kept::redis(), Kept::embedded()).await;
+}
+
 /// A device that is silent for so long is in alarm.
 const ALARM: Duration = Duration::from_secs(8);
 const DEVICES: usize = 40;

@@ -374,7 +374,10 @@ impl Model {
         }
         match self.tasks.get(&id) {
             Some(record) if !record.is_same(&task) || record.lane != task.topic.lane_of(id) => {
-                let is_late = self.owner_is_later(&task).is_some_and(|(_, is_later)| is_later);
+                let is_late = match task.lent {
+                    true => self.is_superseded(&task),
+                    false => self.owner_is_later(&task).is_some_and(|(_, is_later)| is_later),
+                };
                 return Ok(if is_late { Adopted::Superseded } else { Adopted::Taken });
             }
             Some(record) if record.is_lent(now) => return Ok(Adopted::Own),

@@ -97,6 +97,7 @@ fn stranger(id: u64, origin: u64, topic: &str) -> Adoptee {
         outcome: String::new(),
         options: Options { origin: Some(StoreId(origin)), ..Options::default() },
         key_set: None,
+        lent: false,
         content: "{}".into(),
     }
 }

@@ -72,6 +72,7 @@ pub(crate) struct Stranger {
     attempts: u32,
     key: Option<u8>,
     key_set: Option<UnixMillis>,
+    lent: bool,
     expires_after: Option<Duration>,
     content: u8,
     /// Which store it comes from; none: the one that it is moved to.
@@ -191,13 +192,25 @@ fn stranger() -> impl Strategy<Value = Stranger> {
     let standing = (prop::sample::select(states.to_vec()), span());
     let expires_after = prop::option::weighted(0.3, prop::sample::select(vec![0, 1_000, 30_000]).prop_map(ms));
     let set = (-5_i64..50).prop_map(|seconds| UnixMillis(START.0 + seconds * 1_000));
-    let key = (prop::option::weighted(0.5, 0..2_u8), prop::option::weighted(0.7, set));
+    let key = (prop::option::weighted(0.5, 0..2_u8), prop::option::weighted(0.7, set), any::<bool>());
     let origin = prop::option::weighted(0.7, (0..20_u64).prop_map(|n| n / 19));
     let content = (0..20_u8).prop_map(|n| n / 19);
     let parts = (0..4_u64, 0..3_usize, due, standing, 0..3_u32, key, expires_after, content, origin);
-    parts.prop_map(|(id, destination, due, standing, attempts, (key, key_set), expires_after, content, origin)| {
-        Stranger { id, destination, due, standing, attempts, key, key_set, expires_after, content, origin }
-    })
+    parts.prop_map(
+        |(id, destination, due, standing, attempts, (key, key_set, lent), expires_after, content, origin)| Stranger {
+            id,
+            destination,
+            due,
+            standing,
+            attempts,
+            key,
+            key_set,
+            lent,
+            expires_after,
+            content,
+            origin,
+        },
+    )
 }
 
 fn misfired() -> impl Strategy<Value = Misfired> {
@@ -312,6 +325,7 @@ fn adoptee(task: &Stranger) -> Adoptee {
             ..Options::default()
         },
         key_set: task.key_set,
+        lent: task.lent,
         content: format!("content of another store {}", task.content),
     }
 }

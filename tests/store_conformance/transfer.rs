@@ -36,6 +36,7 @@ pub(crate) fn stranger(id: u64) -> Adoptee {
         outcome: String::new(),
         options: Options::default(),
         key_set: None,
+        lent: false,
         content: "{ \"订\" : \"a\\nb\" }".into(),
     }
 }
@@ -360,6 +361,18 @@ pub(crate) async fn of_two_tasks_of_a_key_the_one_that_was_set_later_is_kept(ben
     assert_eq!(adopt(&bench, other_id.clone()).await, Adopted::Superseded, "whatever has its id");
     assert_eq!(adopt(&bench, Adoptee { key_set: Some(at(1)), ..other_id.clone() }).await, Adopted::Taken);
     assert_eq!(bench.state(pushed.id).await, State::Scheduled);
+    // The other store goes on with what it lends: it may wait here no more.
+    let first = bench.try_add(keyed("other", 90_000)).await.unwrap();
+    let options = Options { key: Some("other".into()), ..Options::default() };
+    let lent = Adoptee { options, lent: true, ..other_id.clone() };
+    assert_eq!(adopt(&bench, lent.clone()).await, Adopted::Superseded, "set before");
+    assert_eq!(bench.state(first.id).await, State::Scheduled);
+    let lent = Adoptee { key_set: Some(at(1)), ..lent };
+    for _ in 0..2 {
+        assert_eq!(adopt(&bench, lent.clone()).await, Adopted::Taken);
+        assert_eq!(bench.state(first.id).await, State::Cancelled);
+    }
+    bench.store.discard(&lane(), State::Cancelled, vec![first.id]).await.unwrap();
     bench.store.cancel(&lane(), other_id.id).await.unwrap();
     bench.advance(5_000);
     assert_eq!(adopt(&bench, rival(3, 1)).await, Adopted::New);
@@ -508,6 +521,7 @@ pub(crate) async fn nothing_is_forgotten_on_the_way(bench: Bench<impl Store>) {
             outcome: lent.last_outcome.clone(),
             options: lent.options.clone(),
             key_set: lent.key_set,
+            lent: true,
             content: lent.content.clone(),
         };
         assert_eq!(adopt(&new, task).await, Adopted::New);

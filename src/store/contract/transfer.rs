@@ -32,6 +32,8 @@ pub struct Adoptee {
     /// When an add last set the task by its key, by the other store's clock; `None`: the key is
     /// another task's there, or that is not known.
     pub key_set: Option<UnixMillis>,
+    /// Whether the other store lends it. If it is refused here it goes on there.
+    pub lent: bool,
     /// The body, kept byte for byte.
     pub content: String,
 }
@@ -77,6 +79,7 @@ pub enum Adopted {
     Cancelling,
     /// It is this very store that lends it. Nothing changed.
     Own,
-    /// Another task has its id, or the same one was changed by hand since. Nothing changed.
+    /// Another task has its id, or the same one was changed by hand since. Neither is changed. If the
+    /// task is lent, an older task of its key is cancelled all the same.
     Taken,
 }

@@ -95,7 +95,12 @@ pub(super) fn adopt(ledger: &mut Ledger<'_>, tasks: &[Adoptee]) -> rusqlite::Res
 fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> {
     let lane = task.topic.lane_of(task.id);
     if let Some(known) = find(ledger, &lane, task)? {
-        let is_late = known == Adopted::Taken && owner_is_later(ledger, &lane, task)? == Some(true);
+        let is_late = known == Adopted::Taken
+            && match task.lent {
+                // It goes on at the other store, and has the key there.
+                true => is_superseded(ledger, &lane, task)?,
+                false => owner_is_later(ledger, &lane, task)? == Some(true),
+            };
         return Ok(if is_late { Adopted::Superseded } else { known });
     }
     if is_superseded(ledger, &lane, task)? {

@@ -154,5 +154,18 @@ fn adoptee(entry: &TopicEntry, task: Task) -> Option<Adoptee> {
     };
     let Task { id, destination, due, created, attempts, last_outcome: outcome, options, content, key_set, .. } = task;
     let topic = entry.clone();
-    Some(Adoptee { topic, id, destination, created, due, standing, attempts, outcome, options, key_set, content })
+    Some(Adoptee {
+        topic,
+        id,
+        destination,
+        created,
+        due,
+        standing,
+        attempts,
+        outcome,
+        options,
+        key_set,
+        lent: false,
+        content,
+    })
 }

@@ -159,7 +159,8 @@ fn command(inner: &Inner, Call { lane, places, token }: &Call, tasks: &[Adoptee]
             .arg(key.unwrap_or_default())
             .arg(task.key_set.map(|set| set.0.to_string()).unwrap_or_default())
             .arg(expires.unwrap_or_default())
-            .arg(if taken.contains(&task.id) { "1" } else { "" });
+            .arg(if taken.contains(&task.id) { "1" } else { "" })
+            .arg(if task.lent { "1" } else { "" });
     }
     call
 }

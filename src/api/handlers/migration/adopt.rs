@@ -85,6 +85,8 @@ pub(crate) struct RecordRequest<'a> {
     key: Option<String>,
     #[schema(value_type = Option<f64>)]
     key_set_ms: Option<Number>,
+    /// The other service lends the task, and goes on with it if it is refused here.
+    lent: Option<bool>,
     #[serde(borrow)]
     #[schema(value_type = Option<Object>)]
     options: Option<&'a RawValue>,
@@ -382,8 +384,21 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     let created = moment(required(record.created_ms, "created_ms")?, "created_ms")?;
     let key_set = record.key_set_ms.map(|set| moment(set, "key_set_ms")).transpose()?;
     let entry = TopicEntry { topic: topic.clone(), shards: 1 };
-    let task =
-        Adoptee { topic: entry, id, destination, created, due, standing, attempts, outcome, options, key_set, content };
+    let lent = record.lent.unwrap_or_default();
+    let task = Adoptee {
+        topic: entry,
+        id,
+        destination,
+        created,
+        due,
+        standing,
+        attempts,
+        outcome,
+        options,
+        key_set,
+        lent,
+        content,
+    };
     Ok(Checked { topic, task, notes })
 }
 

@@ -90,6 +90,9 @@ pub(crate) struct Record {
     /// another task.
     #[serde(skip_serializing_if = "Option::is_none")]
     key_set_ms: Option<UnixMillis>,
+    /// It is lent to the caller, and goes on here if another service refuses it.
+    #[serde(skip_serializing_if = "is_false")]
+    lent: bool,
     /// As `get` shows them; `origin`, the store that its `webhook-id` begins with; and `task_id` in `on_dead`: the id that the call for the
     /// dead will have.
     #[schema(value_type = Object)]
@@ -118,6 +121,7 @@ impl Record {
             cancelling: task.cancelling,
             key: task.options.key.clone(),
             key_set_ms: task.key_set.map(|set| set.max(task.created)),
+            lent: false,
             options: Options { key: None, origin: task.options.origin.or(Some(store)), ..task.options },
             content: task.content,
             log: notes.into_iter().map(Note::from).collect(),
@@ -162,6 +166,7 @@ pub(crate) async fn records(api: Arc<Api>, Routed { request, .. }: Routed) -> Re
     if receipt.is_some() {
         // Somebody else's: between the two looks it came back and was claimed.
         records.retain(|record| record.state != State::Leased);
+        records.iter_mut().for_each(|record| record.lent = record.state == State::Scheduled);
     }
     Ok(Success::of(Records { receipt: receipt.map(|receipt| receipt.to_string()), records, rest: ids.collect() }))
 }

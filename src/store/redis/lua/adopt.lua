@@ -3,7 +3,8 @@
 -- ARGV    2 the topic's number of lanes (see open.lua); then for each task: id, created ms, due ms, destination, options, content, state, the moment it waits for or
 --         ended at in ms, attempts, outcome, '' or the key that leads to this lane, '' or the ms at
 --         which an add last set it by that,
---         '' or ms after its due moment at which it expires, and '1' if a task of another topic has the id, else ''
+--         '' or ms after its due moment at which it expires, '1' if a task of another topic has the id, else '',
+--         and '1' if the other store lends it, and goes on with it if it is refused here, else ''
 -- returns what open.lua answers, or {now, then for each task 'new', 'known' (adopted before), 'own'
 --         (this store lends it), 'taken' (another
 --         task's id), 'superseded' (by a task of its key, which was set later), 'ended' (it waited,
@@ -61,18 +62,22 @@ local function is_superseded(key, set)
   return false
 end
 
+-- The id is another task's. What is lent goes on at the other store, and has the key there.
+local function taken(key, set, lent)
+  local is_late
+  if lent then is_late = is_superseded(key, set) else is_late = select(3, owner_of(key, set)) end
+  return is_late and 'superseded' or 'taken'
+end
+
 local function adopt(id, created, due, destination, options, content, state, moment, attempts, outcome, key, set, expires,
-  namesake)
+  namesake, lent)
   local competes = key ~= '' and set ~= '' and not ENDED[state]
-  if namesake ~= '' then
-    return competes and select(3, owner_of(key, set)) and 'superseded' or 'taken'
-  end
+  if namesake ~= '' then return competes and taken(key, set, lent ~= '') or 'taken' end
   if competes and redis.call('HEXISTS', BODIES, id) == 0 and is_superseded(key, set) then return 'superseded' end
   local record = '1 ' .. due .. ' ' .. created .. ' ' .. destination .. ' ' .. options .. '\n' .. content
   if redis.call('HSETNX', BODIES, id, record) == 0 then
     local became = known(id, created, due, options, content, state, outcome)
-    local is_late = became == 'taken' and competes and select(3, owner_of(key, set))
-    return is_late and 'superseded' or became
+    return became == 'taken' and competes and taken(key, set, lent ~= '') or became
   end
   local entry = fresh_entry(destination)
   entry.attempts, entry.outcome = tonumber(attempts), outcome
@@ -96,5 +101,5 @@ local function adopt(id, created, due, destination, options, content, state, mom
 end
 
 local answer = { now }
-for i = 3, #ARGV, 14 do answer[#answer + 1] = adopt(unpack(ARGV, i, i + 13)) end
+for i = 3, #ARGV, 15 do answer[#answer + 1] = adopt(unpack(ARGV, i, i + 14)) end
 return answer

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
+use std::sync::Arc;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisWrite, Value};
 use serde::Serialize;
@@ -155,7 +156,7 @@ pub(super) fn chunks<T>(tasks: Vec<T>, length: impl Fn(&T) -> usize) -> Vec<Vec<
 }
 
 /// Carries the requests out; what became of them is told by [`Batch::answer`].
-pub(super) async fn add(inner: &Inner, requests: Vec<Request>) -> Batch {
+pub(super) async fn add(inner: &Arc<Inner>, requests: Vec<Request>) -> Batch {
     let mut batch = Batch::of(requests);
     let (drawn, run) = match inner.ids.draw(&batch.wishes(), inner).await {
         Ok(drawn) => drawn,

@@ -2,7 +2,9 @@
 //!
 //! A block belongs to one run of one server: after a restart or a failover the counter may have lost its last
 //! increments, so a block drawn before is thrown away and the first draw skips ahead of all that may be in use. It also goes
-//! stale within a second, so that ids can be read as a time. A task that has to lie in a certain lane takes an id that leads there; what was
+//! stale within a second, so that ids can be read as a time. All who need ids wait while a block is
+//! drawn. So the next one is drawn ahead, by twice the time that the last draw took: where Redis is far
+//! away nobody waits for it, and where it is near hardly a draw is made that is not needed. A task that has to lie in a certain lane takes an id that leads there; what was
 //! passed over for that is used for others.
 //!
 //! In a cluster each adder wishes for the lanes of its own server alone, and all of them share what is in hand. So nobody looks through
@@ -28,8 +30,8 @@ use crate::clock::Clock;
 use crate::store::{Error, Result};
 use crate::task::TaskId;
 
-/// Ids drawn at once, unless more are needed: all wait while a block is drawn, so each that is used up while it is fresh makes the next one
-/// twice as long.
+/// Ids drawn at once, unless more are needed. A block that is used up while it is fresh makes the next
+/// one twice as long; one of which less than half was used, half as long.
 const BLOCK: u64 = 1_000;
 const LONGEST_BLOCK: u64 = 32_000;
 /// How long a block may be used.
@@ -67,6 +69,14 @@ struct Hand {
     next: BTreeMap<Way, u64>,
     /// What was drawn from last.
     run: Option<Run>,
+    /// How many ids the next draw brings, if no block is fresh and no more are needed.
+    usual: u64,
+    /// How long the last draw took.
+    took: Duration,
+    /// Whether a block is being drawn ahead.
+    is_ahead: bool,
+    /// How often the hand was emptied: what was drawn ahead before that is not used.
+    emptied: u64,
     /// How many ids were looked at.
     #[cfg(test)]
     looks: u64,
@@ -78,6 +88,8 @@ struct Block {
     ids: Range<u64>,
     /// Whether each is given away.
     given: Vec<bool>,
+    /// How many of them are.
+    used: u64,
     drawn: Instant,
 }
 
@@ -111,7 +123,7 @@ impl Ids {
     ///
     /// # Errors
     /// [`Error::Unavailable`]; no id was used then.
-    pub(super) async fn draw(&self, wishes: &[Wish], inner: &Inner) -> Result<(Vec<Drawn>, Run)> {
+    pub(super) async fn draw(&self, wishes: &[Wish], inner: &Arc<Inner>) -> Result<(Vec<Drawn>, Run)> {
         let mut hand = self.0.lock().await;
         let run = current_run(inner).await?;
         hand.keep(&run);
@@ -120,10 +132,17 @@ impl Ids {
             hand.take_for(wishes, &mut drawn);
             let open = &wishes[drawn.len()..];
             if open.is_empty() {
+                if hand.is_soon_over() {
+                    hand.is_ahead = true;
+                    tokio::spawn(draw_ahead(inner.clone(), run.clone(), hand.size_for(&[]), hand.emptied));
+                }
                 return Ok((drawn, run));
             }
+            let began = Instant::now();
             let ids = draw_block(inner, &run, hand.size_for(open), hand.skip(&run)).await?;
-            hand.put(ids, run.clone());
+            hand.took = began.elapsed();
+            hand.put(ids);
+            hand.run = Some(run.clone());
         }
     }
 
@@ -136,7 +155,7 @@ impl Ids {
     /// Uses no id any more that is in hand: the counter has been raised past others.
     pub(super) async fn drop_blocks(&self) {
         let mut hand = self.0.lock().await;
-        *hand = Hand { run: hand.run.take(), ..Hand::default() };
+        *hand = Hand { run: hand.run.take(), emptied: hand.emptied + 1, ..Hand::default() };
     }
 }
 
@@ -172,8 +191,15 @@ impl Way {
 impl Hand {
     /// Lets go of what is no good any more, for a draw in this run.
     fn keep(&mut self, run: &Run) {
-        let before = self.blocks.len();
         let is_same = self.run.as_ref().is_some_and(|last| last.is(run));
+        self.keep_fresh(is_same);
+    }
+
+    fn keep_fresh(&mut self, is_same: bool) {
+        let before = self.blocks.len();
+        if let Some(last) = self.blocks.last().filter(|last| last.drawn.elapsed() >= FRESH) {
+            self.usual = if 2 * last.used < last.size() { last.size() / 2 } else { last.size() };
+        }
         self.blocks.retain(|block| is_same && block.drawn.elapsed() < FRESH);
         if self.blocks.len() < before {
             let first = self.blocks.first().map_or(u64::MAX, |block| block.ids.start);
@@ -203,6 +229,7 @@ impl Hand {
                 }
                 *next = id + 1;
                 if !std::mem::replace(&mut block.given[(id - first) as usize], true) {
+                    block.used += 1;
                     return Some(id);
                 }
             }
@@ -213,7 +240,12 @@ impl Hand {
     /// How many ids to draw for wishes that there were none for: as many of each lane as are wished for, and enough to go on for a while.
     /// Those whose ids also lead to another's lane may take some away from it; then there is another draw.
     fn size_for(&self, wishes: &[Wish]) -> u64 {
-        let usual = self.blocks.last().map_or(BLOCK, |last| (2 * last.size()).clamp(BLOCK, LONGEST_BLOCK));
+        let usual = match self.blocks.last() {
+            Some(last) if last.is_used_up_early() => 2 * last.size(),
+            Some(last) => last.size(),
+            None => self.usual,
+        };
+        let usual = usual.clamp(BLOCK, LONGEST_BLOCK);
         let mut counts: BTreeMap<Way, u64> = BTreeMap::new();
         wishes.iter().for_each(|wish| *counts.entry(wish.way()).or_default() += wish.count());
         let of_a_lane = counts.iter().map(|(way, count)| way.shards * count).max().unwrap_or(0);
@@ -228,19 +260,57 @@ impl Hand {
         if self.run.as_ref().is_none_or(|last| last.is(run)) { 0 } else { SKIP }
     }
 
-    fn put(&mut self, ids: Range<u64>, run: Run) {
-        self.blocks.push(Block::new(ids));
-        self.run = Some(run);
+    fn put(&mut self, ids: Range<u64>) {
+        // One that was drawn ahead may come after a later one.
+        let place = self.blocks.partition_point(|block| block.ids.start < ids.start);
+        self.blocks.insert(place, Block::new(ids));
+    }
+
+    /// Whether the last block will be stale, or used up at its pace so far, before two draws are done.
+    fn is_soon_over(&self) -> bool {
+        let Some(last) = self.blocks.last().filter(|_| !self.is_ahead) else { return false };
+        last.lasts_for() <= 2 * self.took
     }
 }
 
 impl Block {
     fn new(ids: Range<u64>) -> Self {
-        Self { given: vec![false; (ids.end - ids.start) as usize], ids, drawn: Instant::now() }
+        Self { given: vec![false; (ids.end - ids.start) as usize], ids, used: 0, drawn: Instant::now() }
+    }
+
+    /// For how long it can be used, if it goes on to be used up as it has been. The first adds do not
+    /// show a pace yet.
+    fn lasts_for(&self) -> Duration {
+        let age = self.drawn.elapsed();
+        let left = (self.size() - self.used) as f64 / self.used.max(1) as f64;
+        FRESH.saturating_sub(age).min(age.max(FRESH / 16).mul_f64(left))
+    }
+
+    /// Whether its ids will not last until it is stale.
+    fn is_used_up_early(&self) -> bool {
+        self.drawn.elapsed() + self.lasts_for() < FRESH
     }
 
     fn size(&self) -> u64 {
         self.ids.end - self.ids.start
+    }
+}
+
+/// Puts a further block in hand, if nothing has made its ids unusable meanwhile.
+async fn draw_ahead(inner: Arc<Inner>, run: Run, size: u64, emptied: u64) {
+    let began = Instant::now();
+    let ids = draw_block(&inner, &run, size, 0).await;
+    let mut hand = inner.ids.0.lock().await;
+    if hand.emptied != emptied {
+        return;
+    }
+    hand.is_ahead = false;
+    // After an error the next caller draws, and is told what is wrong.
+    if let Ok(ids) = ids
+        && hand.run.as_ref().is_some_and(|last| last.is(&run))
+    {
+        hand.took = began.elapsed();
+        hand.put(ids);
     }
 }
 
@@ -344,6 +414,53 @@ mod tests {
         let many = Wish { shards: 1_024, shard: None, has_call: true };
         check(&[many], 2_050);
         assert_eq!(Hand::default().draw(&[many], &mut 6).len(), 1);
+    }
+
+    /// It was drawn with a thousand ids again each second, and then over and over while all waited.
+    #[tokio::test(start_paused = true)]
+    async fn a_block_is_as_long_as_a_second_needs() {
+        let (mut hand, mut sizes) = (Hand::default(), Vec::new());
+        // How many ids are taken of each block, and how long it is used.
+        for (used, ms) in [(1_000, 250), (2_000, 250), (3_500, 1_000), (100, 1_000), (0, 1_000), (0, 1_000)] {
+            hand.keep_fresh(true);
+            let (size, first) = (hand.size_for(&[]), sizes.iter().sum::<u64>() + 1);
+            sizes.push(size);
+            hand.put(first..first + size);
+            hand.take_all(&vec![wish(None, false); used]);
+            tokio::time::advance(Duration::from_millis(ms)).await;
+        }
+        assert_eq!(sizes, [1_000, 2_000, 4_000, 4_000, 2_000, 1_000]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_block_is_drawn_before_this_one_is_over() {
+        let check = async |took_ms: u64, used: usize, after_ms: u64, is_soon_over: bool| {
+            let mut hand = Hand { took: Duration::from_millis(took_ms), ..hand(1..1_001) };
+            tokio::time::advance(Duration::from_millis(after_ms)).await;
+            hand.take_all(&vec![wish(None, false); used]);
+            assert_eq!(hand.is_soon_over(), is_soon_over, "{took_ms} {used} {after_ms}");
+            hand.is_ahead = true;
+            assert!(!hand.is_soon_over(), "two at a time");
+        };
+        // Near: only at the end.
+        check(1, 10, 990, false).await;
+        check(1, 10, 999, true).await;
+        check(1, 512, 0, false).await;
+        check(1, 999, 500, true).await;
+        // Far away: by the age, or by the pace.
+        check(250, 10, 499, false).await;
+        check(250, 10, 500, true).await;
+        check(250, 400, 200, true).await;
+        check(250, 200, 200, false).await;
+        check(250, 512, 0, true).await;
+    }
+
+    #[test]
+    fn a_block_that_comes_late_is_put_before_the_later_ones() {
+        let mut hand = hand(8..10);
+        hand.put(20..22);
+        hand.put(12..14);
+        assert_eq!(hand.take_all(&[wish(None, false); 6]), [8, 9, 12, 13, 20, 21].map(|own| drawn(own, None)));
     }
 
     /// Once, each looked through all that had been left for the two others' lanes.

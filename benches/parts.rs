@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use delayd::api::measured::Requests;
 use delayd::breaker::{self, Breaker, Verdict};
-use delayd::callback::{Allowance, Answer, Fault, LONGEST_RETRY_AFTER, LimitParams, Limits};
+use delayd::callback::{Answer, Fault, LONGEST_RETRY_AFTER};
+use delayd::limits::{Allowance, LimitParams, Limits};
 use delayd::outcome::{self, Policy};
 use delayd::retry::Backoff;
 use delayd::span::Span;

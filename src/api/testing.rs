@@ -11,8 +11,9 @@ use tokio::sync::watch;
 use tower::Service;
 
 use super::{Api, Params, Parts, Tokens};
-use crate::callback::{LONGEST_RETRY_AFTER, LimitParams, Limits, ServiceParams, Services, SuccessRule};
+use crate::callback::{LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule};
 use crate::clock::Clock;
+use crate::limits::{LimitParams, Limits};
 use crate::outcome::Policy;
 use crate::retry::Backoff;
 use crate::store::AnyStore;

@@ -20,8 +20,9 @@ use anyhow::Context;
 use tokio::sync::{oneshot, watch};
 
 use crate::api::{self, Api, Tokens};
-use crate::callback::{self, Client, Limits, Services};
+use crate::callback::{self, Client, Services};
 use crate::clock::Clock;
+use crate::limits::Limits;
 use crate::maintenance::Janitor;
 use crate::open_files;
 use crate::settings::{self, Settings, StoreKind};

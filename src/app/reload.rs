@@ -31,7 +31,8 @@ use tokio::time::Instant;
 
 use super::params;
 use crate::api::{Api, Tokens};
-use crate::callback::{Limits, Services};
+use crate::callback::Services;
+use crate::limits::Limits;
 use crate::settings::{self, File, Settings};
 use crate::telemetry;
 use crate::topic::Registry;

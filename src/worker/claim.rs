@@ -8,8 +8,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{Shared, topic};
-use crate::callback::{Caller, Chance, Permit, Permits, Place};
+use crate::callback::Caller;
 use crate::clock::UnixMillis;
+use crate::limits::{Chance, Permit, Permits, Place};
 use crate::store::{Claim, Claimed, Delivery, Grant, MAX_OUTLOOK, Result, Want};
 use crate::task::{Destination, Lane};
 

@@ -1,7 +1,8 @@
 use tokio::sync::{Notify, broadcast};
 
 use super::*;
-use crate::callback::{Answer, Call, LONGEST_RETRY_AFTER, LimitParams};
+use crate::callback::{Answer, Call, LONGEST_RETRY_AFTER};
+use crate::limits::LimitParams;
 use crate::store::*;
 use crate::task::{Lane, StoreId, TaskId};
 use crate::topic;

@@ -30,8 +30,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::callback::{Caller, Client, Limits, Services};
+use crate::callback::{Caller, Client, Services};
 use crate::clock::Clock;
+use crate::limits::Limits;
 use crate::outcome::Policy;
 use crate::store::{AnyStore, Delivery, Holder};
 use crate::task::{Receipt, StoreId};

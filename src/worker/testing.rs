@@ -7,7 +7,8 @@ use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::*;
-use crate::callback::{Allowance, Answer, Call, Fault, LONGEST_RETRY_AFTER, LimitParams, ServiceParams, SuccessRule};
+use crate::callback::{Answer, Call, Fault, LONGEST_RETRY_AFTER, ServiceParams, SuccessRule};
+use crate::limits::{Allowance, LimitParams};
 use crate::store::*;
 use crate::task::{Lane, Options, Receipt, StoreId, TaskId};
 use crate::topic;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::breaker;
-use crate::callback::{Allowance, LimitParams, Limits, Permit};
+use crate::limits::{Allowance, LimitParams, Limits, Permit};
 use crate::task::{Destination, Topic, TopicPolicy};
 
 /// Nobody counts this far, and sums of it do not overflow.

@@ -213,8 +213,9 @@ async fn a_service_that_is_not_listed_any_more_holds_its_tasks_back(kept: Kept) 
 async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
     use std::sync::Arc;
 
-    use delayd::callback::{self, Client, LimitParams, Limits, ServiceParams, Services};
+    use delayd::callback::{self, Client, ServiceParams, Services};
     use delayd::clock::Clock;
+    use delayd::limits::{LimitParams, Limits};
     use delayd::outcome::Policy;
     use delayd::store::{AnyStore, Intake, Moment, NewTask, embedded, redis};
     use delayd::topic::{self, Registry};

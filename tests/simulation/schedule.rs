@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
-use delayd::callback::{Allowance, LONGEST_RETRY_AFTER, LimitParams, Limits, ServiceParams, Services, SuccessRule};
+use delayd::callback::{LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule};
 use delayd::clock::{Clock, UnixMillis};
+use delayd::limits::{Allowance, LimitParams, Limits};
 use delayd::maintenance::{self, Janitor};
 use delayd::outcome::Policy;
 use delayd::retry::Backoff;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::door::Door;
+use super::entry::Door;
 use super::{Allowance, Chance, LimitParams};
 use crate::clock::UnixMillis;
 use crate::task::Destination;

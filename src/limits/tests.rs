@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::door::share;
-use super::house::FEW;
+use super::entry::share;
+use super::table::FEW;
 use super::*;
-use crate::callback::window::RECENT;
+use crate::limits::slow_start::RECENT;
 
 #[path = "state_tests.rs"]
 mod state_tests;

@@ -1,8 +1,8 @@
 //! Tests of what a destination's entry remembers, and for how long.
 
-use super::super::house::FEW;
+use super::super::table::FEW;
 use super::*;
-use crate::callback::window::RECENT;
+use crate::limits::slow_start::RECENT;
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_is_no_longer_than_the_longest_that_is_allowed() {

@@ -33,16 +33,17 @@ use crate::clock::UnixMillis;
 use crate::rate::Rate;
 use crate::task::Destination;
 
-mod door;
-mod house;
-mod line;
+mod entry;
 mod permit;
-mod place;
+mod slow_start;
+mod table;
+mod wait_queue;
+mod waiter;
 
-use door::Door;
-use house::House;
+use entry::Door;
 pub use permit::{Permit, Permits};
-pub use place::{Chance, Place};
+use table::House;
+pub use waiter::{Chance, Place};
 
 /// The settings of the limits.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Limits;
-use super::door::Ending;
+use super::entry::Ending;
 use crate::breaker::Ticket;
 use crate::task::Destination;
 

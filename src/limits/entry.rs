@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::window::{RECENT, Window};
-use super::line::Line;
+use super::slow_start::{RECENT, Window};
+use super::wait_queue::Line;
 use super::{Allowance, Standing};
 use crate::breaker::{self, Breaker, State, Ticket, Verdict};
 use crate::rate::Bucket;

@@ -14,7 +14,7 @@ use crate::api::params::{Bounds, Limit, Params};
 use crate::api::wire::error::Error;
 use crate::callback::Services;
 use crate::clock::Clock;
-use crate::limits::Limits;
+use crate::limits::DestinationLimits;
 use crate::store::{AnyStore, Registered};
 use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
@@ -32,7 +32,7 @@ pub struct Parts {
     /// Which services can be called back.
     pub services: Arc<Services>,
     /// How the calls to them stand.
-    pub limits: Arc<Limits>,
+    pub limits: DestinationLimits,
     /// Who may call.
     pub tokens: Arc<Tokens>,
     /// The machine's time.
@@ -51,7 +51,7 @@ pub struct Api {
     pub(crate) store: Arc<AnyStore>,
     pub(crate) topics: Arc<Registry>,
     pub(crate) services: Arc<Services>,
-    pub(crate) limits: Arc<Limits>,
+    pub(crate) limits: DestinationLimits,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) clock: Clock,
     pub(crate) draining: watch::Receiver<bool>,

@@ -163,7 +163,7 @@ impl Service {
         &self.name
     }
 
-    /// What [`crate::limits::Limits`] may grant it.
+    /// What [`crate::limits::DestinationLimits`] may grant it.
     pub fn allowance(&self) -> Allowance {
         self.allowance
     }

@@ -1,106 +1,120 @@
-//! The line before one destination: who waits for its slots, and who is called.
+//! A fair wait queue: first come, first woken.
 //!
 //! ```text
-//! stand ─▶ waiting ─── call ──▶ called ─▶ leaves, with a slot or without
-//!             ▲                                     │
-//!             └──────── stands in its old place ◀───┘
+//! wait ─▶ waiting ─── wake ──▶ woken ─▶ leaves, with slots or without
+//!            ▲                   │
+//!            └─── waits again ───┘  in its old position
 //! ```
 //!
 //! # Invariants
 //!
-//! - One is called for every few slots that are to be had ([`SHARE`]), in the order in which they came: slots that come free cost a wake-up at most, however
-//!   many wait. What else comes free until he is awake is his as well, so that where a thousand wait he claims some tasks at a time and not one.
-//! - A slot for which one was called is his, or theirs who were called with him, to equal shares: nobody who comes by takes it.
-//! - Who was called leaves, or stands again, before he waits for anything else; whoever keeps the line then calls the next. So no slot is
-//!   forgotten because the one who was called had no use for it, and none waits for him.
-//! - Where time alone will free something (a token, the end of a hold), one of those who wait keeps watch for all: he sets a timer.
+//! - One waiter is woken for every [`SHARE`] free slots, in the order of arrival. However many
+//!   wait, a freed slot costs one wake-up at most. Slots that are freed before the woken waiter
+//!   runs are also reserved for it, so that it claims several tasks at a time.
+//! - A freed slot is reserved for the woken waiters, in equal shares. Newcomers cannot take it.
+//! - A woken waiter leaves, or waits again, before it waits for anything else. The owner of the
+//!   queue then wakes the next one. So no freed slot is forgotten, and none is kept for long.
+//! - Where time alone frees something (a token, the end of a hold), one waiter sets a timer for all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// How many slots one is called for.
+/// How many free slots one waiter is woken for.
 const SHARE: usize = 16;
 
-#[derive(Debug, Default)]
-pub(super) struct Line {
-    /// By the number that each drew as he came.
-    waiting: BTreeMap<u64, Arc<Notify>>,
-    called: BTreeSet<u64>,
-    /// One of those who wait.
-    watch: Option<u64>,
+/// What a waiter may expect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Availability {
+    /// There is a slot for it.
+    Now,
+    /// There is none, and it waits. It is notified in its turn. If there is a duration, it checks
+    /// again after it: time alone may have freed something, and it keeps the timer for all.
+    Later(Option<Duration>),
 }
 
-impl Line {
+/// The waiters for one set of slots.
+#[derive(Debug, Default)]
+pub(super) struct WaitQueue {
+    /// By number, in the order of arrival.
+    waiting: BTreeMap<u64, Arc<Notify>>,
+    woken: BTreeSet<u64>,
+    /// The one of the waiting that keeps the timer.
+    timer: Option<u64>,
+}
+
+impl WaitQueue {
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.called.is_empty()
+        self.waiting.is_empty() && self.woken.is_empty()
     }
 
-    /// Whether anybody waits who has not been called.
+    /// Whether anybody waits that has not been woken.
     pub(super) fn is_awaited(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// How many of the slots that are to be had are for the one of that number; or for one who comes by.
-    pub(super) fn share(&self, slots: usize, number: Option<u64>) -> usize {
-        match number {
-            Some(number) if self.called.contains(&number) => slots.div_ceil(self.called.len()),
-            // Nobody else would be called for the rest.
-            _ if self.waiting.is_empty() => slots.saturating_sub(self.called.len()),
-            _ => slots.saturating_sub(self.called.len() * SHARE),
+    /// How many of the free slots are for this waiter, or for a newcomer.
+    pub(super) fn share(&self, free: usize, waiter: Option<u64>) -> usize {
+        match waiter {
+            Some(waiter) if self.woken.contains(&waiter) => free.div_ceil(self.woken.len()),
+            // Nobody else would be woken for the rest.
+            _ if self.waiting.is_empty() => free.saturating_sub(self.woken.len()),
+            _ => free.saturating_sub(self.woken.len() * SHARE),
         }
     }
 
-    /// Waits, in the place of that number.
-    pub(super) fn stand(&mut self, number: u64, sleeper: &Arc<Notify>) {
-        self.called.remove(&number);
-        self.waiting.insert(number, Arc::clone(sleeper));
+    /// The waiter waits, in the position of its number.
+    pub(super) fn wait(&mut self, waiter: u64, wake: &Arc<Notify>) {
+        self.woken.remove(&waiter);
+        self.waiting.insert(waiter, Arc::clone(wake));
     }
 
-    pub(super) fn leave(&mut self, number: u64) {
-        self.called.remove(&number);
-        self.waiting.remove(&number);
-        self.watch.take_if(|watch| *watch == number);
+    pub(super) fn leave(&mut self, waiter: u64) {
+        self.woken.remove(&waiter);
+        self.waiting.remove(&waiter);
+        self.drop_timer(waiter);
     }
 
-    /// Calls the first ones, until so many are called and have not left as it takes for the slots. Answers how many that were.
-    pub(super) fn call(&mut self, slots: usize) -> usize {
-        let before = self.called.len();
-        while self.called.len() * SHARE < slots
-            && let Some((number, sleeper)) = self.waiting.pop_first()
+    /// Wakes the first ones, until as many are awake as the free slots are for. Returns how many
+    /// it woke.
+    pub(super) fn wake(&mut self, free: usize) -> usize {
+        let before = self.woken.len();
+        while self.woken.len() * SHARE < free
+            && let Some((waiter, wake)) = self.waiting.pop_first()
         {
-            self.watch.take_if(|watch| *watch == number);
-            self.called.insert(number);
-            sleeper.notify_one();
+            self.drop_timer(waiter);
+            self.woken.insert(waiter);
+            wake.notify_one();
         }
-        self.called.len() - before
+        self.woken.len() - before
     }
 
-    /// Whether the one of that number keeps the watch: whoever asks first does.
-    pub(super) fn watches(&mut self, number: u64) -> bool {
-        *self.watch.get_or_insert(number) == number
+    /// Whether this waiter keeps the timer: the first one that asks does.
+    pub(super) fn keeps_timer(&mut self, waiter: u64) -> bool {
+        *self.timer.get_or_insert(waiter) == waiter
     }
 
-    /// The one of that number need not watch.
-    pub(super) fn no_watch(&mut self, number: u64) {
-        self.watch.take_if(|watch| *watch == number);
+    /// The waiter keeps the timer no longer.
+    pub(super) fn drop_timer(&mut self, waiter: u64) {
+        self.timer.take_if(|keeper| *keeper == waiter);
     }
 
-    /// Sees to it that somebody watches, or will once he is awake.
-    pub(super) fn keep_watch(&mut self) {
-        if self.watch.is_none() {
-            self.call(1);
+    /// Ensures that somebody keeps the timer, or will once it is awake.
+    pub(super) fn ensure_timer(&mut self) {
+        if self.timer.is_none() {
+            self.wake(1);
         }
     }
 
-    /// Calls the one who watches, for what he waits for has become another.
-    pub(super) fn call_watch(&mut self) {
-        if let Some(number) = self.watch.take()
-            && let Some(sleeper) = self.waiting.remove(&number)
+    /// Wakes the one that keeps the timer: its duration has changed.
+    pub(super) fn wake_timer(&mut self) {
+        if let Some(waiter) = self.timer.take()
+            && let Some(wake) = self.waiting.remove(&waiter)
         {
-            self.called.insert(number);
-            sleeper.notify_one();
+            self.woken.insert(waiter);
+            wake.notify_one();
         }
     }
 }

@@ -192,7 +192,7 @@ impl Bench {
             topics: Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 })),
             client: ByHand(made),
             services: Arc::new(Services::new(services.iter().map(service).collect()).unwrap()),
-            limits: Arc::new(Limits::new(limits)),
+            limits: DestinationLimits::new(limits),
             clock,
         };
         let second = Duration::from_secs(1);

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use delayd::api::measured::Requests;
 use delayd::breaker::{self, Breaker, Verdict};
-use delayd::callback::{Allowance, Answer, Fault, LONGEST_RETRY_AFTER, LimitParams, Limits};
+use delayd::callback::{Answer, Fault, LONGEST_RETRY_AFTER};
+use delayd::limits::{Allowance, DestinationLimits, LimitParams};
 use delayd::outcome::{self, Policy};
 use delayd::retry::Backoff;
 use delayd::span::Span;
@@ -133,14 +134,14 @@ fn slots_are_taken_and_given_back(bencher: Bencher<'_, '_>, destinations: usize)
 }
 
 /// Limits that know so many destinations, each with a call in the past.
-fn house(destinations: usize) -> (Arc<Limits>, Vec<Destination>) {
+fn house(destinations: usize) -> (DestinationLimits, Vec<Destination>) {
     let params = LimitParams {
         concurrency: 16_384,
         concurrency_per_service: 256,
         breaker: breaker::Params::default(),
         retry_after_max: LONGEST_RETRY_AFTER,
     };
-    let limits = Arc::new(Limits::new(params));
+    let limits = DestinationLimits::new(params);
     let names = (0..destinations).map(|n| format!("service-{n}").parse().expect("a name"));
     let names: Vec<Destination> = names.collect();
     for name in &names {

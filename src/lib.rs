@@ -12,6 +12,7 @@ pub mod callback;
 pub mod cli;
 pub mod clock;
 pub mod glob;
+pub mod limits;
 pub mod maintenance;
 pub mod open_files;
 pub mod outcome;

@@ -12,8 +12,9 @@ use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::GivingBack;
 use crate::api::params::{Bounds, Limit, Params};
 use crate::api::wire::error::Error;
-use crate::callback::{Limits, Services};
+use crate::callback::Services;
 use crate::clock::Clock;
+use crate::limits::DestinationLimits;
 use crate::store::{AnyStore, Registered};
 use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
@@ -31,7 +32,7 @@ pub struct Parts {
     /// Which services can be called back.
     pub services: Arc<Services>,
     /// How the calls to them stand.
-    pub limits: Arc<Limits>,
+    pub limits: DestinationLimits,
     /// Who may call.
     pub tokens: Arc<Tokens>,
     /// The machine's time.
@@ -50,7 +51,7 @@ pub struct Api {
     pub(crate) store: Arc<AnyStore>,
     pub(crate) topics: Arc<Registry>,
     pub(crate) services: Arc<Services>,
-    pub(crate) limits: Arc<Limits>,
+    pub(crate) limits: DestinationLimits,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) clock: Clock,
     pub(crate) draining: watch::Receiver<bool>,

@@ -11,8 +11,9 @@ use tokio::sync::watch;
 use tower::Service;
 
 use super::{Api, Params, Parts, Tokens};
-use crate::callback::{LONGEST_RETRY_AFTER, LimitParams, Limits, ServiceParams, Services, SuccessRule};
+use crate::callback::{LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule};
 use crate::clock::Clock;
+use crate::limits::{DestinationLimits, LimitParams};
 use crate::outcome::Policy;
 use crate::retry::Backoff;
 use crate::store::AnyStore;
@@ -85,12 +86,12 @@ fn edge_over(store: AnyStore, clock: Clock) -> (Api, watch::Sender<bool>) {
     let topics = Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 }));
     let draining = watch::Sender::new(false);
     let breaker = crate::breaker::Params::default();
-    let limits = Arc::new(Limits::new(LimitParams {
+    let limits = DestinationLimits::new(LimitParams {
         concurrency: 64,
         concurrency_per_service: 64,
         breaker,
         retry_after_max: LONGEST_RETRY_AFTER,
-    }));
+    });
     let draining_seen = draining.subscribe();
     let tokens = Arc::new(Tokens::default());
     let parts = Parts { store, topics, services: Arc::new(services()), limits, tokens, clock, draining: draining_seen };

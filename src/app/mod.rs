@@ -20,8 +20,9 @@ use anyhow::Context;
 use tokio::sync::{oneshot, watch};
 
 use crate::api::{self, Api, Tokens};
-use crate::callback::{self, Client, Limits, Services};
+use crate::callback::{self, Client, Services};
 use crate::clock::Clock;
+use crate::limits::DestinationLimits;
 use crate::maintenance::Janitor;
 use crate::open_files;
 use crate::settings::{self, Settings, StoreKind};
@@ -113,7 +114,7 @@ impl App {
         let open_files = open_files::raise_limit();
         let limits = params::limits(&settings, open_files);
         let server = params::server(limits.concurrency, open_files, CLOSING);
-        let limits = Arc::new(Limits::new(limits));
+        let limits = DestinationLimits::new(limits);
 
         let draining = watch::Sender::new(false);
         let parts = api::Parts {

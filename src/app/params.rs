@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::limits::{Allowance, LimitParams};
 use crate::outcome::Policy;
 use crate::settings::{NotedAttempts, Settings, Success, Topology};
 use crate::store::{embedded, redis};
@@ -54,7 +55,7 @@ pub(super) fn services(settings: &Settings) -> Vec<callback::ServiceParams> {
         .map(|(name, service)| callback::ServiceParams {
             name: name.clone(),
             endpoints: service.endpoints.iter().map(|endpoint| endpoint.as_str().to_owned()).collect(),
-            allowance: callback::Allowance { concurrency: service.concurrency, rate: service.rate },
+            allowance: Allowance { concurrency: service.concurrency, rate: service.rate },
             success: match service.success {
                 Success::DmError => callback::SuccessRule::DmError,
                 Success::Status => callback::SuccessRule::Status,
@@ -94,7 +95,7 @@ pub(super) fn client(settings: &Settings, clock: &Clock) -> callback::Params {
 }
 
 /// `open_files` is how many files this process may have open: each call needs one, and the edge and the store some.
-pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> callback::LimitParams {
+pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> LimitParams {
     let wanted = settings.callback.concurrency;
     let most = open_files.and_then(|files| usize::try_from(files).ok()).map_or(usize::MAX, |files| (files / 2).max(16));
     if is_too_few(wanted, most) {
@@ -103,7 +104,7 @@ pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> callback::
              time; raise the limit (ulimit -n), or lower the setting"
         );
     }
-    callback::LimitParams {
+    LimitParams {
         concurrency: wanted.min(most),
         concurrency_per_service: settings.callback.concurrency_per_service,
         breaker: settings.callback.breaker.params(),

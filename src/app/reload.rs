@@ -31,7 +31,8 @@ use tokio::time::Instant;
 
 use super::params;
 use crate::api::{Api, Tokens};
-use crate::callback::{Limits, Services};
+use crate::callback::Services;
+use crate::limits::DestinationLimits;
 use crate::settings::{self, File, Settings};
 use crate::telemetry;
 use crate::topic::Registry;
@@ -67,7 +68,7 @@ impl std::fmt::Debug for Source {
 pub(super) struct Parts {
     pub(super) services: Arc<Services>,
     pub(super) tokens: Arc<Tokens>,
-    pub(super) limits: Arc<Limits>,
+    pub(super) limits: DestinationLimits,
     pub(super) topics: Arc<Registry>,
     pub(super) api: Arc<Api>,
     /// The limit of open files, by which calls are capped.

@@ -7,7 +7,7 @@
 //!   └───────────────────────────────┼──── enough probes succeed ────────────┘
 //! ```
 //!
-//! One machine, used twice: per destination of callbacks ([`crate::callback::Limits`]) and around a Redis server.
+//! One machine, used twice: per destination of callbacks ([`crate::limits::DestinationLimits`]) and around a Redis server.
 //! A [`Breaker`] is pure: every method is told the time, and nothing happens between two calls of it. [`Gate`] puts a lock around
 //! one and hands out permits.
 //!

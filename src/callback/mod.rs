@@ -1,7 +1,7 @@
 //! ④ The callback: how a task leaves for the business service it was meant for.
 //!
 //! ```text
-//! worker ─▶ limits (a slot) ─▶ target (sn, url) ─▶ services (endpoint) ─▶ client (POST) ─▶ classify ─▶ Answer
+//! worker ─▶ target (sn, url) ─▶ services (endpoint) ─▶ client (POST) ─▶ classify ─▶ Answer
 //! ```
 //!
 //! - [`target()`] reads from a task's content whom it wants called.
@@ -9,7 +9,6 @@
 //! - [`Client`] makes the call and nothing else, as a [`Caller`]; `trouble` names what can go wrong under HTTP.
 //! - `signature` signs a call; `unlisted` says which hosts and names may be called beside the services, `guard` what they may reach.
 //! - `classify` turns what came back into an [`Answer`]. Pure.
-//! - [`Limits`] says how many calls may run, in all and per destination: slots, rates, holds and breakers.
 //!
 //! # Invariants
 //!
@@ -31,18 +30,15 @@ mod excerpt;
 #[doc(hidden)]
 pub mod fuzzed;
 mod guard;
-mod limits;
 mod services;
 mod signature;
 mod target;
 mod trouble;
 mod unlisted;
-mod window;
 
 pub use classify::{Answer, Fault, LONGEST_RETRY_AFTER, SuccessRule};
 pub use client::{BuildError, Call, Caller, Client, Params};
 pub use excerpt::Excerpt;
-pub use limits::{Allowance, Chance, HoldsAsked, LimitParams, Limits, Permit, Permits, Place, Standing};
 pub use services::{InvalidService, Service, ServiceParams, Services};
 pub use signature::{InvalidSecret, Received, Secret, Unverified};
 pub use target::{InvalidTarget, InvalidUrl, Target, check_url, target, target_of_object};

@@ -7,12 +7,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use http::{HeaderValue, Uri};
 use tokio::time::Instant;
 
+use super::SuccessRule;
 use super::endpoint::{Endpoint, sendable};
 use super::guard::Reach;
 use super::signature::Secret;
 use super::target::{CallersUrl, InvalidUrl};
 use super::unlisted::Unlisted;
-use super::{Allowance, SuccessRule};
+use crate::limits::Allowance;
 use crate::task::Destination;
 
 /// One service as the configuration names it.
@@ -162,7 +163,7 @@ impl Service {
         &self.name
     }
 
-    /// What [`super::Limits`] may grant it.
+    /// What [`crate::limits::DestinationLimits`] may grant it.
     pub fn allowance(&self) -> Allowance {
         self.allowance
     }

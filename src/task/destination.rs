@@ -7,7 +7,7 @@ use std::sync::Arc;
 use memchr::memchr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{InvalidName, Topic, is_made_of};
+use super::{InvalidName, is_made_of};
 
 /// The longest service name, in bytes.
 const MAX_LENGTH: usize = 128;
@@ -25,11 +25,6 @@ impl Destination {
     /// The consumers of a topic, who pull.
     pub fn pull() -> Self {
         Self(PULL.into())
-    }
-
-    /// A topic's name in the place of a destination's, where limits hold for all of a topic.
-    pub fn named_as(topic: &Topic) -> Self {
-        Self(topic.as_str().into())
     }
 
     /// Whether consumers pull it, rather than a worker calling it.

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::claim::{Pass, Slots};
+use super::claim::{CallPermits, Slots};
 use super::held::{Holding, Lease};
 use super::settler::Ending;
-use super::{Noted, Shared, topic};
+use super::{Noted, Shared};
 use crate::callback::{Answer, Call, Caller, Excerpt, Fault, Service, target};
 use crate::clock::UnixMillis;
+use crate::limits::TopicPermit;
 use crate::outcome;
 use crate::store::{AttemptNote, Delivery, LeasedTask, Settled, Transition};
 use crate::task::{Lane, Receipt, TopicPolicy};
@@ -36,11 +37,11 @@ pub(super) fn start(
         tracing::debug!(task.id = %task.id, %lane, "Task {} is still in flight here; its call goes on", task.id);
         return;
     };
-    let Some(pass) = slots.pass(&task.destination) else {
+    let Some(permits) = slots.permits(&task.destination) else {
         // Rescheduled to another service since it was put on this schedule: that one's slots are not ours to take.
         return shared.settler.send(Ending::of(lane.clone(), holding, Transition::Release));
     };
-    let mut flight = Flight { shared: shared.clone(), lane: lane.clone(), task, holding, pass };
+    let mut flight = Flight { shared: shared.clone(), lane: lane.clone(), task, holding, permits };
     shared.calls.spawn(async move {
         if let Some(transition) = flight.run().await {
             flight.settle(transition);
@@ -54,7 +55,7 @@ struct Flight<S, C> {
     lane: Lane,
     task: LeasedTask,
     holding: Holding,
-    pass: Pass,
+    permits: CallPermits,
 }
 
 impl<S: Delivery, C: Caller> Flight<S, C> {
@@ -74,8 +75,8 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         if self.shared.stopping.is_cancelled() || !self.lease_covers(timeout).await {
             return Some(Transition::Release);
         }
-        self.pass.destination.begin(timeout + OVERDUE);
-        self.pass.topic.iter_mut().for_each(topic::begin);
+        self.permits.destination.begin(timeout + OVERDUE);
+        self.permits.topic.iter_mut().for_each(TopicPermit::begin);
         let shared = self.shared.clone();
         let (began, started, excerpt) = (Instant::now(), self.shared.time.store_now(), Excerpt::default());
         let answer = tokio::select! {
@@ -84,7 +85,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             () = shared.settler.finished() => return None,
         };
         let answer = answer.with_retry_after_of_at_most(shared.parts.limits.retry_after_max());
-        let permit = &mut self.pass.destination;
+        let permit = &mut self.permits.destination;
         match &answer {
             Answer::Failed { fault: Fault::Destination, outcome, .. } => permit.failed(outcome),
             Answer::Failed { fault: Fault::Here, .. } => {}
@@ -201,9 +202,9 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         if self.shared.cut_off.load(Ordering::Relaxed) {
             return;
         }
-        let Self { shared, lane, holding, pass, .. } = self;
+        let Self { shared, lane, holding, permits, .. } = self;
         // Its slots are free from now on.
-        drop(pass);
+        drop(permits);
         shared.settler.send(Ending::of(lane, holding, transition));
     }
 }

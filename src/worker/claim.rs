@@ -8,8 +8,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{Shared, topic};
-use crate::callback::{Caller, Chance, Permit, Permits, Place};
+use crate::callback::Caller;
 use crate::clock::UnixMillis;
+use crate::limits::{Availability, Permit, Permits, TopicPermit, TopicPermits, TopicWaiter, Waiter};
 use crate::store::{Claim, Claimed, Delivery, Grant, MAX_OUTLOOK, Result, Want};
 use crate::task::{Destination, Lane};
 
@@ -17,25 +18,25 @@ use crate::task::{Destination, Lane};
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     by_destination: BTreeMap<Destination, Permits>,
-    of_topic: Option<Permits>,
+    of_topic: Option<TopicPermits>,
 }
 
 /// What one call needs.
 #[derive(Debug)]
-pub(super) struct Pass {
+pub(super) struct CallPermits {
     pub(super) destination: Permit,
-    pub(super) topic: Option<Permit>,
+    pub(super) topic: Option<TopicPermit>,
 }
 
 impl Slots {
     /// What a call to the destination needs, if there is something left for it.
-    pub(super) fn pass(&mut self, destination: &Destination) -> Option<Pass> {
+    pub(super) fn permits(&mut self, destination: &Destination) -> Option<CallPermits> {
         let destination = self.by_destination.get_mut(destination)?.split_one()?;
         let topic = match &mut self.of_topic {
             Some(permits) => Some(permits.split_one()?),
             None => None,
         };
-        Some(Pass { destination, topic })
+        Some(CallPermits { destination, topic })
     }
 }
 
@@ -53,10 +54,10 @@ pub(super) struct Claimer {
     keeps_lock: bool,
     /// Whether the next claim is to look and no more, which gives the lock back.
     looks_only: bool,
-    /// Where the lane stands in line for slots.
-    line: BTreeMap<Destination, Place>,
-    /// And where in the line for its topic's, if that has limits.
-    topic_line: Option<Place>,
+    /// The lane's positions in the wait queues of its due destinations.
+    waiters: BTreeMap<Destination, Waiter>,
+    /// Its position in the wait queue of its topic, if that has limits.
+    topic_waiter: Option<TopicWaiter>,
 }
 
 /// Destinations that are asked for on suspicion.
@@ -80,8 +81,8 @@ impl Claimer {
             last: None,
             keeps_lock: false,
             looks_only: false,
-            line: BTreeMap::new(),
-            topic_line: None,
+            waiters: BTreeMap::new(),
+            topic_waiter: None,
         }
     }
 
@@ -97,8 +98,8 @@ impl Claimer {
     ) -> Result<Taken> {
         let looks_only = std::mem::take(&mut self.looks_only) || self.is_looking();
         let (slots, more) = if looks_only { Default::default() } else { self.reserve(shared, due) };
-        // Who took something stands at the end next time; the others keep their places.
-        self.line.retain(|destination, _| !slots.by_destination.contains_key(destination));
+        // Where something was taken, the lane goes to the end of the queue; elsewhere it keeps its position.
+        self.waiters.retain(|destination, _| !slots.by_destination.contains_key(destination));
         self.step_aside();
         let wants: Vec<Want> = self
             .in_turn(slots.by_destination.keys())
@@ -151,7 +152,7 @@ impl Claimer {
     /// the others; and whether more slots are free than that.
     fn reserve(&self, shared: &Shared<impl Delivery, impl Caller>, due: &[Destination]) -> (Slots, bool) {
         let mut slots = Slots { of_topic: self.reserve_of_topic(shared), ..Slots::default() };
-        let mut left = slots.of_topic.as_ref().map_or(shared.params.claim_batch, Permits::len);
+        let mut left = slots.of_topic.as_ref().map_or(shared.params.claim_batch, TopicPermits::len);
         if left == 0 {
             return (slots, false);
         }
@@ -169,8 +170,8 @@ impl Claimer {
                 continue;
             }
             let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
-            let permits = match self.line.get(destination) {
-                Some(place) => place.reserve(service.allowance(), most),
+            let permits = match self.waiters.get(destination) {
+                Some(waiter) => waiter.reserve(service.allowance(), most),
                 None => shared.parts.limits.reserve(destination, service.allowance(), most),
             };
             if !permits.is_empty() {
@@ -183,12 +184,12 @@ impl Claimer {
     }
 
     /// Free slots of the lane's topic, at most a batch; `None`: it has no limits.
-    fn reserve_of_topic(&self, shared: &Shared<impl Delivery, impl Caller>) -> Option<Permits> {
+    fn reserve_of_topic(&self, shared: &Shared<impl Delivery, impl Caller>) -> Option<TopicPermits> {
         let topic = &self.lane.topic;
         let (allowance, most) = (topic::allowance(&shared.policy_of(topic))?, shared.params.claim_batch);
-        Some(match &self.topic_line {
-            Some(place) => place.reserve(allowance, most),
-            None => shared.topic_limits.reserve(&topic::key(topic), allowance, most),
+        Some(match &self.topic_waiter {
+            Some(waiter) => waiter.reserve(allowance, most),
+            None => shared.topic_limits.of(topic).reserve(allowance, most),
         })
     }
 
@@ -208,52 +209,53 @@ impl Claimer {
         self.seen.clear();
     }
 
-    /// Is not called for a slot until the lane looks for room again: it waits for something else meanwhile.
+    /// The lane is not woken for a slot until it looks for room again: it waits for something else meanwhile.
     pub(super) fn step_aside(&self) {
-        self.line.values().chain(&self.topic_line).for_each(Place::rest);
+        self.waiters.values().for_each(Waiter::suspend);
+        self.topic_waiter.iter().for_each(TopicWaiter::suspend);
     }
 
-    /// Whether one of the due destinations could be claimed now. If not, the lane stands in line for each of them, and for no other; `wake` is
-    /// notified when it is called.
+    /// Whether one of the due destinations could be claimed now. If not, the lane waits in the queues of
+    /// all of them, and of no other; `wake` is notified in its turn.
     pub(super) fn room(
         &mut self,
         shared: &Shared<impl Delivery, impl Caller>,
         due: &[Destination],
         wake: &Arc<Notify>,
     ) -> Room {
-        if let Chance::Later(wait) = self.chance_of_topic(shared, wake) {
-            self.line.values().for_each(Place::rest);
+        if let Availability::Later(wait) = self.check_topic(shared, wake) {
+            self.waiters.values().for_each(Waiter::suspend);
             return Room::None { wait };
         }
         let mut least: Option<Duration> = None;
-        let mut before = std::mem::take(&mut self.line);
+        let mut before = std::mem::take(&mut self.waiters);
         for destination in due {
             let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
-            let line_up = || shared.parts.limits.line_up(destination, wake.clone());
-            let place = before.remove(destination).unwrap_or_else(line_up);
-            let chance = place.look(service.allowance());
-            self.line.insert(destination.clone(), place);
-            match chance {
-                Chance::Now => {
-                    self.line.append(&mut before);
+            let enqueue = || shared.parts.limits.enqueue(destination, wake.clone());
+            let waiter = before.remove(destination).unwrap_or_else(enqueue);
+            let availability = waiter.check(service.allowance());
+            self.waiters.insert(destination.clone(), waiter);
+            match availability {
+                Availability::Now => {
+                    self.waiters.append(&mut before);
                     return Room::Free;
                 }
-                Chance::Later(wait) => least = least.into_iter().chain(wait).min(),
+                Availability::Later(wait) => least = least.into_iter().chain(wait).min(),
             }
         }
-        self.topic_line.iter().for_each(Place::rest);
+        self.topic_waiter.iter().for_each(TopicWaiter::suspend);
         Room::None { wait: least }
     }
 
-    /// Whether there is a slot of the lane's topic. If not, the lane stands in line for it.
-    fn chance_of_topic(&mut self, shared: &Shared<impl Delivery, impl Caller>, wake: &Arc<Notify>) -> Chance {
+    /// Whether there is a slot of the lane's topic. If not, the lane waits for it.
+    fn check_topic(&mut self, shared: &Shared<impl Delivery, impl Caller>, wake: &Arc<Notify>) -> Availability {
         let topic = &self.lane.topic;
         let Some(allowance) = topic::allowance(&shared.policy_of(topic)) else {
-            self.topic_line = None;
-            return Chance::Now;
+            self.topic_waiter = None;
+            return Availability::Now;
         };
-        let line_up = || shared.topic_limits.line_up(&topic::key(topic), wake.clone());
-        self.topic_line.get_or_insert_with(line_up).look(allowance)
+        let enqueue = || shared.topic_limits.of(topic).enqueue(wake.clone());
+        self.topic_waiter.get_or_insert_with(enqueue).check(allowance)
     }
 
     fn learn(&mut self, grant: &mut Grant) {

@@ -1,7 +1,8 @@
 use tokio::sync::{Notify, broadcast};
 
 use super::*;
-use crate::callback::{Answer, Call, LONGEST_RETRY_AFTER, LimitParams};
+use crate::callback::{Answer, Call, LONGEST_RETRY_AFTER};
+use crate::limits::LimitParams;
 use crate::store::*;
 use crate::task::{Lane, StoreId, TaskId};
 use crate::topic;
@@ -71,12 +72,12 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
         store,
         client: NoCalls,
         services: Arc::new(Services::new(Vec::new()).unwrap()),
-        limits: Arc::new(Limits::new(LimitParams {
+        limits: DestinationLimits::new(LimitParams {
             concurrency: 1,
             concurrency_per_service: 1,
             breaker: Default::default(),
             retry_after_max: LONGEST_RETRY_AFTER,
-        })),
+        }),
         clock: Clock::system(),
     };
     let second = Duration::from_secs(1);

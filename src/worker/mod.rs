@@ -30,8 +30,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::callback::{Caller, Client, Limits, Services};
+use crate::callback::{Caller, Client, Services};
 use crate::clock::Clock;
+use crate::limits::{DestinationLimits, TopicLimits};
 use crate::outcome::Policy;
 use crate::store::{AnyStore, Delivery, Holder};
 use crate::task::{Receipt, StoreId};
@@ -86,7 +87,7 @@ pub struct Parts<S = AnyStore, C = Client> {
     /// Who is called.
     pub services: Arc<Services>,
     /// How much at once.
-    pub limits: Arc<Limits>,
+    pub limits: DestinationLimits,
     /// This instance's clock.
     pub clock: Clock,
 }
@@ -102,7 +103,7 @@ struct Shared<S, C> {
     time: StoreTime,
     held: Held,
     settler: Settler,
-    topic_limits: Arc<Limits>,
+    topic_limits: TopicLimits,
     notes: Notes,
     calls: TaskTracker,
     stopping: CancellationToken,
@@ -140,7 +141,7 @@ impl<S: Delivery, C: Caller> Worker<S, C> {
             store_id: Mutex::default(),
             held: Held::default(),
             settler,
-            topic_limits: topic::limits(),
+            topic_limits: TopicLimits::default(),
             notes,
             calls: TaskTracker::new(),
             stopping: CancellationToken::new(),

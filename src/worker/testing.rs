@@ -7,9 +7,10 @@ use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::*;
-use crate::callback::{Allowance, Answer, Call, Fault, LONGEST_RETRY_AFTER, LimitParams, ServiceParams, SuccessRule};
+use crate::callback::{Answer, Call, Fault, LONGEST_RETRY_AFTER, ServiceParams, SuccessRule};
+use crate::limits::{Allowance, LimitParams};
 use crate::store::*;
-use crate::task::{Lane, Options, Receipt, StoreId, TaskId};
+use crate::task::{Lane, Options, Receipt, StoreId, TaskId, TopicPolicy};
 use crate::topic;
 
 /// What a test waits for at most.
@@ -191,7 +192,7 @@ impl Bench {
             topics: Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 })),
             client: ByHand(made),
             services: Arc::new(Services::new(services.iter().map(service).collect()).unwrap()),
-            limits: Arc::new(Limits::new(limits)),
+            limits: DestinationLimits::new(limits),
             clock,
         };
         let second = Duration::from_secs(1);
@@ -213,6 +214,13 @@ impl Bench {
         &self.worker.shared.parts
     }
 
+    /// Sets what the topic asks for.
+    pub(super) async fn set_policy(&self, policy: TopicPolicy) {
+        let entry = self.store.store.register(TopicEntry { topic: lane().topic, shards: 1 }).await.unwrap();
+        self.store.store.set_policy(&entry.topic, &policy).await.unwrap();
+        self.parts().topics.learn(&[Registered { policy: Arc::new(policy), ..Registered::plain(entry) }]);
+    }
+
     /// Adds a task that is due now for each name.
     pub(super) async fn add(&self, names: impl IntoIterator<Item = impl AsRef<str>>) {
         let topic = TopicEntry { topic: lane().topic, shards: 1 };
@@ -226,7 +234,9 @@ impl Bench {
             quota: None,
         };
         let registered = self.store.store.register(topic.clone()).await.unwrap();
-        self.parts().topics.learn(&[Registered::plain(registered)]);
+        if self.parts().topics.known_entry(&topic.topic).is_none() {
+            self.parts().topics.learn(&[Registered::plain(registered)]);
+        }
         let tasks = names.into_iter().map(|name| task(name.as_ref())).collect();
         for added in self.store.store.add(tasks).await {
             added.unwrap();

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::testing::{Bench, lane, soon};
 use crate::store::{Admin, Delivery, KEPT, MAX_OUTLOOK, Settle, Settled, Transition};
-use crate::task::Destination;
+use crate::task::{Destination, TopicPolicy};
 
 /// The look had read what is held before the hold was set, and ended it when the answer had come.
 #[tokio::test]
@@ -62,6 +62,23 @@ async fn a_slot_of_any_of_a_great_many_due_destinations_wakes_their_lane() {
     bench.add(["z"]).await;
     assert_eq!(bench.call().await.sn, "z", "behind all that are at their limits");
     assert!(bench.is_quiet());
+}
+
+/// A topic began with sixteen slots, as a destination does, and came to its limit with successes.
+#[tokio::test]
+async fn all_slots_of_a_topic_are_there_from_its_first_call_and_no_more() {
+    let names = ["a", "b", "c"];
+    let mut bench = Bench::start(&names.map(|name| (name, 100)), |params| params.timeout = Duration::from_secs(30));
+    bench.set_policy(TopicPolicy { concurrency: Some(40), ..TopicPolicy::default() }).await;
+    bench.add(names.iter().cycle().take(60)).await;
+    let mut calls = Vec::new();
+    for _ in 0..40 {
+        calls.push(bench.call().await);
+    }
+    assert!(bench.is_quiet());
+    calls.remove(0).fail();
+    calls.push(bench.call().await);
+    assert!(bench.is_quiet(), "one slot came free");
 }
 
 /// With free slots for a destination of which nothing more was due, the lock was kept for two seconds, in which no other instance could claim

@@ -213,8 +213,9 @@ async fn a_service_that_is_not_listed_any_more_holds_its_tasks_back(kept: Kept) 
 async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
     use std::sync::Arc;
 
-    use delayd::callback::{self, Client, LimitParams, Limits, ServiceParams, Services};
+    use delayd::callback::{self, Client, ServiceParams, Services};
     use delayd::clock::Clock;
+    use delayd::limits::{DestinationLimits, LimitParams};
     use delayd::outcome::Policy;
     use delayd::store::{AnyStore, Intake, Moment, NewTask, embedded, redis};
     use delayd::topic::{self, Registry};
@@ -258,12 +259,12 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
             topics: topics.clone(),
             client: Client::new(client).unwrap(),
             services: Arc::new(Services::new(vec![service]).unwrap()),
-            limits: Arc::new(Limits::new(LimitParams {
+            limits: DestinationLimits::new(LimitParams {
                 concurrency: 64,
                 concurrency_per_service: 64,
                 breaker: delayd::breaker::Params::default(),
                 retry_after_max: delayd::callback::LONGEST_RETRY_AFTER,
-            })),
+            }),
             clock: Clock::system(),
         };
         let worker = Worker::start(

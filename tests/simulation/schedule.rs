@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
-use delayd::callback::{Allowance, LONGEST_RETRY_AFTER, LimitParams, Limits, ServiceParams, Services, SuccessRule};
+use delayd::callback::{LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule};
 use delayd::clock::{Clock, UnixMillis};
+use delayd::limits::{Allowance, DestinationLimits, LimitParams};
 use delayd::maintenance::{self, Janitor};
 use delayd::outcome::Policy;
 use delayd::retry::Backoff;
@@ -301,12 +302,12 @@ impl Deployment {
             store,
             client: Postman::new(world.clone(), life.clone()),
             services: Arc::new(Services::new(services(plan)).expect("they can be called")),
-            limits: Arc::new(Limits::new(LimitParams {
+            limits: DestinationLimits::new(LimitParams {
                 concurrency: plan.settings.concurrency,
                 concurrency_per_service: plan.settings.concurrency_per_service,
                 breaker: plan.settings.breaker.clone(),
                 retry_after_max: LONGEST_RETRY_AFTER,
-            })),
+            }),
             clock: clock.clone(),
         };
         let janitor = Janitor::start(parts.store.clone(), parts.topics.clone(), KEPT);

@@ -14,8 +14,8 @@ use crate::api::wire::fields::Name;
 use crate::api::wire::json::{self, required};
 use crate::api::wire::schema::ServiceName;
 use crate::breaker;
-use crate::callback::{Allowance, Standing};
 use crate::clock::UnixMillis;
+use crate::limits::{Allowance, Standing};
 use crate::store::{Admin, Holds, Topics};
 use crate::task::{Destination, Lane};
 

@@ -21,20 +21,20 @@ pub(super) const RECENT: Duration = Duration::from_secs(60);
 
 /// One destination's window.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
+pub(super) struct SlowStart {
     size: usize,
     /// Since the last doubling; each failure takes one back, so that a destination that mostly fails stays small.
     successes: usize,
     last_success: Option<Instant>,
 }
 
-impl Window {
+impl SlowStart {
     pub(super) fn new() -> Self {
         Self { size: START, successes: 0, last_success: None }
     }
 
     /// How many calls may run at a time.
-    pub(super) fn size(&self, now: Instant) -> usize {
+    pub(super) fn window(&self, now: Instant) -> usize {
         if self.is_recent(now) { self.size } else { START }
     }
 
@@ -65,16 +65,16 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn succeed(window: &mut Window, times: usize, now: Instant) -> usize {
+    fn succeed(window: &mut SlowStart, times: usize, now: Instant) -> usize {
         (0..times).for_each(|_| window.succeeded(now, 100));
-        window.size(now)
+        window.window(now)
     }
 
     #[test]
     fn the_window_doubles_after_as_many_successes_as_it_is_wide_up_to_the_limit() {
         let now = Instant::now();
-        let mut window = Window::new();
-        assert_eq!(window.size(now), 16);
+        let mut window = SlowStart::new();
+        assert_eq!(window.window(now), 16);
         assert_eq!(succeed(&mut window, 15, now), 16);
         assert_eq!(succeed(&mut window, 1, now), 32);
         assert_eq!(succeed(&mut window, 31, now), 32);
@@ -86,10 +86,10 @@ mod tests {
     #[test]
     fn a_minute_without_success_falls_back_to_the_start() {
         let now = Instant::now();
-        let mut window = Window::new();
+        let mut window = SlowStart::new();
         assert_eq!(succeed(&mut window, 40, now), 32);
-        assert_eq!(window.size(now + RECENT - Duration::from_millis(1)), 32);
-        assert_eq!(window.size(now + RECENT), 16);
+        assert_eq!(window.window(now + RECENT - Duration::from_millis(1)), 32);
+        assert_eq!(window.window(now + RECENT), 16);
         assert_eq!(succeed(&mut window, 15, now + RECENT), 16, "the count starts anew as well");
         assert_eq!(succeed(&mut window, 1, now + RECENT), 32);
     }
@@ -97,11 +97,11 @@ mod tests {
     #[test]
     fn a_destination_that_fails_as_often_as_it_succeeds_stays_small() {
         let now = Instant::now();
-        let mut window = Window::new();
+        let mut window = SlowStart::new();
         for _ in 0..1_000 {
             window.succeeded(now, 100);
             window.failed();
         }
-        assert_eq!(window.size(now), 16);
+        assert_eq!(window.window(now), 16);
     }
 }

@@ -3,23 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Limits;
-use super::door::Ending;
+use super::shared::Shared;
 use crate::breaker::Ticket;
+use crate::limits::gate::Ending;
 use crate::task::Destination;
 
 /// Slots taken for one destination and not yet used. Dropping gives them back.
 #[derive(Debug)]
 pub struct Permits {
-    limits: Arc<Limits>,
+    shared: Arc<Shared>,
     destination: Destination,
     count: usize,
     ticket: Option<Ticket>,
 }
 
 impl Permits {
-    pub(super) fn new(limits: Arc<Limits>, destination: Destination, count: usize, ticket: Option<Ticket>) -> Self {
-        Self { limits, destination, count, ticket }
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        destination: &Destination,
+        (count, ticket): (usize, Option<Ticket>),
+    ) -> Self {
+        Self { shared: Arc::clone(shared), destination: destination.clone(), count, ticket }
     }
 
     /// How many there are.
@@ -36,7 +40,7 @@ impl Permits {
     pub fn split_one(&mut self) -> Option<Permit> {
         self.count = self.count.checked_sub(1)?;
         Some(Permit {
-            limits: Arc::clone(&self.limits),
+            shared: Arc::clone(&self.shared),
             destination: self.destination.clone(),
             ticket: self.ticket,
             has_begun: false,
@@ -49,8 +53,8 @@ impl Drop for Permits {
     fn drop(&mut self) {
         let (count, ticket) = (self.count, self.ticket);
         if count > 0 {
-            self.limits.at_door(&self.destination, |door, now| {
-                door.give_back(count, ticket, now);
+            self.shared.update(&self.destination, |entry, now| {
+                entry.give_back(count, ticket, now);
                 count
             });
         }
@@ -60,7 +64,7 @@ impl Drop for Permits {
 /// The slot of one call. Dropping gives it back; if no call began, its token and its probe as well.
 #[derive(Debug)]
 pub struct Permit {
-    limits: Arc<Limits>,
+    shared: Arc<Shared>,
     destination: Destination,
     ticket: Option<Ticket>,
     has_begun: bool,
@@ -72,8 +76,8 @@ impl Permit {
     pub fn begin(&mut self, timeout: Duration) {
         self.has_begun = true;
         if let Some(ticket) = &mut self.ticket {
-            self.limits.at_door(&self.destination, |door, now| {
-                door.begin(ticket, timeout, now);
+            self.shared.update(&self.destination, |entry, now| {
+                entry.gate.begin(ticket, timeout, now);
                 0
             });
         }
@@ -84,7 +88,8 @@ impl Permit {
         self.ending = Some(Ending::Succeeded);
     }
 
-    /// The call showed that the destination is in trouble, namely so. Counts when the permit is dropped.
+    /// The call showed that the destination is in trouble, namely so. Counts when the permit is
+    /// dropped.
     pub fn failed(&mut self, outcome: &str) {
         self.ending = Some(Ending::Failed(outcome.to_owned()));
     }
@@ -93,10 +98,10 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let (ticket, ending, has_begun) = (self.ticket, self.ending.take(), self.has_begun);
-        self.limits.at_door(&self.destination, |door, now| {
+        self.shared.update(&self.destination, |entry, now| {
             match has_begun {
-                true => door.end(ticket, ending, now),
-                false => door.give_back(1, ticket, now),
+                true => entry.end(ticket, ending, now),
+                false => entry.give_back(1, ticket, now),
             }
             1
         });

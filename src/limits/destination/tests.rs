@@ -2,10 +2,12 @@
 
 use proptest::prelude::*;
 
-use super::door::share;
-use super::house::FEW;
+use super::entry::share;
+use super::table::FEW;
 use super::*;
-use crate::callback::window::RECENT;
+use crate::breaker;
+use crate::limits::Availability;
+use crate::limits::slow_start::RECENT;
 
 #[path = "state_tests.rs"]
 mod state_tests;
@@ -20,8 +22,8 @@ fn params(concurrency: usize, concurrency_per_service: usize) -> LimitParams {
     LimitParams { concurrency, concurrency_per_service, breaker, retry_after_max }
 }
 
-fn limits(concurrency: usize, concurrency_per_service: usize) -> Arc<Limits> {
-    Arc::new(Limits::new(params(concurrency, concurrency_per_service)))
+fn limits(concurrency: usize, concurrency_per_service: usize) -> DestinationLimits {
+    DestinationLimits::new(params(concurrency, concurrency_per_service))
 }
 
 fn name(name: &str) -> Destination {
@@ -29,33 +31,32 @@ fn name(name: &str) -> Destination {
 }
 
 /// Lets `times` calls to `destination` succeed, one after another.
-fn succeed(limits: &Arc<Limits>, destination: &Destination, times: usize) {
+fn succeed(limits: &DestinationLimits, destination: &Destination, times: usize) {
     for _ in 0..times {
         call(limits, destination).succeeded();
     }
 }
 
 /// A call that has begun.
-fn call(limits: &Arc<Limits>, destination: &Destination) -> Permit {
+fn call(limits: &DestinationLimits, destination: &Destination) -> Permit {
     let mut permit = limits.reserve(destination, most(0), 1).split_one().expect("there is a slot");
     permit.begin(Duration::from_secs(15));
     permit
 }
 
 /// How long until `destination` may have a slot again, where that is a matter of time alone.
-fn wait_for(limits: &Limits, destination: &Destination) -> Option<Duration> {
-    let mut house = limits.house();
-    let is_held = house.on_hold.contains(destination);
-    house.doors.get_mut(destination)?.wait_for(Instant::now()).filter(|_| !is_held)
+fn wait_for(limits: &DestinationLimits, destination: &Destination) -> Option<Duration> {
+    let now = Instant::now();
+    limits.0.table().entries.get_mut(destination)?.gate.retry_in(now)
 }
 
-/// Stands in line; `sleeper` is notified if there is something to be had already.
-fn stand(limits: &Arc<Limits>, destination: &Destination, sleeper: &Arc<Notify>) -> Place {
-    let place = limits.line_up(destination, Arc::clone(sleeper));
-    if place.look(most(0)) == Chance::Now {
+/// Waits; `sleeper` is notified if there is something to be had already.
+fn wait(limits: &DestinationLimits, destination: &Destination, sleeper: &Arc<Notify>) -> Waiter {
+    let waiter = limits.enqueue(destination, Arc::clone(sleeper));
+    if waiter.check(most(0)) == Availability::Now {
         sleeper.notify_one();
     }
-    place
+    waiter
 }
 
 /// Whether `sleeper` has been notified since it was last asked.
@@ -104,7 +105,7 @@ async fn a_destination_starts_slowly_and_falls_back_after_a_minute_without_succe
 fn four_black_holes_leave_room_for_a_fifth() {
     let limits = limits(1_000, 1_000);
     let holes = ["a", "b", "c", "d"].map(name);
-    // They were well once, so that no slow start protects the house.
+    // They were well once, so that no slow start protects the total.
     holes.iter().for_each(|hole| succeed(&limits, hole, 16 + 32 + 64 + 128 + 256 + 512));
     let mut taken = Vec::new();
     for _ in 0..1_000 {
@@ -116,7 +117,7 @@ fn four_black_holes_leave_room_for_a_fifth() {
 }
 
 #[test]
-fn one_black_hole_takes_half_the_house() {
+fn one_black_hole_takes_half_of_all_slots() {
     let (limits, hole) = (limits(100, 100), name("hole"));
     succeed(&limits, &hole, 16 + 32 + 64);
     let taken = limits.reserve(&hole, most(0), 100);
@@ -130,7 +131,7 @@ fn a_sleeper_is_woken_once_when_its_destination_frees_a_slot() {
     let sleeper = Arc::new(Notify::new());
     let mut permits = limits.reserve(&a, most(0), 2);
     let other = limits.reserve(&b, most(0), 1);
-    let place = stand(&limits, &a, &sleeper);
+    let waiter = wait(&limits, &a, &sleeper);
     assert!(!is_awake(&sleeper));
     drop(other);
     assert!(!is_awake(&sleeper), "another destination's slot is no use");
@@ -138,7 +139,7 @@ fn a_sleeper_is_woken_once_when_its_destination_frees_a_slot() {
     assert!(is_awake(&sleeper));
     drop(permits);
     assert!(!is_awake(&sleeper), "it was called already");
-    drop(place);
+    drop(waiter);
     assert_eq!(Arc::strong_count(&sleeper), 1);
 }
 
@@ -148,35 +149,35 @@ fn a_sleeper_is_woken_once_when_its_destination_frees_a_slot() {
 fn a_sleeper_that_comes_late_is_woken_at_once() {
     let (limits, a) = (limits(100, 2), name("a"));
     let sleeper = Arc::new(Notify::new());
-    let _place = stand(&limits, &a, &sleeper);
+    let _waiter = wait(&limits, &a, &sleeper);
     assert!(is_awake(&sleeper));
 }
 
 #[test]
-fn a_sleeper_whom_the_house_kept_out_is_woken_by_anyones_slot() {
+fn a_sleeper_that_the_total_kept_out_is_woken_by_anyones_slot() {
     let (limits, a, b) = (limits(3, 3), name("a"), name("b"));
     let sleeper = Arc::new(Notify::new());
     let mut permits = limits.reserve(&a, most(0), 3);
     assert_eq!(permits.len(), 2);
     let last = limits.reserve(&b, most(0), 1);
     assert_eq!((limits.in_flight(), limits.free(&name("c"), most(0))), (3, 0));
-    let _place = stand(&limits, &name("c"), &sleeper);
+    let _waiter = wait(&limits, &name("c"), &sleeper);
     assert!(!is_awake(&sleeper));
     drop(permits.split_one());
     assert!(is_awake(&sleeper));
     drop((permits, last));
     assert!(!is_awake(&sleeper));
-    assert!(limits.house().crowded_out.is_empty());
+    assert!(limits.0.table().crowded_out.is_empty());
 }
 
 #[test]
-fn a_sleeper_is_not_woken_while_its_share_of_the_house_is_used_up() {
+fn a_sleeper_is_not_woken_while_its_share_of_the_total_is_used_up() {
     let (limits, a, b) = (limits(10, 10), name("a"), name("b"));
     let sleeper = Arc::new(Notify::new());
     let taken = limits.reserve(&a, most(0), 10);
     let mut others = limits.reserve(&b, most(0), 2);
     assert_eq!((taken.len(), others.len(), limits.free(&a, most(0))), (6, 2, 0));
-    let _place = stand(&limits, &a, &sleeper);
+    let _waiter = wait(&limits, &a, &sleeper);
     drop(others.split_one());
     drop(others);
     assert!(!is_awake(&sleeper), "4 are free, and 6 its own");
@@ -191,33 +192,33 @@ fn a_slot_wakes_one_of_those_who_wait_for_it_in_turn() {
     let mut permits = limits.reserve(&a, most(0), 2);
     let come = |_| {
         let sleeper = Arc::new(Notify::new());
-        let place = stand(&limits, &a, &sleeper);
-        (sleeper, place)
+        let waiter = wait(&limits, &a, &sleeper);
+        (sleeper, waiter)
     };
-    let mut line: Vec<(Arc<Notify>, Place)> = (0..100).map(come).collect();
-    let called = |line: &[(Arc<Notify>, Place)]| -> Vec<usize> {
-        (0..line.len()).filter(|number| is_awake(&line[*number].0)).collect()
+    let mut queue: Vec<(Arc<Notify>, Waiter)> = (0..100).map(come).collect();
+    let woken = |queue: &[(Arc<Notify>, Waiter)]| -> Vec<usize> {
+        (0..queue.len()).filter(|number| is_awake(&queue[*number].0)).collect()
     };
     drop(permits.split_one());
-    assert_eq!(called(&line), [0]);
+    assert_eq!(woken(&queue), [0]);
     drop(permits.split_one());
-    assert_eq!(called(&line), [0; 0], "what comes free until he is awake is his as well");
-    assert!(limits.reserve(&a, most(0), 2).is_empty(), "who comes by takes nothing");
+    assert_eq!(woken(&queue), [0; 0], "what is freed until it runs is reserved for it");
+    assert!(limits.reserve(&a, most(0), 2).is_empty(), "a newcomer takes nothing");
 
     // The first has no use for them.
-    drop(line.remove(0));
-    assert_eq!(called(&line), [0], "the next one behind");
-    let taken = line[0].1.reserve(most(0), 1);
+    drop(queue.remove(0));
+    assert_eq!(woken(&queue), [0], "the next one behind");
+    let taken = queue[0].1.reserve(most(0), 1);
     assert_eq!(taken.len(), 1);
-    assert_eq!(called(&line), [1], "the next one behind, for what is left");
-    assert_eq!(line[1].1.look(most(0)), Chance::Now);
-    line[1].1.rest();
-    assert_eq!(called(&line), [2], "the next one behind");
-    assert_eq!(line[1].1.look(most(0)), Chance::Later(None));
+    assert_eq!(woken(&queue), [1], "the next one behind, for what is left");
+    assert_eq!(queue[1].1.check(most(0)), Availability::Now);
+    queue[1].1.suspend();
+    assert_eq!(woken(&queue), [2], "the next one behind");
+    assert_eq!(queue[1].1.check(most(0)), Availability::Later(None));
     drop(taken);
-    drop(line.remove(0));
-    let taken = line[1].1.reserve(most(0), 1);
-    assert_eq!((taken.len(), called(&line)), (1, vec![0]), "he has kept his place");
+    drop(queue.remove(0));
+    let taken = queue[1].1.reserve(most(0), 1);
+    assert_eq!((taken.len(), woken(&queue)), (1, vec![0]), "it has kept its position");
 }
 
 /// Each of a thousand lanes claimed one task at a time: twenty thousand claims for as many tasks.
@@ -228,10 +229,10 @@ fn those_who_are_called_together_share_what_came_free() {
     let permits = limits.reserve(&a, most(0), 100);
     assert_eq!(permits.len(), 32);
     let sleepers: Vec<Arc<Notify>> = (0..3).map(|_| Arc::default()).collect();
-    let line: Vec<Place> = sleepers.iter().map(|sleeper| stand(&limits, &a, sleeper)).collect();
+    let queue: Vec<Waiter> = sleepers.iter().map(|sleeper| wait(&limits, &a, sleeper)).collect();
     drop(permits);
     assert_eq!(sleepers.iter().map(is_awake).collect::<Vec<_>>(), [true, true, false]);
-    let taken: Vec<_> = line.iter().map(|place| place.reserve(most(0), 100)).collect();
+    let taken: Vec<_> = queue.iter().map(|waiter| waiter.reserve(most(0), 100)).collect();
     assert_eq!(taken.iter().map(Permits::len).collect::<Vec<_>>(), [16, 16, 0]);
 }
 
@@ -243,18 +244,20 @@ async fn one_of_those_who_wait_sets_the_timer_for_all() {
     let mut used = limits.reserve(&a, allowance, 1).split_one().unwrap();
     used.begin(Duration::from_secs(1));
     let sleeper = Arc::new(Notify::new());
-    let mut line: Vec<Place> = (0..100).map(|_| limits.line_up(&a, Arc::clone(&sleeper))).collect();
-    let watching = |line: &[Place]| -> Vec<usize> {
-        (0..line.len()).filter(|number| matches!(line[*number].look(allowance), Chance::Later(Some(_)))).collect()
+    let mut queue: Vec<Waiter> = (0..100).map(|_| limits.enqueue(&a, Arc::clone(&sleeper))).collect();
+    let watching = |queue: &[Waiter]| -> Vec<usize> {
+        (0..queue.len())
+            .filter(|number| matches!(queue[*number].check(allowance), Availability::Later(Some(_))))
+            .collect()
     };
-    assert_eq!(watching(&line), [0]);
+    assert_eq!(watching(&queue), [0]);
     assert!(!is_awake(&sleeper));
-    drop(line.remove(0));
+    drop(queue.remove(0));
     assert!(is_awake(&sleeper), "the next one is to watch");
-    assert_eq!(watching(&line), [0]);
+    assert_eq!(watching(&queue), [0]);
     drop(used);
     tokio::time::advance(Duration::from_millis(100)).await;
-    assert_eq!(line[0].look(allowance), Chance::Now);
+    assert_eq!(queue[0].check(allowance), Availability::Now);
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,7 +280,7 @@ async fn a_destination_that_keeps_failing_is_left_alone_and_met_by_few_on_its_re
     let hanging: Vec<_> = (0..20).map(|_| call(&limits, &a)).collect();
     let sleeper = Arc::new(Notify::new());
     let mut rest = limits.reserve(&a, most(0), 44);
-    let place = stand(&limits, &a, &sleeper);
+    let waiter = wait(&limits, &a, &sleeper);
     assert!(!is_awake(&sleeper));
     for _ in 0..5 {
         let mut permit = rest.split_one().unwrap();
@@ -285,8 +288,8 @@ async fn a_destination_that_keeps_failing_is_left_alone_and_met_by_few_on_its_re
         permit.failed("503 Service Unavailable");
     }
     assert!(is_awake(&sleeper), "it has to set its timer anew");
-    let wait = place.look(most(0));
-    assert!(matches!(wait, Chance::Later(Some(_))), "{wait:?}");
+    let wait = waiter.check(most(0));
+    assert!(matches!(wait, Availability::Later(Some(_))), "{wait:?}");
     drop(rest);
     let standing = limits.standing(&a, most(0));
     assert_eq!((standing.breaker, standing.in_flight, standing.window), (breaker::State::Open, 20, 16));
@@ -297,8 +300,8 @@ async fn a_destination_that_keeps_failing_is_left_alone_and_met_by_few_on_its_re
     tokio::time::advance(wait).await;
     let mut probes = limits.reserve(&a, most(0), 99);
     assert_eq!(probes.len(), 3, "half-open, with as many probes");
-    assert!(is_awake(&sleeper), "his timer is another by now");
-    assert!(matches!(place.look(most(0)), Chance::Later(_)));
+    assert!(is_awake(&sleeper), "its timer has another duration");
+    assert!(matches!(waiter.check(most(0)), Availability::Later(_)));
     assert!(!is_awake(&sleeper));
     for _ in 0..3 {
         let mut permit = probes.split_one().unwrap();
@@ -379,7 +382,7 @@ fn a_hold_by_hand_lasts_until_it_is_ended() {
     limits.set_holds(limits.ask_holds(), [a.clone()].into(), HashMap::new());
     assert_eq!((limits.free(&a, most(0)), wait_for(&limits, &a)), (0, None));
     assert!(limits.reserve(&a, most(0), 1).is_empty());
-    let _place = stand(&limits, &a, &sleeper);
+    let _waiter = wait(&limits, &a, &sleeper);
     assert!(!is_awake(&sleeper));
     limits.set_holds(limits.ask_holds(), [name("b")].into(), HashMap::new());
     assert!(is_awake(&sleeper));
@@ -407,7 +410,7 @@ proptest! {
         prop_assert_eq!(share(free, own), taken);
     }
 
-    /// Steps: take some for one of six destinations, give some back, stand in its line, go away from there, or make one call, which ends
+    /// Steps: take some for one of six destinations, give some back, wait in its queue, leave it, or make one call, which ends
     /// some way. Whoever is called looks at once, and stands on, or takes one, or goes.
     #[test]
     fn no_limit_is_ever_exceeded_and_nobody_sleeps_beside_a_free_slot(
@@ -418,7 +421,7 @@ proptest! {
         let limits = limits(concurrency, per_service);
         let names: Vec<_> = (0..6).map(|number| name(&format!("d{number}"))).collect();
         let mut held: Vec<(usize, Permits)> = Vec::new();
-        let mut asleep: Vec<(usize, Arc<Notify>, Place)> = Vec::new();
+        let mut asleep: Vec<(usize, Arc<Notify>, Waiter)> = Vec::new();
         for (step, who, amount) in steps {
             match step {
                 0 => {
@@ -430,8 +433,8 @@ proptest! {
                 1 if !held.is_empty() => drop(held.swap_remove(amount % held.len())),
                 2 | 3 => {
                     let sleeper = Arc::new(Notify::new());
-                    let place = stand(&limits, &names[who], &sleeper);
-                    asleep.push((who, sleeper, place));
+                    let waiter = wait(&limits, &names[who], &sleeper);
+                    asleep.push((who, sleeper, waiter));
                 }
                 4 if !asleep.is_empty() => drop(asleep.swap_remove(amount % asleep.len())),
                 _ => {
@@ -445,16 +448,16 @@ proptest! {
                     }
                 }
             }
-            while let Some(called) = asleep.iter().position(|(_, sleeper, _)| is_awake(sleeper)) {
-                let (who, sleeper, place) = asleep.swap_remove(called);
-                match place.look(most(0)) {
-                    Chance::Later(_) => asleep.push((who, sleeper, place)),
-                    Chance::Now if amount % 2 == 0 => {
-                        held.push((who, place.reserve(most(0), 1)));
+            while let Some(woken) = asleep.iter().position(|(_, sleeper, _)| is_awake(sleeper)) {
+                let (who, sleeper, waiter) = asleep.swap_remove(woken);
+                match waiter.check(most(0)) {
+                    Availability::Later(_) => asleep.push((who, sleeper, waiter)),
+                    Availability::Now if amount % 2 == 0 => {
+                        held.push((who, waiter.reserve(most(0), 1)));
                         prop_assert_eq!(held.last().map(|(_, permits)| permits.len()), Some(1));
                     }
                     // It has no use for the slot.
-                    Chance::Now => {}
+                    Availability::Now => {}
                 }
             }
             let total: usize = held.iter().map(|(_, permits)| permits.len()).sum();
@@ -469,7 +472,7 @@ proptest! {
         }
         drop((asleep, held));
         prop_assert_eq!(limits.in_flight(), 0);
-        prop_assert!(limits.house().crowded_out.is_empty());
-        prop_assert!(limits.house().doors.values().all(|door| door.line.is_empty()));
+        prop_assert!(limits.0.table().crowded_out.is_empty());
+        prop_assert!(limits.0.table().entries.values().all(|entry| entry.bulkhead.is_idle()));
     }
 }

@@ -1,8 +1,8 @@
 //! Tests of what a destination's entry remembers, and for how long.
 
-use super::super::house::FEW;
+use super::super::table::FEW;
 use super::*;
-use crate::callback::window::RECENT;
+use crate::limits::slow_start::RECENT;
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_is_no_longer_than_the_longest_that_is_allowed() {
@@ -19,7 +19,7 @@ async fn a_release_by_hand_lifts_what_a_retry_after_holds_once() {
     let sleeper = Arc::new(Notify::new());
     let seen = |at| limits.set_holds(limits.ask_holds(), HashSet::new(), [(a.clone(), UnixMillis(at))].into());
     limits.hold(&a, Duration::from_secs(30));
-    let _place = stand(&limits, &a, &sleeper);
+    let _waiter = wait(&limits, &a, &sleeper);
     assert!(!is_awake(&sleeper));
     seen(1);
     assert!(is_awake(&sleeper), "who waits for the end of the hold is woken");
@@ -45,7 +45,7 @@ async fn destinations_that_nobody_uses_are_forgotten() {
         }
         tokio::time::advance(RECENT).await;
     }
-    let known = limits.house().doors.len();
+    let known = limits.0.table().entries.len();
     assert!(known <= 2 * FEW, "{known}");
     drop(busy);
     assert_eq!(limits.in_flight(), 0);
@@ -61,9 +61,14 @@ async fn a_round_forgets_all_that_nobody_uses() {
         limits.hold(&host, Duration::from_secs(30));
     }
     limits.forget_idle();
-    assert_eq!(limits.house().doors.len(), 5_000, "they are held");
+    assert_eq!(limits.0.table().entries.len(), 5_000, "they are held");
     tokio::time::advance(RECENT).await;
     limits.forget_idle();
-    let house = limits.house();
-    assert!(house.doors.is_empty() && house.doors.capacity() < 64, "{} {}", house.doors.len(), house.doors.capacity());
+    let table = limits.0.table();
+    assert!(
+        table.entries.is_empty() && table.entries.capacity() < 64,
+        "{} {}",
+        table.entries.len(),
+        table.entries.capacity()
+    );
 }

@@ -1,0 +1,108 @@
+//! One destination: its bulkhead, and the gate before it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::params::Standing;
+use crate::breaker::{self, State, Ticket};
+use crate::limits::Allowance;
+use crate::limits::bulkhead::Bulkhead;
+use crate::limits::gate::{Ending, Gate};
+use crate::limits::slow_start::RECENT;
+
+/// How long nobody must have asked for a destination whose breaker is not closed, before it is
+/// forgotten with it.
+const LONG_AGO: Duration = Duration::from_secs(15 * 60);
+
+/// A destination that is in use.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) bulkhead: Bulkhead,
+    pub(super) gate: Gate,
+    /// When it was last asked for.
+    pub(super) used: Instant,
+    /// Its key among those that only the total keeps waiting.
+    pub(super) crowded_out: Option<(usize, u64)>,
+}
+
+impl Entry {
+    pub(super) fn new(allowance: Allowance, breaker: &breaker::Params, now: Instant) -> Self {
+        Self {
+            bulkhead: Bulkhead::new(allowance.concurrency),
+            gate: Gate::new(allowance.rate, breaker, now),
+            used: now,
+            crowded_out: None,
+        }
+    }
+
+    /// Goes by another allowance from now on.
+    pub(super) fn allow(&mut self, allowance: Allowance, now: Instant) {
+        self.bulkhead.set_limit(allowance.concurrency);
+        self.gate.set_rate(allowance.rate, now);
+    }
+
+    /// How many more calls the destination itself would bear. The gate is asked first: while it is
+    /// closed, slots do not matter.
+    pub(super) fn room(&mut self, now: Instant) -> usize {
+        match self.gate.admits(now) {
+            0 => 0,
+            admitted => admitted.min(self.bulkhead.vacant(self.gate.window(now))),
+        }
+    }
+
+    /// How many slots it may have, if so many are free in total.
+    pub(super) fn free(&mut self, free_in_total: usize, now: Instant) -> usize {
+        self.room(now).min(share(free_in_total, self.bulkhead.in_flight()))
+    }
+
+    /// Takes up to `most` of the free slots, with a token and a probe for each.
+    pub(super) fn take(
+        &mut self,
+        free: usize,
+        waiter: Option<u64>,
+        most: usize,
+        now: Instant,
+    ) -> (usize, Option<Ticket>) {
+        let taken = self.bulkhead.take(free, waiter, most);
+        (taken, self.gate.reserve(taken, now))
+    }
+
+    /// Gives back what was not used.
+    pub(super) fn give_back(&mut self, count: usize, ticket: Option<Ticket>, now: Instant) {
+        self.bulkhead.give_back(count);
+        self.gate.give_back(count, ticket, now);
+    }
+
+    /// A call has ended.
+    pub(super) fn end(&mut self, ticket: Option<Ticket>, ending: Option<Ending>, now: Instant) {
+        self.used = now;
+        self.bulkhead.give_back(1);
+        self.gate.end(ticket, ending, self.bulkhead.limit(), now);
+    }
+
+    pub(super) fn standing(&mut self, now: Instant) -> Standing {
+        Standing {
+            breaker: self.gate.breaker(now),
+            in_flight: self.bulkhead.in_flight(),
+            window: self.gate.slow_start(now).min(self.bulkhead.limit()),
+            held_for: self.gate.held_for(now),
+            last_failure: self.gate.last_failure(now),
+        }
+    }
+
+    /// Whether a new entry would say the same.
+    pub(super) fn is_forgettable(&mut self, now: Instant) -> bool {
+        let unused = now.duration_since(self.used);
+        self.bulkhead.is_idle()
+            && self.gate.is_idle(now)
+            && unused >= RECENT
+            && (unused >= LONG_AGO || self.gate.breaker(now) == State::Closed)
+    }
+}
+
+/// How many of `free` slots may go, one after another, to a destination that has `own`: before each
+/// there must be at least one free, and as many free as are its own by then.
+pub(super) fn share(free: usize, own: usize) -> usize {
+    if free == 0 || free < own { 0 } else { (free - own) / 2 + 1 }
+}

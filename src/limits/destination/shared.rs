@@ -1,0 +1,103 @@
+//! The lock around the table, and the steps that are done under it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::entry::Entry;
+use super::params::LimitParams;
+use super::table::Table;
+use crate::breaker::Ticket;
+use crate::limits::{Allowance, Availability};
+use crate::task::Destination;
+
+/// The settings, and the table under its lock.
+#[derive(Debug)]
+pub(super) struct Shared {
+    params: RwLock<Arc<LimitParams>>,
+    table: Mutex<Table>,
+}
+
+impl Shared {
+    pub(super) fn new(params: LimitParams) -> Self {
+        let table = Table::new(params.concurrency);
+        Self { params: RwLock::new(Arc::new(params)), table: Mutex::new(table) }
+    }
+
+    pub(super) fn params(&self) -> Arc<LimitParams> {
+        self.params.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Under the table's lock.
+    pub(super) fn set_params(&self, params: LimitParams) {
+        *self.params.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(params);
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        // Nothing under the lock panics half-way but by a broken invariant; the counts are then still
+        // the best there is.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes up to `most` slots, now; perhaps none. Those that are reserved for others stay.
+    pub(super) fn take(
+        &self,
+        waiter: Option<u64>,
+        destination: &Destination,
+        allowance: Allowance,
+        most: usize,
+    ) -> (usize, Option<Ticket>) {
+        let (now, params) = (Instant::now(), self.params());
+        let mut table = self.table();
+        let free_in_total = table.free();
+        let entry = table.entry(destination, &params, now);
+        entry.allow(params.resolved(allowance), now);
+        let free = entry.free(free_in_total, now);
+        let (taken, ticket) = entry.take(free, waiter, most, now);
+        if entry.gate.log_change(destination, now) {
+            entry.bulkhead.wake_timer();
+        }
+        table.in_flight += taken;
+        // The breaker may have half-opened just now, for more than these.
+        table.serve(destination, now);
+        (taken, ticket)
+    }
+
+    /// Whether there is a slot for the waiter; if not, it waits.
+    pub(super) fn check(
+        &self,
+        destination: &Destination,
+        allowance: Allowance,
+        waiter: (u64, &Arc<Notify>),
+    ) -> Availability {
+        let params = self.params();
+        self.table().check(destination, params.resolved(allowance), &params, waiter, Instant::now())
+    }
+
+    /// The waiter is not woken until it checks again.
+    pub(super) fn suspend(&self, destination: &Destination, waiter: u64) {
+        let now = Instant::now();
+        let mut table = self.table();
+        if let Some(entry) = table.entries.get_mut(destination) {
+            entry.bulkhead.suspend(waiter);
+            table.serve(destination, now);
+            table.serve_crowded_out(now);
+        }
+    }
+
+    /// Changes the entry of a destination with slots taken, and then wakes waiters that can be
+    /// served. `change` returns how many slots it freed.
+    pub(super) fn update(&self, destination: &Destination, change: impl FnOnce(&mut Entry, Instant) -> usize) {
+        let now = Instant::now();
+        let mut table = self.table();
+        let entry = table.entries.get_mut(destination).expect("a destination with calls in flight is not forgotten");
+        let freed = change(entry, now);
+        if entry.gate.log_change(destination, now) {
+            entry.bulkhead.wake_timer();
+        }
+        table.in_flight -= freed;
+        table.serve(destination, now);
+        table.serve_crowded_out(now);
+    }
+}

@@ -1,0 +1,202 @@
+//! All destinations, and the slots that they share. Pure: it stands under one lock, and the time is
+//! passed in.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::entry::Entry;
+use super::params::LimitParams;
+use crate::clock::UnixMillis;
+use crate::limits::allowance::Allowance;
+use crate::limits::wait_queue::Availability;
+use crate::task::Destination;
+
+/// Below so many destinations none is forgotten.
+pub(super) const FEW: usize = 64;
+
+/// The destinations in use.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) concurrency: usize,
+    pub(super) in_flight: usize,
+    pub(super) entries: HashMap<Destination, Entry>,
+    /// How often the store was asked what is held, and which of these answers is known.
+    pub(super) holds_asked: u64,
+    pub(super) holds_known: u64,
+    /// Destinations that operators hold, by that answer. Their gates know it.
+    held: HashSet<Destination>,
+    /// Releases by operators that have been seen, and when each was.
+    released: HashMap<Destination, UnixMillis>,
+    /// Destinations that only the total keeps waiting: by the number of free slots that it takes to
+    /// serve them, and then by age.
+    pub(super) crowded_out: BTreeSet<(usize, u64, Destination)>,
+    /// The last number that a waiter or one of the crowded out was given.
+    numbers: u64,
+    /// The number of entries at which idle ones are looked for.
+    sweep_at: usize,
+}
+
+impl Table {
+    pub(super) fn new(concurrency: usize) -> Self {
+        Self {
+            concurrency,
+            in_flight: 0,
+            entries: HashMap::new(),
+            holds_asked: 0,
+            holds_known: 0,
+            held: HashSet::new(),
+            released: HashMap::new(),
+            crowded_out: BTreeSet::new(),
+            numbers: 0,
+            sweep_at: FEW,
+        }
+    }
+
+    /// Slots that are free in total.
+    pub(super) fn free(&self) -> usize {
+        // Fewer may be allowed than were.
+        self.concurrency.saturating_sub(self.in_flight)
+    }
+
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    pub(super) fn forget_idle(&mut self, now: Instant) {
+        self.entries.retain(|_, entry| !entry.is_forgettable(now));
+        self.entries.shrink_to(self.entries.len() * 2);
+        self.sweep_at = FEW.max(self.entries.len() * 2);
+    }
+
+    /// The destination's entry, in use from now.
+    pub(super) fn entry(&mut self, destination: &Destination, params: &LimitParams, now: Instant) -> &mut Entry {
+        if !self.entries.contains_key(destination) && self.entries.len() >= self.sweep_at {
+            self.forget_idle(now);
+        }
+        let fresh = || {
+            let allowance = Allowance { concurrency: params.concurrency_per_service, rate: None };
+            Entry::new(allowance, &params.breaker, now)
+        };
+        let entry = self.entries.entry(destination.clone()).or_insert_with(fresh);
+        entry.used = now;
+        entry
+    }
+
+    /// Goes by other settings from now on.
+    pub(super) fn set_params(&mut self, params: &LimitParams, now: Instant) {
+        self.concurrency = params.concurrency;
+        for entry in self.entries.values_mut() {
+            entry.gate.set_breaker(&params.breaker, now);
+            if entry.gate.shorten_retry_after(now + params.retry_after_max) {
+                entry.bulkhead.wake_timer();
+            }
+        }
+    }
+
+    /// What the waiter may expect. If there is no slot for it, it waits.
+    pub(super) fn check(
+        &mut self,
+        destination: &Destination,
+        allowance: Allowance,
+        params: &LimitParams,
+        (waiter, wake): (u64, &Arc<Notify>),
+        now: Instant,
+    ) -> Availability {
+        let free_in_total = self.free();
+        let entry = self.entry(destination, params, now);
+        entry.allow(allowance, now);
+        let free = entry.free(free_in_total, now);
+        let availability = entry.bulkhead.check(free, waiter, wake, || entry.gate.retry_in(now));
+        if availability != Availability::Now {
+            self.serve(destination, now);
+        }
+        availability
+    }
+
+    /// Sets which destinations operators hold. `released` are the latest ends of holds; each that is
+    /// new also ends the wait for `Retry-After`.
+    pub(super) fn set_holds(
+        &mut self,
+        held: HashSet<Destination>,
+        released: HashMap<Destination, UnixMillis>,
+        params: &LimitParams,
+        now: Instant,
+    ) {
+        let known = std::mem::replace(&mut self.released, released);
+        let is_new = |(destination, at): &(&Destination, &UnixMillis)| known.get(*destination) != Some(*at);
+        let lifted: Vec<Destination> =
+            self.released.iter().filter(is_new).map(|(destination, _)| destination.clone()).collect();
+        for destination in lifted {
+            self.end_retry_after(&destination, now);
+        }
+        let before = std::mem::replace(&mut self.held, held);
+        let is_changed: Vec<Destination> = before.symmetric_difference(&self.held).cloned().collect();
+        for destination in is_changed {
+            let is_held = self.held.contains(&destination);
+            self.entry(&destination, params, now).gate.set_held(is_held);
+            self.serve(&destination, now);
+        }
+    }
+
+    /// Ends the wait that the destination's own `Retry-After` asks for.
+    pub(super) fn end_retry_after(&mut self, destination: &Destination, now: Instant) {
+        if let Some(entry) = self.entries.get_mut(destination) {
+            entry.gate.end_retry_after();
+            self.serve(destination, now);
+        }
+    }
+
+    /// Wakes waiters of the destination that can have a slot; else notes what would have to change.
+    /// Returns how many it woke.
+    pub(super) fn serve(&mut self, destination: &Destination, now: Instant) -> usize {
+        let free_in_total = self.free();
+        let Some(entry) = self.entries.get_mut(destination) else { return 0 };
+        let (mut woken, mut needs) = (0, None);
+        if entry.bulkhead.is_awaited() {
+            let free = entry.free(free_in_total, now);
+            woken = entry.bulkhead.wake(free, || entry.gate.retry_in(now));
+            if free == 0 && entry.room(now) > 0 {
+                // Only the total is in the way: it takes as many free slots as there are in flight,
+                // and at least one.
+                needs = Some(entry.bulkhead.in_flight().max(1));
+            }
+        }
+        if entry.crowded_out.map(|(needs, _)| needs) != needs {
+            if let Some((needs, since)) = entry.crowded_out.take() {
+                self.crowded_out.remove(&(needs, since, destination.clone()));
+            }
+            if let Some(needs) = needs {
+                self.numbers += 1;
+                entry.crowded_out = Some((needs, self.numbers));
+                self.crowded_out.insert((needs, self.numbers, destination.clone()));
+            }
+        }
+        woken
+    }
+
+    /// Wakes all waiters for which there is a slot.
+    pub(super) fn serve_all(&mut self, now: Instant) {
+        let destinations: Vec<Destination> = self.entries.keys().cloned().collect();
+        for destination in destinations {
+            self.serve(&destination, now);
+        }
+        self.serve_crowded_out(now);
+    }
+
+    /// Wakes those that the total kept waiting, as far as there are free slots now. Those that leave
+    /// again wake the next.
+    pub(super) fn serve_crowded_out(&mut self, now: Instant) {
+        let mut free = self.free();
+        while free > 0 && self.crowded_out.first().is_some_and(|(needs, ..)| *needs <= self.free()) {
+            let Some((.., destination)) = self.crowded_out.pop_first() else { return };
+            if let Some(entry) = self.entries.get_mut(&destination) {
+                entry.crowded_out = None;
+                free = free.saturating_sub(self.serve(&destination, now));
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! A position in the wait queue of a destination, left by dropping.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::permit::Permits;
+use super::shared::Shared;
+use crate::limits::{Allowance, Availability};
+use crate::task::Destination;
+
+/// A waiter for slots of one destination.
+///
+/// Once woken, it must check again, reserve, suspend itself or be dropped before it waits for
+/// anything else: until then the slots that it was woken for are kept from those behind it.
+#[derive(Debug)]
+pub struct Waiter {
+    shared: Arc<Shared>,
+    destination: Destination,
+    number: u64,
+    wake: Arc<Notify>,
+}
+
+impl Waiter {
+    pub(super) fn new(shared: &Arc<Shared>, destination: &Destination, wake: Arc<Notify>) -> Self {
+        let number = shared.table().next_number();
+        Self { shared: Arc::clone(shared), destination: destination.clone(), number, wake }
+    }
+
+    /// Whether there is a slot for it; if not, it waits, and is notified in its turn.
+    pub fn check(&self, allowance: Allowance) -> Availability {
+        self.shared.check(&self.destination, allowance, (self.number, &self.wake))
+    }
+
+    /// Takes up to `most` slots, those that it was woken for among them.
+    pub fn reserve(&self, allowance: Allowance, most: usize) -> Permits {
+        let taken = self.shared.take(Some(self.number), &self.destination, allowance, most);
+        Permits::new(&self.shared, &self.destination, taken)
+    }
+
+    /// Is not woken until it checks again; its position is kept.
+    pub fn suspend(&self) {
+        self.shared.suspend(&self.destination, self.number);
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.suspend();
+    }
+}

@@ -1,0 +1,53 @@
+//! The rate of one topic or destination, if it has one.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::rate::{Bucket, Rate};
+
+/// A token bucket, or no limit.
+#[derive(Debug)]
+pub(super) struct RateLimit(Option<Bucket>);
+
+impl RateLimit {
+    pub(super) fn new(rate: Option<Rate>, now: Instant) -> Self {
+        Self(rate.map(|rate| Bucket::new(rate, now)))
+    }
+
+    /// Changes the rate. Another one begins with a full bucket.
+    pub(super) fn set(&mut self, rate: Option<Rate>, now: Instant) {
+        if self.0.map(|bucket| bucket.rate()) != rate {
+            *self = Self::new(rate, now);
+        }
+    }
+
+    /// How many calls may begin now.
+    pub(super) fn available(&self, now: Instant) -> usize {
+        self.0.map_or(usize::MAX, |bucket| bucket.available(now))
+    }
+
+    /// Takes tokens, of which there must be enough.
+    pub(super) fn take(&mut self, count: usize, now: Instant) {
+        if let Some(bucket) = &mut self.0 {
+            bucket.take(count, now);
+        }
+    }
+
+    /// Gives back the tokens of calls that did not begin.
+    pub(super) fn give_back(&mut self, count: usize, now: Instant) {
+        if let Some(bucket) = &mut self.0 {
+            bucket.give_back(count, now);
+        }
+    }
+
+    /// How long until there is a token, if there is none.
+    pub(super) fn retry_in(&self, now: Instant) -> Option<Duration> {
+        self.0.and_then(|bucket| bucket.wait(now))
+    }
+
+    /// Whether a new one would hold no more tokens.
+    pub(super) fn is_full(&self, now: Instant) -> bool {
+        self.0.is_none_or(|bucket| bucket.is_full(now))
+    }
+}

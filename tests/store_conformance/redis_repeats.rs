@@ -31,18 +31,18 @@ const ROLES: [&str; 16] = [
 
 const PLAIN: &str = concat!(
     "#!lua\n",
-    include_str!("../../src/store/redis/lua/now.lua"),
+    include_str!("../../src/store/redis/lua/lib/now.lua"),
     "local BODIES, OFFSETS = KEYS[1], KEYS[2]\n",
-    include_str!("../../src/store/redis/lua/open.lua"),
+    include_str!("../../src/store/redis/lua/lib/open.lua"),
     include_str!("../../src/store/redis/lua/add.lua")
 );
 const UNLIKE: &str = concat!(
     "#!lua\n",
-    include_str!("../../src/store/redis/lua/now.lua"),
-    include_str!("../../src/store/redis/lua/lane.lua"),
-    include_str!("../../src/store/redis/lua/open.lua"),
+    include_str!("../../src/store/redis/lua/lib/now.lua"),
+    include_str!("../../src/store/redis/lua/lib/lane.lua"),
+    include_str!("../../src/store/redis/lua/lib/open.lua"),
     include_str!("../../src/store/redis/lua/sameness.lua"),
-    include_str!("../../src/store/redis/lua/add_unlike.lua")
+    include_str!("../../src/store/redis/lua/add_with_options.lua")
 );
 /// The places among the roles of those keys that the first of them is given.
 const PLAIN_KEYS: [usize; 4] = [0, 4, 3, 10];

@@ -12,7 +12,7 @@
 //! | destinations held by hand | `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
 //! | releases by hand | `<p>:DELAY_DESTINATION_RELEASES-{<p>:DELAY_DESTINATION_HOLDS}` | zset destination → when, Unix ms |
 //! | hints | `<p>:DELAY_HINT` | channel, message `lane due_ms`, or `lane due_ms pull origin` |
-//! | a lane's keys | see `lua/lane.lua` | |
+//! | a lane's keys | see `lua/lib/lane.lua` | |
 //!
 //! `<p>` is `store.redis.key_prefix`. A lane's keys end in its hash tag `{topic:shard}`, so that one node of a
 //! cluster holds them all. So do those of policies, pauses and the store: in the registry's name, by which it has the slot of that.
@@ -170,7 +170,7 @@ impl Keys {
         [self.bodies(lane), self.offsets(lane), self.destinations(lane), self.schedules(lane)]
     }
 
-    /// The keys of a lane script, in the order of `lua/lane.lua`.
+    /// The keys of a lane script, in the order of `lua/lib/lane.lua`.
     pub(super) fn of_script(&self, lane: &Lane) -> [String; LANE_KEYS] {
         // Put together piece by piece: every script call needs them all.
         let tag = format!("-{{{lane}}}");

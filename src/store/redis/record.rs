@@ -1,4 +1,4 @@
-//! What the scripts write about a task, read back. The formats are described in `lua/lane.lua`.
+//! What the scripts write about a task, read back. The formats are described in `lua/lib/lane.lua`.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! The Lua scripts: one file per verb in `lua/`, those of a lane with `lua/lane.lua` before them (`lua/add.lua` alone goes without) and, between the two, what some of
-//! them share. Those that look into many lanes have `lua/lanes.lua` before them.
+//! The Lua scripts: one file per verb in `lua/`, those of a lane with `lua/lib/lane.lua` before them (`lua/add.lua` alone goes without) and, between the two, what some of
+//! them share. Those that look into many lanes have `lua/lib/lanes.lua` before them.
 //!
 //! They are called by their SHA-1 (`EVALSHA`). A Redis that restarted or failed over has forgotten them all and
 //! answers NOSCRIPT without having done anything; [`super::link`] then loads them and repeats.
@@ -25,14 +25,14 @@ impl Script {
     }
 }
 
-const NOW: &str = include_str!("lua/now.lua");
-const LANE: &str = concat!(include_str!("lua/now.lua"), include_str!("lua/lane.lua"));
+const NOW: &str = include_str!("lua/lib/now.lua");
+const LANE: &str = concat!(include_str!("lua/lib/now.lua"), include_str!("lua/lib/lane.lua"));
 const SAMENESS: &str = include_str!("lua/sameness.lua");
-const FORGET: &str = include_str!("lua/forget.lua");
-const WHERE: &str = include_str!("lua/where.lua");
-const OPEN: &str = include_str!("lua/open.lua");
-const REVISION: &str = include_str!("lua/revision.lua");
-const LANES: &str = include_str!("lua/lanes.lua");
+const FORGET: &str = include_str!("lua/lib/forget.lua");
+const WHERE: &str = include_str!("lua/lib/where.lua");
+const OPEN: &str = include_str!("lua/lib/open.lua");
+const REVISION: &str = include_str!("lua/lib/revision.lua");
+const LANES: &str = include_str!("lua/lib/lanes.lua");
 const NEXT_ALONE: &str = include_str!("lua/next.lua");
 const CLAIM_ALONE: &str = include_str!("lua/claim.lua");
 const NORMAL: &str = "";
@@ -53,7 +53,7 @@ macro_rules! scripts {
 scripts! {
     IDS: NORMAL, [include_str!("lua/ids.lua")];
     ADD: NORMAL, [NOW, "local BODIES, OFFSETS = KEYS[1], KEYS[2]\n", OPEN, include_str!("lua/add.lua")];
-    ADD_UNLIKE: NORMAL, [LANE, OPEN, SAMENESS, include_str!("lua/add_unlike.lua")];
+    ADD_WITH_OPTIONS: NORMAL, [LANE, OPEN, SAMENESS, include_str!("lua/add_with_options.lua")];
     CLAIM: WAY_OUT, [LANE, CLAIM_ALONE];
     SETTLE: WAY_OUT, [LANE, include_str!("lua/settle.lua")];
     EXTEND: WAY_OUT, [LANE, include_str!("lua/extend.lua")];

@@ -5,7 +5,7 @@
 -- remembers it (terms/identity.rs).
 -- An add that is repeated after a lost reply brings the same drawn id. It finds that with the idempotency key, else as a task's, else with the
 -- key, and answers what it did; another add of that key between the two is the one case in which it is done again. Each function returns what
--- add_unlike.lua answers for the task, unless it says otherwise.
+-- add_with_options.lua answers for the task, unless it says otherwise.
 local TAKEN, OVER_QUOTA, KEY_REUSED = -1, -2, -3
 
 -- The earliest moment that this call stored for each destination, and the destinations that it took a task from.
@@ -112,8 +112,8 @@ local function replace(owner, record, due, destination, options, content, asked)
   return true
 end
 
--- Stores a task of which more is asked than to be delivered; answers as add_unlike.lua does.
-local function add_unlike(id, due, destination, options, content, asked)
+-- Stores a task of which more is asked than to be delivered; answers as add_with_options.lua does.
+local function add_with_options(id, due, destination, options, content, asked)
   local same, key = asked.idempotency, asked.key
   local first = used_before(same)
   if first then

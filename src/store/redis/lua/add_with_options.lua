@@ -12,7 +12,7 @@ for i = 3, #ARGV, 6 do
   local id, moment, destination, options, content = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local ms = tonumber(moment)
   local due = string.sub(moment, 1, 1) == '+' and now + ms or math.max(ms, now)
-  answer[#answer + 1] = add_unlike(id, due, destination, options, content, cjson.decode(ARGV[i + 5]))
+  answer[#answer + 1] = add_with_options(id, due, destination, options, content, cjson.decode(ARGV[i + 5]))
 end
 for destination, due in pairs(earliest) do
   if destination == '@pull' then

@@ -303,7 +303,7 @@ fn options(task: &NewTask, drawn: Drawn) -> Cow<'static, str> {
     write_options(&options)
 }
 
-/// What `lua/sameness.lua` has to know of a task.
+/// What `lua/add_with_options.lua` has to know of a task.
 #[derive(Serialize)]
 struct Asked<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

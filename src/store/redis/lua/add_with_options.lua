@@ -2,17 +2,136 @@
 -- (nothing) -> scheduled; scheduled -> scheduled (a push-back by key)
 --
 -- ARGV    2 the topic's number of lanes (see open.lua); then for each task: id, "<ms>" (a moment) or "+<ms>" (after now), destination, options, content, and
---         what else is asked of it (see sameness.lua)
+--         what else is asked of it
 -- returns what open.lua answers, or {now, then for each task the due ms stored; or -1 where the id is another task's, -2 over the quota,
 --         -3 where the idempotency key was used for another; or {'duplicate' | 'replaced', id, due
 --         ms, state} of the task
 --         that was there; of a duplicate the state, or '' if it is forgotten}
+--
+-- What else is asked of a task is JSON: {"key", "expires_after": ms, "on_dead": the drawn id that the options name, "quota",
+-- "idempotency": {"key", "fingerprint", "window": ms}}; that key is the name under which the lane remembers it
+-- (store/types). The order of the looks stands in store/mod.rs ("Sameness").
+--
+-- An add that is repeated after a lost answer brings the same drawn id. It finds that with the idempotency key, else as a task's, else
+-- with the key, and answers what it did; only if another add of that key came between the two, it is done again.
+-- uses: now, keys, entry, record, owner, idempotency, entries, expiry, schedule, sweep
+-- include: open
+local TAKEN, OVER_QUOTA, KEY_REUSED = -1, -2, -3
+
+-- The earliest moment that this call stored for each destination, and the destinations that it took a task from.
+local earliest, left = {}, {}
+
+-- Answers the due moment, or that the id is another task's.
+local function store(id, due, destination, tail)
+  if redis.call('HSETNX', BODIES, id, write_record(due, now, tail)) == 1 then
+    redis.call('ZADD', SCHEDULES .. destination, due, id)
+    if due < (earliest[destination] or math.huge) then earliest[destination] = due end
+    return due
+  end
+  return due_of_same(redis.call('HGET', BODIES, id), tail) or TAKEN
+end
+
+-- The first add under an idempotency key whose window is not over.
+local function used_before(same)
+  local id, fingerprint, till, due, by = read_used(same and redis.call('HGET', USED, same.key))
+  if not id or now >= tonumber(till) then return nil end
+  return { id = id, fingerprint = fingerprint, due = tonumber(due), by = by }
+end
+
+-- Two that are over go for each that comes: they cannot pile up between the rounds that purge.
+local function remember(same, id, due, by)
+  if not same then return end
+  local over = redis.call('ZRANGEBYSCORE', WINDOWS, '-inf', now, 'LIMIT', 0, 2)
+  if #over > 0 then
+    redis.call('HDEL', USED, unpack(over))
+    redis.call('ZREM', WINDOWS, unpack(over))
+  end
+  local till = math.min(now + same.window, FARTHEST)
+  redis.call('HSET', USED, same.key, write_used(id, same.fingerprint, till, due, by))
+  redis.call('ZADD', WINDOWS, till, same.key)
+end
+
+-- The state of a task, as callers see it; '' if it is forgotten or cannot be read.
+local function state_of(id)
+  if redis.call('HEXISTS', BODIES, id) == 0 then return '' end
+  local state = standing(id)
+  if state then return state end
+  local entry = read_entry(redis.call('HGET', ENTRIES, id) or '')
+  return entry and ENDED[entry.mark] and entry.mark or ''
+end
+
+local function pending()
+  local count = redis.call('HLEN', BODIES)
+  for _, ended in pairs(ENDED) do count = count - redis.call('ZCARD', ended) end
+  return count
+end
+
+-- The id that was drawn for the first version's call stays the task's.
+local function with_first_call(options, drawn, before)
+  local call = drawn and call_of(before)
+  if not call then return options end
+  local field = '"task_id":'
+  local first, last = string.find(options, field .. drawn, 1, true)
+  if not first then return options end
+  return string.sub(options, 1, first - 1) .. field .. string.format('%.0f', call.task_id) .. string.sub(options, last + 1)
+end
+
+-- Gives a task that waits another moment, content and options. Answers whether its record could be read.
+local function replace(owner, record, due, destination, options, content, asked)
+  local _, created, before, old_options = read_record(record)
+  if not created then return false end
+  lift(owner, before)
+  left[before] = true
+  options = with_origin(with_first_call(options, asked.on_dead, old_options), origin_of(old_options))
+  redis.call('HDEL', ENTRIES, owner)
+  redis.call('HSET', BODIES, owner, write_record(due, created, write_tail(destination, options, content)))
+  schedule(owner, destination, due)
+  set_expiry(owner, due, asked.expires_after)
+  return true
+end
+
+-- Answers what the script returns for the task.
+local function add(id, due, destination, options, content, asked)
+  local same, key = asked.idempotency, asked.key
+  local first = used_before(same)
+  if first then
+    if first.fingerprint ~= same.fingerprint then return KEY_REUSED end
+    if first.by ~= id then return { 'duplicate', first.id, first.due, state_of(first.id) } end
+    return first.id == id and first.due or { 'replaced', first.id, first.due, '' }
+  end
+  local own = redis.call('HGET', BODIES, id)
+  if own and key and key_of(own) == key then return due_of(own) end
+
+  local owner, by = read_owner(key and redis.call('HGET', OWNERS, key))
+  local record = not own and owner and redis.call('HGET', BODIES, owner)
+  if record and by == id then return { 'replaced', owner, due_of(record), '' } end
+  local state, entry
+  if record then state, entry = standing(owner) end
+  if state == 'scheduled' and replace(owner, record, due, destination, options, content, asked) then
+    own_key(key, owner, id, now)
+    remember(same, owner, due, id)
+    return { 'replaced', owner, due, '' }
+  end
+  if not own then
+    if asked.quota and pending() >= asked.quota then return OVER_QUOTA end
+    if state == 'leased' and entry then
+      entry.mark = '!'
+      keep(owner, entry)
+    end
+  end
+  local stored = store(id, due, destination, write_tail(destination, options, content))
+  if own or stored == TAKEN then return stored end
+  set_expiry(id, due, asked.expires_after)
+  if key then own_key(key, id, id, now) end
+  remember(same, id, due, id)
+  return stored
+end
+
 local answer = { now }
 for i = 3, #ARGV, 6 do
   local id, moment, destination, options, content = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
-  local ms = tonumber(moment)
-  local due = string.sub(moment, 1, 1) == '+' and now + ms or math.max(ms, now)
-  answer[#answer + 1] = add_with_options(id, due, destination, options, content, cjson.decode(ARGV[i + 5]))
+  local due = read_moment(moment)
+  answer[#answer + 1] = add(id, due, destination, options, content, cjson.decode(ARGV[i + 5]))
 end
 for destination, due in pairs(earliest) do
   if destination == '@pull' then

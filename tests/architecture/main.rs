@@ -280,3 +280,24 @@ fn every_script_has_a_head_that_names_its_arguments_answer_and_transition() {
         }
     }
 }
+
+/// A statement of the embedded store stands in the file of its table. What only looks at the file itself may stand elsewhere.
+#[test]
+fn sql_stands_in_the_files_of_the_tables() {
+    let mut all = Vec::new();
+    files(&source("store/embedded"), &mut all);
+    let of_a_test = |name: &str| ["tests.rs", "testing.rs", "fuzzed.rs"].iter().any(|end| name.ends_with(end));
+    for file in all {
+        let name = file.display().to_string();
+        if name.contains("/sql/") || of_a_test(&name) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        for line in code.lines().filter(|line| !line.contains("sqlite_schema")) {
+            let verb =
+                ["\"SELECT ", "\"INSERT ", "\"UPDATE ", "\"DELETE "].into_iter().find(|verb| line.contains(verb));
+            assert!(verb.is_none(), "{name} holds a statement, which belongs to store/embedded/sql: {line}");
+        }
+    }
+}

@@ -271,14 +271,36 @@ fn no_file_is_two() {
 #[test]
 fn every_script_has_a_head_that_names_its_arguments_answer_and_transition() {
     let folder = source("store/redis/lua");
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let text = fs::read_to_string(&path).unwrap();
-        let head: String = text.lines().take_while(|line| line.starts_with("--")).collect::<Vec<_>>().join("\n");
-        let stands_before =
-            ["lane.lua", "lanes.lua", "now.lua", "revision.lua"].iter().any(|name| path.ends_with(name));
-        for word in if stands_before { ["stands before", "."] } else { ["returns", "."] } {
+    for (folder, word) in [(folder.join("lib"), "."), (folder, "returns")] {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let head: String = text.lines().take_while(|line| line.starts_with("--")).collect::<Vec<_>>().join("\n");
             assert!(head.contains(word), "{} has no {word} in its head", path.display());
+        }
+    }
+}
+
+/// A statement of the embedded store stands in the file of its table. What only looks at the file itself may stand elsewhere.
+#[test]
+fn sql_stands_in_the_files_of_the_tables() {
+    let mut all = Vec::new();
+    files(&source("store/embedded"), &mut all);
+    let of_a_test = |name: &str| ["tests.rs", "testing.rs", "fuzzed.rs"].iter().any(|end| name.ends_with(end));
+    for file in all {
+        let name = file.display().to_string();
+        if name.contains("/sql/") || of_a_test(&name) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        for line in code.lines().filter(|line| !line.contains("sqlite_schema")) {
+            let verb =
+                ["\"SELECT ", "\"INSERT ", "\"UPDATE ", "\"DELETE "].into_iter().find(|verb| line.contains(verb));
+            assert!(verb.is_none(), "{name} holds a statement, which belongs to store/embedded/sql: {line}");
         }
     }
 }

@@ -36,6 +36,7 @@ mod record;
 mod redis_alone;
 mod redis_identity;
 mod redis_repeats;
+mod redis_scripts;
 mod reference;
 mod registry;
 mod settle;

@@ -12,16 +12,16 @@ use crate::redis_server;
 
 const ROLES: [&str; 16] = [
     "DELAY_REALL_TOPIC_TASK",
+    "DELAY_TOPIC_OFFSET",
+    "DELAY_TOPIC_DESTINATIONS",
+    "DELAY_SIMPLE_TOPIC_TASK",
     "DELAY_ATTEMPTS_TOPIC_TASK",
     "DELAY_LEASED_TOPIC_TASK",
-    "DELAY_TOPIC_DESTINATIONS",
-    "DELAY_TOPIC_OFFSET",
     "DELAY_TOPIC_RELOAD_LOCK",
     "DELAY_DELIVERED_TOPIC_TASK",
     "DELAY_DEAD_TOPIC_TASK",
     "DELAY_CANCELLED_TOPIC_TASK",
     "DELAY_EXPIRED_TOPIC_TASK",
-    "DELAY_SIMPLE_TOPIC_TASK",
     "DELAY_EXPIRIES_TOPIC_TASK",
     "DELAY_KEYS_TOPIC_TASK",
     "DELAY_IDEMPOTENCY_TOPIC_TASK",
@@ -29,23 +29,10 @@ const ROLES: [&str; 16] = [
     "DELAY_NOTES_TOPIC_TASK",
 ];
 
-const PLAIN: &str = concat!(
-    "#!lua\n",
-    include_str!("../../src/store/redis/lua/now.lua"),
-    "local BODIES, OFFSETS = KEYS[1], KEYS[2]\n",
-    include_str!("../../src/store/redis/lua/open.lua"),
-    include_str!("../../src/store/redis/lua/add.lua")
-);
-const UNLIKE: &str = concat!(
-    "#!lua\n",
-    include_str!("../../src/store/redis/lua/now.lua"),
-    include_str!("../../src/store/redis/lua/lane.lua"),
-    include_str!("../../src/store/redis/lua/open.lua"),
-    include_str!("../../src/store/redis/lua/sameness.lua"),
-    include_str!("../../src/store/redis/lua/add_unlike.lua")
-);
-/// The places among the roles of those keys that the first of them is given.
-const PLAIN_KEYS: [usize; 4] = [0, 4, 3, 10];
+/// The text of a script.
+fn script(name: &str) -> &'static str {
+    delayd::store::redis::script::sent().into_iter().find(|(other, _)| *other == name).unwrap().1
+}
 
 /// An add with the id that was drawn for it.
 #[derive(Clone)]
@@ -84,12 +71,19 @@ impl Broken {
             redis::cmd("HSET").arg(key("DELAY_TOPIC_OFFSET")).arg("#shards").arg(1).query(&mut connection).unwrap();
         let (mut call, now) = (redis::cmd("EVAL"), self.bench.now().0);
         if sent.asked.is_empty() {
-            let keys = PLAIN_KEYS.map(|place| key(ROLES[place]));
-            call.arg(PLAIN).arg(keys.len()).arg(&keys).arg(now).arg(1).arg("message.call").arg(1).arg(sent.id.0);
+            let keys: Vec<String> = ROLES[..4].iter().map(|role| key(role)).collect();
+            call.arg(script("add"))
+                .arg(keys.len())
+                .arg(&keys)
+                .arg(now)
+                .arg(1)
+                .arg("message.call")
+                .arg(1)
+                .arg(sent.id.0);
             call.arg("+50").arg(format!("message.call {options}\n{}", sent.content));
         } else {
             let keys = ROLES.map(key);
-            call.arg(UNLIKE).arg(keys.len()).arg(&keys).arg(now).arg(1).arg(sent.id.0);
+            call.arg(script("add_with_options")).arg(keys.len()).arg(&keys).arg(now).arg(1).arg(sent.id.0);
             call.arg("+50").arg("message.call").arg(options).arg(sent.content).arg(sent.asked);
         }
         match &call.query::<Vec<Value>>(&mut connection).unwrap()[..] {

@@ -6,6 +6,7 @@ use super::ledger::Ledger;
 use super::receipts::Receipts;
 use super::record::{Pending, Record, expiry};
 use super::rows::is_unreadable;
+use super::sql;
 use crate::clock::UnixMillis;
 use crate::store::{Added, Error, NewTask, Novelty, Result};
 use crate::task::{Lane, OnDead, Options, State, TaskId};
@@ -91,10 +92,13 @@ fn push_back(
     let options = Options { origin: first.origin, ..with_call(ledger, task, lane.shard, drawn)? };
     let after = Pending { expires: expiry(due, &options), ..Pending::fresh(number, destination, due) };
     ledger.restart(id, &before.record, &after)?;
-    ledger
-        .db
-        .prepare_cached("UPDATE task SET due = ?, destination = ?, options = ?, content = ? WHERE id = ?")?
-        .execute((due, destination, options_text(&options), &task.content, id))?;
+    ledger.db.prepare_cached(sql::task::PUSH_BACK)?.execute((
+        due,
+        destination,
+        options_text(&options),
+        &task.content,
+        id,
+    ))?;
     ledger.release_destination(before.record.destination)?;
     if let Some(key) = &task.options.key {
         ledger.give_key(number, key, id, ledger.now)?;
@@ -178,9 +182,9 @@ pub(super) struct Body<'a> {
 
 pub(super) fn write_body(ledger: &Ledger<'_>, id: TaskId, body: &Body<'_>) -> rusqlite::Result<()> {
     let Body { lane, destination, due, created, options, content } = body;
-    let insert =
-        "INSERT INTO task (id, lane, destination, due, created, options, content) VALUES (?, ?, ?, ?, ?, ?, ?)";
-    ledger.with(insert, |insert| insert.execute((id, lane, destination, due, created, options, content))).map(drop)
+    ledger
+        .with(sql::task::INSERT, |insert| insert.execute((id, lane, destination, due, created, options, content)))
+        .map(drop)
 }
 
 pub(super) fn options_text(options: &Options) -> Option<String> {

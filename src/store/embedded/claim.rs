@@ -6,7 +6,10 @@ use super::ending::{self, Budget};
 use super::ledger::Ledger;
 use super::query::{earliest_deadline, earliest_due};
 use super::record::{self, Pending, Record};
-use super::rows::{pending_columns, read_name, read_options, read_pending, read_waiting};
+use super::rows::{read_name, read_options, read_pending, read_waiting};
+use super::sql;
+use super::sql::progress::passed;
+use super::sql::schedule::due;
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::{
@@ -36,16 +39,7 @@ pub(super) fn claim(ledger: &mut Ledger<'_>, claim: &Claim) -> rusqlite::Result<
 /// Ends what the process before held for its callbacks: its workers are gone, and their answers with them. What receivers keep, and
 /// what is on its way to another store, is theirs still.
 pub(super) fn void_push_leases(ledger: &mut Ledger<'_>) -> rusqlite::Result<usize> {
-    let held = read_leases(
-        ledger,
-        concat!(
-            "SELECT p.id, ",
-            pending_columns!(),
-            " FROM progress p JOIN destination d ON d.id = p.destination WHERE p.leased = 1 AND d.called = 1
-             AND coalesce(p.lease, 1) = 1"
-        ),
-        (),
-    )?;
+    let held = read_leases(ledger, sql::progress::of_workers::SQL, ())?;
     for (id, pending) in &held {
         let after = pending.swept(ledger.now, ledger.now);
         ledger.replace(*id, &Record::Pending(pending.clone()), &after)?;
@@ -55,22 +49,10 @@ pub(super) fn void_push_leases(ledger: &mut Ledger<'_>) -> rusqlite::Result<usiz
 
 fn sweep(ledger: &mut Ledger<'_>, lane: i64, budget: &Budget) -> rusqlite::Result<()> {
     let now = ledger.now;
-    let mut expired = read_leases(
-        ledger,
-        concat!(
-            "SELECT p.id, ",
-            pending_columns!(),
-            " FROM progress p WHERE p.lane = ? AND p.leased = 1 AND p.due <= ? ORDER BY p.due, p.id LIMIT ?"
-        ),
-        (lane, now, rows(MAX_SWEEP)),
-    )?;
+    let mut expired = read_leases(ledger, sql::progress::passed::SQL, (lane, now, rows(MAX_SWEEP)))?;
     expired.extend(read_leases(
         ledger,
-        concat!(
-            "SELECT p.id, ",
-            pending_columns!(),
-            " FROM progress p WHERE p.lane = ? AND p.leased = 1 AND p.due > ? ORDER BY p.due, p.id LIMIT ?"
-        ),
+        sql::progress::too_far::SQL,
         (lane, now + FURTHEST_DEADLINE, rows(MAX_SWEEP - expired.len())),
     )?);
     for (id, pending) in expired {
@@ -89,8 +71,8 @@ fn read_leases(
     params: impl rusqlite::Params,
 ) -> rusqlite::Result<Vec<(TaskId, Pending)>> {
     let read = |row: &Row<'_>| {
-        let id = row.get(0)?;
-        Ok((id, read_pending(row, 1, id)?))
+        let id = row.get(passed::id)?;
+        Ok((id, read_pending(row, passed::pending, id)?))
     };
     ledger.db.prepare_cached(select)?.query_map(params, read)?.collect()
 }
@@ -158,32 +140,28 @@ fn read_due(
     room: &mut usize,
     is_first: bool,
 ) -> rusqlite::Result<(Vec<Due>, bool)> {
-    let mut due = Vec::new();
-    let mut select = ledger.db.prepare_cached(concat!(
-        "SELECT s.id, t.due, t.options, t.content, s.due, ",
-        pending_columns!(),
-        " FROM schedule s LEFT JOIN task t ON t.id = s.id LEFT JOIN progress p ON p.id = s.id
-         WHERE s.destination = ? AND s.due <= ? ORDER BY s.due, s.id LIMIT ?"
-    ))?;
+    let mut tasks = Vec::new();
+    let mut select = ledger.db.prepare_cached(due::SQL)?;
     let mut found = select.query((destination, ledger.now, rows(want.slots)))?;
     while let Some(row) = found.next()? {
-        let (id, moment) = (row.get(0)?, row.get(4)?);
-        let before = read_waiting(row, id, Pending::fresh(lane, destination, moment), (1, 2), 5)?;
+        let (id, moment) = (row.get(due::id)?, row.get(due::due)?);
+        let waiting = Pending::fresh(lane, destination, moment);
+        let before = read_waiting(row, id, waiting, (due::body_due, due::options), due::pending)?;
         let is_over = before.expires.is_some_and(|expires| expires <= ledger.now);
         if is_over || left_over.is_some_and(|first| first <= (moment, id)) {
             break;
         }
-        let content = row.get_ref(3)?.as_str().ok();
+        let content = row.get_ref(due::content)?.as_str().ok();
         let bytes = content.map_or(0, str::len);
-        let is_single = is_first && due.is_empty();
+        let is_single = is_first && tasks.is_empty();
         if bytes > *room && !is_single {
-            return Ok((due, true));
+            return Ok((tasks, true));
         }
         *room = room.saturating_sub(bytes);
         let task = content.map(|content| read_task(row, id, want, content)).transpose()?;
-        due.push(Due { id, before, task });
+        tasks.push(Due { id, before, task });
     }
-    Ok((due, false))
+    Ok((tasks, false))
 }
 
 fn read_task(row: &Row<'_>, id: TaskId, want: &Want, content: &str) -> rusqlite::Result<LeasedTask> {
@@ -191,8 +169,8 @@ fn read_task(row: &Row<'_>, id: TaskId, want: &Want, content: &str) -> rusqlite:
         id,
         destination: want.destination.clone(),
         attempt: 0,
-        due: row.get(1)?,
-        options: read_options(row, 2, id)?,
+        due: row.get(due::body_due)?,
+        options: read_options(row, due::options, id)?,
         content: content.to_owned(),
     })
 }
@@ -201,11 +179,11 @@ fn look(ledger: &mut Ledger<'_>, lane: i64, skip: usize) -> rusqlite::Result<Out
     ledger.write_earliest()?;
     let due: Vec<(i64, rusqlite::Result<Destination>)> = ledger
         .db
-        .prepare_cached(
-            "SELECT id, name FROM destination WHERE lane = ? AND called = 1 AND earliest <= ?
-             ORDER BY earliest, id LIMIT ? OFFSET ?",
-        )?
-        .query_map((lane, ledger.now, rows(MAX_OUTLOOK), rows(skip)), |row| Ok((row.get(0)?, read_name(row, 1))))?
+        .prepare_cached(sql::destination::due::SQL)?
+        .query_map((lane, ledger.now, rows(MAX_OUTLOOK), rows(skip)), |row| {
+            use sql::destination::due;
+            Ok((row.get(due::id)?, read_name(row, due::name)))
+        })?
         .collect::<rusqlite::Result<_>>()?;
     let due = due.into_iter().filter_map(|(number, name)| ledger.readable(number, name)).collect();
     let later = earliest_due(ledger.db, lane, ledger.now)?;

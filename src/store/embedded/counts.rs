@@ -9,6 +9,8 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::ledger::{Ledger, lane_number};
 use super::rows::state_number;
+use super::sql::lane::{counts, history};
+use super::sql::{self, only};
 use crate::clock::UnixMillis;
 use crate::store::{Counts, Histories, History};
 use crate::task::{Lane, State};
@@ -34,10 +36,7 @@ impl Ledger<'_> {
     pub(super) fn write_counts(&mut self) -> rusqlite::Result<()> {
         for (lane, [scheduled, leased, delivered, dead, cancelled, expired]) in std::mem::take(&mut self.tally.0) {
             self.db
-                .prepare_cached(
-                    "UPDATE lane SET scheduled = scheduled + ?, leased = leased + ?, delivered = delivered + ?,
-                     dead = dead + ?, cancelled = cancelled + ?, expired = expired + ? WHERE id = ?",
-                )?
+                .prepare_cached(sql::lane::COUNT)?
                 .execute((scheduled, leased, delivered, dead, cancelled, expired, lane))?;
         }
         Ok(())
@@ -45,10 +44,7 @@ impl Ledger<'_> {
 
     /// How many tasks of the lane wait or are leased.
     pub(super) fn pending(&mut self, lane: i64) -> rusqlite::Result<u64> {
-        let stored: i64 = self
-            .db
-            .prepare_cached("SELECT scheduled + leased FROM lane WHERE id = ?")?
-            .query_row([lane], |row| row.get(0))?;
+        let stored: i64 = self.db.prepare_cached(sql::lane::PENDING)?.query_row([lane], only)?;
         let changed = *self.tally.of(lane, State::Scheduled) + *self.tally.of(lane, State::Leased);
         Ok(u64::try_from(stored + changed).unwrap_or(0))
     }
@@ -56,50 +52,42 @@ impl Ledger<'_> {
 
 pub(super) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
     let Some(number) = lane_number(db, lane)? else { return Ok(Counts::default()) };
-    let counts = db
-        .prepare_cached(
-            "SELECT scheduled, leased, delivered, dead, cancelled, expired,
-                    (SELECT min(earliest) FROM destination WHERE lane = ?1)
-             FROM lane WHERE id = ?1",
-        )?
+    let found = db
+        .prepare_cached(counts::SQL)?
         .query_row([number], |row| {
             let count = |column| row.get::<_, i64>(column).map(|count| u64::try_from(count).unwrap_or(0));
             Ok(Counts {
-                scheduled: count(0)?,
-                leased: count(1)?,
-                delivered: count(2)?,
-                dead: count(3)?,
-                cancelled: count(4)?,
-                expired: count(5)?,
-                earliest: row.get(6)?,
+                scheduled: count(counts::scheduled)?,
+                leased: count(counts::leased)?,
+                delivered: count(counts::delivered)?,
+                dead: count(counts::dead)?,
+                cancelled: count(counts::cancelled)?,
+                expired: count(counts::expired)?,
+                earliest: row.get(counts::earliest)?,
             })
         })
         .optional()?;
-    Ok(counts.unwrap_or_default())
+    Ok(found.unwrap_or_default())
 }
 
 /// One look a lane.
 pub(super) fn histories(db: &Connection, lanes: &[Lane], now: UnixMillis) -> rusqlite::Result<Histories> {
-    // Those of each state stand in the order in which they ended.
-    let mut look = db.prepare_cached(
-        "SELECT delivered + cancelled + expired,
-                (SELECT min(finished) FROM history WHERE lane = l.id AND state = 2),
-                (SELECT min(finished) FROM history WHERE lane = l.id AND state = 4),
-                (SELECT min(finished) FROM history WHERE lane = l.id AND state = 5),
-                EXISTS (SELECT 1 FROM idempotency WHERE lane = l.id AND until <= ?3)
-                    OR EXISTS (SELECT 1 FROM owed_call WHERE lane = l.id)
-         FROM lane l WHERE topic = ?1 AND shard = ?2",
-    )?;
+    let mut look = db.prepare_cached(history::SQL)?;
     let mut histories = Vec::with_capacity(lanes.len());
     for lane in lanes {
-        let history = look
+        let found = look
             .query_row((lane.topic.as_str(), lane.shard, now), |row| {
-                let ends: [Option<UnixMillis>; 3] = [row.get(1)?, row.get(2)?, row.get(3)?];
-                let ended = u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0);
-                Ok(History { ended, oldest: ends.into_iter().flatten().min(), has_leftovers: row.get(4)? })
+                let ends: [Option<UnixMillis>; 3] =
+                    [row.get(history::delivered)?, row.get(history::cancelled)?, row.get(history::expired)?];
+                let ended = u64::try_from(row.get::<_, i64>(history::ended)?).unwrap_or(0);
+                Ok(History {
+                    ended,
+                    oldest: ends.into_iter().flatten().min(),
+                    has_leftovers: row.get(history::has_leftovers)?,
+                })
             })
             .optional()?;
-        histories.push(Some(history.unwrap_or_default()));
+        histories.push(Some(found.unwrap_or_default()));
     }
     Ok(Histories { now, lanes: histories })
 }

@@ -6,22 +6,23 @@ use rusqlite::Connection;
 
 use super::ledger::{Ledger, lane_number};
 use super::rows::read_name;
+use super::sql;
+use super::sql::destination::waiting;
 use crate::store::Waiting;
 use crate::task::{Destination, Lane};
 
 pub(super) fn set_hold(ledger: &mut Ledger<'_>, destination: &Destination, is_held: bool) -> rusqlite::Result<()> {
     let name = destination.as_str();
-    let hold = "INSERT OR IGNORE INTO hold (destination, since) VALUES (?, ?)";
     match is_held {
-        true => ledger.db.prepare_cached(hold)?.execute((name, ledger.now)),
-        false => ledger.db.prepare_cached("DELETE FROM hold WHERE destination = ?")?.execute([name]),
+        true => ledger.db.prepare_cached(sql::hold::INSERT)?.execute((name, ledger.now)),
+        false => ledger.db.prepare_cached(sql::hold::DELETE)?.execute([name]),
     }
     .map(drop)
 }
 
 pub(super) fn holds(db: &Connection) -> rusqlite::Result<Vec<Destination>> {
     // A name that is none holds nobody back, nor the look that asks for all.
-    db.prepare_cached("SELECT destination FROM hold ORDER BY destination")?
+    db.prepare_cached(sql::hold::ALL)?
         .query_map([], |row| Ok(row.get_ref(0)?.as_str().ok().and_then(|name| name.parse().ok())))?
         .filter_map(Result::transpose)
         .collect()
@@ -29,15 +30,13 @@ pub(super) fn holds(db: &Connection) -> rusqlite::Result<Vec<Destination>> {
 
 pub(super) fn waiting(db: &Connection, lanes: &[Lane]) -> rusqlite::Result<Vec<Waiting>> {
     let mut counts: BTreeMap<Destination, u64> = BTreeMap::new();
-    let mut count = db.prepare_cached(
-        "SELECT d.name, (SELECT count(*) FROM schedule s WHERE s.destination = d.id)
-         FROM destination d WHERE d.lane = ? AND d.called = 1 AND d.earliest IS NOT NULL",
-    )?;
+    let mut count = db.prepare_cached(waiting::SQL)?;
     for lane in lanes {
         let Some(number) = lane_number(db, lane)? else { continue };
         let mut rows = count.query([number])?;
         while let Some(row) = rows.next()? {
-            *counts.entry(read_name(row, 0)?).or_default() += row.get::<_, i64>(1)?.unsigned_abs();
+            *counts.entry(read_name(row, waiting::name)?).or_default() +=
+                row.get::<_, i64>(waiting::count)?.unsigned_abs();
         }
     }
     Ok(counts.into_iter().map(|(destination, count)| Waiting { destination, count }).collect())

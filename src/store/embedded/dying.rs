@@ -14,6 +14,8 @@ use super::add::options_text;
 use super::ledger::Ledger;
 use super::record::{Ended, Pending, Record};
 use super::rows::{is_unreadable, read_name, read_options};
+use super::sql::task::dead as dead_task;
+use super::sql::{self, only};
 use super::values::rows;
 use crate::store::MAX_CLAIM_BYTES;
 use crate::task::{Destination, Lane, Options, State, TaskId};
@@ -60,13 +62,15 @@ impl Ledger<'_> {
             return self.owe_call(dead.lane, id);
         }
         let destination = self.destination(dead.lane, &call.destination)?;
-        let stored = self
-            .db
-            .prepare_cached(
-                "INSERT OR IGNORE INTO task (id, lane, destination, due, created, options, content)
-                 VALUES (?, ?, ?, ?, ?, ?, ?)",
-            )?
-            .execute((call.id, dead.lane, destination, self.now, self.now, options_text(&call.options), &call.body))?;
+        let stored = self.db.prepare_cached(sql::task::INSERT_CALL)?.execute((
+            call.id,
+            dead.lane,
+            destination,
+            self.now,
+            self.now,
+            options_text(&call.options),
+            &call.body,
+        ))?;
         if stored == 1 {
             self.called += call.body.len();
             self.join_schedule(call.id, &Pending::fresh(dead.lane, destination, self.now))?;
@@ -76,7 +80,7 @@ impl Ledger<'_> {
     }
 
     fn owe_call(&self, lane: i64, id: TaskId) -> rusqlite::Result<()> {
-        self.db.prepare_cached("INSERT OR IGNORE INTO owed_call (lane, task) VALUES (?, ?)")?.execute((lane, id))?;
+        self.db.prepare_cached(sql::owed_call::INSERT)?.execute((lane, id))?;
         Ok(())
     }
 
@@ -87,8 +91,8 @@ impl Ledger<'_> {
         }
         let owed: Vec<TaskId> = self
             .db
-            .prepare_cached("SELECT task FROM owed_call WHERE lane = ? LIMIT ?")?
-            .query_map((lane, rows(OWED)), |row| row.get(0))?
+            .prepare_cached(sql::owed_call::OF_LANE)?
+            .query_map((lane, rows(OWED)), only)?
             .collect::<rusqlite::Result<_>>()?;
         let most = self.called + MAX_CLAIM_BYTES;
         for id in owed {
@@ -101,7 +105,7 @@ impl Ledger<'_> {
                 Err(failure) if is_unreadable(&failure) => {}
                 Err(failure) => return Err(failure),
             }
-            self.db.prepare_cached("DELETE FROM owed_call WHERE lane = ? AND task = ?")?.execute((lane, id))?;
+            self.db.prepare_cached(sql::owed_call::DELETE)?.execute((lane, id))?;
         }
         Ok(())
     }
@@ -109,17 +113,15 @@ impl Ledger<'_> {
     fn read_call(&self, id: TaskId, dead: &Ended) -> rusqlite::Result<Option<Call>> {
         let options = self
             .db
-            .prepare_cached("SELECT options FROM task WHERE id = ? AND options IS NOT NULL")?
+            .prepare_cached(sql::task::OPTIONS_IF_ANY)?
             .query_row([id], |row| read_options(row, 0, id))
             .optional()?;
         let Some(Options { origin, on_dead: Some(on_dead), .. }) = options else { return Ok(None) };
         let Some(call) = on_dead.task_id else { return Ok(None) };
         self.db
-            .prepare_cached(
-                "SELECT l.topic, l.shard, t.content FROM task t JOIN lane l ON l.id = t.lane WHERE t.id = ?",
-            )?
+            .prepare_cached(dead_task::SQL)?
             .query_row([id], |row| {
-                let lane = Lane { topic: read_name(row, 0)?, shard: row.get(1)? };
+                let lane = Lane { topic: read_name(row, dead_task::topic)?, shard: row.get(dead_task::shard)? };
                 let body = Obituary {
                     sn: &on_dead.sn,
                     url: &on_dead.url,
@@ -127,7 +129,7 @@ impl Ledger<'_> {
                     topic: lane.topic.as_str(),
                     attempts: dead.attempts,
                     outcome: &dead.outcome,
-                    content: row.get_ref(2)?.as_str()?,
+                    content: row.get_ref(dead_task::content)?.as_str()?,
                 };
                 let body = serde_json::to_string(&body).expect("an obituary is plain data");
                 let options = Options { origin, ..Options::default() };

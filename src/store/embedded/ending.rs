@@ -7,7 +7,10 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::ledger::Ledger;
 use super::record::{Pending, Record};
-use super::rows::{is_unreadable, pending_columns, read_waiting};
+use super::rows::{is_unreadable, read_waiting};
+use super::sql::expiry::over;
+use super::sql::schedule::due_within;
+use super::sql::{self, only};
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::{MAX_CLAIM_BYTES, MAX_ENDED, Misfire};
@@ -47,12 +50,12 @@ impl Budget {
 
 /// Ends what waits in a lane and is not worth delivering any more, the earliest first.
 pub(super) fn expire(ledger: &mut Ledger<'_>, lane: i64, budget: &mut Budget) -> rusqlite::Result<()> {
-    let over: Vec<(UnixMillis, TaskId)> = ledger
+    let expired: Vec<(UnixMillis, TaskId)> = ledger
         .db
-        .prepare_cached("SELECT moment, id FROM expiry WHERE lane = ? AND moment <= ? ORDER BY moment, id LIMIT ?")?
-        .query_map((lane, ledger.now, rows(budget.tasks + 1)), |row| Ok((row.get(0)?, row.get(1)?)))?
+        .prepare_cached(over::SQL)?
+        .query_map((lane, ledger.now, rows(budget.tasks + 1)), |row| Ok((row.get(over::moment)?, row.get(over::id)?)))?
         .collect::<rusqlite::Result<_>>()?;
-    for (moment, id) in over {
+    for (moment, id) in expired {
         if !budget.spend(ledger) {
             break;
         }
@@ -103,40 +106,30 @@ fn fell_due_in(
     misfire: &Misfire,
     limit: usize,
 ) -> rusqlite::Result<Vec<(TaskId, Pending)>> {
-    let mut select = ledger.db.prepare_cached(concat!(
-        "SELECT s.id, s.due, t.due, t.options, ",
-        pending_columns!(),
-        " FROM schedule s LEFT JOIN task t ON t.id = s.id LEFT JOIN progress p ON p.id = s.id
-         WHERE s.destination = ? AND s.due >= ? AND s.due <= ? ORDER BY s.due, s.id LIMIT ?"
-    ))?;
+    let mut select = ledger.db.prepare_cached(due_within::SQL)?;
     let last = misfire.to.min(ledger.now);
     let found = select.query_map((destination, misfire.from, last, rows(limit)), |row| {
-        let id = row.get(0)?;
-        let waiting = Pending::fresh(lane, destination, row.get(1)?);
-        Ok((id, read_waiting(row, id, waiting, (2, 3), 4)?))
+        let id = row.get(due_within::id)?;
+        let waiting = Pending::fresh(lane, destination, row.get(due_within::due)?);
+        let of_body = (due_within::body_due, due_within::options);
+        Ok((id, read_waiting(row, id, waiting, of_body, due_within::pending)?))
     })?;
     found.collect()
 }
 
 /// The first moment at which a claim of the lane would end a task that has expired.
 pub(super) fn earliest_expiry(db: &Connection, lane: i64) -> rusqlite::Result<Option<UnixMillis>> {
-    db.prepare_cached("SELECT moment FROM expiry WHERE lane = ? ORDER BY moment LIMIT 1")?
-        .query_row([lane], |row| row.get(0))
-        .optional()
+    db.prepare_cached(sql::expiry::EARLIEST)?.query_row([lane], only).optional()
 }
 
 impl Ledger<'_> {
     pub(super) fn remember_expiry(&self, lane: i64, moment: UnixMillis, id: TaskId) -> rusqlite::Result<()> {
-        self.db
-            .prepare_cached("INSERT OR IGNORE INTO expiry (lane, moment, id) VALUES (?, ?, ?)")?
-            .execute((lane, moment, id))?;
+        self.db.prepare_cached(sql::expiry::INSERT)?.execute((lane, moment, id))?;
         Ok(())
     }
 
     pub(super) fn forget_expiry(&self, lane: i64, moment: UnixMillis, id: TaskId) -> rusqlite::Result<()> {
-        self.db
-            .prepare_cached("DELETE FROM expiry WHERE lane = ? AND moment = ? AND id = ?")?
-            .execute((lane, moment, id))?;
+        self.db.prepare_cached(sql::expiry::DELETE)?.execute((lane, moment, id))?;
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::ledger::lane_number;
+use super::sql::{self, only};
 use crate::clock::UnixMillis;
 use crate::store::{Forecast, MAX_FORECAST};
 use crate::task::Lane;
@@ -22,12 +23,10 @@ pub(super) fn forecast(
     let step = i64::try_from(step.as_millis()).unwrap_or(i64::MAX).max(1);
     let count = i64::try_from(forecast.steps.len()).unwrap_or(i64::MAX);
     let end = now.0.saturating_add(step.saturating_mul(count));
-    let mut select = db.prepare_cached(
-        "SELECT s.due FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = ? AND s.due <= ?",
-    )?;
+    let mut select = db.prepare_cached(sql::destination::WAITING_MOMENTS)?;
     let mut found = select.query((lane, end))?;
     while let Some(row) = found.next()? {
-        let wait = row.get::<_, i64>(0)?.saturating_sub(now.0);
+        let wait = only::<i64>(row)?.saturating_sub(now.0);
         if wait <= 0 {
             forecast.overdue += 1;
         } else if let Some(in_step) = usize::try_from((wait - 1) / step).ok().and_then(|at| forecast.steps.get_mut(at))

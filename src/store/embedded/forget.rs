@@ -5,6 +5,8 @@ use rusqlite::OptionalExtension;
 
 use super::ledger::Ledger;
 use super::rows::{is_unreadable, read_options, state_number};
+use super::sql::task::deleted;
+use super::sql::{self, only};
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::FURTHEST_DEADLINE;
@@ -18,11 +20,7 @@ pub(super) fn purge(
     limit: usize,
 ) -> rusqlite::Result<usize> {
     let Some(lane) = ledger.find_lane(lane)? else { return Ok(0) };
-    let ids = select(
-        ledger,
-        "SELECT id FROM history WHERE lane = ? AND state = ? AND finished < ? ORDER BY finished, id LIMIT ?",
-        (lane, state_number(state), before, rows(limit)),
-    )?;
+    let ids = select(ledger, sql::history::IDS_BEFORE, (lane, state_number(state), before, rows(limit)))?;
     let count = forget_ended(ledger, lane, state, ids)?;
     ledger.forget_answers(lane, limit)?;
     ledger.make_owed_calls(lane)?;
@@ -36,7 +34,7 @@ pub(super) fn discard(
     mut ids: Vec<TaskId>,
 ) -> rusqlite::Result<usize> {
     let Some(lane) = ledger.find_lane(lane)? else { return Ok(0) };
-    let mut ended = ledger.db.prepare_cached("SELECT 1 FROM history WHERE id = ? AND lane = ? AND state = ?")?;
+    let mut ended = ledger.db.prepare_cached(sql::history::HAS_ENDED)?;
     let mut of_state = Vec::with_capacity(ids.len());
     ids.sort_unstable();
     ids.dedup();
@@ -50,7 +48,7 @@ pub(super) fn discard(
 fn forget_ended(ledger: &mut Ledger<'_>, lane: i64, state: State, mut ids: Vec<TaskId>) -> rusqlite::Result<usize> {
     // Bodies lie in the order of their ids; deleting them at random is the slowest step of a task's whole road.
     ids.sort_unstable();
-    let mut forget_end = ledger.db.prepare_cached("DELETE FROM history WHERE id = ?")?;
+    let mut forget_end = ledger.db.prepare_cached(sql::history::DELETE)?;
     for id in &ids {
         forget_end.execute([id])?;
         ledger.tally.count(lane, state, -1);
@@ -62,15 +60,11 @@ fn forget_ended(ledger: &mut Ledger<'_>, lane: i64, state: State, mut ids: Vec<T
 /// Forgets what is not leased: what has ended, then what waits, then leases that have run out.
 pub(super) fn clear(ledger: &mut Ledger<'_>, lane: &Lane, limit: usize) -> rusqlite::Result<usize> {
     let Some(lane) = ledger.find_lane(lane)? else { return Ok(0) };
-    let mut ids = select(ledger, "SELECT id FROM history WHERE lane = ? LIMIT ?", (lane, rows(limit)))?;
+    let mut ids = select(ledger, sql::history::IDS, (lane, rows(limit)))?;
+    ids.extend(select(ledger, sql::destination::WAITING_IDS, (lane, rows(limit - ids.len())))?);
     ids.extend(select(
         ledger,
-        "SELECT s.id FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = ? LIMIT ?",
-        (lane, rows(limit - ids.len())),
-    )?);
-    ids.extend(select(
-        ledger,
-        "SELECT id FROM progress WHERE lane = ?1 AND leased = 1 AND (due <= ?2 OR due > ?3) LIMIT ?4",
+        sql::progress::OVERDUE_IDS,
         (lane, ledger.now, ledger.now + FURTHEST_DEADLINE, rows(limit - ids.len())),
     )?);
     ids.sort_unstable();
@@ -101,16 +95,11 @@ fn forget(ledger: &mut Ledger<'_>, lane: i64, id: TaskId) -> rusqlite::Result<bo
 
 fn is_empty(ledger: &mut Ledger<'_>, lane: i64) -> rusqlite::Result<bool> {
     ledger.write_counts()?;
-    ledger
-        .db
-        .prepare_cached(
-            "SELECT scheduled + leased + delivered + dead + cancelled + expired = 0 FROM lane WHERE id = ?",
-        )?
-        .query_row([lane], |row| row.get(0))
+    ledger.db.prepare_cached(sql::lane::IS_EMPTY)?.query_row([lane], only)
 }
 
 fn select(ledger: &Ledger<'_>, select: &str, params: impl rusqlite::Params) -> rusqlite::Result<Vec<TaskId>> {
-    ledger.db.prepare_cached(select)?.query_map(params, |row| row.get(0))?.collect()
+    ledger.db.prepare_cached(select)?.query_map(params, only)?.collect()
 }
 
 impl Ledger<'_> {
@@ -118,10 +107,10 @@ impl Ledger<'_> {
     fn forget_body(&mut self, lane: i64, id: TaskId) -> rusqlite::Result<()> {
         let body = self
             .db
-            .prepare_cached("DELETE FROM task WHERE id = ? RETURNING options, destination")?
-            .query_row([id], |row| Ok((read_options(row, 0, id)?, row.get(1)?)))
+            .prepare_cached(deleted::SQL)?
+            .query_row([id], |row| Ok((read_options(row, deleted::options, id)?, row.get(deleted::destination)?)))
             .optional()?;
-        self.db.prepare_cached("DELETE FROM note WHERE task = ?")?.execute([id])?;
+        self.db.prepare_cached(sql::note::DELETE_OF_TASK)?.execute([id])?;
         let Some((options, destination)) = body else { return Ok(()) };
         if let Some(key) = options.key {
             self.drop_key(lane, &key, id)?;

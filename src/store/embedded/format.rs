@@ -5,14 +5,12 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::schema;
+use super::sql::{self, only};
 use crate::store::format::ensure_known;
 use crate::store::{Error, FORMAT, Formats, Result};
 
 fn read(db: &Connection, path: &Path) -> Result<u32> {
-    let read = |row: &rusqlite::Row<'_>| row.get(0);
-    let stored: i64 = db
-        .query_row("SELECT value FROM meta WHERE name = 'format'", [], read)
-        .map_err(|failure| schema::explain(path, &failure))?;
+    let stored: i64 = db.query_row(sql::meta::FORMAT, [], only).map_err(|failure| schema::explain(path, &failure))?;
     Ok(u32::try_from(stored).unwrap_or(u32::MAX))
 }
 
@@ -23,8 +21,7 @@ pub(super) fn check(db: &Connection, path: &Path) -> Result<()> {
 
 /// Gives a new file the newest format.
 pub(super) fn write_first(db: &Connection, path: &Path) -> Result<()> {
-    let insert = "INSERT OR IGNORE INTO meta (name, value) VALUES ('format', ?)";
-    db.execute(insert, [FORMAT]).map(drop).map_err(|failure| schema::explain(path, &failure))
+    db.execute(sql::meta::SET_FIRST_FORMAT, [FORMAT]).map(drop).map_err(|failure| schema::explain(path, &failure))
 }
 
 /// The formats of the file at `path`. Changes nothing, and may run beside a delayd that has the file.
@@ -52,7 +49,7 @@ pub(super) fn raise(path: &Path) -> Result<Formats> {
     let db = schema::open(path)?;
     let before = Formats::of(read(&db, path)?);
     let explain = |failure| schema::explain(path, &failure);
-    db.execute("UPDATE meta SET value = ? WHERE name = 'format'", [FORMAT]).map_err(explain)?;
+    db.execute(sql::meta::SET_FORMAT, [FORMAT]).map_err(explain)?;
     // `delayd check` looks at the file without its log.
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(explain)?;
     Ok(before)

@@ -6,10 +6,11 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
 use super::rows::{is_unreadable, read_ended, read_options, read_pending, read_topic};
+use super::sql::progress::pending;
 use crate::task::TaskId;
 
 /// As many as a row of `progress` has.
-const COLUMNS: usize = 13;
+const COLUMNS: usize = pending::COUNT;
 
 /// Reads the bytes, a line for each column, as every kind of row. A line's first byte says what is stored in it.
 pub fn row(bytes: &[u8]) {
@@ -43,7 +44,7 @@ pub fn row(bytes: &[u8]) {
             let failures = [
                 read_pending(row, 0, id).err(),
                 read_ended(row, id).err(),
-                read_topic(row).err(),
+                read_topic(row, (0, 1)).err(),
                 read_options(row, 9, id).err(),
             ];
             Ok(failures.into_iter().flatten().all(|failure| is_unreadable(&failure)))

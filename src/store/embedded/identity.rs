@@ -5,11 +5,12 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::schema;
+use super::sql::{self, only};
 use crate::store::{Error, Result};
 use crate::task::StoreId;
 
 pub(super) fn read(db: &Connection) -> rusqlite::Result<StoreId> {
-    let number: i64 = db.query_row("SELECT value FROM meta WHERE name = 'store_id'", [], |row| row.get(0))?;
+    let number: i64 = db.query_row(sql::meta::STORE_ID, [], only)?;
     Ok(StoreId(number.cast_unsigned()))
 }
 
@@ -32,7 +33,7 @@ pub(super) fn replace(path: &Path) -> Result<(StoreId, StoreId)> {
     let db = schema::open(path)?;
     let (before, id) = (read(&db).map_err(explain)?, StoreId::random());
     let number = id.0.cast_signed();
-    db.execute("UPDATE meta SET value = ? WHERE name = 'store_id'", [number]).map_err(explain)?;
+    db.execute(sql::meta::SET_STORE_ID, [number]).map_err(explain)?;
     // The file alone is whole then: who copies it next need not think of its log.
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(explain)?;
     Ok((before, id))

@@ -12,6 +12,8 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
 use super::counts::Tally;
 use super::rows::read_name;
+use super::sql::destination::{released, schedule};
+use super::sql::{self, only};
 use crate::clock::UnixMillis;
 use crate::store::{Hint, TopicEntry};
 use crate::task::{Destination, Lane, TaskId, Topic};
@@ -122,8 +124,7 @@ impl<'a> Ledger<'a> {
             && let Some(last) = self.names.last_id
         {
             self.names.reserved = Some(TaskId(last.0 + RESERVED).min(TaskId::MAX));
-            let statement = "UPDATE meta SET value = ? WHERE name = 'last_id'";
-            self.db.prepare_cached(statement)?.execute([self.names.reserved])?;
+            self.db.prepare_cached(sql::meta::SET_LAST_ID)?.execute([self.names.reserved])?;
         }
         Ok(())
     }
@@ -166,7 +167,7 @@ impl<'a> Ledger<'a> {
     fn last_id(&self) -> rusqlite::Result<TaskId> {
         match self.names.last_id {
             Some(last) => Ok(last),
-            None => self.db.query_row("SELECT value FROM meta WHERE name = 'last_id'", [], |row| row.get(0)),
+            None => self.db.query_row(sql::meta::LAST_ID, [], only),
         }
     }
 
@@ -201,9 +202,7 @@ impl<'a> Ledger<'a> {
             return Ok(number);
         }
         self.register(entry)?;
-        self.db
-            .prepare_cached("INSERT INTO lane (topic, shard) VALUES (?, ?)")?
-            .execute((lane.topic.as_str(), lane.shard))?;
+        self.db.prepare_cached(sql::lane::INSERT)?.execute((lane.topic.as_str(), lane.shard))?;
         let number = self.db.last_insert_rowid();
         self.names.lanes.insert(lane.clone(), number);
         Ok(number)
@@ -217,8 +216,8 @@ impl<'a> Ledger<'a> {
         // A number that cannot be read is no other number.
         let registered: Option<u16> = self
             .db
-            .prepare_cached("SELECT shards FROM topic WHERE name = ?")?
-            .query_row([entry.topic.as_str()], |row| Ok(row.get(0).ok()))
+            .prepare_cached(sql::topic::SHARDS)?
+            .query_row([entry.topic.as_str()], |row| Ok(only(row).ok()))
             .optional()?
             .flatten();
         if let Some(shards) = registered {
@@ -229,9 +228,7 @@ impl<'a> Ledger<'a> {
 
     /// Registers a topic unless it is there.
     pub(super) fn register(&self, entry: &TopicEntry) -> rusqlite::Result<()> {
-        self.db
-            .prepare_cached("INSERT INTO topic (name, shards) VALUES (?, ?) ON CONFLICT DO NOTHING")?
-            .execute((entry.topic.as_str(), entry.shards))?;
+        self.db.prepare_cached(sql::topic::INSERT)?.execute((entry.topic.as_str(), entry.shards))?;
         Ok(())
     }
 
@@ -242,11 +239,8 @@ impl<'a> Ledger<'a> {
             Entry::Occupied(known) => return Ok(Some(*known.get())),
             Entry::Vacant(vacant) => vacant,
         };
-        let found: Option<i64> = self
-            .db
-            .prepare_cached("SELECT id FROM destination WHERE lane = ? AND name = ?")?
-            .query_row((lane, name.as_str()), |row| row.get(0))
-            .optional()?;
+        let found: Option<i64> =
+            self.db.prepare_cached(sql::destination::ID)?.query_row((lane, name.as_str()), only).optional()?;
         Ok(found.map(|number| *vacant.insert(number)))
     }
 
@@ -256,21 +250,14 @@ impl<'a> Ledger<'a> {
             return Ok(number);
         }
         let number = self.draw_destination(name)?;
-        self.db.prepare_cached("INSERT INTO destination (id, lane, name, called) VALUES (?, ?, ?, ?)")?.execute((
-            number,
-            lane,
-            name.as_str(),
-            !name.is_pull(),
-        ))?;
+        self.db.prepare_cached(sql::destination::INSERT)?.execute((number, lane, name.as_str(), !name.is_pull()))?;
         self.names.destinations.insert((lane, name.clone()), number);
         Ok(number)
     }
 
     fn draw_destination(&self, name: &Destination) -> rusqlite::Result<i64> {
         let next = |first: i64, last: i64| {
-            self.db
-                .prepare_cached("SELECT ifnull(max(id) + 1, ?1) FROM destination WHERE id BETWEEN ?1 AND ?2")?
-                .query_row((first, last), |row| row.get::<_, i64>(0))
+            self.db.prepare_cached(sql::destination::NEXT_ID)?.query_row((first, last), only::<i64>)
         };
         if !name.is_host() {
             let number = next(1, LEAVING - 1)?;
@@ -289,13 +276,8 @@ impl<'a> Ledger<'a> {
         }
         let gone = self
             .db
-            .prepare_cached(
-                "DELETE FROM destination WHERE id = ?1
-                 AND NOT EXISTS (SELECT 1 FROM task WHERE destination = ?1 AND destination >= 1099511627776)
-                 AND NOT EXISTS (SELECT 1 FROM schedule WHERE destination = ?1)
-                 RETURNING lane, name",
-            )?
-            .query_row([number], |row| Ok((row.get(0)?, read_name(row, 1).ok())))
+            .prepare_cached(released::SQL)?
+            .query_row([number], |row| Ok((row.get(released::lane)?, read_name(row, released::name).ok())))
             .optional()?;
         if let Some((lane, name)) = gone {
             self.names.schedules.remove(&number);
@@ -339,15 +321,10 @@ impl<'a> Ledger<'a> {
         for destination in std::mem::take(&mut self.names.changed) {
             let Some(schedule) = self.names.schedules.get_mut(&destination) else { continue };
             if schedule.stale {
-                schedule.earliest = self
-                    .db
-                    .prepare_cached("SELECT min(due) FROM schedule WHERE destination = ?")?
-                    .query_row([destination], |row| row.get(0))?;
+                schedule.earliest = self.db.prepare_cached(sql::schedule::EARLIEST)?.query_row([destination], only)?;
             }
             (schedule.changed, schedule.stale) = (false, false);
-            self.db
-                .prepare_cached("UPDATE destination SET earliest = ? WHERE id = ?")?
-                .execute((schedule.earliest, destination))?;
+            self.db.prepare_cached(sql::destination::SET_EARLIEST)?.execute((schedule.earliest, destination))?;
         }
         Ok(())
     }
@@ -367,10 +344,10 @@ impl<'a> Ledger<'a> {
             Entry::Vacant(vacant) => {
                 let schedule = self
                     .db
-                    .prepare_cached("SELECT called, earliest FROM destination WHERE id = ?")?
+                    .prepare_cached(schedule::SQL)?
                     .query_row([destination], |row| {
-                        let earliest = row.get(1)?;
-                        Ok(Schedule { called: row.get(0)?, earliest, changed: false, stale: false })
+                        let (called, earliest) = (row.get(schedule::called)?, row.get(schedule::earliest)?);
+                        Ok(Schedule { called, earliest, changed: false, stale: false })
                     })
                     .optional()?;
                 // A damaged file may have a lease whose body, and with it the destination, is gone. It holds up no claim.
@@ -383,9 +360,7 @@ impl<'a> Ledger<'a> {
 
 /// The number of a lane that has held tasks.
 pub(super) fn lane_number(db: &Connection, lane: &Lane) -> rusqlite::Result<Option<i64>> {
-    db.prepare_cached("SELECT id FROM lane WHERE topic = ? AND shard = ?")?
-        .query_row((lane.topic.as_str(), lane.shard), |row| row.get(0))
-        .optional()
+    db.prepare_cached(sql::lane::ID)?.query_row((lane.topic.as_str(), lane.shard), only).optional()
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use std::collections::BinaryHeap;
 
-use rusqlite::{Connection, Params};
+use rusqlite::{Connection, Params, Row};
 
 use super::ledger::lane_number;
 use super::rows::state_number;
+use super::sql;
+use super::sql::destination::by_earliest;
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::{ListQuery, Listed};
@@ -27,18 +29,8 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> rusqlite::Result<Vec<L
         Bounds { after: query.after.map_or(first, |last| last.max(first)), to: query.to, limit: rows(query.limit) };
     match query.state {
         State::Scheduled => scheduled(db, lane, Bounds { after, to, limit }),
-        State::Leased => page(
-            db,
-            "SELECT due, id FROM progress WHERE lane = ? AND leased = 1
-             AND (due, id) > (?, ?) AND due <= ? ORDER BY due, id LIMIT ?",
-            (lane, after.moment, after.id, to, limit),
-        ),
-        state => page(
-            db,
-            "SELECT finished, id FROM history WHERE lane = ? AND state = ?
-             AND (finished, id) > (?, ?) AND finished <= ? ORDER BY finished, id LIMIT ?",
-            (lane, state_number(state), after.moment, after.id, to, limit),
-        ),
+        State::Leased => page(db, sql::progress::page::SQL, (lane, after.moment, after.id, to, limit)),
+        state => page(db, sql::history::page::SQL, (lane, state_number(state), after.moment, after.id, to, limit)),
     }
 }
 
@@ -46,22 +38,15 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> rusqlite::Result<Vec<L
 /// earliest task lies behind the page, so do all others.
 fn scheduled(db: &Connection, lane: i64, bounds: Bounds) -> rusqlite::Result<Vec<Listed>> {
     let Bounds { after, mut to, limit } = bounds;
-    let mut destinations = db.prepare_cached(
-        "SELECT id, earliest FROM destination WHERE lane = ? AND earliest IS NOT NULL ORDER BY earliest",
-    )?;
+    let mut destinations = db.prepare_cached(by_earliest::SQL)?;
     let mut destinations = destinations.query([lane])?;
     let mut found = BinaryHeap::new();
     while let Some(row) = destinations.next()? {
-        let (destination, earliest): (i64, UnixMillis) = (row.get(0)?, row.get(1)?);
+        let (destination, earliest): (i64, UnixMillis) = (row.get(by_earliest::id)?, row.get(by_earliest::earliest)?);
         if earliest > to {
             break;
         }
-        found.extend(page(
-            db,
-            "SELECT due, id FROM schedule WHERE destination = ?
-             AND (due, id) > (?, ?) AND due <= ? ORDER BY due, id LIMIT ?",
-            (destination, after.moment, after.id, to, limit),
-        )?);
+        found.extend(page(db, sql::schedule::page::SQL, (destination, after.moment, after.id, to, limit))?);
         while rows(found.len()) > limit {
             found.pop();
         }
@@ -74,6 +59,9 @@ fn scheduled(db: &Connection, lane: i64, bounds: Bounds) -> rusqlite::Result<Vec
     Ok(found.into_sorted_vec())
 }
 
+/// Runs one of the statements that are called `page`. They have the same columns.
 fn page(db: &Connection, select: &str, params: impl Params) -> rusqlite::Result<Vec<Listed>> {
-    db.prepare_cached(select)?.query_map(params, |row| Ok(Listed { moment: row.get(0)?, id: row.get(1)? }))?.collect()
+    use sql::schedule::page;
+    let read = |row: &Row<'_>| Ok(Listed { moment: row.get(page::moment)?, id: row.get(page::id)? });
+    db.prepare_cached(select)?.query_map(params, read)?.collect()
 }

@@ -4,6 +4,8 @@ use super::ledger::Ledger;
 use super::record::{Pending, Record, expiry};
 use super::rows::read_options;
 use super::settle::apply;
+use super::sql;
+use super::sql::task::replayed;
 use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Spread};
 use crate::task::{Lane, Options, State, TaskId};
 use rusqlite::OptionalExtension;
@@ -41,10 +43,12 @@ pub(super) fn reschedule(
         None => None,
     };
     ledger.restart(id, &before, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
-    ledger
-        .db
-        .prepare_cached("UPDATE task SET due = ?, destination = ?, content = ifnull(?, content) WHERE id = ?")?
-        .execute((due, destination, content.map(|new| &new.content), id))?;
+    ledger.db.prepare_cached(sql::task::RESCHEDULE)?.execute((
+        due,
+        destination,
+        content.map(|new| &new.content),
+        id,
+    ))?;
     ledger.release_destination(before.destination)?;
     ledger.hint(lane, destination, due)?;
     Ok(Rescheduled::Done { due })
@@ -52,7 +56,7 @@ pub(super) fn reschedule(
 
 pub(super) fn replay(ledger: &mut Ledger<'_>, lane: &Lane, ids: &[TaskId], spread: Spread) -> rusqlite::Result<usize> {
     let Some(number) = ledger.find_lane(lane)? else { return Ok(0) };
-    let mut replayed = 0;
+    let mut count = 0;
     let mut due = ledger.now + spread.first;
     for id in ids {
         let Some(dead) = ledger.load(number, *id)?.filter(|record| record.state(ledger.now) == State::Dead) else {
@@ -60,8 +64,11 @@ pub(super) fn replay(ledger: &mut Ledger<'_>, lane: &Lane, ids: &[TaskId], sprea
         };
         let body = ledger
             .db
-            .prepare_cached("UPDATE task SET due = ?1 WHERE id = ?2 RETURNING destination, options")?
-            .query_row((due, id), |row| Ok((row.get(0)?, expiry(due, &read_options(row, 1, *id)?))))
+            .prepare_cached(replayed::SQL)?
+            .query_row((due, id), |row| {
+                let options = read_options(row, replayed::options, *id)?;
+                Ok((row.get(replayed::destination)?, expiry(due, &options)))
+            })
             .optional()?;
         // Without a body it stays dead.
         let Some((destination, expires)) = body else { continue };
@@ -69,17 +76,16 @@ pub(super) fn replay(ledger: &mut Ledger<'_>, lane: &Lane, ids: &[TaskId], sprea
         ledger.join_schedule(*id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
         ledger.hint(lane, destination, due)?;
         due = due + spread.step;
-        replayed += 1;
+        count += 1;
     }
-    Ok(replayed)
+    Ok(count)
 }
 
 impl Ledger<'_> {
     /// The options of a task; none, if it has no body.
     pub(super) fn options(&self, id: TaskId) -> rusqlite::Result<Options> {
         let read = |row: &rusqlite::Row<'_>| read_options(row, 0, id);
-        let found =
-            self.db.prepare_cached("SELECT options FROM task WHERE id = ?")?.query_row([id], read).optional()?;
+        let found = self.db.prepare_cached(sql::task::OPTIONS)?.query_row([id], read).optional()?;
         Ok(found.unwrap_or_default())
     }
 }

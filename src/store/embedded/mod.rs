@@ -19,6 +19,7 @@
 //! | a task's way to another store, and from one | `transfer` |
 //! | how many there are | `counts` |
 //! | the file and its schema (`migrations/`) | `schema` |
+//! | SQL, in one file for each table | `sql` |
 //! | room on the disk | `space`, `ballast` |
 //! | what failures mean | `fault` |
 //! | `check`, and how a file is opened for it | `fsck`, `inspect` |
@@ -89,6 +90,7 @@ mod silence_tests;
 mod space;
 #[cfg(test)]
 mod space_tests;
+mod sql;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

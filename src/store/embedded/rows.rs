@@ -20,48 +20,32 @@ use rusqlite::{OptionalExtension, Row};
 use super::ledger::Ledger;
 use super::receipts::Receipts;
 use super::record::{Ended, Pending, Record, expiry};
+use super::sql;
+use super::sql::history::ended;
+use super::sql::progress::pending;
+use super::sql::task::fresh;
 use crate::clock::UnixMillis;
 use crate::store::{LeaseKind, TopicEntry};
 use crate::task::{Options, Receipt, State, TaskId};
 
-/// The columns of `progress` (as `p`) that [`read_pending`] expects, in order.
-macro_rules! pending_columns {
-    () => {
-        "p.lane, p.destination, p.leased, p.due, p.attempts, p.expiries, p.cancelling, p.current, p.past, p.outcome, p.expires, p.lease, p.returns"
-    };
-}
-pub(super) use pending_columns;
-
-// In the place of what is there. `INSERT OR REPLACE` would do as well, but copies each page that it changes first, to be able to take the
-// change back: a table with an index makes more than one of it.
-const PUT_PROGRESS: &str = "INSERT INTO progress (id, lane, destination, leased, due, attempts, expiries, cancelling, current, past, outcome, expires, lease, returns)
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, destination = excluded.destination, leased = excluded.leased, due = excluded.due,
-         attempts = excluded.attempts, expiries = excluded.expiries, cancelling = excluded.cancelling, current = excluded.current,
-         past = excluded.past, outcome = excluded.outcome, expires = excluded.expires, lease = excluded.lease,
-         returns = excluded.returns";
-const PUT_HISTORY: &str = "INSERT INTO history (id, lane, state, finished, attempts, current, past, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, state = excluded.state, finished = excluded.finished, attempts = excluded.attempts,
-         current = excluded.current, past = excluded.past, outcome = excluded.outcome";
-
-/// Reads the columns of [`pending_columns`], the first of which is column number `first`.
+/// Reads the columns of [`pending`], the first of which is column number `first`.
 pub(super) fn read_pending(row: &Row<'_>, first: usize, id: TaskId) -> rusqlite::Result<Pending> {
     Ok(Pending {
-        lane: row.get(first)?,
-        destination: row.get(first + 1)?,
-        leased: row.get(first + 2)?,
-        due: row.get(first + 3)?,
-        attempts: read_count(row, first + 4)?,
-        expiries: read_count(row, first + 5)?,
-        cancelling: row.get(first + 6)?,
-        receipts: read_receipts(row, first + 7, id)?,
-        outcome: read_outcome(row, first + 9)?,
-        expires: row.get(first + 10)?,
-        lease: read_lease(row, first + 11)?,
+        lane: row.get(first + pending::lane)?,
+        destination: row.get(first + pending::destination)?,
+        leased: row.get(first + pending::leased)?,
+        due: row.get(first + pending::due)?,
+        attempts: read_count(row, first + pending::attempts)?,
+        expiries: read_count(row, first + pending::expiries)?,
+        cancelling: row.get(first + pending::cancelling)?,
+        receipts: read_receipts(row, (first + pending::current, first + pending::past), id)?,
+        outcome: read_outcome(row, first + pending::outcome)?,
+        expires: row.get(first + pending::expires)?,
+        lease: read_lease(row, (first + pending::lease, first + pending::returns))?,
     })
 }
 
-/// Reads a task that stands on a schedule: `waiting` is what that says of it; the columns of [`pending_columns`] from number `first` on
+/// Reads a task that stands on a schedule: `waiting` is what that says of it; the columns of [`pending`] from number `first` on
 /// (null, if it was never claimed) and its body's due moment and options say the rest.
 pub(super) fn read_waiting(
     row: &Row<'_>,
@@ -70,7 +54,7 @@ pub(super) fn read_waiting(
     (due, options): (usize, usize),
     first: usize,
 ) -> rusqlite::Result<Pending> {
-    if row.get_ref(first)? != ValueRef::Null {
+    if row.get_ref(first + pending::lane)? != ValueRef::Null {
         // Where the task waits is said by the schedule, so that it leaves that whatever else is written of it.
         let Pending { lane, destination, leased, due, .. } = waiting;
         return Ok(Pending { lane, destination, leased, due, ..read_pending(row, first, id)? });
@@ -89,24 +73,24 @@ fn read_expiry(row: &Row<'_>, (due, options): (usize, usize), id: TaskId) -> rus
 
 pub(super) fn read_ended(row: &Row<'_>, id: TaskId) -> rusqlite::Result<Ended> {
     Ok(Ended {
-        lane: row.get(0)?,
-        state: read_state(row, 1)?,
-        finished: row.get(2)?,
-        attempts: read_count(row, 3)?,
-        receipts: read_receipts(row, 4, id)?,
-        outcome: read_outcome(row, 6)?,
+        lane: row.get(ended::lane)?,
+        state: read_state(row, ended::state)?,
+        finished: row.get(ended::finished)?,
+        attempts: read_count(row, ended::attempts)?,
+        receipts: read_receipts(row, (ended::current, ended::past), id)?,
+        outcome: read_outcome(row, ended::outcome)?,
     })
 }
 
-fn read_receipts(row: &Row<'_>, first: usize, id: TaskId) -> rusqlite::Result<Receipts> {
+fn read_receipts(row: &Row<'_>, (current, past): (usize, usize), id: TaskId) -> rusqlite::Result<Receipts> {
     let mut are_damaged = false;
     let mut read = |text: &[u8]| {
         let receipt = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Receipt>().ok());
         are_damaged |= receipt.is_none();
         receipt
     };
-    let current = row.get_ref(first)?.as_bytes_or_null()?.and_then(&mut read);
-    let past = row.get_ref(first + 1)?.as_bytes_or_null()?;
+    let current = row.get_ref(current)?.as_bytes_or_null()?.and_then(&mut read);
+    let past = row.get_ref(past)?.as_bytes_or_null()?;
     let past = past.map_or(Vec::new(), |all| all.split(|byte| *byte == b' ').filter_map(&mut read).collect());
     if are_damaged {
         tracing::error!(task.id = %id, "A receipt of task {id} cannot be read; it is passed over");
@@ -124,13 +108,13 @@ fn lease_number(lease: LeaseKind) -> i64 {
     }
 }
 
-/// Reads a column that holds a [`lease_number`], and the one after it, which holds what a moved task returns to.
-pub(super) fn read_lease(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<LeaseKind>> {
-    Ok(match row.get(column)? {
+/// Reads a column that holds a [`lease_number`], and one that holds what a moved task returns to.
+pub(super) fn read_lease(row: &Row<'_>, (lease, returns): (usize, usize)) -> rusqlite::Result<Option<LeaseKind>> {
+    Ok(match row.get(lease)? {
         Some(1) => Some(LeaseKind::Worker),
         Some(2) => Some(LeaseKind::Consumer),
         Some(3) => Some(LeaseKind::Receiver),
-        Some(4) => row.get::<_, Option<UnixMillis>>(column + 1)?.map(|due| LeaseKind::Mover { due }),
+        Some(4) => row.get::<_, Option<UnixMillis>>(returns)?.map(|due| LeaseKind::Mover { due }),
         _ => None,
     })
 }
@@ -183,8 +167,8 @@ where
 }
 
 /// Reads a topic's name and number of lanes; `None`: they cannot be read, and must not hide the others.
-pub(super) fn read_topic(row: &Row<'_>) -> rusqlite::Result<Option<TopicEntry>> {
-    let read = || Ok(TopicEntry { topic: read_name(row, 0)?, shards: row.get(1)? });
+pub(super) fn read_topic(row: &Row<'_>, (name, shards): (usize, usize)) -> rusqlite::Result<Option<TopicEntry>> {
+    let read = || Ok(TopicEntry { topic: read_name(row, name)?, shards: row.get(shards)? });
     match read() {
         Ok(entry) => Ok(Some(entry)),
         Err(failure) if is_unreadable(&failure) => {
@@ -232,23 +216,20 @@ impl Ledger<'_> {
     }
 
     fn load_pending(&self, id: TaskId) -> rusqlite::Result<Option<Pending>> {
-        let select = concat!("SELECT ", pending_columns!(), " FROM progress p WHERE p.id = ?");
-        self.with(select, |select| select.query_row([id], |row| read_pending(row, 0, id)).optional())
+        self.with(sql::progress::PENDING, |select| select.query_row([id], |row| read_pending(row, 0, id)).optional())
     }
 
     fn load_ended(&self, id: TaskId) -> rusqlite::Result<Option<Ended>> {
-        self.db
-            .prepare_cached("SELECT lane, state, finished, attempts, current, past, outcome FROM history WHERE id = ?")?
-            .query_row([id], |row| read_ended(row, id))
-            .optional()
+        self.db.prepare_cached(ended::SQL)?.query_row([id], |row| read_ended(row, id)).optional()
     }
 
     fn load_fresh(&self, id: TaskId) -> rusqlite::Result<Option<Pending>> {
         self.db
-            .prepare_cached("SELECT lane, destination, due, options FROM task WHERE id = ?")?
+            .prepare_cached(fresh::SQL)?
             .query_row([id], |row| {
-                let expires = read_expiry(row, (2, 3), id)?;
-                Ok(Pending { expires, ..Pending::fresh(row.get(0)?, row.get(1)?, row.get(2)?) })
+                let expires = read_expiry(row, (fresh::due, fresh::options), id)?;
+                let (lane, destination) = (row.get(fresh::lane)?, row.get(fresh::destination)?);
+                Ok(Pending { expires, ..Pending::fresh(lane, destination, row.get(fresh::due)?) })
             })
             .optional()
     }
@@ -310,9 +291,7 @@ impl Ledger<'_> {
         if after.leased {
             return Ok(());
         }
-        // One that is there already, of a task that is on its way as well, is no reason to fail.
-        let insert = "INSERT OR IGNORE INTO schedule (destination, due, id) VALUES (?, ?, ?)";
-        let joined = self.with(insert, |insert| insert.execute((after.destination, after.due, id)))?;
+        let joined = self.with(sql::schedule::INSERT, |insert| insert.execute((after.destination, after.due, id)))?;
         if joined == 1 {
             self.tally.count(after.lane, State::Scheduled, 1);
         }
@@ -327,10 +306,7 @@ impl Ledger<'_> {
         if before.leased {
             return Ok(());
         }
-        let left = self
-            .db
-            .prepare_cached("DELETE FROM schedule WHERE destination = ? AND due = ? AND id = ?")?
-            .execute((before.destination, before.due, id))?;
+        let left = self.db.prepare_cached(sql::schedule::DELETE)?.execute((before.destination, before.due, id))?;
         if left == 1 {
             self.tally.count(before.lane, State::Scheduled, -1);
         }
@@ -347,10 +323,8 @@ impl Ledger<'_> {
         last: &Pending,
         last_id: TaskId,
     ) -> rusqlite::Result<()> {
-        let left = self
-            .db
-            .prepare_cached("DELETE FROM schedule WHERE destination = ? AND (due, id) <= (?, ?)")?
-            .execute((last.destination, last.due, last_id))?;
+        let left =
+            self.db.prepare_cached(sql::schedule::DELETE_UP_TO)?.execute((last.destination, last.due, last_id))?;
         self.tally.count(last.lane, State::Scheduled, -i64::try_from(left).unwrap_or(i64::MAX));
         self.left(first.destination, first.due)
     }
@@ -360,7 +334,7 @@ impl Ledger<'_> {
         if after.leased {
             self.tally.count(after.lane, State::Leased, 1);
         }
-        self.with(PUT_PROGRESS, |put| {
+        self.with(sql::progress::PUT, |put| {
             put.execute((
                 id,
                 after.lane,
@@ -382,17 +356,17 @@ impl Ledger<'_> {
     }
 
     pub(super) fn delete_history(&self, id: TaskId) -> rusqlite::Result<()> {
-        self.db.prepare_cached("DELETE FROM history WHERE id = ?")?.execute([id])?;
+        self.db.prepare_cached(sql::history::DELETE)?.execute([id])?;
         Ok(())
     }
 
     fn delete_progress(&self, id: TaskId) -> rusqlite::Result<()> {
-        self.with("DELETE FROM progress WHERE id = ?", |delete| delete.execute([id])).map(drop)
+        self.with(sql::progress::DELETE, |delete| delete.execute([id])).map(drop)
     }
 
     pub(super) fn write_history(&mut self, id: TaskId, after: &Ended) -> rusqlite::Result<()> {
         self.tally.count(after.lane, after.state, 1);
-        self.with(PUT_HISTORY, |put| {
+        self.with(sql::history::PUT, |put| {
             put.execute((
                 id,
                 after.lane,

@@ -4,6 +4,9 @@ use rusqlite::{OptionalExtension, Row};
 
 use super::ledger::Ledger;
 use super::rows::is_unreadable;
+use super::sql;
+use super::sql::idempotency::answer;
+use super::sql::task_key::owner;
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::{Added, Error, NewTask, Novelty, Result};
@@ -15,16 +18,13 @@ impl Ledger<'_> {
     pub(super) fn answered(&mut self, lane: i64, task: &NewTask) -> rusqlite::Result<Option<Result<Added>>> {
         let (Some(asked), Some(name)) = (&task.idempotency, task.idempotency_name()) else { return Ok(None) };
         let read = |row: &Row<'_>| {
-            let fingerprint: [u8; 16] = row.get(0)?;
-            let first = Added { id: row.get(1)?, due: row.get(2)?, novelty: Novelty::Duplicate { state: None } };
+            let fingerprint: [u8; 16] = row.get(answer::fingerprint)?;
+            let (id, due) = (row.get(answer::task)?, row.get(answer::due)?);
+            let first = Added { id, due, novelty: Novelty::Duplicate { state: None } };
             let is_same = fingerprint == asked.fingerprint.to_be_bytes();
             Ok(if is_same { Ok(first) } else { Err(Error::KeyReused) })
         };
-        let found = self
-            .db
-            .prepare_cached("SELECT fingerprint, task, due FROM idempotency WHERE lane = ? AND key = ? AND until > ?")?
-            .query_row((lane, name, self.now), read)
-            .optional();
+        let found = self.db.prepare_cached(answer::SQL)?.query_row((lane, name, self.now), read).optional();
         match found {
             Ok(Some(Ok(first))) => {
                 let novelty = Novelty::Duplicate { state: self.state_by_now(lane, first.id)? };
@@ -62,59 +62,46 @@ impl Ledger<'_> {
     pub(super) fn remember_answer(&self, lane: i64, task: &NewTask, added: Added) -> rusqlite::Result<()> {
         let (Some(asked), Some(name)) = (&task.idempotency, task.idempotency_name()) else { return Ok(()) };
         self.forget_answers(lane, 2)?;
-        self.db
-            .prepare_cached(
-                "INSERT OR REPLACE INTO idempotency (lane, key, fingerprint, task, due, until) VALUES (?, ?, ?, ?, ?, ?)",
-            )?
-            .execute((
-                lane,
-                name,
-                asked.fingerprint.to_be_bytes(),
-                added.id,
-                added.due,
-                self.now + asked.window,
-            ))?;
+        self.db.prepare_cached(sql::idempotency::PUT)?.execute((
+            lane,
+            name,
+            asked.fingerprint.to_be_bytes(),
+            added.id,
+            added.due,
+            self.now + asked.window,
+        ))?;
         Ok(())
     }
 
     /// Forgets idempotency keys whose window is over, the earliest first.
     pub(super) fn forget_answers(&self, lane: i64, limit: usize) -> rusqlite::Result<()> {
-        self.db
-            .prepare_cached(
-                "DELETE FROM idempotency WHERE lane = ?1 AND key IN
-                 (SELECT key FROM idempotency WHERE lane = ?1 AND until <= ?2 ORDER BY until LIMIT ?3)",
-            )?
-            .execute((lane, self.now, rows(limit)))?;
+        self.db.prepare_cached(sql::idempotency::DELETE_OVER)?.execute((lane, self.now, rows(limit)))?;
         Ok(())
     }
 
     /// Forgets all idempotency keys of a lane.
     pub(super) fn forget_all_answers(&self, lane: i64) -> rusqlite::Result<()> {
-        self.db.prepare_cached("DELETE FROM idempotency WHERE lane = ?")?.execute([lane])?;
+        self.db.prepare_cached(sql::idempotency::DELETE_OF_LANE)?.execute([lane])?;
         Ok(())
     }
 
     /// The task that owns a key, and when an add last set it.
     pub(super) fn owner(&self, lane: i64, key: &str) -> rusqlite::Result<Option<(TaskId, UnixMillis)>> {
         self.db
-            .prepare_cached("SELECT task, since FROM task_key WHERE lane = ? AND key = ?")?
-            .query_row((lane, key), |row| Ok((row.get(0)?, row.get(1)?)))
+            .prepare_cached(owner::SQL)?
+            .query_row((lane, key), |row| Ok((row.get(owner::task)?, row.get(owner::since)?)))
             .optional()
     }
 
     /// The key goes to this task, whichever task had it; an add has set it then.
     pub(super) fn give_key(&self, lane: i64, key: &str, id: TaskId, since: UnixMillis) -> rusqlite::Result<()> {
-        self.db
-            .prepare_cached("INSERT OR REPLACE INTO task_key (lane, key, task, since) VALUES (?, ?, ?, ?)")?
-            .execute((lane, key, id, since))?;
+        self.db.prepare_cached(sql::task_key::PUT)?.execute((lane, key, id, since))?;
         Ok(())
     }
 
     /// The task is forgotten; its key goes with it, unless another has it.
     pub(super) fn drop_key(&self, lane: i64, key: &str, id: TaskId) -> rusqlite::Result<()> {
-        self.db
-            .prepare_cached("DELETE FROM task_key WHERE lane = ? AND key = ? AND task = ?")?
-            .execute((lane, key, id))?;
+        self.db.prepare_cached(sql::task_key::DELETE_OF_TASK)?.execute((lane, key, id))?;
         Ok(())
     }
 }

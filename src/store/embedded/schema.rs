@@ -18,6 +18,7 @@ use rusqlite_migration::{MigrationDefinitionError, Migrations};
 
 use super::fault::translate;
 use super::format;
+use super::sql::{self, only};
 use crate::store::{Error, Result};
 
 static MIGRATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/migrations");
@@ -86,7 +87,7 @@ pub(super) fn open(path: &Path) -> Result<Connection> {
     format::check(&db, path)?;
     rewrite_log(&db, path)?;
     // The first thing that an add asks for.
-    db.query_row("SELECT value FROM meta WHERE name = 'last_id'", [], |row| row.get::<_, i64>(0)).map_err(explain)?;
+    db.query_row(sql::meta::LAST_ID, [], only::<i64>).map_err(explain)?;
     Ok(db)
 }
 

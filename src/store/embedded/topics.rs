@@ -7,6 +7,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
 use super::ledger::Ledger;
 use super::rows::{read_topic, state_number};
+use super::sql::lane::lost_topics;
+use super::sql::misfire::over;
+use super::sql::topic::registered;
+use super::sql::{self, only};
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, TopicEntry};
@@ -19,8 +23,8 @@ pub(super) fn register(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlite:
 }
 
 pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<TopicEntry>> {
-    db.prepare_cached("SELECT shards FROM topic WHERE name = ?")?
-        .query_row([topic.as_str()], |row| Ok(TopicEntry { topic: topic.clone(), shards: row.get(0)? }))
+    db.prepare_cached(sql::topic::SHARDS)?
+        .query_row([topic.as_str()], |row| Ok(TopicEntry { topic: topic.clone(), shards: only(row)? }))
         .optional()
 }
 
@@ -29,28 +33,33 @@ pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<T
 pub(super) fn topics(db: &Connection) -> rusqlite::Result<Vec<Registered>> {
     let mut misfires = misfires(db, None)?;
     let mut topics = Vec::new();
-    let mut select = db.prepare_cached("SELECT name, shards, policy, paused FROM topic ORDER BY name")?;
+    let mut select = db.prepare_cached(sql::topic::ALL)?;
     let mut found = select.query([])?;
     while let Some(row) = found.next()? {
-        let Some(entry) = read_topic(row)? else { continue };
-        let over = misfires.remove(entry.topic.as_str()).unwrap_or_default();
-        topics.push(read_registered(row, entry, over)?);
+        let Some(entry) = read_topic(row, (registered::name, registered::shards))? else { continue };
+        let past = misfires.remove(entry.topic.as_str()).unwrap_or_default();
+        topics.push(read_registered(row, entry, past)?);
     }
     Ok(topics)
 }
 
 /// One topic, if it is registered.
 pub(super) fn registered(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<Registered>> {
-    let mut select = db.prepare_cached("SELECT name, shards, policy, paused FROM topic WHERE name = ?")?;
+    let mut select = db.prepare_cached(sql::topic::ONE)?;
     let mut found = select.query([topic.as_str()])?;
     let Some(row) = found.next()? else { return Ok(None) };
-    let Some(entry) = read_topic(row)? else { return Ok(None) };
-    let over = misfires(db, Some(topic))?.remove(topic.as_str()).unwrap_or_default();
-    read_registered(row, entry, over).map(Some)
+    let Some(entry) = read_topic(row, (registered::name, registered::shards))? else { return Ok(None) };
+    let past = misfires(db, Some(topic))?.remove(topic.as_str()).unwrap_or_default();
+    read_registered(row, entry, past).map(Some)
 }
 
 fn read_registered(row: &Row<'_>, entry: TopicEntry, misfires: Vec<Misfire>) -> rusqlite::Result<Registered> {
-    Ok(Registered { policy: Arc::new(read_policy(row, 2, &entry.topic)?), paused: row.get(3)?, misfires, entry })
+    Ok(Registered {
+        policy: Arc::new(read_policy(row, registered::policy, &entry.topic)?),
+        paused: row.get(registered::paused)?,
+        misfires,
+        entry,
+    })
 }
 
 fn read_policy(row: &Row<'_>, column: usize, topic: &Topic) -> rusqlite::Result<TopicPolicy> {
@@ -71,16 +80,20 @@ fn read_policy(row: &Row<'_>, column: usize, topic: &Topic) -> rusqlite::Result<
 fn misfires(db: &Connection, of: Option<&Topic>) -> rusqlite::Result<HashMap<String, Vec<Misfire>>> {
     let mut all: HashMap<String, Vec<Misfire>> = HashMap::new();
     let mut select = db.prepare_cached(match of {
-        Some(_) => "SELECT topic, first, last, state FROM misfire WHERE topic = ? ORDER BY number",
-        None => "SELECT topic, first, last, state FROM misfire ORDER BY topic, number",
+        Some(_) => sql::misfire::OF_TOPIC,
+        None => sql::misfire::ALL,
     })?;
     let mut found = select.query(params_from_iter(of.map(Topic::as_str)))?;
     while let Some(row) = found.next()? {
-        let state: i64 = row.get(3)?;
+        let state: i64 = row.get(over::state)?;
         let becomes = [Misfired::Expired, Misfired::Dead].into_iter().find(|becomes| number(*becomes) == state);
         if let Some(becomes) = becomes {
-            let topic = String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?).into_owned();
-            all.entry(topic).or_default().push(Misfire { from: row.get(1)?, to: row.get(2)?, becomes });
+            let topic = String::from_utf8_lossy(row.get_ref(over::topic)?.as_bytes()?).into_owned();
+            all.entry(topic).or_default().push(Misfire {
+                from: row.get(over::first)?,
+                to: row.get(over::last)?,
+                becomes,
+            });
         }
     }
     Ok(all)
@@ -96,17 +109,12 @@ fn number(becomes: Misfired) -> i64 {
 pub(super) fn set_policy(ledger: &mut Ledger<'_>, topic: &Topic, policy: &TopicPolicy) -> rusqlite::Result<bool> {
     let text = serde_json::to_string(policy).expect("a policy is plain data");
     let text = (*policy != TopicPolicy::default()).then_some(text);
-    let changed =
-        ledger.db.prepare_cached("UPDATE topic SET policy = ? WHERE name = ?")?.execute((text, topic.as_str()))?;
+    let changed = ledger.db.prepare_cached(sql::topic::SET_POLICY)?.execute((text, topic.as_str()))?;
     Ok(changed == 1)
 }
 
 pub(super) fn pause(ledger: &mut Ledger<'_>, topic: &Topic) -> rusqlite::Result<Option<UnixMillis>> {
-    ledger
-        .db
-        .prepare_cached("UPDATE topic SET paused = ifnull(paused, ?) WHERE name = ? RETURNING paused")?
-        .query_row((ledger.now, topic.as_str()), |row| row.get(0))
-        .optional()
+    ledger.db.prepare_cached(sql::topic::PAUSE)?.query_row((ledger.now, topic.as_str()), only).optional()
 }
 
 pub(super) fn resume(
@@ -115,14 +123,11 @@ pub(super) fn resume(
     becomes: Option<Misfired>,
 ) -> rusqlite::Result<Option<bool>> {
     let name = topic.as_str();
-    let paused: Option<Option<UnixMillis>> = ledger
-        .db
-        .prepare_cached("SELECT paused FROM topic WHERE name = ?")?
-        .query_row([name], |row| row.get(0))
-        .optional()?;
+    let paused: Option<Option<UnixMillis>> =
+        ledger.db.prepare_cached(sql::topic::PAUSED)?.query_row([name], only).optional()?;
     let Some(since) = paused else { return Ok(None) };
     let Some(since) = since else { return Ok(Some(false)) };
-    ledger.db.prepare_cached("UPDATE topic SET paused = NULL WHERE name = ?")?.execute([name])?;
+    ledger.db.prepare_cached(sql::topic::RESUME)?.execute([name])?;
     if let Some(becomes) = becomes {
         remember(ledger, name, Misfire { from: since, to: ledger.now, becomes })?;
     }
@@ -130,27 +135,23 @@ pub(super) fn resume(
 }
 
 fn remember(ledger: &Ledger<'_>, topic: &str, misfire: Misfire) -> rusqlite::Result<()> {
-    ledger
-        .db
-        .prepare_cached(
-            "INSERT INTO misfire (topic, number, first, last, state)
-             VALUES (?1, (SELECT ifnull(max(number), 0) + 1 FROM misfire WHERE topic = ?1), ?2, ?3, ?4)",
-        )?
-        .execute((topic, misfire.from, misfire.to, number(misfire.becomes)))?;
-    ledger
-        .db
-        .prepare_cached(
-            "DELETE FROM misfire WHERE topic = ?1 AND number <= (SELECT max(number) FROM misfire WHERE topic = ?1) - ?2",
-        )?
-        .execute((topic, rows(MAX_MISFIRES)))?;
+    ledger.db.prepare_cached(sql::misfire::INSERT)?.execute((
+        topic,
+        misfire.from,
+        misfire.to,
+        number(misfire.becomes),
+    ))?;
+    ledger.db.prepare_cached(sql::misfire::DELETE_OLDEST)?.execute((topic, rows(MAX_MISFIRES)))?;
     Ok(())
 }
 
 pub(super) fn forget_misfire(ledger: &mut Ledger<'_>, topic: &Topic, misfire: Misfire) -> rusqlite::Result<()> {
-    ledger
-        .db
-        .prepare_cached("DELETE FROM misfire WHERE topic = ? AND first = ? AND last = ? AND state = ?")?
-        .execute((topic.as_str(), misfire.from, misfire.to, number(misfire.becomes)))?;
+    ledger.db.prepare_cached(sql::misfire::DELETE)?.execute((
+        topic.as_str(),
+        misfire.from,
+        misfire.to,
+        number(misfire.becomes),
+    ))?;
     Ok(())
 }
 
@@ -159,24 +160,18 @@ pub(super) fn unregister(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlit
     let name = entry.topic.as_str();
     // The counts are read from the table, and the lanes' numbers will be given to others.
     ledger.forget_names()?;
-    let has_tasks: bool = ledger
-        .db
-        .prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM lane WHERE topic = ?
-             AND scheduled + leased + delivered + dead + cancelled + expired > 0)",
-        )?
-        .query_row([name], |row| row.get(0))?;
+    let has_tasks: bool = ledger.db.prepare_cached(sql::lane::TOPIC_HAS_TASKS)?.query_row([name], only)?;
     if has_tasks {
         return Ok(topic(ledger.db, &entry.topic)?.is_none());
     }
     for statement in [
-        "DELETE FROM idempotency WHERE lane IN (SELECT id FROM lane WHERE topic = ?)",
-        "DELETE FROM owed_call WHERE lane IN (SELECT id FROM lane WHERE topic = ?)",
-        "DELETE FROM task_key WHERE lane IN (SELECT id FROM lane WHERE topic = ?)",
-        "DELETE FROM destination WHERE lane IN (SELECT id FROM lane WHERE topic = ?)",
-        "DELETE FROM lane WHERE topic = ?",
-        "DELETE FROM misfire WHERE topic = ?",
-        "DELETE FROM topic WHERE name = ?",
+        sql::idempotency::DELETE_OF_TOPIC,
+        sql::owed_call::DELETE_OF_TOPIC,
+        sql::task_key::DELETE_OF_TOPIC,
+        sql::destination::DELETE_OF_TOPIC,
+        sql::lane::DELETE_OF_TOPIC,
+        sql::misfire::DELETE_OF_TOPIC,
+        sql::topic::DELETE,
     ] {
         ledger.db.prepare_cached(statement)?.execute([name])?;
     }
@@ -187,10 +182,8 @@ pub(super) fn unregister(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlit
 pub(super) fn recover_topics(ledger: &mut Ledger<'_>) -> rusqlite::Result<Vec<TopicEntry>> {
     let lost: Vec<TopicEntry> = ledger
         .db
-        .prepare_cached(
-            "SELECT topic, max(shard) + 1 FROM lane WHERE topic NOT IN (SELECT name FROM topic) GROUP BY topic",
-        )?
-        .query_map([], read_topic)?
+        .prepare_cached(lost_topics::SQL)?
+        .query_map([], |row| read_topic(row, (lost_topics::topic, lost_topics::shards)))?
         .filter_map(Result::transpose)
         .collect::<rusqlite::Result<_>>()?;
     for entry in &lost {

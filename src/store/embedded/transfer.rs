@@ -9,6 +9,7 @@ use super::ledger::Ledger;
 use super::receipts::Receipts;
 use super::record::{self, Ended, Pending, Record, expiry};
 use super::rows::{is_unreadable, read_options};
+use super::sql::task::same;
 use crate::clock::UnixMillis;
 use crate::store::{Adopted, Adoptee, Error, KEPT, LeaseKind, MAX_OUTCOME, Result, Standing};
 use crate::task::{Lane, Receipt, State, TaskId};
@@ -138,10 +139,10 @@ fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopte
 fn find(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<Option<Adopted>> {
     let found: Option<(i64, bool)> = ledger
         .db
-        .prepare_cached("SELECT lane, created = ? AND due = ? AND content = ?, options FROM task WHERE id = ?")?
+        .prepare_cached(same::SQL)?
         .query_row((task.created, task.due, &task.content, task.id), |row| {
-            let origin = read_options(row, 2, task.id)?.origin;
-            Ok((row.get(0)?, row.get(1)? && origin == task.options.origin))
+            let origin = read_options(row, same::options, task.id)?.origin;
+            Ok((row.get(same::lane)?, row.get(same::is_same)? && origin == task.options.origin))
         })
         .optional()?;
     let Some((number, is_same)) = found else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! A batch of adds: `lua/add.lua`, or `lua/add_unlike.lua` for those of which more is asked, called for each of its lanes, and read.
+//! A batch of adds: `lua/add.lua`, or `lua/add_with_options.lua` for those of which more is asked, called for each of its lanes, and read.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -259,7 +259,7 @@ fn hint(inner: &Inner, call: &Call, kept: &[Result<Kept>], batch: &Batch) {
 
 fn command(inner: &Inner, call: &Call, token: Option<&str>, batch: &Batch) -> Cmd {
     let mut command = if call.is_unlike {
-        script_call(&script::ADD_UNLIKE, &inner.keys.of_script(&call.lane), &inner.clock)
+        script_call(&script::ADD_WITH_OPTIONS, &inner.keys.of_script(&call.lane), &inner.clock)
     } else {
         script_call(&script::ADD, &inner.keys.of_add(&call.lane), &inner.clock)
     };
@@ -304,7 +304,7 @@ fn options(task: &NewTask, drawn: Drawn) -> Cow<'static, str> {
     write_options(&options)
 }
 
-/// What `lua/sameness.lua` has to know of a task.
+/// What `lua/add_with_options.lua` has to know of a task.
 #[derive(Serialize)]
 struct Asked<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -403,7 +403,7 @@ fn read(call: &Call, reply: Result<Value>, batch: &Batch) -> Result<std::result:
     Ok(Ok(kept))
 }
 
-/// What add_unlike.lua says of one task.
+/// What add_with_options.lua says of one task.
 fn read_unlike(drawn: TaskId, answer: Value) -> Result<Kept> {
     let added = |id, due, novelty| Ok(Kept::Added(Added { id, due: UnixMillis(due), novelty }));
     match answer {

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | topic registry | `<p>:DELAY_TOPIC_LIST` | hash topic → `{"shards":n}` |
 //! | policies | `<p>:DELAY_TOPIC_POLICY-{<p>:DELAY_TOPIC_LIST}` | hash topic → JSON |
-//! | pauses | `<p>:DELAY_TOPIC_PAUSES-{<p>:DELAY_TOPIC_LIST}` | hash topic → see `lua/pause.lua` |
+//! | pauses | `<p>:DELAY_TOPIC_PAUSES-{<p>:DELAY_TOPIC_LIST}` | hash topic → see `lua/lib/registry.lua` |
 //! | the store | `<p>:DELAY_STORE-{<p>:DELAY_TOPIC_LIST}` | hash: `id`, `since`; see `identity` |
 //! | topics that are being deleted | `<p>:DELAY_TOPIC_LEAVING-{<p>:DELAY_TOPIC_LIST}` | hash topic → token of the deletion |
 //! | the registry's revision | `<p>:DELAY_TOPIC_REVISION-{<p>:DELAY_TOPIC_LIST}` | string, a number |
@@ -12,7 +12,7 @@
 //! | destinations held by hand | `<p>:DELAY_DESTINATION_HOLDS` | hash destination → since, Unix ms |
 //! | releases by hand | `<p>:DELAY_DESTINATION_RELEASES-{<p>:DELAY_DESTINATION_HOLDS}` | zset destination → when, Unix ms |
 //! | hints | `<p>:DELAY_HINT` | channel, message `lane due_ms`, or `lane due_ms pull origin` |
-//! | a lane's keys | see `lua/lane.lua` | |
+//! | a lane's keys | see `lua/lib/keys.lua` | |
 //!
 //! `<p>` is `store.redis.key_prefix`. A lane's keys end in its hash tag `{topic:shard}`, so that one node of a
 //! cluster holds them all. So do those of policies, pauses and the store: in the registry's name, by which it has the slot of that.
@@ -165,28 +165,28 @@ impl Keys {
         slot::of_key(lane.to_string().as_bytes())
     }
 
-    /// The keys of `lua/add.lua`.
+    /// The keys of `lua/add.lua`: the first of [`of_script`](Self::of_script).
     pub(super) fn of_add(&self, lane: &Lane) -> [String; 4] {
         [self.bodies(lane), self.offsets(lane), self.destinations(lane), self.schedules(lane)]
     }
 
-    /// The keys of a lane script, in the order of `lua/lane.lua`.
+    /// The keys of a lane script, in the order of `lua/lib/keys.lua`.
     pub(super) fn of_script(&self, lane: &Lane) -> [String; LANE_KEYS] {
         // Put together piece by piece: every script call needs them all.
         let tag = format!("-{{{lane}}}");
         let of_lane = |role: &str| [self.prefix.as_str(), ":", role, &tag].concat();
         [
             of_lane(BODIES),
+            of_lane(OFFSETS),
+            of_lane(DESTINATIONS),
+            self.schedules(lane),
             of_lane(ENTRIES),
             of_lane(LEASED),
-            of_lane(DESTINATIONS),
-            of_lane(OFFSETS),
             of_lane("DELAY_TOPIC_RELOAD_LOCK"),
             of_lane(DELIVERED),
             of_lane(DEAD),
             of_lane(CANCELLED),
             of_lane(EXPIRED),
-            self.schedules(lane),
             of_lane(EXPIRIES),
             of_lane(KEYS),
             of_lane(IDEMPOTENCY),
@@ -251,9 +251,10 @@ mod tests {
         let lane: Lane = "order:0".parse().unwrap();
         let of_script = keys.of_script(&lane);
         assert_eq!(of_script[0], "delay:DELAY_REALL_TOPIC_TASK-{order:0}");
-        assert_eq!(of_script[5], "delay:DELAY_TOPIC_RELOAD_LOCK-{order:0}");
-        assert_eq!(of_script[6], "delay:DELAY_DELIVERED_TOPIC_TASK-{order:0}");
-        assert_eq!(of_script[10], "delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}:");
+        assert_eq!(of_script[6], "delay:DELAY_TOPIC_RELOAD_LOCK-{order:0}");
+        assert_eq!(of_script[7], "delay:DELAY_DELIVERED_TOPIC_TASK-{order:0}");
+        assert_eq!(of_script[3], "delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}:");
+        assert_eq!(keys.of_add(&lane), of_script[..4]);
         assert_eq!(keys.lane_of(&of_script[0]), Some(lane));
         assert_eq!(keys.pauses(), "delay:DELAY_TOPIC_PAUSES-{delay:DELAY_TOPIC_LIST}");
         for beside in keys.of_registry().into_iter().chain([keys.store()]) {
@@ -269,14 +270,14 @@ mod tests {
         let of_script = keys.of_script(&lane);
         let check = |key: &str, named: Named| assert_eq!(keys.read(key), named, "{key}");
         check(&of_script[0], Named::Bodies(lane.clone()));
-        for i in [1, 2, 3, 4, 6, 7, 8, 9, 11, 12, 13, 14, 15] {
+        for i in [1, 2, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15] {
             check(&of_script[i], Named::OfLane(lane.clone()));
         }
-        check(&format!("{}message.call", of_script[10]), Named::Schedule(lane.clone(), "message.call".into()));
+        check(&format!("{}message.call", of_script[3]), Named::Schedule(lane.clone(), "message.call".into()));
         check("delay:DELAY_REALL_TOPIC_TASK-{order}", Named::Stray);
         check("delay:DELAY_REALL_TOPIC_TASK-{order:07}", Named::Stray);
         check("delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}", Named::Stray);
-        check(&of_script[5], Named::Foreign);
+        check(&of_script[6], Named::Foreign);
         check(&keys.aside(&lane), Named::Foreign);
         check(&keys.policies(), Named::Foreign);
         check("other:DELAY_REALL_TOPIC_TASK-{order:0}", Named::Foreign);

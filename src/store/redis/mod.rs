@@ -37,6 +37,7 @@ mod answer;
 mod batch;
 mod by_hand;
 mod claim;
+mod compose;
 mod confirming;
 mod destination;
 mod dial;
@@ -64,7 +65,8 @@ mod query;
 mod reconcile;
 mod record;
 mod registry;
-mod script;
+#[doc(hidden)]
+pub mod script;
 mod sentinel;
 mod server;
 mod servers;

@@ -1,4 +1,5 @@
-//! What the scripts write about a task, read back. The formats are described in `lua/lane.lua`.
+//! What the scripts write about a task, read back. `lua/lib/record.lua` and
+//! `lua/lib/entry.lua` describe the formats.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,4 @@
-//! The Lua scripts: one file per verb in `lua/`, those of a lane with `lua/lane.lua` before them (`lua/add.lua` alone goes without) and, between the two, what some of
-//! them share. Those that look into many lanes have `lua/lanes.lua` before them.
+//! The Lua scripts, by name: one file for each in `lua/`, which `compose` puts together with the functions of `lua/lib/` that it uses.
 //!
 //! They are called by their SHA-1 (`EVALSHA`). A Redis that restarted or failed over has forgotten them all and
 //! answers NOSCRIPT without having done anything; [`super::link`] then loads them and repeats.
@@ -8,9 +7,13 @@
 
 use std::sync::LazyLock;
 
+use super::compose::compose;
+
 /// A script and its name to Redis.
 #[derive(Debug)]
 pub(super) struct Script {
+    /// The name of its file.
+    name: &'static str,
     /// The whole text.
     pub(super) code: String,
     /// The SHA-1 of the text, in hexadecimal digits.
@@ -18,77 +21,80 @@ pub(super) struct Script {
 }
 
 impl Script {
-    fn new(flags: &str, parts: &[&str]) -> Self {
-        let code = format!("#!lua{flags}\n{}", parts.concat());
+    fn new(flags: &str, name: &'static str, file: &str) -> Self {
+        let code = format!("#!lua{flags}\n{}", compose(file));
         let sha = sha1_smol::Sha1::from(&code).digest().to_string();
-        Self { code, sha }
+        Self { name, code, sha }
     }
 }
 
-const NOW: &str = include_str!("lua/now.lua");
-const LANE: &str = concat!(include_str!("lua/now.lua"), include_str!("lua/lane.lua"));
-const SAMENESS: &str = include_str!("lua/sameness.lua");
-const FORGET: &str = include_str!("lua/forget.lua");
-const WHERE: &str = include_str!("lua/where.lua");
-const OPEN: &str = include_str!("lua/open.lua");
-const REVISION: &str = include_str!("lua/revision.lua");
-const LANES: &str = include_str!("lua/lanes.lua");
-const NEXT_ALONE: &str = include_str!("lua/next.lua");
-const CLAIM_ALONE: &str = include_str!("lua/claim.lua");
 const NORMAL: &str = "";
 const WAY_OUT: &str = " flags=allow-oom";
 const READ: &str = " flags=no-writes,allow-oom";
 
 macro_rules! scripts {
-    ($($name:ident: $flags:expr, [$($part:expr),+];)+) => {
-        $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script::new($flags, &[$($part),+]));)+
+    ($($name:ident: $flags:expr, $file:literal;)+) => {
+        $(pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new($flags, $file, include_str!(concat!("lua/", $file, ".lua"))));)+
 
         /// All of them, to be loaded.
         pub(super) fn all() -> Vec<&'static Script> {
             vec![$(&$name),+]
         }
+
+        /// The names and texts of the files.
+        #[cfg(test)]
+        pub(super) fn files() -> &'static [(&'static str, &'static str)] {
+            &[$(($file, include_str!(concat!("lua/", $file, ".lua")))),+]
+        }
     };
 }
 
 scripts! {
-    IDS: NORMAL, [include_str!("lua/ids.lua")];
-    ADD: NORMAL, [NOW, "local BODIES, OFFSETS = KEYS[1], KEYS[2]\n", OPEN, include_str!("lua/add.lua")];
-    ADD_UNLIKE: NORMAL, [LANE, OPEN, SAMENESS, include_str!("lua/add_unlike.lua")];
-    CLAIM: WAY_OUT, [LANE, CLAIM_ALONE];
-    SETTLE: WAY_OUT, [LANE, include_str!("lua/settle.lua")];
-    EXTEND: WAY_OUT, [LANE, include_str!("lua/extend.lua")];
-    CANCEL: WAY_OUT, [LANE, include_str!("lua/cancel.lua")];
-    RESCHEDULE: NORMAL, [LANE, include_str!("lua/reschedule.lua")];
-    REPLAY: WAY_OUT, [LANE, include_str!("lua/replay.lua")];
-    PURGE: WAY_OUT, [LANE, FORGET, include_str!("lua/purge.lua")];
-    DISCARD: WAY_OUT, [LANE, FORGET, include_str!("lua/discard.lua")];
-    CLEAR: WAY_OUT, [LANE, FORGET, include_str!("lua/clear.lua")];
-    LEND: WAY_OUT, [LANE, include_str!("lua/lend.lua")];
-    STORE_ID: WAY_OUT, [include_str!("lua/store_id.lua")];
-    IMPORTED: NORMAL, [include_str!("lua/imported.lua")];
-    PRESENT: READ, [include_str!("lua/present.lua")];
-    ADOPT: NORMAL, [LANE, OPEN, SAMENESS, include_str!("lua/adopt.lua")];
-    LEAVE: WAY_OUT, [LANE, include_str!("lua/leave.lua")];
-    STAMP: WAY_OUT, [LANE, include_str!("lua/stamp.lua")];
-    NOTE: NORMAL, [LANE, include_str!("lua/note.lua")];
-    GET: READ, [LANE, WHERE, include_str!("lua/get.lua")];
-    SUMMARIES: READ, [LANE, WHERE, include_str!("lua/summaries.lua")];
-    FORECAST: READ, [LANE, include_str!("lua/forecast.lua")];
-    LIST: READ, [LANE, include_str!("lua/list.lua")];
-    STATS: READ, [LANE, include_str!("lua/stats.lua")];
-    NEXT: READ, [NOW, LANES, NEXT_ALONE];
-    HISTORIES: READ, [NOW, LANES, include_str!("lua/histories.lua")];
-    POLICY: WAY_OUT, [REVISION, include_str!("lua/policy.lua")];
-    PAUSE: WAY_OUT, [NOW, REVISION, include_str!("lua/pause.lua")];
-    RESUME: WAY_OUT, [NOW, REVISION, include_str!("lua/resume.lua")];
-    FORGET_MISFIRE: WAY_OUT, [REVISION, include_str!("lua/forget_misfire.lua")];
-    REGISTER: NORMAL, [REVISION, include_str!("lua/register.lua")];
-    DEPART: WAY_OUT, [include_str!("lua/depart.lua")];
-    UNREGISTER: WAY_OUT, [REVISION, include_str!("lua/unregister.lua")];
-    FSCK_LOOK: READ, [LANE, include_str!("lua/fsck.lua")];
-    FSCK_REPAIR: WAY_OUT, [LANE, include_str!("lua/fsck.lua")];
-    FSCK_COUNTER: WAY_OUT, [include_str!("lua/fsck_counter.lua")];
-    FSCK_TOPIC: WAY_OUT, [REVISION, include_str!("lua/fsck_topic.lua")];
+    IDS: NORMAL, "ids";
+    ADD: NORMAL, "add";
+    ADD_WITH_OPTIONS: NORMAL, "add_with_options";
+    CLAIM: WAY_OUT, "claim";
+    SETTLE: WAY_OUT, "settle";
+    EXTEND: WAY_OUT, "extend";
+    CANCEL: WAY_OUT, "cancel";
+    RESCHEDULE: NORMAL, "reschedule";
+    REPLAY: WAY_OUT, "replay";
+    PURGE: WAY_OUT, "purge";
+    DISCARD: WAY_OUT, "discard";
+    CLEAR: WAY_OUT, "clear";
+    LEND: WAY_OUT, "lend";
+    STORE_ID: WAY_OUT, "store_id";
+    IMPORTED: NORMAL, "imported";
+    PRESENT: READ, "present";
+    ADOPT: NORMAL, "adopt";
+    LEAVE: WAY_OUT, "leave";
+    STAMP: WAY_OUT, "stamp";
+    NOTE: NORMAL, "note";
+    GET: READ, "get";
+    SUMMARIES: READ, "summaries";
+    FORECAST: READ, "forecast";
+    LIST: READ, "list";
+    STATS: READ, "stats";
+    NEXT: READ, "next";
+    HISTORIES: READ, "histories";
+    POLICY: WAY_OUT, "policy";
+    PAUSE: WAY_OUT, "pause";
+    RESUME: WAY_OUT, "resume";
+    FORGET_MISFIRE: WAY_OUT, "forget_misfire";
+    REGISTER: NORMAL, "register";
+    DEPART: WAY_OUT, "depart";
+    UNREGISTER: WAY_OUT, "unregister";
+    FSCK_REPAIR: WAY_OUT, "fsck";
+    FSCK_LOOK: READ, "fsck";
+    FSCK_COUNTER: WAY_OUT, "fsck_counter";
+    FSCK_TOPIC: WAY_OUT, "fsck_topic";
+}
+
+/// The names of the scripts and their texts as Redis is sent them, for tests that run each alone.
+#[doc(hidden)]
+pub fn sent() -> Vec<(&'static str, &'static str)> {
+    all().into_iter().map(|script| (script.name, script.code.as_str())).collect()
 }
 
 #[cfg(test)]
@@ -99,17 +105,14 @@ mod tests {
     #[test]
     fn the_scripts_share_the_contracts_numbers() {
         for line in [
-            format!("local FURTHEST_DEADLINE_MS = {}", FURTHEST_DEADLINE.as_millis()),
-            format!("local MAX_EXPIRIES = {MAX_EXPIRIES}"),
-            format!("local MAX_RECEIPTS = {MAX_RECEIPTS}"),
-            format!("local LEASE_RAN_OUT = '{LEASE_RAN_OUT}'"),
-            format!("local UNREADABLE = '{UNREADABLE}'"),
+            format!("local FURTHEST_DEADLINE_MS = {}\n", FURTHEST_DEADLINE.as_millis()),
+            format!("local MAX_EXPIRIES = {MAX_EXPIRIES}\n"),
+            format!("local MAX_RECEIPTS = {MAX_RECEIPTS}\n"),
+            format!("local LEASE_RAN_OUT = '{LEASE_RAN_OUT}'\n"),
+            format!("local UNREADABLE = '{UNREADABLE}'\n"),
+            format!("local EXPIRED, MISFIRED = '{EXPIRED}', '{MISFIRED}'\n"),
         ] {
-            assert!(LANE.contains(&line), "lane.lua should hold: {line}");
+            assert!(CLAIM.code.contains(&line), "claim.lua should hold: {line}");
         }
-        let line = format!("local FURTHEST_DEADLINE_MS = {}", FURTHEST_DEADLINE.as_millis());
-        assert!(NEXT_ALONE.contains(&line), "next.lua should hold: {line}");
-        let line = format!("local EXPIRED, MISFIRED = '{EXPIRED}', '{MISFIRED}'");
-        assert!(CLAIM_ALONE.contains(&line), "claim.lua should hold: {line}");
     }
 }

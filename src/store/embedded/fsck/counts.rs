@@ -3,12 +3,14 @@
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
+use super::super::sql;
+use super::super::sql::lane::counted;
 use super::remedy::Remedy;
 use super::{Page, Stage, read_lane};
 use crate::store::Flaw;
 
 /// The counts of a lane.
-const COUNTS: usize = 6;
+const COUNTS: usize = counted::rows_scheduled - counted::scheduled;
 
 /// What remedies do to the rows that are counted, they do to the counts. The verbs count by themselves, and for less.
 const FOLLOW: &str = "
@@ -61,28 +63,17 @@ pub(super) fn unfollow(db: &Connection) -> rusqlite::Result<()> {
 /// One lane at a time, for its rows may be many.
 pub(super) fn look(db: &Connection, after: i64) -> rusqlite::Result<Page> {
     let mut page = Page::default();
-    let mut select = db.prepare_cached(
-        "SELECT id, topic, shard, scheduled, leased, delivered, dead, cancelled, expired,
-                (SELECT count(*) FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = lane.id),
-                (SELECT count(*) FROM progress p WHERE p.lane = lane.id AND p.leased = 1),
-                (SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 2),
-                (SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 3),
-                (SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 4),
-                (SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 5)
-         FROM lane WHERE id > ? ORDER BY id LIMIT 1",
-    )?;
+    let mut select = db.prepare_cached(counted::SQL)?;
     let mut found = select.query([after])?;
     let Some(row) = found.next()? else { return Ok(page) };
-    let id: i64 = row.get(0)?;
+    let id: i64 = row.get(counted::id)?;
     let read = |first: usize| (first..first + COUNTS).map(|column| row.get(column)).collect::<Result<Vec<i64>, _>>();
-    let (said, held) = (read(3)?, read(3 + COUNTS)?);
+    let (said, held) = (read(counted::scheduled)?, read(counted::rows_scheduled)?);
     if said != held {
-        let lane = read_lane(row, 1)?;
+        let lane = read_lane(row, (counted::topic, counted::shard))?;
         let subject = lane.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
-        let statement = "UPDATE lane SET scheduled = ?, leased = ?, delivered = ?, dead = ?, cancelled = ?, expired = ?
-                         WHERE id = ?";
         let values: Vec<Value> = held.into_iter().chain([id]).map(Value::from).collect();
-        page.find(Flaw::CountsWrong, lane.as_ref(), subject, vec![Remedy::new(statement, values)]);
+        page.find(Flaw::CountsWrong, lane.as_ref(), subject, vec![Remedy::new(sql::lane::SET_COUNTS, values)]);
     }
     page.rest = Some(Stage::Counts { after: id });
     Ok(page)

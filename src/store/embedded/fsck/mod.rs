@@ -169,9 +169,9 @@ fn look(db: &Connection, stage: &Stage, reported: &mut HashSet<TaskId>, now: Uni
     }
 }
 
-/// A lane by the columns of its row; `None` if there is no such row, or its topic cannot be read.
-fn read_lane(row: &rusqlite::Row<'_>, topic: usize) -> rusqlite::Result<Option<Lane>> {
-    let (topic, shard) = (read_text(row, topic)?, row.get::<_, Option<i64>>(topic + 1)?);
+/// A lane by the columns of its topic and shard; `None` if there is no such row, or its topic cannot be read.
+fn read_lane(row: &rusqlite::Row<'_>, (topic, shard): (usize, usize)) -> rusqlite::Result<Option<Lane>> {
+    let (topic, shard) = (read_text(row, topic)?, row.get::<_, Option<i64>>(shard)?);
     let shard = shard.and_then(|shard| u16::try_from(shard).ok());
     let topic = topic.and_then(|topic| topic.parse().ok());
     Ok(topic.zip(shard).map(|(topic, shard)| Lane { topic, shard }))

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension};
 
+use super::super::sql::destination::checked as destination;
+use super::super::sql::topic::checked as topic;
+use super::super::sql::{self, only};
 use super::remedy::Remedy;
 use super::{Page, is_moment, read_lane, read_text};
 use crate::store::{Flaw, TopicEntry};
@@ -20,27 +23,26 @@ pub(super) fn look(db: &Connection) -> rusqlite::Result<Page> {
 
 fn look_at_topics(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
     let mut lanes: BTreeMap<String, Vec<i64>> = BTreeMap::new();
-    let mut select = db.prepare_cached("SELECT topic, shard FROM lane ORDER BY topic, shard")?;
+    let mut select = db.prepare_cached(sql::lane::all::SQL)?;
     let mut found = select.query([])?;
     while let Some(row) = found.next()? {
-        lanes.entry(read_text(row, 0)?.unwrap_or_default()).or_default().push(row.get(1)?);
+        let topic = read_text(row, sql::lane::all::topic)?.unwrap_or_default();
+        lanes.entry(topic).or_default().push(row.get(sql::lane::all::shard)?);
         page.lanes += 1;
     }
     let mut registered: BTreeMap<String, i64> = BTreeMap::new();
-    let mut select = db.prepare_cached("SELECT name, shards, policy FROM topic")?;
+    let mut select = db.prepare_cached(sql::topic::checked::SQL)?;
     let mut found = select.query([])?;
     while let Some(row) = found.next()? {
-        let (name, policy) = (read_text(row, 0)?.unwrap_or_default(), read_text(row, 2)?);
+        let (name, policy) = (read_text(row, topic::name)?.unwrap_or_default(), read_text(row, topic::policy)?);
         if policy.is_some_and(|policy| serde_json::from_str::<TopicPolicy>(&policy).is_err()) {
             page.find(Flaw::UnreadablePolicy, None, &name, Vec::new());
         }
-        registered.insert(name, row.get(1)?);
+        registered.insert(name, row.get(topic::shards)?);
     }
     let most = i64::from(TopicEntry::MAX_SHARDS);
     let write = |topic: &str, shards: i64| {
-        let statement =
-            "INSERT INTO topic (name, shards) VALUES (?, ?) ON CONFLICT DO UPDATE SET shards = excluded.shards";
-        vec![Remedy::new(statement, [Value::from(topic.to_owned()), shards.into()])]
+        vec![Remedy::new(sql::topic::SET_SHARDS, [Value::from(topic.to_owned()), shards.into()])]
     };
     let seen =
         |topic: &str| lanes.get(topic).and_then(|shards| shards.last()).map_or(1, |last| (last + 1).clamp(1, most));
@@ -72,24 +74,24 @@ fn look_at_topics(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
 }
 
 fn look_at_destinations(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
-    let mut select = db.prepare_cached(
-        "SELECT d.id, d.name, d.called, d.earliest, (SELECT min(due) FROM schedule WHERE destination = d.id), l.topic, l.shard
-         FROM destination d LEFT JOIN lane l ON l.id = d.lane",
-    )?;
+    let mut select = db.prepare_cached(destination::SQL)?;
     let mut found = select.query([])?;
     while let Some(row) = found.next()? {
-        let (id, called): (i64, i64) = (row.get(0)?, row.get(2)?);
-        let (stored, exact): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
-        let (name, lane) = (read_text(row, 1)?.unwrap_or_default(), read_lane(row, 5)?);
-        let set_called = |called: bool| {
-            vec![Remedy::new("UPDATE destination SET called = ? WHERE id = ?", [i64::from(called).into(), id.into()])]
-        };
+        let (id, called): (i64, i64) = (row.get(destination::id)?, row.get(destination::called)?);
+        let (stored, exact): (Option<i64>, Option<i64>) =
+            (row.get(destination::earliest)?, row.get(destination::exact)?);
+        let (name, lane) = (
+            read_text(row, destination::name)?.unwrap_or_default(),
+            read_lane(row, (destination::topic, destination::shard))?,
+        );
+        let set_called =
+            |called: bool| vec![Remedy::new(sql::destination::SET_CALLED, [i64::from(called).into(), id.into()])];
         let lane = lane.as_ref();
         match name.parse::<Destination>() {
             // One that is not called any more is out of everybody's way.
             Err(_) if called != 0 => page.find(Flaw::UnreadableDestination, lane, &name, set_called(false)),
-            Ok(destination) if called != i64::from(!destination.is_pull()) => {
-                page.find(Flaw::CalledWrong, lane, &name, set_called(!destination.is_pull()));
+            Ok(parsed) if called != i64::from(!parsed.is_pull()) => {
+                page.find(Flaw::CalledWrong, lane, &name, set_called(!parsed.is_pull()));
             }
             _ => {}
         }
@@ -102,11 +104,9 @@ fn look_at_destinations(db: &Connection, page: &mut Page) -> rusqlite::Result<()
 }
 
 fn look_at_counter(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
-    let last: Option<i64> =
-        db.query_row("SELECT value FROM meta WHERE name = 'last_id'", [], |row| row.get(0)).optional()?;
+    let last: Option<i64> = db.query_row(sql::meta::LAST_ID, [], only).optional()?;
     if !last.is_some_and(is_moment) {
-        let begin = "INSERT OR REPLACE INTO meta (name, value) SELECT 'last_id', ifnull(max(id), 0) FROM task";
-        page.find(Flaw::UnreadableCounter, None, "last_id", vec![Remedy::new(begin, [])]);
+        page.find(Flaw::UnreadableCounter, None, "last_id", vec![Remedy::new(sql::meta::RESTORE_LAST_ID, [])]);
     }
     Ok(())
 }

@@ -3,6 +3,8 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
+use super::super::sql;
+
 /// A statement, and the destination whose schedule it touches.
 #[derive(Debug)]
 pub(super) struct Remedy {
@@ -17,36 +19,38 @@ impl Remedy {
     }
 
     pub(super) fn take_off(destination: i64, due: i64, id: i64) -> Self {
-        let statement = "DELETE FROM schedule WHERE destination = ? AND due = ? AND id = ?";
-        Self { destination: Some(destination), ..Self::new(statement, [destination, due, id].map(Value::from)) }
+        Self {
+            destination: Some(destination),
+            ..Self::new(sql::schedule::DELETE, [destination, due, id].map(Value::from))
+        }
     }
 
     pub(super) fn put_on(destination: i64, due: i64, id: i64) -> Self {
-        let statement = "INSERT OR IGNORE INTO schedule (destination, due, id) VALUES (?, ?, ?)";
-        Self { destination: Some(destination), ..Self::new(statement, [destination, due, id].map(Value::from)) }
+        Self {
+            destination: Some(destination),
+            ..Self::new(sql::schedule::INSERT, [destination, due, id].map(Value::from))
+        }
     }
 
     /// Looks the earliest due moment of a destination up again.
     pub(super) fn earliest(destination: i64) -> Self {
-        let statement =
-            "UPDATE destination SET earliest = (SELECT min(due) FROM schedule WHERE destination = ?1) WHERE id = ?1";
-        Self::new(statement, [Value::from(destination)])
+        Self::new(sql::destination::CORRECT_EARLIEST, [Value::from(destination)])
     }
 
     pub(super) fn forget_progress(id: i64) -> Self {
-        Self::new("DELETE FROM progress WHERE id = ?", [Value::from(id)])
+        Self::new(sql::progress::DELETE, [Value::from(id)])
     }
 
     pub(super) fn forget_end(id: i64) -> Self {
-        Self::new("DELETE FROM history WHERE id = ?", [Value::from(id)])
+        Self::new(sql::history::DELETE, [Value::from(id)])
     }
 
     pub(super) fn forget_notes(id: i64) -> Self {
-        Self::new("DELETE FROM note WHERE task = ?", [Value::from(id)])
+        Self::new(sql::note::DELETE_OF_TASK, [Value::from(id)])
     }
 
     pub(super) fn forget_expiry(lane: i64, moment: i64, id: i64) -> Self {
-        Self::new("DELETE FROM expiry WHERE lane = ? AND moment = ? AND id = ?", [lane, moment, id].map(Value::from))
+        Self::new(sql::expiry::DELETE, [lane, moment, id].map(Value::from))
     }
 
     pub(super) fn apply(&self, db: &Connection) -> rusqlite::Result<()> {

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use rusqlite::Connection;
 
+use super::super::sql;
+use super::super::sql::schedule::checked;
 use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, read_lane};
@@ -24,17 +26,7 @@ struct Row {
 
 pub(super) fn look(db: &Connection, after: (i64, i64, i64), reported: &mut HashSet<TaskId>) -> rusqlite::Result<Page> {
     let found: Vec<Row> = db
-        .prepare_cached(
-            "SELECT s.destination, s.due, s.id, t.destination, ifnull(p.due, t.due), ifnull(p.leased, 0) <> 0,
-                    p.current IS NOT NULL, h.id IS NOT NULL, l.topic, l.shard
-             FROM schedule s
-             LEFT JOIN task t ON t.id = s.id
-             LEFT JOIN progress p ON p.id = s.id
-             LEFT JOIN history h ON h.id = s.id
-             LEFT JOIN destination d ON d.id = s.destination
-             LEFT JOIN lane l ON l.id = d.lane
-             WHERE (s.destination, s.due, s.id) > (?, ?, ?) ORDER BY s.destination, s.due, s.id LIMIT ?",
-        )?
+        .prepare_cached(checked::SQL)?
         .query_map((after.0, after.1, after.2, rows(PAGE)), read)?
         .collect::<rusqlite::Result<_>>()?;
     let mut page = Page::default();
@@ -51,16 +43,16 @@ pub(super) fn look(db: &Connection, after: (i64, i64, i64), reported: &mut HashS
 }
 
 fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let (destination, due): (Option<i64>, Option<i64>) = (row.get(3)?, row.get(4)?);
+    let (destination, due): (Option<i64>, Option<i64>) = (row.get(checked::home)?, row.get(checked::home_due)?);
     Ok(Row {
-        destination: row.get(0)?,
-        due: row.get(1)?,
-        id: row.get(2)?,
+        destination: row.get(checked::destination)?,
+        due: row.get(checked::due)?,
+        id: row.get(checked::id)?,
         home: destination.zip(due),
-        leased: row.get(5)?,
-        has_receipt: row.get(6)?,
-        has_ended: row.get(7)?,
-        lane: read_lane(row, 8)?,
+        leased: row.get(checked::leased)?,
+        has_receipt: row.get(checked::has_receipt)?,
+        has_ended: row.get(checked::has_ended)?,
+        lane: read_lane(row, (checked::topic, checked::shard))?,
     })
 }
 
@@ -75,8 +67,7 @@ fn judge(row: &Row) -> Option<(Flaw, Vec<Remedy>)> {
     }
     if row.leased {
         // Nobody holds it, so it goes on waiting.
-        let statement = "UPDATE progress SET leased = 0, due = ? WHERE id = ?";
-        let unlease = Remedy::new(statement, [row.due.into(), row.id.into()]);
+        let unlease = Remedy::new(sql::progress::UNLEASE, [row.due.into(), row.id.into()]);
         return Some((Flaw::ScheduledAndLeased, vec![take_off, unlease, Remedy::put_on(home, row.due, row.id)]));
     }
     let flaw = match (row.destination == home, row.due == due) {

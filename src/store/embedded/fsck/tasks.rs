@@ -6,6 +6,8 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 
 use super::super::rows::state_number;
+use super::super::sql::task::checked;
+use super::super::sql::{self, only};
 use super::super::values::rows;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, is_moment, read_lane, read_text};
@@ -49,23 +51,8 @@ struct History {
 }
 
 pub(super) fn look(db: &Connection, after: i64, reported: &HashSet<TaskId>, now: UnixMillis) -> rusqlite::Result<Page> {
-    let found: Vec<Row> = db
-        .prepare_cached(
-            "SELECT t.id, t.lane, t.destination, t.due, l.topic, l.shard, tp.shards, d.lane,
-                    p.lane, p.destination, p.leased, p.due, p.attempts, p.expiries, p.cancelling <> 0, p.current, p.past,
-                    h.lane, h.state, h.finished, h.attempts, h.current, h.past,
-                    EXISTS (SELECT 1 FROM schedule s
-                            WHERE s.destination = t.destination AND s.due = ifnull(p.due, t.due) AND s.id = t.id)
-             FROM task t
-             LEFT JOIN lane l ON l.id = t.lane
-             LEFT JOIN topic tp ON tp.name = l.topic
-             LEFT JOIN destination d ON d.id = t.destination
-             LEFT JOIN progress p ON p.id = t.id
-             LEFT JOIN history h ON h.id = t.id
-             WHERE t.id > ? ORDER BY t.id LIMIT ?",
-        )?
-        .query_map((after, rows(PAGE)), read)?
-        .collect::<rusqlite::Result<_>>()?;
+    let found: Vec<Row> =
+        db.prepare_cached(checked::SQL)?.query_map((after, rows(PAGE)), read)?.collect::<rusqlite::Result<_>>()?;
     let mut page = Page { tasks: found.len() as u64, ..Page::default() };
     let Some(last) = found.last() else { return Ok(page) };
     page.rest = (found.len() == PAGE).then_some(Stage::Tasks { after: last.id });
@@ -79,50 +66,55 @@ pub(super) fn look(db: &Connection, after: i64, reported: &HashSet<TaskId>, now:
 }
 
 fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let has_progress = row.get::<_, Option<i64>>(8)?.is_some();
-    let has_history = row.get::<_, Option<i64>>(17)?.is_some();
+    let has_progress = row.get::<_, Option<i64>>(checked::progress_lane)?.is_some();
+    let has_history = row.get::<_, Option<i64>>(checked::history_lane)?.is_some();
     let progress = || {
         Ok::<_, rusqlite::Error>(Progress {
-            lane: row.get(8)?,
-            destination: row.get(9)?,
-            leased: row.get(10)?,
-            due: row.get(11)?,
-            counts: [row.get(12)?, row.get(13)?],
-            cancelling: row.get(14)?,
-            receipts: [read_text(row, 15)?, read_text(row, 16)?],
+            lane: row.get(checked::progress_lane)?,
+            destination: row.get(checked::progress_destination)?,
+            leased: row.get(checked::leased)?,
+            due: row.get(checked::progress_due)?,
+            counts: [row.get(checked::progress_attempts)?, row.get(checked::expiries)?],
+            cancelling: row.get(checked::cancelling)?,
+            receipts: [read_text(row, checked::progress_current)?, read_text(row, checked::progress_past)?],
         })
     };
     let history = || {
         Ok::<_, rusqlite::Error>(History {
-            lane: row.get(17)?,
-            state: row.get(18)?,
-            finished: row.get(19)?,
-            attempts: row.get(20)?,
-            receipts: [read_text(row, 21)?, read_text(row, 22)?],
+            lane: row.get(checked::history_lane)?,
+            state: row.get(checked::state)?,
+            finished: row.get(checked::finished)?,
+            attempts: row.get(checked::history_attempts)?,
+            receipts: [read_text(row, checked::history_current)?, read_text(row, checked::history_past)?],
         })
     };
     Ok(Row {
-        id: row.get(0)?,
-        lane_number: row.get(1)?,
-        home: row.get(2)?,
-        due: row.get(3)?,
-        lane: read_lane(row, 4)?,
-        shards: row.get::<_, Option<i64>>(6)?.and_then(|shards| u64::try_from(shards).ok()).filter(|n| *n > 0),
-        destination_lane: row.get(7)?,
+        id: row.get(checked::id)?,
+        lane_number: row.get(checked::lane)?,
+        home: row.get(checked::destination)?,
+        due: row.get(checked::due)?,
+        lane: read_lane(row, (checked::topic, checked::shard))?,
+        shards: row
+            .get::<_, Option<i64>>(checked::shards)?
+            .and_then(|shards| u64::try_from(shards).ok())
+            .filter(|n| *n > 0),
+        destination_lane: row.get(checked::destination_lane)?,
         progress: has_progress.then(progress).transpose()?,
         history: has_history.then(history).transpose()?,
-        waits: row.get(23)?,
+        waits: row.get(checked::waits)?,
     })
 }
 
 /// The ids grow through the page, so its last one tells.
 fn check_counter(db: &Connection, last: &Row, page: &mut Page) -> rusqlite::Result<()> {
-    let is_behind: bool = db
-        .prepare_cached("SELECT EXISTS (SELECT 1 FROM meta WHERE name = 'last_id' AND value BETWEEN 0 AND ? - 1)")?
-        .query_row([last.id], |row| row.get(0))?;
+    let is_behind: bool = db.prepare_cached(sql::meta::LAST_ID_IS_BEHIND)?.query_row([last.id], only)?;
     if is_behind {
-        let raise = "UPDATE meta SET value = max(value, ?) WHERE name = 'last_id'";
-        page.find(Flaw::BehindIds, last.lane.as_ref(), last.id, vec![Remedy::new(raise, [last.id.into()])]);
+        page.find(
+            Flaw::BehindIds,
+            last.lane.as_ref(),
+            last.id,
+            vec![Remedy::new(sql::meta::RAISE_LAST_ID, [last.id.into()])],
+        );
     }
     Ok(())
 }
@@ -181,8 +173,10 @@ impl Judged<'_> {
     fn judge_ended(&mut self, history: &History, now: i64) {
         let id = self.row.id;
         if history.lane != self.row.lane_number {
-            let statement = "UPDATE history SET lane = ? WHERE id = ?";
-            self.find(Flaw::LanesDiffer, vec![Remedy::new(statement, [self.row.lane_number.into(), id.into()])]);
+            self.find(
+                Flaw::LanesDiffer,
+                vec![Remedy::new(sql::history::SET_LANE, [self.row.lane_number.into(), id.into()])],
+            );
         }
         let is_state = State::ALL.into_iter().any(|state| state.is_final() && state_number(state) == history.state);
         let receipts = mended(&history.receipts);
@@ -190,13 +184,11 @@ impl Judged<'_> {
             // Which end it was is not known. The dead are kept, and never called by themselves.
             let state = if is_state { history.state } else { state_number(State::Dead) };
             let [current, past] = receipts.unwrap_or_else(|| history.receipts.clone().map(Value::from));
-            let statement = "UPDATE history SET state = ?, attempts = ?, current = ?, past = ? WHERE id = ?";
             let values = [state.into(), count(history.attempts).into(), current, past, id.into()];
-            self.find(Flaw::UnreadableEntry, vec![Remedy::new(statement, values)]);
+            self.find(Flaw::UnreadableEntry, vec![Remedy::new(sql::history::MEND, values)]);
         }
         if !is_moment(history.finished) {
-            let statement = "UPDATE history SET finished = ? WHERE id = ?";
-            self.find(Flaw::BadMoment, vec![Remedy::new(statement, [now.into(), id.into()])]);
+            self.find(Flaw::BadMoment, vec![Remedy::new(sql::history::SET_FINISHED, [now.into(), id.into()])]);
         }
     }
 
@@ -204,12 +196,16 @@ impl Judged<'_> {
         let (id, home) = (self.row.id, self.row.home);
         let leased = progress.leased != 0;
         if progress.lane != self.row.lane_number {
-            let statement = "UPDATE progress SET lane = ? WHERE id = ?";
-            self.find(Flaw::LanesDiffer, vec![Remedy::new(statement, [self.row.lane_number.into(), id.into()])]);
+            self.find(
+                Flaw::LanesDiffer,
+                vec![Remedy::new(sql::progress::SET_LANE, [self.row.lane_number.into(), id.into()])],
+            );
         }
         if progress.destination != home {
-            let statement = "UPDATE progress SET destination = ? WHERE id = ?";
-            self.find(Flaw::DestinationsDiffer, vec![Remedy::new(statement, [home.into(), id.into()])]);
+            self.find(
+                Flaw::DestinationsDiffer,
+                vec![Remedy::new(sql::progress::SET_DESTINATION, [home.into(), id.into()])],
+            );
         }
         let receipts = mended(&progress.receipts);
         let has_receipt = match &receipts {
@@ -219,10 +215,8 @@ impl Judged<'_> {
         if receipts.is_some() || progress.counts != progress.counts.map(count) || !(0..=1).contains(&progress.leased) {
             let [current, past] = receipts.unwrap_or_else(|| progress.receipts.clone().map(Value::from));
             let [attempts, expiries] = progress.counts.map(|number| Value::from(count(number)));
-            let statement =
-                "UPDATE progress SET leased = ?, attempts = ?, expiries = ?, current = ?, past = ? WHERE id = ?";
             let values = [i64::from(leased).into(), attempts, expiries, current, past, id.into()];
-            self.find(Flaw::UnreadableEntry, vec![Remedy::new(statement, values)]);
+            self.find(Flaw::UnreadableEntry, vec![Remedy::new(sql::progress::MEND, values)]);
         }
         if progress.cancelling && !(leased && has_receipt) {
             return self.find(Flaw::CancelWithoutLease, self.cancel(progress, now));
@@ -234,34 +228,30 @@ impl Judged<'_> {
             if !is_reported {
                 let is_lease = is_moment(progress.due) && progress.due <= (UnixMillis(now) + FURTHEST_DEADLINE).0;
                 let due = if is_lease { progress.due } else { now };
-                let statement = "UPDATE progress SET leased = 0, due = ? WHERE id = ?";
-                let unlease = Remedy::new(statement, [due.into(), id.into()]);
+                let unlease = Remedy::new(sql::progress::UNLEASE, [due.into(), id.into()]);
                 self.find(Flaw::LeasedWithoutReceipt, vec![unlease, Remedy::put_on(home, due, id)]);
             }
         } else if !is_moment(progress.due) {
-            let statement = "UPDATE progress SET due = ? WHERE id = ?";
-            self.find(Flaw::BadMoment, vec![Remedy::new(statement, [now.into(), id.into()])]);
+            self.find(Flaw::BadMoment, vec![Remedy::new(sql::progress::SET_DUE, [now.into(), id.into()])]);
         }
     }
 
     /// A cancel waited for the end of a lease, and there is none.
     fn cancel(&self, progress: &Progress, now: i64) -> Vec<Remedy> {
         let (id, home) = (self.row.id, self.row.home);
-        let end = "INSERT OR REPLACE INTO history (id, lane, state, finished, attempts, current, past, outcome)
-                   SELECT id, ?, ?, ?, attempts, current, NULL, outcome FROM progress WHERE id = ?";
         let values = [self.row.lane_number, state_number(State::Cancelled), now, id].map(Value::from);
-        vec![Remedy::new(end, values), Remedy::forget_progress(id), Remedy::take_off(home, progress.due, id)]
+        vec![
+            Remedy::new(sql::history::END, values),
+            Remedy::forget_progress(id),
+            Remedy::take_off(home, progress.due, id),
+        ]
     }
 
     fn judge_waiting(&mut self, due: i64, is_reported: bool, now: i64) {
         let (id, home) = (self.row.id, self.row.home);
         if !is_moment(due) {
             let later = if is_moment(self.row.due) { self.row.due.max(now) } else { now };
-            let statement = if self.row.progress.is_some() {
-                "UPDATE progress SET due = ? WHERE id = ?"
-            } else {
-                "UPDATE task SET due = ? WHERE id = ?"
-            };
+            let statement = if self.row.progress.is_some() { sql::progress::SET_DUE } else { sql::task::SET_DUE };
             let move_it = Remedy::new(statement, [later.into(), id.into()]);
             let remedies = vec![Remedy::take_off(home, due, id), move_it, Remedy::put_on(home, later, id)];
             self.find(Flaw::BadMoment, remedies);

@@ -10,6 +10,8 @@
 --         task's id), 'superseded' (by a task of its key, which was set later), 'ended' (it waited,
 --         and has ended as it did elsewhere) or 'cancelling' (it is
 --         leased, and has ended elsewhere)}
+-- uses: now, keys, entry, record, owner, entries, expiry, schedule, lease, ending, sweep
+-- include: open
 
 -- Elsewhere the task has ended for good: what waits here has ended, too.
 local function take_end(id, state, outcome)
@@ -22,15 +24,15 @@ local function take_end(id, state, outcome)
     return 'cancelling'
   end
   lift(id, entry.destination)
-  entry.current, entry.past, entry.outcome = '*', '*', outcome
-  finish(id, entry, state)
+  entry.outcome = outcome
+  finish_for_good(id, entry, state)
   return 'ended'
 end
 
 local function known(id, created, due, options, content, state, outcome)
-  local stored_due, stored_created, stored_options, stored_content =
-    string.match(redis.call('HGET', BODIES, id), '^1 (%d+) (%d+) %S+ ([^\n]*)\n(.*)$')
-  local is_same = stored_due == due and stored_created == created and stored_content == content
+  local record = redis.call('HGET', BODIES, id)
+  local stored_due, stored_created, _, stored_options, content_at = read_record(record)
+  local is_same = stored_due == due and stored_created == created and string.sub(record, content_at) == content
   if not is_same or origin_of(stored_options) ~= origin_of(options) then return 'taken' end
   local raw = redis.call('HGET', ENTRIES, id)
   local entry = raw and read_entry(raw)
@@ -40,7 +42,7 @@ end
 
 -- The key's owner, its record, and whether it was set then or later; nil if there is none.
 local function owner_of(key, set)
-  local owner, owner_set = string.match(redis.call('HGET', OWNERS, key) or '', '^(%d+) %d+ (%d+)$')
+  local owner, _, owner_set = read_owner(redis.call('HGET', OWNERS, key))
   local record = owner and redis.call('HGET', BODIES, owner)
   if record then return owner, record, tonumber(owner_set) >= tonumber(set) end
 end
@@ -56,8 +58,7 @@ local function is_superseded(key, set)
     keep(owner, entry)
   elseif live then
     lift(owner, entry.destination)
-    entry.current, entry.past = '*', '*'
-    finish(owner, entry, 'cancelled')
+    finish_for_good(owner, entry, 'cancelled')
   end
   return false
 end
@@ -74,7 +75,7 @@ local function adopt(id, created, due, destination, options, content, state, mom
   local competes = key ~= '' and set ~= '' and not ENDED[state]
   if namesake ~= '' then return competes and taken(key, set, lent ~= '') or 'taken' end
   if competes and redis.call('HEXISTS', BODIES, id) == 0 and is_superseded(key, set) then return 'superseded' end
-  local record = '1 ' .. due .. ' ' .. created .. ' ' .. destination .. ' ' .. options .. '\n' .. content
+  local record = write_record(due, created, write_tail(destination, options, content))
   if redis.call('HSETNX', BODIES, id, record) == 0 then
     local became = known(id, created, due, options, content, state, outcome)
     return became == 'taken' and competes and taken(key, set, lent ~= '') or became
@@ -93,7 +94,7 @@ local function adopt(id, created, due, destination, options, content, state, mom
   if competes then
     own_key(key, id, id, set)
   elseif key ~= '' then
-    local owner = string.match(redis.call('HGET', OWNERS, key) or '', '^(%d+) ')
+    local owner = read_owner(redis.call('HGET', OWNERS, key))
     local is_pending = owner and redis.call('HEXISTS', BODIES, owner) == 1 and standing(owner)
     if not is_pending then own_key(key, id, id, created) end
   end

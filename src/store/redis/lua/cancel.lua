@@ -2,6 +2,7 @@
 --
 -- ARGV    2 id
 -- returns 'done', 'pending', 'unknown', or the final state that refuses it
+-- uses: keys, entry, record, entries, schedule, lease, ending, sweep
 local id = ARGV[2]
 local record = redis.call('HGET', BODIES, id)
 if not record then
@@ -26,6 +27,5 @@ elseif lease_lasts(deadline) then
 else
   lift(id, entry.destination)
 end
-entry.current, entry.past = '*', '*'
-finish(id, entry, 'cancelled')
+finish_for_good(id, entry, 'cancelled')
 return 'done'

@@ -11,6 +11,7 @@
 -- The lock is taken by SET NX EX in here, for a SET of its own would be refused at maxmemory, where this script
 -- (allow-oom) still runs. It is kept only between the claims of one burst. Correctness rests on this script being
 -- atomic, never on the lock.
+-- uses: now, keys, entry, record, entries, expiry, schedule, lease, ending, sweep
 local receipt, lease_ms, token = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local max_bytes = tonumber(ARGV[8])
 
@@ -26,6 +27,18 @@ if token ~= '' and takes and not redis.call('SET', LOCK, token, 'NX', 'EX', 2) t
   end
 end
 
+-- Ends leases that have run out, at most so many.
+local function sweep(most)
+  local passed = redis.call('ZRANGEBYSCORE', LEASED, '-inf', now, 'WITHSCORES', 'LIMIT', 0, most)
+  for i = 1, #passed, 2 do
+    sweep_one(passed[i], tonumber(passed[i + 1]))
+  end
+  local too_far = redis.call('ZRANGEBYSCORE', LEASED, '(' .. (now + FURTHEST_DEADLINE_MS), '+inf', 'WITHSCORES',
+    'LIMIT', 0, most - #passed / 2)
+  for i = 1, #too_far, 2 do
+    sweep_one(too_far[i], tonumber(too_far[i + 1]))
+  end
+end
 sweep(tonumber(ARGV[7]))
 
 local EXPIRED, MISFIRED = 'not delivered in time', 'fell due while the topic was paused'
@@ -33,13 +46,8 @@ local EXPIRED, MISFIRED = 'not delivered in time', 'fell due while the topic was
 local may_end, is_cut = tonumber(ARGV[10]), false
 
 local function expire(id, entry, outcome)
-  entry.outcome, entry.current, entry.past = outcome, '*', '*'
-  finish(id, entry, 'expired')
-end
-
-local function entry_or_fresh(id, destination)
-  local raw = redis.call('HGET', ENTRIES, id)
-  return raw and read_entry(raw) or fresh_entry(destination)
+  entry.outcome = outcome
+  finish_for_good(id, entry, 'expired')
 end
 
 -- Ends what waits in the lane and has expired, the earliest first. Only a task that was never claimed has to be read for that, to know where
@@ -172,9 +180,7 @@ end
 local function leased_entry(raw, destination)
   local entry = raw and read_entry(raw) or fresh_entry(destination)
   entry.attempts = entry.attempts + 1
-  if entry.current ~= '*' or entry.past ~= '*' then
-    entry.past = newest(entry.current .. ',' .. entry.past, MAX_RECEIPTS - 1)
-  end
+  retire_receipt(entry, MAX_RECEIPTS - 1)
   entry.current, entry.lease = receipt, destination == '@pull' and 'c' or 'w'
   return write_entry(entry), entry.attempts
 end

@@ -3,6 +3,7 @@
 --
 -- ARGV    2 at most so many (up to 1,000)
 -- returns how many; 0: none is left
+-- uses: now, keys, schedule, lease, forget
 local most, total = tonumber(ARGV[2]), 0
 
 -- Forgets what `found` names of a set.

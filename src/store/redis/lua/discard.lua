@@ -2,6 +2,7 @@
 --
 -- ARGV    2 state; 3.. ids, up to 1,000
 -- returns {how many, 1 if some are left}
+-- uses: keys, forget
 local ended, ids, seen = ENDED[ARGV[2]], {}, {}
 for i = 3, #ARGV do
   local id = ARGV[i]

@@ -2,6 +2,7 @@
 --
 -- ARGV    2 id; 3 receipt; 4 lease ms from now
 -- returns 'done', 'unknown', or the state that makes it stale
+-- uses: now, keys, entries, expiry, schedule, lease
 local id, receipt, lease_ms = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local entry = entry_of(id)
 if not entry then

@@ -1,10 +1,10 @@
 -- Forgets a pause that is over.
 --
--- KEYS    the registry: 1 hash topic -> entry; 2 policies: hash topic -> JSON; 3 pauses: hash topic -> see pause.lua;
---         4 departures: hash topic -> token; 5 the revision
+-- KEYS    the registry, see lib/registry.lua
 -- ARGV    1 now (not used); 2 topic; 3 the pause: "<from ms> <to ms> <what becomes of what fell due then>"
 -- returns nothing. A text that cannot be read is left alone.
-local text = redis.call('HGET', KEYS[3], ARGV[2])
+-- uses: registry
+local text = redis.call('HGET', PAUSES, ARGV[2])
 local since, rest = string.match(text or '', '^([%d-]+)(.*)$')
 if not since then return end
 local kept, length = {}, 0
@@ -15,7 +15,7 @@ end
 if length ~= #rest then return end
 changed()
 if since == '-' and #kept == 0 then
-  redis.call('HDEL', KEYS[3], ARGV[2])
+  redis.call('HDEL', PAUSES, ARGV[2])
 else
-  redis.call('HSET', KEYS[3], ARGV[2], since .. table.concat(kept))
+  redis.call('HSET', PAUSES, ARGV[2], since .. table.concat(kept))
 end

@@ -11,9 +11,10 @@
 -- Each flaw is reported by one structure: a task's own by the walk over bodies, an absent body by whatever names it, a
 -- wrong schedule by the walk over that schedule. A task waits on the schedule of the destination that its body names:
 -- its home.
+-- uses: now, keys, entry, record, owner, idempotency, entries, expiry, schedule, lease, ending
 local ASIDE = KEYS[17]
 local structure, cursor, count = ARGV[2], ARGV[3], ARGV[4]
-local repairs, shards, shard = ARGV[5] == '1', tonumber(ARGV[6]), tonumber(ARGV[7])
+local repairs, lanes, shard = ARGV[5] == '1', tonumber(ARGV[6]), tonumber(ARGV[7])
 local FIRST_NAME = 8
 local FAR = 9007199254740992
 -- Ids are drawn no further ahead than this: a day's worth. The counter must not follow what lies beyond.
@@ -55,9 +56,9 @@ end
 
 -- A record's head; or nil, and whether another version wrote it.
 local function read_head(record)
-  local due, destination, options = string.match(record, '^1 (%d+) %d+ (%S+) ([^\n]*)\n')
+  local due, _, destination, options = read_record(record)
   if not due or not moment(due) or not is_destination(destination) then
-    return nil, string.match(record, '^%d+ ') ~= nil and string.sub(record, 1, 2) ~= '1 '
+    return nil, is_of_another_version(record)
   end
   if options ~= '-' and not read_options(options) then return nil, false end
   local after = expires_after(options)
@@ -68,14 +69,14 @@ local function sound_entry(raw)
   local entry = read_entry(raw)
   local is_sound = entry and entry.attempts < 4294967296 and is_destination(entry.destination)
     and (entry.mark == '-' or entry.mark == '!' or ENDED[entry.mark])
-    and (string.match(entry.lease, '^[-wcr]$') or returns_to(entry))
+    and has_known_lease(entry)
   return is_sound and entry or nil
 end
 
 local function new_entry(home, attempts)
-  return {
-    attempts = attempts, expiries = 0, mark = '-', lease = '-', current = '*', past = '*', destination = home, outcome = '',
-  }
+  local entry = fresh_entry(home)
+  entry.attempts = attempts
+  return entry
 end
 
 local function due_at(destination, id)
@@ -115,7 +116,7 @@ local function listed_ends(id)
 end
 
 -- There is nothing to deliver. Dead tasks are kept, and a later version may be able to read it.
-local function bury(id, raw)
+local function end_unreadable(id, raw)
   local entry = raw and sound_entry(raw)
   if raw and not entry then set_aside(id, raw) end
   local destination = entry and entry.destination or '@pull'
@@ -127,9 +128,7 @@ local function bury(id, raw)
       take_off(ARGV[i], id)
     end
   end
-  entry = entry or new_entry(destination, 0)
-  entry.outcome = UNREADABLE
-  finish(id, entry, 'dead')
+  bury(id, entry or new_entry(destination, 0))
 end
 
 local function judge_ended(id, entry, ended, ends, is_live)
@@ -206,13 +205,13 @@ local function put_expiry_right(id, head)
 end
 
 local function judge(id, record)
-  if shards > 0 and math.fmod(tonumber(id), shards) ~= shard then leave_alone('misplaced', id) end
+  if lanes > 0 and math.fmod(tonumber(id), lanes) ~= shard then leave_alone('misplaced', id) end
   local raw, ends = redis.call('HGET', ENTRIES, id), listed_ends(id)
   local head, is_foreign = read_head(record)
   if is_foreign then return leave_alone('foreign-body', id) end
   if not head then
     -- The body of a task that has ended is not called any more.
-    if #ends == 0 and find('unreadable-body', id) then bury(id, raw) end
+    if #ends == 0 and find('unreadable-body', id) then end_unreadable(id, raw) end
     return
   end
   local lease, due = redis.call('ZSCORE', LEASED, id), due_at(head.home, id)
@@ -253,18 +252,15 @@ end
 
 -- A key: does it name a task that was added with it?
 local function judge_key(key, raw)
-  local owner = string.match(raw, '^(%d+) %d+ %d+$')
+  local owner = read_owner(raw)
   local record = owner and redis.call('HGET', BODIES, owner)
   if record and (key_of(record) == key or not read_head(record)) then return end
   if find('key-without-task', key) then redis.call('HDEL', OWNERS, key) end
 end
 
-local function window_of(raw)
-  return tonumber((string.match(raw or '', '^%d+ %x+ (%d+) %d+ %d+$')))
-end
-
 local function judge_used(key, raw)
-  local till = window_of(raw)
+  local _, _, text = read_used(raw)
+  local till = tonumber(text)
   if not till then
     if find('unreadable-key', key) then
       set_aside(key, raw)
@@ -315,10 +311,10 @@ local function judge_destination(name)
 end
 
 local function judge_lane()
-  if shards > 0 and redis.call('HLEN', BODIES) > 0 then
+  if lanes > 0 and redis.call('HLEN', BODIES) > 0 then
     local remembered = redis.call('HGET', OFFSETS, '#shards')
-    if (not remembered or tonumber(remembered) ~= shards) and find('shards-differ', remembered or 'none') then
-      redis.call('HSET', OFFSETS, '#shards', shards)
+    if (not remembered or tonumber(remembered) ~= lanes) and find('shards-differ', remembered or 'none') then
+      redis.call('HSET', OFFSETS, '#shards', lanes)
     end
   end
   local names = redis.call('ZRANGE', DESTINATIONS, 0, -1)

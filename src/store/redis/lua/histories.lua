@@ -2,6 +2,7 @@
 --
 -- returns {now, then for each lane {how many were delivered, cancelled or expired; when the first of them ended, or ''; how many idempotency
 --         keys have outlived their window}, or '' where there is nothing of all that}
+-- uses: now, lanes
 local answer = { now }
 for i = 1, #KEYS do
   local tag = string.sub(KEYS[i], tag_at)
@@ -15,7 +16,7 @@ for i = 1, #KEYS do
     local count, oldest = 0, nil
     for _, key in ipairs(ended) do
       count = count + redis.call('ZCARD', key)
-      oldest = earlier(oldest, score(key, 0))
+      oldest = earlier(oldest, score_at(key, 0))
     end
     answer[i + 1] = { count, oldest or '', redis.call('ZCOUNT', windows, '-inf', now) }
   end

@@ -4,10 +4,7 @@
 -- ARGV    1 now in Unix ms (0: the server's TIME); 2 how many; 3 how far to skip ahead first (after a restart or a
 --         failover the counter may have lost its last increments, while ids above it are still in use)
 -- returns the last id of the block, as text
-local now = tonumber(ARGV[1])
-if now == 0 then
-  now = redis.call('TIME')[1] * 1000
-end
+-- uses: now
 local floor = math.floor(now / 1000) * 1000000
 local last = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), floor)
 last = last + tonumber(ARGV[3])

@@ -2,6 +2,7 @@
 -- (see open.lua), and what was claimed up to when.
 --
 -- returns whether it is empty
+-- uses: keys
 if redis.call('HLEN', BODIES) > 0 then return 0 end
 redis.call('UNLINK', OFFSETS, LOCK, USED, WINDOWS, OWNERS, EXPIRIES, NOTES)
 return 1

@@ -5,6 +5,7 @@
 --
 -- One that is lent already is so with its pending cancel. The kind of its lease has what it waited for, so that its lease alone can
 -- put it back.
+-- uses: now, keys, entry, record, entries, expiry, schedule, lease, sweep
 local receipt, deadline = ARGV[2], now + tonumber(ARGV[3])
 
 local function lend(id)
@@ -25,11 +26,9 @@ local function lend(id)
     if not due then return 0 end
     unschedule(id, entry.destination)
     turn_expiry(id, -1)
-    entry.lease = 'm' .. string.format('%.0f', due)
+    entry.lease = mover_lease(due)
   end
-  if entry.current ~= receipt and (entry.current ~= '*' or entry.past ~= '*') then
-    entry.past = newest(entry.current .. ',' .. entry.past, MAX_RECEIPTS - 1)
-  end
+  if entry.current ~= receipt then retire_receipt(entry, MAX_RECEIPTS - 1) end
   entry.current = receipt
   keep(id, entry)
   redis.call('ZADD', LEASED, deadline, id)

@@ -5,6 +5,7 @@
 --
 -- Members of one score stand in order of their text, which for ids is the order of the numbers, since all have as
 -- many digits as the clock gives them. So the place after (ms, id) is found by halving.
+-- uses: keys
 local state, from, to, after_ms, after_id, most = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 
 local function first_rank(key)

@@ -5,21 +5,21 @@
 --
 -- That is the earliest moment of what is called, or pulled; for workers also of what expires; and the earliest lease's end. A deadline that
 -- is too far away counts as run out: the clock was set back.
-local FURTHEST_DEADLINE_MS = 46800000
+-- uses: now, lease, lanes
 local answer = { now }
 for i = 1, #KEYS do
   local tag = string.sub(KEYS[i], tag_at)
   local leased, expiries = prefix .. 'DELAY_LEASED_TOPIC_TASK' .. tag, prefix .. 'DELAY_EXPIRIES_TOPIC_TASK' .. tag
   local moment
   if ARGV[2] == 'workers' then
-    moment = score(KEYS[i], 0)
+    moment = score_at(KEYS[i], 0)
   else
-    moment = score(prefix .. 'DELAY_SIMPLE_TOPIC_TASK' .. tag .. ':@pull', 0)
+    moment = score_at(prefix .. 'DELAY_SIMPLE_TOPIC_TASK' .. tag .. ':@pull', 0)
   end
   -- Most lanes have neither.
   if redis.call('EXISTS', leased, expiries) > 0 then
-    moment = earlier(moment, score(leased, 0))
-    local last = score(leased, -1)
+    moment = earlier(moment, score_at(leased, 0))
+    local last = score_at(leased, -1)
     if last and last > now + FURTHEST_DEADLINE_MS then moment = earlier(moment, now) end
     if ARGV[2] == 'workers' then
       -- Below zero are those that are leased.

@@ -2,6 +2,7 @@
 --
 -- ARGV    2 how many are kept of a task, the last ones; then for each: id, a line of JSON
 -- returns nothing. Refused at maxmemory: nothing rests on it.
+-- uses: keys
 local most = tonumber(ARGV[2])
 for i = 3, #ARGV, 2 do
   local id = ARGV[i]

@@ -3,6 +3,7 @@
 --
 -- ARGV    2 state; 3 before this Unix ms; 4 at most so many tasks; 5 at most so many idempotency keys (both up to 1,000)
 -- returns {how many tasks, 1 if there may be more of them, how many idempotency keys}
+-- uses: now, keys, forget
 local ended, most = ENDED[ARGV[2]], tonumber(ARGV[4])
 local ids = redis.call('ZRANGEBYSCORE', ended, '-inf', '(' .. ARGV[3], 'LIMIT', 0, most)
 local count = forget(ids)

@@ -2,6 +2,7 @@
 --
 -- ARGV    2 ms from now to the first one's moment; 3 ms between two; 4.. ids
 -- returns how many of them were dead
+-- uses: now, keys, entry, record, expiry, schedule
 local first, step = tonumber(ARGV[2]), tonumber(ARGV[3])
 local count = 0
 for i = 4, #ARGV do
@@ -15,9 +16,9 @@ for i = 4, #ARGV do
     redis.call('HDEL', ENTRIES, id)
     local due = now + first + count * step
     schedule(id, destination, due)
-    local options, tail = string.match(record, '^1 %d+ %d+ %S+ ([^\n]*)\n'), string.match(record, '^1 %d+( .*)$')
+    local _, _, _, options = read_record(record)
     if options then
-      redis.call('HSET', BODIES, id, '1 ' .. string.format('%.0f', due) .. tail)
+      redis.call('HSET', BODIES, id, with_due(record, due))
       set_expiry(id, due, expires_after(options))
     end
     count = count + 1

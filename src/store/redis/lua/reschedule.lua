@@ -3,6 +3,7 @@
 --
 -- ARGV    2 id; 3 "<ms>" (a moment) or "+<ms>" (after now); and, with a new body: 4 destination; 5 content
 -- returns {'done', due ms}, {'unknown'}, or {the state that refuses it}
+-- uses: now, keys, record, entries, expiry, schedule, lease, sweep
 local id, moment = ARGV[2], ARGV[3]
 local record = redis.call('HGET', BODIES, id)
 if not record then
@@ -18,14 +19,14 @@ if entry and ENDED[entry.mark] then
 elseif lease_lasts(deadline) then
   return { 'leased' }
 end
-local ms = tonumber(moment)
-local due = string.sub(moment, 1, 1) == '+' and now + ms or math.max(ms, now)
-local created, destination, options, content = string.match(record, '^1 %d+ (%d+) (%S+) ([^\n]*)\n(.*)$')
+local due = read_moment(moment)
+local _, created, destination, options, content_at = read_record(record)
 if not created then error('the record of task ' .. id .. ' cannot be read') end
 lift(id, destination)
 redis.call('HDEL', ENTRIES, id)
-destination, content = ARGV[4] or destination, ARGV[5] or content
-redis.call('HSET', BODIES, id, '1 ' .. due .. ' ' .. created .. ' ' .. destination .. ' ' .. options .. '\n' .. content)
+destination = ARGV[4] or destination
+local tail = write_tail(destination, options, ARGV[5] or string.sub(record, content_at))
+redis.call('HSET', BODIES, id, write_record(due, created, tail))
 schedule(id, destination, due)
 set_expiry(id, due, expires_after(options))
 return { 'done', due }

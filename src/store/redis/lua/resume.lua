@@ -1,12 +1,12 @@
 -- Ends a topic's pause, and remembers it if what fell due in it is not to be delivered late.
 --
--- KEYS    the registry: 1 hash topic -> entry; 2 policies: hash topic -> JSON; 3 pauses: hash topic -> see pause.lua;
---         4 departures: hash topic -> token; 5 the revision
+-- KEYS    the registry, see lib/registry.lua
 -- ARGV    2 topic; 3 what becomes of what fell due, or '' if it is delivered; 4 how many pauses
 --         are remembered
 -- returns 1, 0 if it was not paused, or -1 if there is no such topic. Of a text that cannot be read nothing is remembered.
-if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return -1 end
-local text = redis.call('HGET', KEYS[3], ARGV[2])
+-- uses: now, registry
+if redis.call('HEXISTS', TOPICS, ARGV[2]) == 0 then return -1 end
+local text = redis.call('HGET', PAUSES, ARGV[2])
 if not text then return 0 end
 local since, rest = string.match(text, '^([%d-]+)(.*)$')
 if since == '-' then return 0 end
@@ -17,9 +17,9 @@ if tonumber(since or nil) and ARGV[3] ~= '' then
 end
 local first = math.max(1, #pauses - tonumber(ARGV[4]) + 1)
 if #pauses > 0 then
-  redis.call('HSET', KEYS[3], ARGV[2], '-' .. table.concat(pauses, '', first))
+  redis.call('HSET', PAUSES, ARGV[2], '-' .. table.concat(pauses, '', first))
 else
-  redis.call('HDEL', KEYS[3], ARGV[2])
+  redis.call('HDEL', PAUSES, ARGV[2])
 end
 changed()
 return 1

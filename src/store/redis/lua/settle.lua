@@ -5,10 +5,7 @@
 --         outcome
 -- returns for each settle: 'done', 'call <ms>' or 'pull <ms>' (done, and a task of the lane is to be called, or pulled, from then on: this one, or the
 --         call for a dead one), 'unknown' (or unreadable), or the state that makes it stale
-local function knows(entry, receipt)
-  return entry.current == receipt or string.find(',' .. entry.past .. ',', ',' .. receipt .. ',', 1, true) ~= nil
-end
-
+-- uses: now, keys, entry, entries, expiry, schedule, lease, ending, sweep
 local function settle_ended(id, entry, receipt, verb, outcome)
   if entry.mark == 'dead' and verb == 'delivered' and knows(entry, receipt) then
     redis.call('ZREM', ENDED.dead, id)
@@ -44,7 +41,7 @@ local function settle_held(id, entry, receipt, verb, wait_ms, outcome)
       entry.attempts = entry.attempts - 1
       wait_ms = 0
     else
-      entry.past = newest(receipt .. ',' .. entry.past, MAX_RECEIPTS)
+      retire_receipt(entry, MAX_RECEIPTS)
     end
     entry.current, entry.lease = '*', '-'
     keep(id, entry)
@@ -105,11 +102,11 @@ local function settle_delivered(answer)
     local i = 5 * n - 3
     local verb = ARGV[i + 2]
     if not seen[id] and raw[n] and (verb == 'delivered' or verb == 'moved') then
-      local attempts, mark, current, destination = string.match(raw[n], '^(%d+) %d+ (%S+) %S+ (%S+) %S+ (%S+) ')
+      local attempts, mark, current, destination = read_for_delivery(raw[n])
       if current == ARGV[i + 1] and not ENDED[mark] and not (verb == 'moved' and mark == '!') then
         done[#done + 1] = id
         entries[#entries + 1] = id
-        entries[#entries + 1] = attempts .. ' 0 delivered - ' .. current .. ' * ' .. destination .. ' ' .. ARGV[i + 4]
+        entries[#entries + 1] = write_delivered(attempts, current, destination, ARGV[i + 4])
         ends[#ends + 1] = NOW
         ends[#ends + 1] = id
         by_destination[destination] = by_destination[destination] or {}

@@ -2,6 +2,7 @@
 --
 -- ARGV    2 the number, or ''
 -- returns nothing
+-- uses: keys
 if redis.call('HLEN', BODIES) == 0 then return end
 if ARGV[2] == '' then
   redis.call('HDEL', OFFSETS, '#shards')

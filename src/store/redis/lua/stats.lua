@@ -1,6 +1,7 @@
 -- Counts one lane by state, from the structures themselves; changes nothing.
 --
 -- returns {scheduled, leased, delivered, dead, cancelled, expired, earliest due ms of what waits or ''}
+-- uses: keys
 local scheduled = redis.call('ZCARD', SCHEDULES .. '@pull')
 for _, destination in ipairs(redis.call('ZRANGE', DESTINATIONS, 0, -1)) do
   scheduled = scheduled + redis.call('ZCARD', SCHEDULES .. destination)

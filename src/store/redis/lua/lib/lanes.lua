@@ -1,13 +1,13 @@
--- A look into many lanes at once: this file stands before the scripts that only look, and do so everywhere.
+-- A look into many lanes at once.
 --
--- KEYS     the set of destinations of each lane. A lane's other keys are named after it and have its hash tag; in a cluster a call is given one lane.
--- ARGV[1]  now; see now.lua, which stands before this.
-
+-- KEYS  the set of destinations of each lane. A lane's other keys are named after it and have its hash tag; in a cluster, a call
+--       is given one lane.
 local tag_at = string.find(KEYS[1], '-{', 1, true)
+
 local prefix = string.sub(KEYS[1], 1, tag_at - 1 - #'DELAY_TOPIC_DESTINATIONS')
 
 -- The score of the member of this rank; nil if there is none.
-local function score(key, rank)
+local function score_at(key, rank)
   return tonumber(redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')[2])
 end
 

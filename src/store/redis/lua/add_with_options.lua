@@ -1,11 +1,21 @@
--- Storing a task, unless it is one that was added before. The order of the looks stands in store/mod.rs ("Sameness").
+-- Stores new tasks of one lane of which more is asked than to be delivered, each once however often this is repeated.
+-- (nothing) -> scheduled; scheduled -> scheduled (a push-back by key)
 --
--- What may be asked of a task is JSON: {"key", "expires_after": ms, "on_dead": the drawn id that the options name, "quota",
--- "idempotency": {"key", "fingerprint", "window": ms}}; that key is the name under which the lane
--- remembers it (terms/identity.rs).
--- An add that is repeated after a lost reply brings the same drawn id. It finds that with the idempotency key, else as a task's, else with the
--- key, and answers what it did; another add of that key between the two is the one case in which it is done again. Each function returns what
--- add_unlike.lua answers for the task, unless it says otherwise.
+-- ARGV    2 the topic's number of lanes (see open.lua); then for each task: id, "<ms>" (a moment) or "+<ms>" (after now), destination, options, content, and
+--         what else is asked of it
+-- returns what open.lua answers, or {now, then for each task the due ms stored; or -1 where the id is another task's, -2 over the quota,
+--         -3 where the idempotency key was used for another; or {'duplicate' | 'replaced', id, due
+--         ms, state} of the task
+--         that was there; of a duplicate the state, or '' if it is forgotten}
+--
+-- What else is asked of a task is JSON: {"key", "expires_after": ms, "on_dead": the drawn id that the options name, "quota",
+-- "idempotency": {"key", "fingerprint", "window": ms}}; that key is the name under which the lane remembers it
+-- (store/types). The order of the looks stands in store/mod.rs ("Sameness").
+--
+-- An add that is repeated after a lost answer brings the same drawn id. It finds that with the idempotency key, else as a task's, else
+-- with the key, and answers what it did; only if another add of that key came between the two, it is done again.
+-- uses: now, keys, entry, record, owner, idempotency, entries, expiry, schedule, sweep
+-- include: open
 local TAKEN, OVER_QUOTA, KEY_REUSED = -1, -2, -3
 
 -- The earliest moment that this call stored for each destination, and the destinations that it took a task from.
@@ -13,28 +23,17 @@ local earliest, left = {}, {}
 
 -- Answers the due moment, or that the id is another task's.
 local function store(id, due, destination, tail)
-  if redis.call('HSETNX', BODIES, id, '1 ' .. due .. ' ' .. now .. ' ' .. tail) == 1 then
+  if redis.call('HSETNX', BODIES, id, write_record(due, now, tail)) == 1 then
     redis.call('ZADD', SCHEDULES .. destination, due, id)
     if due < (earliest[destination] or math.huge) then earliest[destination] = due end
     return due
   end
-  local stored_due, _, stored_tail = string.match(redis.call('HGET', BODIES, id), '^1 (%d+) (%d+) (.*)$')
-  return stored_tail == tail and tonumber(stored_due) or TAKEN
-end
-
--- The key goes to a task, which the add of the drawn id `by` has set at that moment.
-local function own_key(key, owner, by, set)
-  redis.call('HSET', OWNERS, key, owner .. ' ' .. by .. ' ' .. set)
-end
-
-local function due_of(record)
-  return tonumber((string.match(record, '^1 (%d+) ')))
+  return due_of_same(redis.call('HGET', BODIES, id), tail) or TAKEN
 end
 
 -- The first add under an idempotency key whose window is not over.
 local function used_before(same)
-  local raw = same and redis.call('HGET', USED, same.key)
-  local id, fingerprint, till, due, by = string.match(raw or '', '^(%d+) (%x+) (%d+) (%d+) (%d+)$')
+  local id, fingerprint, till, due, by = read_used(same and redis.call('HGET', USED, same.key))
   if not id or now >= tonumber(till) then return nil end
   return { id = id, fingerprint = fingerprint, due = tonumber(due), by = by }
 end
@@ -48,20 +47,8 @@ local function remember(same, id, due, by)
     redis.call('ZREM', WINDOWS, unpack(over))
   end
   local till = math.min(now + same.window, FARTHEST)
-  redis.call('HSET', USED, same.key, string.format('%s %s %.0f %.0f %s', id, same.fingerprint, till, due, by))
+  redis.call('HSET', USED, same.key, write_used(id, same.fingerprint, till, due, by))
   redis.call('ZADD', WINDOWS, till, same.key)
-end
-
--- 'scheduled' or 'leased', and the entry, of a task that has not ended. One whose entry cannot be read is left alone.
-local function standing(id)
-  local raw = redis.call('HGET', ENTRIES, id)
-  local entry, deadline = raw and read_entry(raw), deadline_of(id)
-  if raw and (not entry or ENDED[entry.mark]) then return nil end
-  if entry and entry.mark == '!' and deadline and not lease_lasts(deadline) then
-    sweep_one(id, deadline)
-    return nil
-  end
-  return live_state(deadline), entry
 end
 
 -- The state of a task, as callers see it; '' if it is forgotten or cannot be read.
@@ -81,39 +68,30 @@ end
 
 -- The id that was drawn for the first version's call stays the task's.
 local function with_first_call(options, drawn, before)
-  local asked = drawn and read_options(before)
-  local call = asked and asked.on_dead
-  if type(call) ~= 'table' or type(call.task_id) ~= 'number' then return options end
+  local call = drawn and call_of(before)
+  if not call then return options end
   local field = '"task_id":'
   local first, last = string.find(options, field .. drawn, 1, true)
   if not first then return options end
   return string.sub(options, 1, first - 1) .. field .. string.format('%.0f', call.task_id) .. string.sub(options, last + 1)
 end
 
--- The store that accepted the first version stays the task's origin.
-local function with_origin(options, before)
-  local origin = origin_of(before)
-  if not origin then return options end
-  local field = '{"origin":"' .. origin .. '"'
-  return options == '-' and field .. '}' or field .. ',' .. string.sub(options, 2)
-end
-
 -- Gives a task that waits another moment, content and options. Answers whether its record could be read.
 local function replace(owner, record, due, destination, options, content, asked)
-  local created, before, old_options = string.match(record, '^1 %d+ (%d+) (%S+) ([^\n]*)\n')
+  local _, created, before, old_options = read_record(record)
   if not created then return false end
   lift(owner, before)
   left[before] = true
-  options = with_origin(with_first_call(options, asked.on_dead, old_options), old_options)
+  options = with_origin(with_first_call(options, asked.on_dead, old_options), origin_of(old_options))
   redis.call('HDEL', ENTRIES, owner)
-  redis.call('HSET', BODIES, owner, '1 ' .. due .. ' ' .. created .. ' ' .. destination .. ' ' .. options .. '\n' .. content)
+  redis.call('HSET', BODIES, owner, write_record(due, created, write_tail(destination, options, content)))
   schedule(owner, destination, due)
   set_expiry(owner, due, asked.expires_after)
   return true
 end
 
--- Stores a task of which more is asked than to be delivered; answers as add_unlike.lua does.
-local function add_unlike(id, due, destination, options, content, asked)
+-- Answers what the script returns for the task.
+local function add(id, due, destination, options, content, asked)
   local same, key = asked.idempotency, asked.key
   local first = used_before(same)
   if first then
@@ -124,7 +102,7 @@ local function add_unlike(id, due, destination, options, content, asked)
   local own = redis.call('HGET', BODIES, id)
   if own and key and key_of(own) == key then return due_of(own) end
 
-  local owner, by = string.match(key and redis.call('HGET', OWNERS, key) or '', '^(%d+) (%d+)')
+  local owner, by = read_owner(key and redis.call('HGET', OWNERS, key))
   local record = not own and owner and redis.call('HGET', BODIES, owner)
   if record and by == id then return { 'replaced', owner, due_of(record), '' } end
   local state, entry
@@ -141,10 +119,27 @@ local function add_unlike(id, due, destination, options, content, asked)
       keep(owner, entry)
     end
   end
-  local stored = store(id, due, destination, destination .. ' ' .. options .. '\n' .. content)
+  local stored = store(id, due, destination, write_tail(destination, options, content))
   if own or stored == TAKEN then return stored end
   set_expiry(id, due, asked.expires_after)
   if key then own_key(key, id, id, now) end
   remember(same, id, due, id)
   return stored
 end
+
+local answer = { now }
+for i = 3, #ARGV, 6 do
+  local id, moment, destination, options, content = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  local due = read_moment(moment)
+  answer[#answer + 1] = add(id, due, destination, options, content, cjson.decode(ARGV[i + 5]))
+end
+for destination, due in pairs(earliest) do
+  if destination == '@pull' then
+    -- It is not listed.
+  elseif left[destination] then
+    correct(destination)
+  else
+    redis.call('ZADD', DESTINATIONS, 'LT', due, destination)
+  end
+end
+return answer

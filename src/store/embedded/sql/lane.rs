@@ -1,0 +1,73 @@
+//! `lane`: names and numbers of lanes, and their counts.
+
+pub(crate) static ID: &str = "SELECT id FROM lane WHERE topic = ? AND shard = ?";
+pub(crate) static INSERT: &str = "INSERT INTO lane (topic, shard) VALUES (?, ?)";
+pub(crate) static DELETE_OF_TOPIC: &str = "DELETE FROM lane WHERE topic = ?";
+
+/// Adds to the counts.
+pub(crate) static COUNT: &str =
+    "UPDATE lane SET scheduled = scheduled + ?, leased = leased + ?, delivered = delivered + ?,
+     dead = dead + ?, cancelled = cancelled + ?, expired = expired + ? WHERE id = ?";
+pub(crate) static PENDING: &str = "SELECT scheduled + leased FROM lane WHERE id = ?";
+pub(crate) static IS_EMPTY: &str =
+    "SELECT scheduled + leased + delivered + dead + cancelled + expired = 0 FROM lane WHERE id = ?";
+pub(crate) static TOPIC_HAS_TASKS: &str = "SELECT EXISTS (SELECT 1 FROM lane WHERE topic = ?
+     AND scheduled + leased + delivered + dead + cancelled + expired > 0)";
+
+rows! {
+    /// The counts of a lane, and its earliest due moment.
+    counts: "SELECT " [
+        scheduled, leased, delivered, dead, cancelled, expired,
+        earliest = "(SELECT min(earliest) FROM destination WHERE lane = ?1)",
+    ] " FROM lane WHERE id = ?1";
+
+    /// What a lane has to forget. Those of each state stand in the order in which they ended.
+    history: "SELECT " [
+        ended = "delivered + cancelled + expired",
+        delivered = "(SELECT min(finished) FROM history WHERE lane = l.id AND state = 2)",
+        cancelled = "(SELECT min(finished) FROM history WHERE lane = l.id AND state = 4)",
+        expired = "(SELECT min(finished) FROM history WHERE lane = l.id AND state = 5)",
+        has_leftovers = "EXISTS (SELECT 1 FROM idempotency WHERE lane = l.id AND until <= ?3)
+            OR EXISTS (SELECT 1 FROM owed_call WHERE lane = l.id)",
+    ] " FROM lane l WHERE topic = ?1 AND shard = ?2";
+
+    /// When a worker has something to do in a lane.
+    next_due: "SELECT " [
+        first_deadline = "(SELECT min(due) FROM progress WHERE lane = l.id AND leased = 1)",
+        last_deadline = "(SELECT max(due) FROM progress WHERE lane = l.id AND leased = 1)",
+        earliest = "(SELECT min(earliest) FROM destination WHERE lane = l.id AND called = 1)",
+        expires = "(SELECT min(moment) FROM expiry WHERE lane = l.id)",
+    ] " FROM lane l WHERE topic = ? AND shard = ?";
+
+    /// When a consumer has: the columns of `next_due`.
+    next_pull: "SELECT " [
+        first_deadline = "(SELECT min(due) FROM progress WHERE lane = l.id AND leased = 1)",
+        last_deadline = "(SELECT max(due) FROM progress WHERE lane = l.id AND leased = 1)",
+        earliest = "(SELECT min(earliest) FROM destination WHERE lane = l.id AND called = 0)",
+        expires = "NULL",
+    ] " FROM lane l WHERE topic = ? AND shard = ?";
+
+    /// Topics that have lanes and are not registered.
+    lost_topics: "SELECT " [topic, shards = "max(shard) + 1"]
+        " FROM lane WHERE topic NOT IN (SELECT name FROM topic) GROUP BY topic";
+}
+
+// For a check.
+rows! {
+    all: "SELECT " [topic, shard] " FROM lane ORDER BY topic, shard";
+
+    /// The counts of a lane, and the rows that they count.
+    counted: "SELECT " [
+        id, topic, shard, scheduled, leased, delivered, dead, cancelled, expired,
+        rows_scheduled =
+            "(SELECT count(*) FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = lane.id)",
+        rows_leased = "(SELECT count(*) FROM progress p WHERE p.lane = lane.id AND p.leased = 1)",
+        rows_delivered = "(SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 2)",
+        rows_dead = "(SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 3)",
+        rows_cancelled = "(SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 4)",
+        rows_expired = "(SELECT count(*) FROM history h WHERE h.lane = lane.id AND h.state = 5)",
+    ] " FROM lane WHERE id > ? ORDER BY id LIMIT 1";
+}
+pub(crate) static SET_COUNTS: &str =
+    "UPDATE lane SET scheduled = ?, leased = ?, delivered = ?, dead = ?, cancelled = ?, expired = ?
+     WHERE id = ?";

@@ -1,0 +1,91 @@
+-- The codec of a record: a task as it was added. No other file splits or joins this text, but for add.lua, which writes it.
+--
+--   "1 <due_ms> <created_ms> <destination> <options>\n<content>"
+--
+--   1        the version of the text
+--   options  JSON, or - for none
+--   tail     "<destination> <options>\n<content>": what its caller asked for
+
+local function write_tail(destination, options, content)
+  return destination .. ' ' .. options .. '\n' .. content
+end
+
+local function write_record(due, created, tail)
+  return '1 ' .. due .. ' ' .. created .. ' ' .. tail
+end
+
+-- The due moment, created moment, destination and options, all as text, and where the content begins; nil if another version
+-- wrote the record.
+local function read_record(record)
+  return string.match(record, '^1 (%d+) (%d+) (%S+) ([^\n]*)\n()')
+end
+
+-- The destination alone; nil as read_record.
+local function destination_of(record)
+  return (string.match(record, '^1 %d+ %d+ (%S+) '))
+end
+
+local function due_of(record)
+  return tonumber((string.match(record, '^1 (%d+) ')))
+end
+
+-- The due moment of a record that has this tail; nil if it has another.
+local function due_of_same(record, tail)
+  local due, stored_tail = string.match(record, '^1 (%d+) %d+ (.*)$')
+  return stored_tail == tail and tonumber(due) or nil
+end
+
+-- The record with another due moment.
+local function with_due(record, due)
+  return '1 ' .. string.format('%.0f', due) .. string.match(record, '^1 %d+( .*)$')
+end
+
+-- The record without its content.
+local function head_of(record)
+  return string.match(record, '^[^\n]*\n') or ''
+end
+
+-- Whether a later version wrote the record.
+local function is_of_another_version(record)
+  return string.match(record, '^%d+ ') ~= nil and string.sub(record, 1, 2) ~= '1 '
+end
+
+-- What the options say; nil if nothing, or if they cannot be read.
+local function read_options(options)
+  if not options or options == '-' then return nil end
+  local is_json, asked = pcall(cjson.decode, options)
+  return is_json and type(asked) == 'table' and asked or nil
+end
+
+-- The store that accepted the task first, by its options; nil: this one. It always comes first in them.
+local function origin_of(options)
+  return options and string.match(options, '^{"origin":"(%x+)"')
+end
+
+-- The options that name this store as the origin.
+local function with_origin(options, origin)
+  if not origin then return options end
+  local field = '{"origin":"' .. origin .. '"'
+  return options == '-' and field .. '}' or field .. ',' .. string.sub(options, 2)
+end
+
+-- How long after its due moment a task expires, in ms, by its options; nil: never.
+local function expires_after(options)
+  local asked = read_options(options)
+  local span = asked and asked.expires_after
+  return type(span) == 'string' and tonumber(string.match(span, '^(%d+)ms$')) or nil
+end
+
+-- The call that the options ask for if the task dies; nil if none, or if its id was not drawn.
+local function call_of(options)
+  local asked = read_options(options)
+  local call = asked and asked.on_dead
+  return type(call) == 'table' and type(call.task_id) == 'number' and call or nil
+end
+
+-- The key that the task was added with; nil if none.
+local function key_of(record)
+  local _, _, _, options = read_record(record)
+  local asked = read_options(options)
+  return asked and type(asked.key) == 'string' and asked.key or nil
+end

@@ -1,9 +1,0 @@
--- Now in Unix ms, as all scripts that are given it have it. This stands before them.
---
--- ARGV[1]: now in Unix ms; 0 means the server's TIME.
-local now = tonumber(ARGV[1])
-if now == 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
-

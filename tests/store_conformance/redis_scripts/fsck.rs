@@ -1,0 +1,138 @@
+//! The scripts of `fsck`. Their flaws are tested on whole stores in `check_redis`; here is a row for each structure.
+
+use super::table::Row;
+
+const WAITING: &[&str] = &["bodies 1 = 1 1500 400 shop -|hello", "schedule:shop 1 @ 1500", "destinations shop @ 1500"];
+
+/// Structure, cursor, count, whether to repair, lanes, shard, names of destinations.
+pub(super) const FSCK: &[Row] = &[
+    Row {
+        case: "a lane in order",
+        before: &[WAITING, &["offsets #shards = 1"]],
+        args: &["lane", "0", "10", "1", "1", "0"],
+        answer: "[0, 0, , [], [shop], ]",
+        after: &[],
+    },
+    Row {
+        case: "a body in order",
+        before: &[WAITING],
+        args: &["bodies", "0", "10", "1", "1", "0", "shop"],
+        answer: "[0, 1, 1, [], [], ]",
+        after: &[],
+    },
+    Row {
+        case: "a body that stands nowhere is scheduled",
+        before: &[&["bodies 1 = 1 1500 400 shop -|hello"]],
+        args: &["bodies", "0", "10", "1", "1", "0", "shop"],
+        answer: "[0, 1, 1, [body-without-place, 1, 1], [], ]",
+        after: &["+ destinations shop @ 1500", "+ schedule:shop 1 @ 1500"],
+    },
+    Row {
+        case: "a look repairs nothing",
+        before: &[&["bodies 1 = 1 1500 400 shop -|hello"]],
+        args: &["bodies", "0", "10", "0", "1", "0", "shop"],
+        answer: "[0, 1, 1, [body-without-place, 1, 0], [], ]",
+        after: &[],
+    },
+    Row {
+        case: "a body that cannot be read is dead",
+        before: &[&["bodies 1 = what is this", "schedule:shop 1 @ 1500", "destinations shop @ 1500"]],
+        args: &["bodies", "0", "10", "1", "1", "0", "shop"],
+        answer: "[0, 1, 1, [unreadable-body, 1, 1], [], ]",
+        after: &[
+            "- destinations shop @ 1500",
+            "- schedule:shop 1 @ 1500",
+            "+ dead 1 @ 1000",
+            "+ entries 1 = 0 0 dead - * * shop record cannot be read",
+        ],
+    },
+    Row {
+        case: "an entry that cannot be read is set aside",
+        before: &[WAITING, &["entries 1 = what"]],
+        args: &["bodies", "0", "10", "1", "1", "0", "shop"],
+        answer: "[0, 1, 1, [unreadable-entry, 1, 1], [], ]",
+        after: &["- entries 1 = what", "+ aside bodies 1 1000 = what", "+ entries 1 = 1 0 - - * * shop "],
+    },
+    Row {
+        case: "a lease without a receipt",
+        before: &[&["bodies 1 = 1 1500 400 shop -|hello", "leased 1 @ 900"]],
+        args: &["bodies", "0", "10", "1", "1", "0", "shop"],
+        answer: "[0, 1, 1, [leased-without-receipt, 1, 1], [], ]",
+        after: &[
+            "- leased 1 @ 900",
+            "+ destinations shop @ 900",
+            "+ entries 1 = 1 0 - - * * shop ",
+            "+ schedule:shop 1 @ 900",
+        ],
+    },
+    Row {
+        case: "the moment at which a destination is due",
+        before: &[WAITING, &["destinations shop @ 7"]],
+        args: &["destinations", "0", "10", "1", "1", "0", "shop"],
+        answer: "[0, 0, , [earliest-wrong, shop, 1], [], ]",
+        after: &["- destinations shop @ 7", "+ destinations shop @ 1500"],
+    },
+    Row {
+        case: "a schedule that names no body",
+        before: &[&["schedule:shop 1 @ 1500", "destinations shop @ 1500"]],
+        args: &["schedule:shop", "0", "10", "1", "1", "0"],
+        answer: "[0, 0, , [scheduled-without-body, 1, 1], [], ]",
+        after: &["- destinations shop @ 1500", "- schedule:shop 1 @ 1500"],
+    },
+    Row {
+        case: "an entry without a body",
+        before: &[&["entries 1 = 1 0 - w r * shop "]],
+        args: &["entries", "0", "10", "1", "1", "0"],
+        answer: "[0, 0, , [entry-without-body, 1, 1], [], ]",
+        after: &["- entries 1 = 1 0 - w r * shop "],
+    },
+    Row {
+        case: "a key without a task",
+        before: &[&["owners k = 1 1 400"]],
+        args: &["keys", "0", "10", "1", "1", "0"],
+        answer: "[0, 0, , [key-without-task, k, 1], [], ]",
+        after: &["- owners k = 1 1 400"],
+    },
+    Row {
+        case: "an idempotency key that cannot be read",
+        before: &[&["used i = what", "windows i @ 1000"]],
+        args: &["used", "0", "10", "1", "1", "0"],
+        answer: "[0, 0, , [unreadable-key, i, 1], [], ]",
+        after: &["- used i = what", "- windows i @ 1000", "+ aside used i 1000 = what"],
+    },
+];
+
+pub(super) const FSCK_COUNTER: &[Row] = &[
+    Row {
+        case: "behind an id in use",
+        before: &[&["last_id = 5"]],
+        args: &["9"],
+        answer: "nil",
+        after: &["- last_id = 5", "+ last_id = 9"],
+    },
+    Row { case: "in front of it", before: &[&["last_id = 10"]], args: &["9"], answer: "nil", after: &[] },
+    Row {
+        case: "no number",
+        before: &[&["last_id = what"]],
+        args: &["9"],
+        answer: "nil",
+        after: &["- last_id = what", "+ last_id = 9"],
+    },
+];
+
+pub(super) const FSCK_TOPIC: &[Row] = &[
+    Row {
+        case: "as it was read",
+        before: &[&["topics orders = what"]],
+        args: &["orders", "what", r#"{"shards":1}"#],
+        answer: "1",
+        after: &["- topics orders = what", "+ revision = …", r#"+ topics orders = {"shards":1}"#],
+    },
+    Row {
+        case: "changed since",
+        before: &[&[r#"topics orders = {"shards":2}"#]],
+        args: &["orders", "what", r#"{"shards":1}"#],
+        answer: "0",
+        after: &[],
+    },
+];

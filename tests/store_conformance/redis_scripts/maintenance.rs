@@ -1,0 +1,84 @@
+//! The scripts of the janitor, and those that close lanes.
+
+use super::table::Row;
+
+const ENDED: &[&str] = &[
+    "bodies 1 = 1 500 400 shop -|hello",
+    "entries 1 = 1 0 delivered - r * shop 200 OK",
+    "delivered 1 @ 600",
+    "bodies 2 = 1 500 400 shop -|second",
+    "entries 2 = 1 0 delivered - r * shop 200 OK",
+    "delivered 2 @ 800",
+];
+
+pub(super) const PURGE: &[Row] = &[
+    Row {
+        case: "what ended before a moment",
+        before: &[ENDED],
+        args: &["delivered", "800", "10", "10"],
+        answer: "[1, 0, 0]",
+        after: &[
+            "- bodies 1 = 1 500 400 shop -|hello",
+            "- delivered 1 @ 600",
+            "- entries 1 = 1 0 delivered - r * shop 200 OK",
+        ],
+    },
+    Row {
+        case: "there may be more",
+        before: &[ENDED],
+        args: &["delivered", "900", "1", "10"],
+        answer: "[1, 1, 0]",
+        after: &[
+            "- bodies 1 = 1 500 400 shop -|hello",
+            "- delivered 1 @ 600",
+            "- entries 1 = 1 0 delivered - r * shop 200 OK",
+        ],
+    },
+    Row {
+        case: "idempotency keys whose window is over",
+        before: &[&["used i = 1 2a 1000 500 1", "windows i @ 1000", "used j = 2 2a 1001 500 2", "windows j @ 1001"]],
+        args: &["delivered", "900", "10", "10"],
+        answer: "[0, 0, 1]",
+        after: &["- used i = 1 2a 1000 500 1", "- windows i @ 1000"],
+    },
+];
+
+pub(super) const HISTORIES: &[Row] = &[
+    Row { case: "nothing", before: &[], args: &[""], answer: "[1000, ]", after: &[] },
+    Row {
+        case: "ended tasks and a key whose window is over",
+        before: &[ENDED, &["windows i @ 1000", "windows j @ 1001"]],
+        args: &[""],
+        answer: "[1000, [2, 600, 1]]",
+        after: &[],
+    },
+];
+
+pub(super) const LEAVE: &[Row] = &[
+    Row {
+        case: "an empty lane is closed",
+        before: &[&["offsets #shards = 1", "used i = 1 2a 1000 500 1", "windows i @ 1000"]],
+        args: &[],
+        answer: "1",
+        after: &["- offsets #shards = 1", "- used i = 1 2a 1000 500 1", "- windows i @ 1000"],
+    },
+    Row { case: "a lane with tasks", before: &[&["offsets #shards = 1"], ENDED], args: &[], answer: "0", after: &[] },
+];
+
+pub(super) const STAMP: &[Row] = &[
+    Row {
+        case: "another number",
+        before: &[&["offsets #shards = 1"], ENDED],
+        args: &["2"],
+        answer: "nil",
+        after: &["- offsets #shards = 1", "+ offsets #shards = 2"],
+    },
+    Row {
+        case: "none",
+        before: &[&["offsets #shards = 1"], ENDED],
+        args: &[""],
+        answer: "nil",
+        after: &["- offsets #shards = 1"],
+    },
+    Row { case: "an empty lane", before: &[], args: &["2"], answer: "nil", after: &[] },
+];

@@ -1,0 +1,74 @@
+//! Each Lua script of the Redis store alone, on a real server: a table of what is stored before, the arguments, the answer, and
+//! what has changed. The stores' contract is tested by the other files; these rows show what a script does to the keys.
+
+mod admin;
+mod delivery;
+mod fsck;
+mod intake;
+mod maintenance;
+mod read;
+mod registry;
+mod table;
+mod transfer;
+
+use self::table::{Keys, check};
+
+/// A test for each script: its keys, and its table.
+macro_rules! tables {
+    ($($script:ident: $keys:ident, $rows:path;)+) => {
+        $(#[test]
+        fn $script() {
+            check(stringify!($script), Keys::$keys, $rows);
+        })+
+
+        #[test]
+        fn every_script_has_a_table() {
+            let mut sent: Vec<_> = delayd::store::redis::script::sent().into_iter().map(|(name, _)| name).collect();
+            let mut tested = vec![$(stringify!($script)),+];
+            sent.sort_unstable();
+            sent.dedup();
+            tested.sort_unstable();
+            assert_eq!(tested, sent);
+        }
+    };
+}
+
+tables! {
+    ids: LastId, intake::IDS;
+    add: Add, intake::ADD;
+    add_with_options: Lane, intake::ADD_WITH_OPTIONS;
+    claim: Lane, delivery::CLAIM;
+    settle: Lane, delivery::SETTLE;
+    extend: Lane, delivery::EXTEND;
+    note: Lane, delivery::NOTE;
+    next: Lanes, delivery::NEXT;
+    cancel: Lane, admin::CANCEL;
+    reschedule: Lane, admin::RESCHEDULE;
+    replay: Lane, admin::REPLAY;
+    discard: Lane, admin::DISCARD;
+    clear: Lane, admin::CLEAR;
+    get: Lane, read::GET;
+    summaries: Lane, read::SUMMARIES;
+    list: Lane, read::LIST;
+    stats: Lane, read::STATS;
+    forecast: Lane, read::FORECAST;
+    lend: Lane, transfer::LEND;
+    adopt: Lane, transfer::ADOPT;
+    present: Add, transfer::PRESENT;
+    imported: Store, transfer::IMPORTED;
+    store_id: Store, transfer::STORE_ID;
+    purge: Lane, maintenance::PURGE;
+    histories: Lanes, maintenance::HISTORIES;
+    leave: Lane, maintenance::LEAVE;
+    stamp: Lane, maintenance::STAMP;
+    register: Registry, registry::REGISTER;
+    policy: Registry, registry::POLICY;
+    pause: Registry, registry::PAUSE;
+    resume: Registry, registry::RESUME;
+    forget_misfire: Registry, registry::FORGET_MISFIRE;
+    depart: Registry, registry::DEPART;
+    unregister: Registry, registry::UNREGISTER;
+    fsck: LaneAndAside, fsck::FSCK;
+    fsck_counter: LastId, fsck::FSCK_COUNTER;
+    fsck_topic: Registry, fsck::FSCK_TOPIC;
+}

@@ -65,7 +65,7 @@ async fn every_kind_of_answer_is_as_documented(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let document = Document::of(&delayd).await;
     let check = async |path: &str, body: Value, status: u16| {
-        let answer = delayd.post(path, body.to_string()).await;
+        let answer = delayd.post_until_confirmed(path, &body).await;
         assert_eq!(answer.status, status, "{path} {body}: {answer:?}");
         document.check(path, status, &answer.body);
         answer.body

@@ -15,7 +15,7 @@ on_both_stores!(an_overloaded_edge_answers_everyone_and_recovers);
 /// everything is as before. (How fast is for the drill of the same name to measure.)
 async fn an_overloaded_edge_answers_everyone_and_recovers(kept: Kept) {
     let delayd = kept.start(&[]).await;
-    let callers = Callers::of(delayd.address, 4_000, Duration::from_secs(30));
+    let callers = Callers::of(delayd.address, 4_000, Duration::from_secs(120));
     callers.connect().await;
     let add = |n| json!({"topic": "load", "delay": "24h", "content": {"n": n}}).to_string();
     let answers = callers.open_loop(20_000.0, Duration::from_secs(2), add).await;

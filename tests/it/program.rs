@@ -188,8 +188,19 @@ impl Program {
         ids
     }
 
+    /// Posts what may be done twice until the store has answered: where the disk or the processor
+    /// stalls for a second, a call gets 503 (not confirmed). For tests whose store has no faults.
+    pub async fn post_until_confirmed(&self, path: &str, body: &Value) -> Answer {
+        let confirmed = async || {
+            let answer = self.post(path, body.to_string()).await;
+            Some(answer).filter(|answer| (answer.status, &answer.body["dm_error"]) != (503, &json!(2003)))
+        };
+        poll::answer(confirmed).await.unwrap_or_else(|| panic!("{path} {body} is not confirmed:\n{}", self.log()))
+    }
+
     pub async fn task(&self, topic: &str, id: u64) -> Value {
-        self.post("/delay/task/get", json!({"topic": topic, "task_id": id}).to_string()).await.ok().body["task"].clone()
+        let answer = self.post_until_confirmed("/delay/task/get", &json!({"topic": topic, "task_id": id})).await;
+        answer.ok().body["task"].clone()
     }
 
     /// Asks until the task is in `state`; panics after a minute.

@@ -119,12 +119,13 @@ impl Receiver {
         self.inner.seen.lock().unwrap().clone()
     }
 
-    /// Waits until at least `count` callbacks came; panics after a minute with what came.
+    /// Waits until at least `count` callbacks came; panics with what came when none comes for a minute.
     pub async fn wait_for(&self, count: usize) -> Vec<Seen> {
         let mut counts = self.inner.count.subscribe();
-        // Not kept: what the wait answers locks the count, and the next callback would wait for it.
-        let came = tokio::time::timeout(Duration::from_secs(60), counts.wait_for(|&came| came >= count)).await.is_ok();
-        assert!(came, "waited for {count} callbacks, {} came", self.seen().len());
+        while *counts.borrow_and_update() < count {
+            let comes = tokio::time::timeout(Duration::from_secs(60), counts.changed()).await.is_ok();
+            assert!(comes, "waited for {count} callbacks, {} came", self.seen().len());
+        }
         self.seen()
     }
 }

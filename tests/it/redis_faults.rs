@@ -70,12 +70,7 @@ async fn a_lane_is_opened_though_its_first_callers_have_given_up() {
     };
     let first = adding().await;
     assert!(matches!(first, Err(Error::Unavailable(_))), "{first:?}");
-    for _ in 0..20 {
-        if adding().await.is_ok() {
-            return;
-        }
-    }
-    panic!("the lane stays closed");
+    assert!(poll::until(async || adding().await.is_ok()).await, "the lane stays closed");
 }
 
 /// The answer to an add is lost, and by the time the add is repeated the task has been claimed. It must not be scheduled

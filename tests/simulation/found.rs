@@ -9,6 +9,7 @@ use delayd::store::TopicEntry;
 
 use crate::plan::{Add, Mishap, Plan, Settings, StoreFaults, TopicPause};
 use crate::schedule::play_plan;
+use crate::seeds;
 
 fn one_add() -> Add {
     Add { topic: 0, service: 0, delay: Duration::from_secs(1), key: None, expires_after: None, on_dead: None }
@@ -53,7 +54,7 @@ fn check(seed: u64, plan: Plan) {
 /// anew before its settle arrived, and ended the new revision with the success of the old one: the new content was never sent.
 #[test]
 fn a_success_of_before_a_reschedule_does_not_end_the_task_in_the_name_of_a_newer_lease() {
-    for seed in 0..600 {
+    for seed in 0..seeds().min(600) {
         let pause = (Duration::from_millis(1_000 + seed % 150), Duration::from_secs(8));
         check(seed, Plan { meddling: 1_000, ..one_task(Duration::from_secs(5), pause) });
     }
@@ -63,7 +64,7 @@ fn a_success_of_before_a_reschedule_does_not_end_the_task_in_the_name_of_a_newer
 /// the same when the wait was over.
 #[test]
 fn a_lane_that_waits_for_the_settles_claims_nothing_of_a_topic_that_is_paused_meanwhile() {
-    for seed in 0..400 {
+    for seed in 0..seeds().min(400) {
         let adds = (0..6).map(|n| (Duration::from_millis(200 * n), one_add())).collect();
         let pauses = (0..3).map(|n| {
             let pause = TopicPause { topic: 0, span: Duration::from_millis(1_500), becomes: None };
@@ -79,7 +80,7 @@ fn a_lane_that_waits_for_the_settles_claims_nothing_of_a_topic_that_is_paused_me
 /// began all the same.
 #[test]
 fn a_call_does_not_begin_on_the_rest_of_an_extended_lease() {
-    for seed in 0..200 {
+    for seed in 0..seeds().min(200) {
         let pause = (Duration::from_millis(1_000 + seed % 60), Duration::from_millis(4_600 + 10 * (seed % 40)));
         check(seed, one_task(Duration::from_secs(3), pause));
     }

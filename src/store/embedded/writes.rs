@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(900);
 
 /// How long a step of the writer may take until the disk counts as silent. Shorter, so that who asks once more after he has waited in vain
 /// is refused at once.
-const SILENCE: Duration = Duration::from_millis(800);
+pub(super) const SILENCE: Duration = Duration::from_millis(800);
 
 /// The bytes of all adds that wait. A larger one goes alone.
 const MOST_WAITING: u32 = 64 << 20;

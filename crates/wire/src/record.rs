@@ -103,6 +103,7 @@ type AdoptedAnswer = Answer<AdoptedTask>;
 pub enum AdoptItem {
     Kept(AdoptedAnswer),
     Failed {
+        #[serde(deserialize_with = "ErrorCode::of_failure")]
         #[cfg_attr(feature = "schema", schema(value_type = u16, minimum = 1000))]
         dm_error: ErrorCode,
         error_msg: String,
@@ -132,4 +133,19 @@ pub enum AdoptionBecame {
     /// The same task is in someone's hands here: it is cancelled when its lease ends, unless it
     /// succeeds.
     Cancelling,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A mover gives back what is refused: taken for refused, an adopted task would be in two stores.
+    #[test]
+    fn a_success_that_cannot_be_understood_is_no_failure() {
+        let read = |item: &str| serde_json::from_str::<AdoptItem>(item).ok();
+        let kept = r#"{"dm_error":0,"error_msg":"x","task_id":7,"known":true,"became":"ended"}"#;
+        assert!(matches!(read(kept), Some(AdoptItem::Kept(_))));
+        assert!(matches!(read(r#"{"dm_error":1009,"error_msg":"x"}"#), Some(AdoptItem::Failed { .. })));
+        assert_eq!(read(&kept.replace("ended", "something new")), None);
+    }
 }

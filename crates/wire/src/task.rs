@@ -49,6 +49,7 @@ type StoredAnswer = Answer<Stored>;
 pub enum BatchItem {
     Stored(StoredAnswer),
     Failed {
+        #[serde(deserialize_with = "ErrorCode::of_failure")]
         #[cfg_attr(feature = "schema", schema(value_type = u16, minimum = 1000))]
         dm_error: ErrorCode,
         error_msg: String,

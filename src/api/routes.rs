@@ -8,19 +8,20 @@
 use std::sync::LazyLock;
 
 use axum::routing::get;
+use delayd_wire as wire;
+use delayd_wire::{Nothing, Record, Stored, TopicShown};
+use serde_json::Value;
 
 use crate::api::auth::About::{All, EachOfThem, Nothing as NoTopic, Topic};
 use crate::api::handlers::migration::{adopt, transfer};
 use crate::api::handlers::task::{add, get as task, list, manage, new_task, pull, settle};
 use crate::api::handlers::topic::{manage as topic, policy};
 use crate::api::handlers::{dead, destination, health, metrics};
-use crate::api::long_poll::delivery::Pulled;
 use crate::api::middleware::route::BodySize::{Batch, Content};
 use crate::api::middleware::route::{Answer, Route, Routes};
-use crate::api::wire::envelope::Nothing;
 use crate::api::wire::schema::described;
-use crate::api::wire::stored::Stored;
 use crate::api::{docs, openapi};
+use crate::task::{Options, TopicPolicy};
 use crate::token::Scope::{Admin, Consume, Produce};
 
 /// The errors of calls that name something which may not be there, or may not be in the state for
@@ -53,13 +54,13 @@ fn tasks() -> Vec<Route> {
             .access(&[Produce], EachOfThem)
             .body(Batch)
             .reads::<add::BatchRequest<'_>>()
-            .answers::<add::Batch>()
+            .answers::<wire::Batch>()
             .errors(&[1022]),
         Route::call("/delay/task/pull", "Take due tasks, or read one task's content", pull::pull)
             .access(&[Consume], Topic)
             .reads::<pull::Request>()
-            .answers::<Pulled>()
-            .answers::<pull::Many>()
+            .answers::<wire::Pulled>()
+            .answers::<wire::PulledMany>()
             .errors(UNKNOWN),
         Route::call("/delay/task/ack", "A leased task is done", settle::ack)
             .access(&[Consume], Topic)
@@ -79,25 +80,25 @@ fn tasks() -> Vec<Route> {
         Route::call("/delay/task/cancel", "Take a task back", manage::cancel)
             .access(&[Produce], Topic)
             .reads::<manage::CancelRequest>()
-            .answers::<manage::Gone>()
+            .answers::<wire::Gone>()
             .errors(STANDS_ELSEWHERE),
         Route::call("/delay/task/update", "Move a task", manage::update)
             .access(&[Produce], Topic)
             .body(Content)
             .reads::<manage::UpdateRequest<'_>>()
-            .answers::<manage::Moved>()
+            .answers::<wire::Moved>()
             .errors(STANDS_ELSEWHERE),
         Route::call("/delay/task/get", "Show a task", task::get)
             .only_reads()
             .access(&[Produce, Consume, Admin], Topic)
             .reads::<task::Request>()
-            .answers::<task::Found>()
+            .answers::<wire::Found<Value>>()
             .errors(UNKNOWN),
         Route::call("/delay/task/list", "Show the tasks of a topic in one state", list::list)
             .only_reads()
             .access(&[Admin], Topic)
             .reads::<list::Request>()
-            .answers::<list::Page>()
+            .answers::<wire::Page>()
             .errors(UNKNOWN),
         Route::call(
             "/delay/task/records",
@@ -106,18 +107,18 @@ fn tasks() -> Vec<Route> {
         )
         .access(&[Admin], Topic)
         .reads::<transfer::RecordsRequest>()
-        .answers::<transfer::Records>()
+        .answers::<wire::Records<Record<Options>>>()
         .errors(UNKNOWN),
         Route::call("/delay/task/moved", "What was lent is elsewhere now", transfer::moved)
             .access(&[Admin], Topic)
             .reads::<transfer::MovedRequest>()
-            .answers::<transfer::Ended>()
+            .answers::<wire::Ended>()
             .errors(UNKNOWN),
         Route::call("/delay/task/adopt", "Keep tasks of another store", adopt::adopt)
             .access(&[Admin], EachOfThem)
             .body(Batch)
             .reads::<adopt::AdoptRequest<'_>>()
-            .answers::<adopt::Adoptions>(),
+            .answers::<wire::AdoptAnswer>(),
     ]
 }
 
@@ -127,17 +128,17 @@ fn dead_letters() -> Vec<Route> {
             .only_reads()
             .access(&[Admin], Topic)
             .reads::<dead::CausesRequest>()
-            .answers::<dead::Causes>()
+            .answers::<wire::Causes>()
             .errors(UNKNOWN),
         Route::call("/delay/dead/replay", "Schedule dead tasks again", dead::replay)
             .access(&[Admin], Topic)
             .reads::<dead::ReplayRequest>()
-            .answers::<dead::Done>()
+            .answers::<wire::Done>()
             .errors(UNKNOWN),
         Route::call("/delay/dead/purge", "Throw dead tasks away", dead::purge)
             .access(&[Admin], Topic)
             .reads::<dead::PurgeRequest>()
-            .answers::<dead::Done>()
+            .answers::<wire::Done>()
             .errors(UNKNOWN),
     ]
 }
@@ -148,38 +149,38 @@ fn topics() -> Vec<Route> {
             .only_reads()
             .access(&[Admin], EachOfThem)
             .reads::<topic::ListRequest>()
-            .answers::<topic::Topics>(),
+            .answers::<wire::Topics>(),
         Route::call("/delay/topic/get", "Show a topic", topic::get)
             .only_reads()
             .access(&[Admin], Topic)
             .reads::<topic::TopicRequest>()
-            .answers::<topic::Shown>()
+            .answers::<TopicShown<TopicPolicy>>()
             .errors(UNKNOWN),
         Route::call("/delay/topic/set", "Create or change a topic", policy::set)
             .access(&[Admin], Topic)
             .reads::<policy::Request<'_>>()
-            .answers::<topic::Shown>()
+            .answers::<TopicShown<TopicPolicy>>()
             .errors(UNKNOWN),
         Route::call("/delay/topic/pause", "Hold a topic back", topic::pause)
             .access(&[Admin], Topic)
             .reads::<topic::TopicRequest>()
-            .answers::<topic::Paused>()
+            .answers::<wire::Paused>()
             .errors(UNKNOWN),
         Route::call("/delay/topic/resume", "End a pause", topic::resume)
             .access(&[Admin], Topic)
             .reads::<topic::ResumeRequest>()
-            .answers::<topic::Paused>()
+            .answers::<wire::Paused>()
             .errors(UNKNOWN),
         Route::call("/delay/topic/purge", "Throw a topic's tasks away", topic::purge)
             .access(&[Admin], Topic)
             .reads::<topic::PurgeRequest>()
-            .answers::<topic::Purged>()
+            .answers::<wire::Purged>()
             .errors(UNKNOWN),
         Route::call("/delay/topic/forecast", "Count what falls due when", topic::forecast)
             .only_reads()
             .access(&[Admin], Topic)
             .reads::<topic::ForecastRequest>()
-            .answers::<topic::Forecast>()
+            .answers::<wire::Forecast>()
             .errors(UNKNOWN),
         Route::call("/delay/topic/delete", "Remove an empty topic", topic::delete)
             .access(&[Admin], Topic)
@@ -196,16 +197,16 @@ fn destinations() -> Vec<Route> {
             .only_reads()
             .access(&[Admin], All)
             .reads::<destination::ListRequest>()
-            .answers::<destination::Listed>(),
+            .answers::<wire::Destinations>(),
         Route::call("/delay/destination/hold", "Keep calls off a service", destination::hold)
             .access(&[Admin], All)
             .reads::<destination::HoldRequest>()
-            .answers::<destination::Held>()
+            .answers::<wire::Held>()
             .errors(UNKNOWN),
         Route::call("/delay/destination/release", "End a hold by hand, and one by Retry-After", destination::release)
             .access(&[Admin], All)
             .reads::<destination::HoldRequest>()
-            .answers::<destination::Held>()
+            .answers::<wire::Held>()
             .errors(UNKNOWN),
     ]
 }

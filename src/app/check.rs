@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpListener};
 use super::{StartError, params};
 use crate::clock::Clock;
 use crate::settings::{Settings, StoreKind};
-use crate::store::Durability;
 use crate::store::embedded::Embedded;
 use crate::store::redis::Redis;
+use crate::store::{Durability, warning_of};
 
 /// What the operator should know of a valid configuration.
 pub fn warnings(settings: &Settings) -> Vec<String> {
@@ -45,6 +45,6 @@ pub async fn check(settings: &Settings) -> Result<Checked, StartError> {
             (servers, durability, Vec::new())
         }
     };
-    warnings.extend(durability.warning().map(str::to_owned));
+    warnings.extend(warning_of(durability).map(str::to_owned));
     Ok(Checked { store: format!("{found}, durability: {}", durability.as_str()), warnings })
 }

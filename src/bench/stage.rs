@@ -9,7 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Deserialize;
+use delayd_wire::{Count, Nothing, Purged, TopicShown};
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 
 use super::Error;
@@ -49,13 +50,6 @@ pub(super) struct Needs {
     pub(super) own_ports: usize,
     /// Settings that take precedence over all others.
     pub(super) settings: Vec<(&'static str, String)>,
-}
-
-/// The counts of a topic's tasks by state.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(super) struct Counts {
-    pub(super) scheduled: u64,
-    pub(super) delivered: u64,
 }
 
 /// The place. The order of the fields is the order in which they go.
@@ -177,14 +171,14 @@ impl Stage {
         let all_of_it = json!({"topic": topic, "confirm": topic});
         loop {
             match self.ask("/delay/topic/purge", all_of_it.clone()).await {
-                Ok(purged) if purged["more"] == true => {}
+                Ok(Purged { more: true, .. }) => {}
                 Ok(_) => break,
                 // It was named, and nothing came of it.
                 Err(Error::Refused { status: 404, .. }) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
-        self.ask("/delay/topic/delete", json!({"topic": topic})).await.map(drop)
+        self.ask("/delay/topic/delete", json!({"topic": topic})).await.map(|Nothing {}| ())
     }
 
     /// A topic of this run's own.
@@ -235,7 +229,7 @@ impl Stage {
     }
 
     /// Asks the service something that is none of the load.
-    pub(super) async fn ask(&self, path: &str, body: Value) -> Result<Value, Error> {
+    pub(super) async fn ask<A: DeserializeOwned>(&self, path: &str, body: Value) -> Result<A, Error> {
         // A connection of its own: a service closes those that were idle for long.
         let mut connection = self.peer.connect().await.map_err(Error::Broken)?;
         let request = self.peer.post(path, &body.to_string());
@@ -246,9 +240,9 @@ impl Stage {
         serde_json::from_slice(answer.body).map_err(|_| Error::refused(&answer))
     }
 
-    pub(super) async fn counts(&self, topic: &str) -> Result<Counts, Error> {
-        let answer = self.ask("/delay/topic/get", json!({"topic": topic})).await?;
-        Counts::deserialize(&answer["counts"]).map_err(|_| Error::Odd("the service shows no counts of a topic".into()))
+    pub(super) async fn counts(&self, topic: &str) -> Result<Count, Error> {
+        let shown: TopicShown<IgnoredAny> = self.ask("/delay/topic/get", json!({"topic": topic})).await?;
+        Ok(shown.counts)
     }
 
     /// Loads the service with adds; see [`load::adds`].

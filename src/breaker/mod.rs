@@ -36,6 +36,7 @@ mod gate;
 mod machine;
 mod window;
 
+pub use delayd_wire::BreakerState as State;
 pub use gate::{Gate, Pass, Refused};
 pub use machine::{Breaker, Ticket};
 
@@ -69,32 +70,6 @@ impl Default for Params {
             open: Duration::from_secs(5),
             open_max: Duration::from_secs(60),
             half_open_probes: 3,
-        }
-    }
-}
-
-/// Where a breaker stands.
-///
-/// In order, from well to ill.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = BreakerState)]
-pub enum State {
-    /// Calls go through.
-    Closed,
-    /// A few calls go through, to see.
-    HalfOpen,
-    /// No call goes through.
-    Open,
-}
-
-impl State {
-    /// As it is written in logs and answers.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
         }
     }
 }

@@ -3,12 +3,14 @@
 use std::io::Read;
 
 use anyhow::Context;
+use delayd_wire::{Stored, TaskState};
 use serde_json::{Map, Value, json};
 
-use super::client::{ServerArgs, cell, fields, moment};
+use super::cell::Cell;
+use super::client::{ServerArgs, fields};
 use super::due::Due;
 use super::wishes::{self, Mode, word};
-use super::{Code, out, table};
+use super::{Code, table};
 use crate::span::Span;
 use crate::task::Topic;
 
@@ -97,19 +99,19 @@ fn body(args: &Args, content: String) -> Map<String, Value> {
     ])
 }
 
-fn shown(answer: &Value) -> String {
+fn shown(stored: Stored) -> String {
+    let Stored { task_id, due_ms, mode, durability, duplicate, state, replaced, .. } = stored;
     let mut pairs = vec![
-        ("task_id", cell(&answer["task_id"])),
-        ("due", moment(&answer["due_ms"])),
-        ("mode", cell(&answer["mode"])),
-        ("durability", cell(&answer["durability"])),
+        ("task_id", task_id.cell()),
+        ("due", due_ms.cell()),
+        ("mode", mode.cell()),
+        ("durability", durability.cell()),
     ];
-    if answer["duplicate"] == true {
+    if duplicate {
         pairs.push(("duplicate", "it was added before, with this idempotency key".into()));
-        let state = answer["state"].as_str().unwrap_or("forgotten");
-        pairs.push(("state", out::plain(state, 20)));
+        pairs.push(("state", state.map_or("forgotten", TaskState::as_str).into()));
     }
-    if answer["replaced"] == true {
+    if replaced {
         pairs.push(("replaced", "the waiting task of this key was moved".into()));
     }
     table::pairs(&pairs)
@@ -153,8 +155,11 @@ mod tests {
 
     #[test]
     fn the_answer_is_shown_with_a_readable_moment() {
-        let answer = json!({"dm_error": 0, "task_id": 42, "due_ms": 1_795_234_567_042_i64, "mode": "push", "durability": "fsynced"});
-        insta::assert_snapshot!(shown(&answer), @r#"
+        let answer = json!({
+            "task_id": 42, "due_ms": 1_795_234_567_042_i64, "due": "2026-11-21T04:16:07.042Z", "mode": "push",
+            "durability": "fsynced",
+        });
+        insta::assert_snapshot!(shown(serde_json::from_value(answer).unwrap()), @r#"
         task_id     42
         due         2026-11-21T04:16:07.042Z
         mode        push

@@ -1,10 +1,11 @@
 //! Having records adopted, for `move` and `import`: what is not confirmed is asked for again, what is refused is told.
 
 use anyhow::{anyhow, bail};
-use delayd_wire::ErrorCode;
-use serde_json::{Value, json};
+use delayd_wire::{AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, ErrorCode};
+use serde_json::json;
 
-use super::client::{code_of, fields};
+use super::client::fields;
+use super::exported::Exported;
 use super::patient::Patient;
 
 /// What became of a record, or why it is refused.
@@ -30,12 +31,12 @@ pub(super) enum Adopted {
     Held,
 }
 
-fn read(answer: &Value) -> Adopted {
-    match answer["became"].as_str() {
-        Some("superseded") => Adopted::Superseded,
-        Some("cancelling") => Adopted::Held,
-        _ if answer["known"] == true => Adopted::Known,
-        _ => Adopted::New,
+fn read(task: &AdoptedTask) -> Adopted {
+    match task.became {
+        Some(AdoptionBecame::Superseded) => Adopted::Superseded,
+        Some(AdoptionBecame::Cancelling) => Adopted::Held,
+        Some(AdoptionBecame::Ended) | None if task.known => Adopted::Known,
+        Some(AdoptionBecame::Ended) | None => Adopted::New,
     }
 }
 
@@ -43,26 +44,29 @@ fn read(answer: &Value) -> Adopted {
 ///
 /// # Errors
 /// No answer for longer than the patience, or a refusal of the whole.
-pub(super) async fn adopt(to: &Patient, records: &[Value], between: impl AsyncFn()) -> anyhow::Result<Vec<Adoption>> {
+pub(super) async fn adopt(
+    to: &Patient,
+    records: &[Exported],
+    between: impl AsyncFn(),
+) -> anyhow::Result<Vec<Adoption>> {
     let mut results: Vec<Adoption> =
         vec![Err(Refusal { code: ErrorCode::Unavailable, sentence: "was not answered".into() }); records.len()];
     let mut open: Vec<usize> = (0..records.len()).collect();
     let mut waits = to.waits();
     loop {
-        let some: Vec<&Value> = open.iter().map(|i| &records[*i]).collect();
+        let some: Vec<&Exported> = open.iter().map(|i| &records[*i]).collect();
         let body = fields([("records", Some(json!(some)))]);
-        let answer = to.call_and("/delay/task/adopt", &body, &between).await?;
-        let answers = answer["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let answer: AdoptAnswer = to.call_and("/delay/task/adopt", &body, &between).await?;
+        let answers = answer.results;
         if answers.len() != open.len() {
             bail!("the service answered {} results to {} records", answers.len(), open.len());
         }
         let mut again = Vec::new();
         for (i, answer) in open.into_iter().zip(answers) {
-            match code_of(answer) {
-                ErrorCode::Ok => results[i] = Ok(read(answer)),
-                code if code.passes() => again.push(i),
-                code => {
-                    let sentence = answer["error_msg"].as_str().unwrap_or("was refused").to_owned();
+            match answer {
+                AdoptItem::Kept(kept) => results[i] = Ok(read(&kept.fields)),
+                AdoptItem::Failed { dm_error: code, .. } if code.passes() => again.push(i),
+                AdoptItem::Failed { dm_error: code, error_msg: sentence } => {
                     results[i] = Err(Refusal { code, sentence });
                 }
             }

@@ -6,14 +6,15 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use delayd_wire::ErrorCode;
+use delayd_wire::{Batch, BatchItem, ErrorCode, Nothing};
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::hidden::Hidden;
-use super::{out, time};
-use crate::clock::UnixMillis;
+use super::out;
 
 /// The longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(40);
@@ -56,16 +57,16 @@ impl ServerArgs {
     ///
     /// # Errors
     /// No answer, or one that says what is wrong.
-    pub(super) async fn ask(
+    pub(super) async fn ask<A: DeserializeOwned>(
         &self,
         path: &str,
-        body: &Map<String, Value>,
-        table: impl FnOnce(&Value) -> String,
+        body: &impl Serialize,
+        table: impl FnOnce(A) -> String,
     ) -> anyhow::Result<()> {
         let client = self.client()?;
-        let value = client.call(path, body).await?;
+        let answer = client.call(path, body).await?;
         if !client.json {
-            out::line(&table(&value))?;
+            out::line(&table(answer))?;
         }
         Ok(())
     }
@@ -110,7 +111,7 @@ impl Client {
     ///
     /// # Errors
     /// No answer, or one that says what is wrong.
-    pub(super) async fn call(&self, path: &str, body: &Map<String, Value>) -> anyhow::Result<Value> {
+    pub(super) async fn call<A: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<A> {
         let answer = self.post(path, body).await?;
         if self.json {
             out::line(&answer.text)?;
@@ -122,7 +123,7 @@ impl Client {
     ///
     /// # Errors
     /// No answer.
-    pub(super) async fn post(&self, path: &str, body: &Map<String, Value>) -> anyhow::Result<Answer> {
+    pub(super) async fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Answer> {
         let mut answer = post(&self.http, &self.server, self.token.as_ref(), path, body).await?;
         if answer.code() == ErrorCode::Unauthenticated {
             answer.advice = Some(self.advice());
@@ -173,18 +174,13 @@ impl fmt::Display for ServerUrl {
     }
 }
 
-/// Why a call failed, or one entry of it.
-pub(super) fn code_of(answer: &Value) -> ErrorCode {
-    answer["dm_error"].as_u64().map_or(ErrorCode::Internal, ErrorCode::of)
-}
-
 /// The service has refused a call.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{sentence} (dm_error {number})")]
 pub(super) struct Refused {
     pub(super) code: ErrorCode,
     /// As the service wrote it: a later one may know more codes.
-    number: Value,
+    number: u64,
     sentence: String,
 }
 
@@ -198,42 +194,55 @@ impl Refused {
 /// A service's answer.
 #[derive(Debug)]
 pub(super) struct Answer {
-    text: String,
-    value: Value,
+    /// As it came.
+    pub(super) text: String,
+    head: Head,
     /// After how long a refused call may be repeated, if the service said so.
     pub(super) retry_after: Option<Duration>,
     /// What the user of the command can do, in place of the service's own sentence.
     advice: Option<String>,
 }
 
+/// How a call ended.
+#[derive(Debug, Deserialize)]
+struct Head {
+    dm_error: u64,
+    error_msg: Option<String>,
+}
+
 impl Answer {
     /// What a service might say.
     #[cfg(test)]
-    pub(super) fn of(value: Value) -> Self {
-        Self { text: value.to_string(), value, retry_after: None, advice: None }
+    pub(super) fn of(value: &Value) -> Self {
+        let text = value.to_string();
+        let head = serde_json::from_str(&text).unwrap();
+        Self { text, head, retry_after: None, advice: None }
     }
 
     /// Whether the call failed, and why.
     pub(super) fn code(&self) -> ErrorCode {
-        code_of(&self.value)
+        ErrorCode::of(self.head.dm_error)
     }
 
-    /// The answer, if it is a success; otherwise a [`Refused`].
-    pub(super) fn checked(self) -> anyhow::Result<Value> {
-        let code = self.code();
+    /// The fields of a success.
+    ///
+    /// # Errors
+    /// A failure is a [`Refused`].
+    pub(super) fn checked<A: DeserializeOwned>(self) -> anyhow::Result<A> {
+        let (code, number) = (self.code(), self.head.dm_error);
         if code == ErrorCode::Ok {
-            return Ok(self.value);
+            return serde_json::from_str(&self.text)
+                .context("the service answers what this version does not understand");
         }
-        let sentence = self.advice.or_else(|| self.value["error_msg"].as_str().map(str::to_owned));
-        let sentence = sentence.unwrap_or_else(|| "no error_msg".to_owned());
-        Err(Refused { code, number: self.value["dm_error"].clone(), sentence }.into())
+        let sentence = self.advice.or(self.head.error_msg).unwrap_or_else(|| "no error_msg".to_owned());
+        Err(Refused { code, number, sentence }.into())
     }
 
-    /// What a batch's answer says of each entry. If none was stored the answer is a failure, and says it as well.
-    pub(super) fn results(mut self) -> anyhow::Result<Vec<Value>> {
-        match self.value["results"].take() {
-            Value::Array(results) => Ok(results),
-            _ => self.checked().map(|_| Vec::new()),
+    /// What a batch's answer says of each task. If none was stored the answer is a failure, and says it as well.
+    pub(super) fn results(self) -> anyhow::Result<Vec<BatchItem>> {
+        match serde_json::from_str::<Batch>(&self.text) {
+            Ok(batch) => Ok(batch.results),
+            Err(_) => self.checked::<Nothing>().map(|_| Vec::new()),
         }
     }
 }
@@ -250,7 +259,7 @@ pub(super) async fn post(
     server: &ServerUrl,
     token: Option<&HeaderValue>,
     path: &str,
-    body: &Map<String, Value>,
+    body: &impl Serialize,
 ) -> anyhow::Result<Answer> {
     let post = http.post(format!("{server}{path}")).json(body);
     let post = match token {
@@ -263,11 +272,9 @@ pub(super) async fn post(
     let status = answer.status();
     let retry_after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let text = answer.text().await.with_context(|| format!("the answer of {server} broke off"))?;
-    match serde_json::from_str::<Value>(&text) {
-        Ok(value) if value["dm_error"].is_i64() => {
-            Ok(Answer { text, value, retry_after: retry_after.map(Duration::from_secs), advice: None })
-        }
-        _ => bail!("{server} answered {status}, but not as delayd does; is the address right?"),
+    match serde_json::from_str(&text) {
+        Ok(head) => Ok(Answer { text, head, retry_after: retry_after.map(Duration::from_secs), advice: None }),
+        Err(_) => bail!("{server} answered {status}, but not as delayd does; is the address right?"),
     }
 }
 
@@ -293,29 +300,6 @@ pub(super) fn cause(error: &reqwest::Error) -> String {
     innermost.to_string()
 }
 
-/// A moment of an answer, in milliseconds, as a cell of a table.
-pub(super) fn moment(value: &Value) -> String {
-    value.as_i64().map_or_else(|| cell(value), |moment| time::rfc3339(UnixMillis(moment)))
-}
-
-/// A value of an answer as a cell of a table; a long one is cut.
-pub(super) fn cell(value: &Value) -> String {
-    shown(value, 200)
-}
-
-/// The same, and nothing is cut.
-pub(super) fn whole(value: &Value) -> String {
-    shown(value, usize::MAX)
-}
-
-fn shown(value: &Value, most: usize) -> String {
-    match value {
-        Value::Null => "-".into(),
-        Value::String(text) => out::plain(text, most),
-        other => out::plain(&other.to_string(), most),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,9 +318,9 @@ mod tests {
 
     #[test]
     fn an_error_tells_its_sentence_and_number() {
-        let refused = Answer::of(serde_json::json!({"dm_error": 1004, "error_msg": "no such task"}));
-        assert_eq!(refused.checked().unwrap_err().to_string(), "no such task (dm_error 1004)");
-        assert!(Answer::of(serde_json::json!({"dm_error": 0})).checked().is_ok());
+        let refused = Answer::of(&serde_json::json!({"dm_error": 1004, "error_msg": "no such task"}));
+        assert_eq!(refused.checked::<Nothing>().unwrap_err().to_string(), "no such task (dm_error 1004)");
+        assert!(Answer::of(&serde_json::json!({"dm_error": 0})).checked::<Nothing>().is_ok());
     }
 
     /// A missing token was once told in the service's words alone, and `move` asks two services.

@@ -1,9 +1,13 @@
 //! `delayd dead …`: what died, why, again, and away with it.
 
+use anyhow::Context;
 use clap::{ArgGroup, Subcommand};
+use delayd_wire::{Cause, Causes, Done, TopicShown};
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::client::{Client, ServerArgs, cell, fields, moment};
+use super::cell::Cell;
+use super::client::{Client, ServerArgs, fields};
 use super::list::{self, Page, State};
 use super::{Code, out, progress, table, topic};
 use crate::clock::{Clock, UnixMillis};
@@ -150,18 +154,18 @@ impl Repeated {
         // It moves with what is passed over as well.
         let bar = progress::towards(most, "gone over");
         loop {
-            let answer = client.call(path, &body).await?;
-            total += answer["count"].as_u64().unwrap_or(0);
-            bar.inc(answer["seen"].as_u64().unwrap_or(0));
+            let Done { count, seen, more, cursor, until_ms } = client.call(path, &body).await?;
+            total += count;
+            bar.inc(seen);
             // What is replayed and dies again lies behind the cursor's end: it is not replayed once more.
-            if answer["more"] != true {
+            if !more {
                 break;
             }
             // A service that names no place to go on from would be asked the same for ever.
-            anyhow::ensure!(answer["cursor"].is_string(), "the service says that there is more, and not where");
-            body.insert("cursor".into(), answer["cursor"].clone());
-            if let Some(until) = answer["until_ms"].as_i64() {
-                Clock::system().sleep_until(UnixMillis(until)).await;
+            let cursor = cursor.context("the service says that there is more, and not where")?;
+            body.insert("cursor".into(), json!(cursor));
+            if let Some(until) = until_ms {
+                Clock::system().sleep_until(UnixMillis(until.0)).await;
             }
         }
         bar.finish_and_clear();
@@ -177,22 +181,22 @@ impl Repeated {
         if !which.task_ids.is_empty() {
             return Ok(which.task_ids.len() as u64);
         }
-        let topic = self.client.post("/delay/topic/get", &topic::of(&which.topic)).await?.checked()?;
-        Ok(topic["counts"]["dead"].as_u64().unwrap_or(0))
+        let answer = self.client.post("/delay/topic/get", &topic::of(&which.topic)).await?;
+        Ok(answer.checked::<TopicShown<IgnoredAny>>()?.counts.dead)
     }
 }
 
-fn causes(answer: &Value) -> String {
-    let Some(causes) = answer["causes"].as_array().filter(|causes| !causes.is_empty()) else {
+fn causes(Causes { causes, more }: Causes) -> String {
+    if causes.is_empty() {
         return "no dead tasks".into();
-    };
-    let row = |cause: &Value| {
-        let moments = [moment(&cause["first_ms"]), moment(&cause["last_ms"])];
-        [vec![cell(&cause["count"])], moments.to_vec(), vec![cell(&cause["task_id"]), cell(&cause["reason"])]].concat()
+    }
+    let row = |cause: &Cause| {
+        let Cause { reason, count, first_ms, last_ms, task_id } = cause;
+        vec![count.cell(), first_ms.cell(), last_ms.cell(), task_id.cell(), reason.cell()]
     };
     let rows: Vec<_> = causes.iter().map(row).collect();
     let table = table::columns(&["count", "first", "last", "one_of_them", "reason"], &rows);
-    if answer["more"] == true { format!("{table}\nand more that one call does not go over") } else { table }
+    if more { format!("{table}\nand more that one call does not go over") } else { table }
 }
 
 #[cfg(test)]
@@ -243,11 +247,12 @@ mod tests {
 
     #[test]
     fn causes_are_a_table() {
-        assert_eq!(causes(&json!({"causes": [], "more": false})), "no dead tasks");
+        let causes = |answer| causes(serde_json::from_value(answer).unwrap());
+        assert_eq!(causes(json!({"causes": [], "more": false})), "no dead tasks");
         let answer = json!({"more": false, "causes": [
             {"reason": "503 Service Unavailable", "count": 12, "first_ms": 0, "last_ms": 1000, "task_id": 7},
         ]});
-        insta::assert_snapshot!(causes(&answer), @r#"
+        insta::assert_snapshot!(causes(answer), @r#"
         COUNT  FIRST                     LAST                      ONE_OF_THEM  REASON
         12     1970-01-01T00:00:00.000Z  1970-01-01T00:00:01.000Z  7            503 Service Unavailable
         "#);

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use delayd_wire::Stored;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -101,12 +102,9 @@ async fn show(server: &ServerUrl, tasks: u16, mut arrivals: mpsc::Receiver<Callb
     let http = client::http(ADD_TIMEOUT)?;
     let mut seen = Seen::default();
     for number in 0..tasks {
-        let answer =
-            client::post(&http, server, None, "/delay/task/add", &task(number, clock.now())).await?.checked()?;
-        let (Some(id), Some(due)) = (answer["task_id"].as_u64(), answer["due_ms"].as_i64()) else {
-            return Err(anyhow!("the answer to an add has no task_id and due_ms"));
-        };
-        seen.due.insert(id.to_string(), UnixMillis(due));
+        let answer = client::post(&http, server, None, "/delay/task/add", &task(number, clock.now())).await?;
+        let stored: Stored = answer.checked()?;
+        seen.due.insert(stored.task_id.to_string(), UnixMillis(stored.due_ms.0));
     }
     let last = seen.due.values().copied().max().unwrap_or_default();
     let patience = tokio::time::sleep(last.since(clock.now()) + PATIENCE);

@@ -1,10 +1,11 @@
 //! `delayd destination …`: how the services stand, and keeping calls off one.
 
 use clap::Subcommand;
+use delayd_wire::{DestinationShown, Destinations, Held};
 use serde_json::{Map, Value, json};
 
-use super::client::{ServerArgs, cell, fields, moment};
-use super::topic::shown::yes;
+use super::cell::Cell;
+use super::client::{ServerArgs, fields};
 use super::{Code, table};
 use crate::task::Destination;
 
@@ -48,10 +49,10 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     match args.verb {
         Verb::List(ListArgs { server }) => server.ask("/delay/destination/list", &Map::new(), shown).await?,
         Verb::Hold(OneArgs { sn, server }) => {
-            server.ask("/delay/destination/hold", &of(&sn), |_| format!("{sn} is held")).await?;
+            server.ask("/delay/destination/hold", &of(&sn), |_: Held| format!("{sn} is held")).await?;
         }
         Verb::Release(OneArgs { sn, server }) => {
-            server.ask("/delay/destination/release", &of(&sn), |_| format!("{sn} is released")).await?;
+            server.ask("/delay/destination/release", &of(&sn), |_: Held| format!("{sn} is released")).await?;
         }
     }
     Ok(Code::Done)
@@ -61,22 +62,22 @@ fn of(sn: &Destination) -> Map<String, Value> {
     fields([("sn", Some(json!(sn.as_str())))])
 }
 
-fn shown(answer: &Value) -> String {
-    let Some(all) = answer["destinations"].as_array().filter(|all| !all.is_empty()) else {
+fn shown(Destinations { destinations: all }: Destinations) -> String {
+    if all.is_empty() {
         return "no destinations".into();
-    };
-    let row = |one: &Value| {
+    }
+    let row = |one: &DestinationShown| {
         vec![
-            cell(&one["sn"]),
-            yes(&one["configured"]),
-            yes(&one["held"]),
-            cell(&one["waiting"]),
-            cell(&one["breaker"]),
-            format!("{}/{}", cell(&one["in_flight"]), cell(&one["concurrency"])),
-            cell(&one["rate"]),
-            one["retry_after_ms"].as_u64().map_or("-".into(), |left| format!("{}s", left.div_ceil(1_000))),
-            moment(&one["last_error_ms"]),
-            cell(&one["last_error"]),
+            one.sn.cell(),
+            one.configured.cell(),
+            one.held.cell(),
+            one.waiting.cell(),
+            one.breaker.cell(),
+            format!("{}/{}", one.in_flight, one.concurrency),
+            one.rate.cell(),
+            one.retry_after_ms.map_or("-".into(), |left| format!("{}s", left.div_ceil(1_000))),
+            one.last_error_ms.cell(),
+            one.last_error.cell(),
         ]
     };
     let rows: Vec<_> = all.iter().map(row).collect();
@@ -101,12 +102,13 @@ mod tests {
 
     #[test]
     fn destinations_are_a_table() {
-        assert_eq!(shown(&json!({"destinations": []})), "no destinations");
+        let shown = |answer| shown(serde_json::from_value(answer).unwrap());
+        assert_eq!(shown(json!({"destinations": []})), "no destinations");
         let answer = json!({"destinations": [{
             "sn": "message.call", "configured": true, "held": false, "waiting": 12, "breaker": "open", "in_flight": 0,
             "concurrency": 16, "rate": null, "retry_after_ms": 89_500, "last_error": "connection refused", "last_error_ms": 0,
         }]});
-        insta::assert_snapshot!(shown(&answer), @r#"
+        insta::assert_snapshot!(shown(answer), @r#"
         SN            CONFIGURED  HELD  WAITING  BREAKER  CALLS  RATE  RETRY_AFTER  LAST_ERROR_AT             LAST_ERROR
         message.call  yes         no    12       open     0/16   -     90s          1970-01-01T00:00:00.000Z  connection refused
         "#);

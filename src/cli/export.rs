@@ -6,11 +6,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use delayd_wire::{Page, Records, TaskId, TaskState, TopicShown, Topics};
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, Server, fields};
 use super::exported::Exported;
+use super::topic::shown::counts;
 use super::topic_settings::TopicSettings;
 use super::{Code, out, progress};
 use crate::task::Topic;
@@ -20,8 +22,8 @@ const PAGE: u16 = 1000;
 /// Tasks that are asked for at a time.
 const BATCH: usize = 200;
 /// The states in which a task waits. The scheduled ones first: what is leased meanwhile then stands in the second list.
-const WAITING: [&str; 2] = ["scheduled", "leased"];
-const ENDED: [&str; 3] = ["delivered", "cancelled", "expired"];
+const WAITING: [TaskState; 2] = [TaskState::Scheduled, TaskState::Leased];
+const ENDED: [TaskState; 3] = [TaskState::Delivered, TaskState::Cancelled, TaskState::Expired];
 
 /// Write what a running service keeps, one JSON object a line, for `delayd import`.
 ///
@@ -55,7 +57,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         given => given.iter().map(ToString::to_string).collect(),
     };
     let ended = if args.history { &ENDED[..] } else { &[] };
-    let states: Vec<&str> = WAITING.iter().chain(["dead"].iter()).chain(ended).copied().collect();
+    let states: Vec<TaskState> = WAITING.iter().chain(&[TaskState::Dead]).chain(ended).copied().collect();
     let count = match &args.out {
         None => write(&client, &topics, &states, &mut BufWriter::new(io::stdout())).await?,
         Some(path) => {
@@ -86,19 +88,19 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 async fn all_topics(client: &Client) -> anyhow::Result<Vec<String>> {
-    let answer = client.call("/delay/topic/list", &Map::new()).await?;
-    let topics = answer["topics"].as_array().into_iter().flatten();
-    Ok(topics.filter_map(|topic| topic["topic"].as_str().map(str::to_owned)).collect())
+    let listed: Topics = client.call("/delay/topic/list", &Map::new()).await?;
+    Ok(listed.topics.into_iter().map(|listed| listed.topic.0).collect())
 }
 
 /// Writes what these topics have in these states; answers how many tasks that is.
-async fn write(client: &Client, topics: &[String], states: &[&str], to: &mut impl Write) -> anyhow::Result<u64> {
+async fn write(client: &Client, topics: &[String], states: &[TaskState], to: &mut impl Write) -> anyhow::Result<u64> {
     let mut settings = Vec::new();
     let mut total = 0;
     for topic in topics {
-        let answer = client.call("/delay/topic/get", &fields([("topic", Some(json!(topic)))])).await?;
-        total += states.iter().filter_map(|state| answer["counts"][state].as_u64()).sum::<u64>();
-        settings.push(TopicSettings::of(&answer).with_context(|| not_understood(&format!("topic {topic}")))?);
+        let shown: TopicShown<_> = client.call("/delay/topic/get", &fields([("topic", Some(json!(topic)))])).await?;
+        let counts = counts(&shown.counts).into_iter().filter(|(state, _)| states.contains(state));
+        total += counts.map(|(_, count)| count).sum::<u64>();
+        settings.push(TopicSettings::from(shown));
     }
     let bar = progress::towards(total, "tasks");
     let mut count = 0;
@@ -106,7 +108,7 @@ async fn write(client: &Client, topics: &[String], states: &[&str], to: &mut imp
         writeln!(to, "{}", serde_json::to_string(&settings)?)?;
         let mut seen = Seen::default();
         for state in states {
-            count += write_state(client, topic, state, &mut seen, to, &bar).await?;
+            count += write_state(client, topic, *state, &mut seen, to, &bar).await?;
         }
     }
     to.flush()?;
@@ -114,14 +116,10 @@ async fn write(client: &Client, topics: &[String], states: &[&str], to: &mut imp
     Ok(count)
 }
 
-fn not_understood(what: &str) -> String {
-    format!("the service says of {what} what this version does not understand")
-}
-
 /// What of a topic stands in the export already.
 #[derive(Default)]
 struct Seen {
-    ids: HashSet<u64>,
+    ids: HashSet<TaskId>,
     /// A task in someone's hands may have lost its key to a waiting one, and then is not tried again. Imported it would take the place of
     /// the other.
     keys: HashSet<String>,
@@ -129,7 +127,7 @@ struct Seen {
 
 impl Seen {
     fn is_new(&mut self, task: &Exported) -> bool {
-        !task.waits() || task.key.as_ref().is_none_or(|key| self.keys.insert(key.clone()))
+        !task.waits() || task.record.key.as_ref().is_none_or(|key| self.keys.insert(key.clone()))
     }
 }
 
@@ -137,50 +135,46 @@ impl Seen {
 async fn write_state(
     client: &Client,
     topic: &str,
-    state: &str,
+    state: TaskState,
     seen: &mut Seen,
     to: &mut impl Write,
     bar: &ProgressBar,
 ) -> anyhow::Result<u64> {
-    let (mut count, mut cursor) = (0, Value::Null);
+    let (mut count, mut cursor) = (0, None);
     loop {
         let body = fields([
             ("topic", Some(json!(topic))),
             ("state", Some(json!(state))),
             ("limit", Some(json!(PAGE))),
-            ("cursor", Some(cursor)),
+            ("cursor", cursor.map(Value::String)),
         ]);
-        let page = client.call("/delay/task/list", &body).await?;
-        let ids = page["tasks"].as_array().into_iter().flatten().filter_map(|task| task["task_id"].as_u64());
-        let fresh: Vec<u64> = ids.filter(|id| seen.ids.insert(*id)).collect();
+        let page: Page = client.call("/delay/task/list", &body).await?;
+        let ids = page.tasks.into_iter().map(|task| task.task_id);
+        let fresh: Vec<TaskId> = ids.filter(|id| seen.ids.insert(*id)).collect();
         for batch in fresh.chunks(BATCH) {
             for record in records(client, topic, batch).await? {
-                let id = record["task_id"].clone();
-                let task = Exported::of(record, state).with_context(|| not_understood(&format!("task {id}")))?;
-                if let Some(task) = task.filter(|task| seen.is_new(task)) {
+                if let Some(task) = record.standing(state).filter(|task| seen.is_new(task)) {
                     writeln!(to, "{}", serde_json::to_string(&task)?)?;
                     count += 1;
                 }
             }
             bar.inc(batch.len() as u64);
         }
-        cursor = page["cursor"].clone();
-        if cursor.is_null() {
+        cursor = page.cursor;
+        if cursor.is_none() {
             return Ok(count);
         }
     }
 }
 
 /// These tasks, but for those that are forgotten by now.
-async fn records(client: &Client, topic: &str, ids: &[u64]) -> anyhow::Result<Vec<Value>> {
-    let (mut records, mut rest) = (Vec::new(), json!(ids));
-    while rest.as_array().is_some_and(|ids| !ids.is_empty()) {
-        let body = fields([("topic", Some(json!(topic))), ("task_ids", Some(rest))]);
-        let mut answer = client.call("/delay/task/records", &body).await?;
-        rest = answer["rest"].take();
-        if let Value::Array(some) = answer["records"].take() {
-            records.extend(some);
-        }
+async fn records(client: &Client, topic: &str, ids: &[TaskId]) -> anyhow::Result<Vec<Exported>> {
+    let (mut records, mut rest) = (Vec::new(), ids.to_vec());
+    while !rest.is_empty() {
+        let body = fields([("topic", Some(json!(topic))), ("task_ids", Some(json!(rest)))]);
+        let answer: Records<Exported> = client.call("/delay/task/records", &body).await?;
+        rest = answer.rest;
+        records.extend(answer.records);
     }
     Ok(records)
 }

@@ -5,6 +5,7 @@
 //! - The key that makes the second add of a line harmless depends on the task alone, so that another export of it, or another import, stores
 //!   nothing twice. Its origin is in it, and its moment of creation, because two stores may give the same id.
 
+use delayd_wire::{Record, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -19,56 +20,44 @@ pub(super) enum Line {
     Topic(TopicSettings),
 }
 
-/// A task as it stood. What is not named here is for those who adopt it.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+/// A record, and what it has that this version does not know: that goes along to those who adopt it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Exported {
-    topic: String,
-    task_id: u64,
-    created_ms: i64,
-    due_ms: i64,
-    mode: String,
-    state: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    waits_ms: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) key: Option<String>,
-    #[serde(default)]
-    options: Map<String, Value>,
-    content: String,
+    #[serde(flatten)]
+    pub(super) record: Record<Map<String, Value>>,
     #[serde(flatten)]
     others: Map<String, Value>,
 }
 
 impl Exported {
-    /// A record, if the task still stands there, or waits as it did. Who has it when it is exported has lost it when it is imported.
-    ///
-    /// # Errors
-    /// The answer is another one than delayd's.
-    pub(super) fn of(mut record: Value, state: &str) -> serde_json::Result<Option<Self>> {
-        let waits = |state: &str| matches!(state, "scheduled" | "leased");
-        match record["state"].as_str() {
-            // It is not tried again.
-            _ if record["cancelling"] == true => return Ok(None),
-            Some(now) if waits(now) && waits(state) => record["state"] = json!("scheduled"),
-            Some(now) if now == state => {}
-            _ => return Ok(None),
+    /// The record as it is exported, if the task still stands there, or waits as it did. Who has it when it is
+    /// exported has lost it when it is imported.
+    pub(super) fn standing(mut self, state: TaskState) -> Option<Self> {
+        let record = &mut self.record;
+        // It is not tried again.
+        if record.cancelling {
+            return None;
         }
-        serde_json::from_value(record).map(Some)
+        if !record.state.is_final() && !state.is_final() {
+            record.state = TaskState::Scheduled;
+            return Some(self);
+        }
+        (record.state == state).then_some(self)
+    }
+
+    /// Its id.
+    pub(super) fn id(&self) -> TaskId {
+        self.record.task_id
     }
 
     /// Whether it is to be delivered yet.
     pub(super) fn waits(&self) -> bool {
-        self.state == "scheduled"
-    }
-
-    /// The record of an adoption.
-    pub(super) fn into_record(self) -> Value {
-        serde_json::to_value(self).expect("a line is plain data")
+        self.record.state == TaskState::Scheduled
     }
 
     /// The task of an add.
     pub(super) fn into_task(self) -> Map<String, Value> {
-        let Self { topic, task_id, created_ms, due_ms, waits_ms, mode, key, mut options, content, .. } = self;
+        let Record { topic, task_id, created_ms, due_ms, waits_ms, mode, key, mut options, content, .. } = self.record;
         // It becomes a task of its new store, as does the call for it if it dies.
         let origin = options.remove("origin");
         let from = origin.as_ref().and_then(Value::as_str).unwrap_or_default();
@@ -76,13 +65,13 @@ impl Exported {
             call.remove("task_id");
         }
         // Exact: a double holds milliseconds as seconds far beyond the latest moment that an add takes.
-        let moment = waits_ms.unwrap_or(due_ms) as f64 / 1000.0;
+        let moment = waits_ms.unwrap_or(due_ms).0 as f64 / 1000.0;
         let mut task = fields([
             ("topic", Some(json!(topic))),
             ("timing_moment", Some(json!(moment))),
             ("mode", Some(json!(mode))),
             ("key", key.map(|key| json!(key))),
-            ("idempotency_key", Some(json!(format!("import-{from}-{task_id}-{created_ms}")))),
+            ("idempotency_key", Some(json!(format!("import-{from}-{task_id}-{}", created_ms.0)))),
             ("content", Some(json!(content))),
         ]);
         for (name, value) in options {
@@ -103,15 +92,16 @@ mod tests {
             "topic": "orders", "task_id": 7, "state": "leased", "mode": "pull", "key": "k", "due_ms": 1_795_234_567_000_i64,
             "waits_ms": 1_795_234_567_042_i64, "attempts": 1, "created_ms": 1_795_234_000_000_i64, "last_outcome": "nacked",
             "options": {"origin": "00c0ffee00c0ffee", "max_attempts": 3, "on_dead": {"sn": "s", "url": "/", "task_id": 8}},
-            "content": "any \"text\"",
+            "content": "any \"text\"", "unknown_ms": 5,
         });
-        let exported = Exported::of(record.clone(), "scheduled").unwrap().unwrap();
+        let exported: Exported = serde_json::from_value(record.clone()).unwrap();
+        let exported = exported.standing(TaskState::Scheduled).unwrap();
         let line = serde_json::to_string(&exported).unwrap();
         let Line::Task(read) = serde_json::from_str(&line).unwrap() else { panic!("{line}") };
         assert_eq!(read, exported);
         let mut expected = record;
         expected["state"] = json!("scheduled");
-        assert_eq!(read.into_record(), expected);
+        assert_eq!(serde_json::to_value(&read).unwrap(), expected);
         assert_eq!(
             Value::Object(exported.into_task()),
             json!({
@@ -124,10 +114,23 @@ mod tests {
 
     #[test]
     fn what_stands_elsewhere_by_now_is_not_exported() {
-        let of = |now: &str, state: &str| Exported::of(json!({"state": now}), state).map(|found| found.is_some());
-        assert!(!of("delivered", "scheduled").unwrap() && !of("dead", "leased").unwrap());
-        assert!(!of("scheduled", "dead").unwrap());
-        assert!(of("scheduled", "leased").is_err() && of("dead", "dead").is_err());
+        let record = |state: TaskState, cancelling: bool| {
+            let record = json!({
+                "topic": "t", "task_id": 1, "state": state, "created_ms": 1, "due_ms": 2, "mode": "push", "content": "{}",
+                "cancelling": cancelling,
+            });
+            serde_json::from_value::<Exported>(record).unwrap()
+        };
+        let check = |now: TaskState, listed: TaskState, expected: Option<TaskState>| {
+            let exported = record(now, false).standing(listed);
+            assert_eq!(exported.map(|exported| exported.record.state), expected, "{now:?}, {listed:?}");
+        };
+        check(TaskState::Delivered, TaskState::Scheduled, None);
+        check(TaskState::Dead, TaskState::Leased, None);
+        check(TaskState::Scheduled, TaskState::Dead, None);
+        check(TaskState::Scheduled, TaskState::Leased, Some(TaskState::Scheduled));
+        check(TaskState::Dead, TaskState::Dead, Some(TaskState::Dead));
+        assert!(record(TaskState::Scheduled, true).standing(TaskState::Scheduled).is_none());
     }
 
     #[test]

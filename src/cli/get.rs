@@ -1,8 +1,10 @@
 //! `delayd get`: where a task stands.
 
+use delayd_wire::{Found, Note, Task};
 use serde_json::{Value, json};
 
-use super::client::{ServerArgs, cell, fields, moment, whole};
+use super::cell::{Cell, whole};
+use super::client::{ServerArgs, fields};
 use super::{Code, table};
 use crate::task::{TaskId, Topic};
 
@@ -21,57 +23,45 @@ pub(super) struct Args {
     server: ServerArgs,
 }
 
-/// The order in which people look at a task; what else there is comes behind.
-const ORDER: [&str; 8] =
-    ["task_id", "topic", "state", "due_ms", "attempts", "last_outcome", "created_ms", "webhook_id"];
-
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let body = fields([("topic", Some(json!(args.topic.as_str()))), ("task_id", Some(json!(args.task_id)))]);
-    args.server.ask("/delay/task/get", &body, |answer| shown(&answer["task"])).await?;
+    args.server.ask("/delay/task/get", &body, |found: Found<Value>| shown(&found.task)).await?;
     Ok(Code::Done)
 }
 
-fn shown(task: &Value) -> String {
-    let Some(fields) = task.as_object() else { return cell(task) };
-    let attempts = fields.get("log").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    // `due` is `due_ms` once more.
-    let is_shown = |name: &&str| *name != "log" && !fields.contains_key(&format!("{name}_ms"));
-    let mut names: Vec<&str> = fields.keys().map(String::as_str).filter(is_shown).collect();
-    // A stable sort: unnamed fields keep their order, and the content, the longest, comes last.
-    names.sort_by_key(|name| match ORDER.iter().position(|known| known == name) {
-        Some(place) => place,
-        None => ORDER.len() + usize::from(*name == "content"),
-    });
-    let pairs: Vec<_> = names.into_iter().map(|name| pair(name, &fields[name])).collect();
-    let task = table::pairs(&pairs);
-    match attempts {
-        [] => task,
-        attempts => format!("{task}\n\n{}", log(attempts)),
+/// A task, in the order in which people look at it.
+fn shown(task: &Task<Value>) -> String {
+    let pairs = [
+        ("task_id", task.task_id.cell()),
+        ("state", task.state.cell()),
+        ("due", task.due_ms.cell()),
+        ("attempts", task.attempts.cell()),
+        ("last_outcome", task.last_outcome.cell()),
+        ("created", task.created_ms.cell()),
+        ("webhook_id", task.webhook_id.cell()),
+        ("finished", task.finished_ms.cell()),
+        ("key", task.key.cell()),
+        ("lease", task.lease.cell()),
+        ("mode", task.mode.cell()),
+        ("options", task.options.cell()),
+        ("sn", task.sn.cell()),
+        ("content", whole(&task.content)),
+    ];
+    let pairs = table::pairs(&pairs);
+    match task.log.as_slice() {
+        [] => pairs,
+        attempts => format!("{pairs}\n\n{}", log(attempts)),
     }
 }
 
 /// The attempts that were noted. A line each: line breaks in an answer are shown, not obeyed.
-fn log(attempts: &[Value]) -> String {
-    let row = |note: &Value| {
-        let duration = note["duration_ms"].as_u64().map(|millis| format!("{millis}ms")).unwrap_or_default();
-        vec![
-            cell(&note["attempt"]),
-            moment(&note["started_ms"]),
-            duration,
-            cell(&note["outcome"]),
-            cell(&note["answer"]),
-        ]
+fn log(attempts: &[Note]) -> String {
+    let row = |note: &Note| {
+        let duration = format!("{}ms", note.duration_ms);
+        vec![note.attempt.cell(), note.started_ms.cell(), duration, note.outcome.cell(), note.answer.cell()]
     };
     let rows: Vec<_> = attempts.iter().map(row).collect();
     table::columns(&["attempt", "started", "duration", "outcome", "answer"], &rows)
-}
-
-fn pair<'a>(name: &'a str, value: &Value) -> (&'a str, String) {
-    match name.strip_suffix("_ms") {
-        Some(name) => (name, moment(value)),
-        None if name == "content" => (name, whole(value)),
-        None => (name, cell(value)),
-    }
 }
 
 #[cfg(test)]
@@ -82,19 +72,18 @@ mod tests {
     fn a_task_is_shown_in_the_order_people_look_at_it() {
         let task = json!({
             "attempts": 2, "content": "{\"sn\":\"a\"}", "created_ms": 1_795_234_567_042_i64, "due_ms": 1_795_234_577_000_i64,
-            "due": "2026-11-21T04:16:17.000Z",
-            "finished_ms": null, "last_outcome": "500", "mode": "push", "state": "scheduled", "task_id": 7, "topic": "t",
-            "webhook_id": "00c0ffee00c0ffee-7",
+            "due": "2026-11-21T04:16:17.000Z", "finished_ms": null, "last_outcome": "500", "mode": "push", "sn": "a",
+            "state": "scheduled", "task_id": 7, "webhook_id": "00c0ffee00c0ffee-7", "options": {"max_attempts": 3},
             "log": [
                 {"attempt": 1, "started_ms": 1_795_234_577_003_i64, "duration_ms": 12, "outcome": "500", "answer": "no\nroom"},
                 {"attempt": 2, "started_ms": 1_795_234_578_010_i64, "duration_ms": 15000, "outcome": "timed out after 15s", "answer": ""},
             ],
         });
+        let task: Task<Value> = serde_json::from_value(task).unwrap();
         let long = "x".repeat(1_000);
-        assert!(shown(&json!({"task_id": 7, "content": &long})).ends_with(&long));
+        assert!(shown(&Task { content: long.clone(), log: Vec::new(), ..task.clone() }).ends_with(&long));
         insta::assert_snapshot!(shown(&task), @r#"
         task_id       7
-        topic         t
         state         scheduled
         due           2026-11-21T04:16:17.000Z
         attempts      2
@@ -102,7 +91,11 @@ mod tests {
         created       2026-11-21T04:16:07.042Z
         webhook_id    00c0ffee00c0ffee-7
         finished      -
+        key           -
+        lease         -
         mode          push
+        options       {"max_attempts":3}
+        sn            a
         content       {"sn":"a"}
 
         ATTEMPT  STARTED                   DURATION  OUTCOME              ANSWER

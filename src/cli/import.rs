@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use delayd_wire::ErrorCode;
+use delayd_wire::{BatchItem, ErrorCode};
 use serde_json::{Map, Value, json};
 
 use super::adopting::{Adopted, adopt};
-use super::client::{Answer, Client, Refused, Server, code_of, fields};
+use super::client::{Answer, Client, Refused, Server, fields};
 use super::exported::{Exported, Line};
 use super::patient::Patient;
 use super::topic_settings::TopicSettings;
@@ -131,7 +131,7 @@ struct Import {
     lines: u64,
     batch: Vec<Waiting>,
     /// What is adopted rather than added, and the lines that it stood on.
-    records: Vec<Value>,
+    records: Vec<Exported>,
     lines_of_records: Vec<u64>,
     bytes: usize,
     counts: Counts,
@@ -178,7 +178,7 @@ impl Import {
         if exported.waits() && !self.keeps_ids {
             self.batch.push((self.lines, exported.into_task()));
         } else {
-            self.records.push(exported.into_record());
+            self.records.push(exported);
             self.lines_of_records.push(self.lines);
         }
     }
@@ -243,15 +243,15 @@ impl Import {
             bail!("the service answered {} results to {} tasks", results.len(), batch.len());
         }
         let mut again = Vec::new();
-        for ((line, task), result) in batch.into_iter().zip(&results) {
-            match code_of(result) {
-                ErrorCode::Ok if result["duplicate"] == true => self.counts.known += 1,
-                ErrorCode::Ok => self.counts.stored += 1,
-                ErrorCode::Unavailable if !is_last => {
+        for ((line, task), result) in batch.into_iter().zip(results) {
+            match result {
+                BatchItem::Stored(stored) if stored.fields.duplicate => self.counts.known += 1,
+                BatchItem::Stored(_) => self.counts.stored += 1,
+                BatchItem::Failed { dm_error: ErrorCode::Unavailable, .. } if !is_last => {
                     again.push((line, task));
                     continue;
                 }
-                _ => self.fail(line, result["error_msg"].as_str().unwrap_or("was refused")),
+                BatchItem::Failed { error_msg, .. } => self.fail(line, &error_msg),
             }
             self.counts.sent += 1;
         }
@@ -287,8 +287,14 @@ mod tests {
         let mut import = Import::into(&Alone::parse_from(["import"]).args).unwrap();
         let batch = || (1..=4).map(|line| (line, Map::new())).collect::<Vec<Waiting>>();
         let answer = || {
-            Answer::of(json!({"dm_error": 0, "failed": 2, "results": [
-                {"dm_error": 0, "task_id": 1}, {"dm_error": 0, "task_id": 2, "duplicate": true},
+            let stored = |id: u64, duplicate: bool| {
+                json!({
+                    "dm_error": 0, "error_msg": "", "task_id": id, "due_ms": 0, "due": "", "mode": "push",
+                    "durability": "fsynced", "duplicate": duplicate,
+                })
+            };
+            Answer::of(&json!({"dm_error": 0, "failed": 2, "results": [
+                stored(1, false), stored(2, true),
                 {"dm_error": 2003, "error_msg": "not confirmed"}, {"dm_error": 1000, "error_msg": "content: is missing"},
             ]}))
         };
@@ -297,11 +303,11 @@ mod tests {
         assert_eq!(import.counts.json(), json!({"stored": 1, "known": 1, "failed": 1}));
         assert!(import.note(batch(), answer(), true).unwrap().is_empty());
         assert_eq!(import.counts.json(), json!({"stored": 2, "known": 2, "failed": 3}));
-        assert!(import.note(batch(), Answer::of(json!({"dm_error": 0, "results": []})), true).is_err());
-        assert!(import.note(batch(), Answer::of(json!({"dm_error": 1003, "error_msg": "no"})), true).is_err());
+        assert!(import.note(batch(), Answer::of(&json!({"dm_error": 0, "failed": 0, "results": []})), true).is_err());
+        assert!(import.note(batch(), Answer::of(&json!({"dm_error": 1003, "error_msg": "no"})), true).is_err());
         let bad = json!({"dm_error": 1000, "error_msg": "content: is missing"});
         let none = json!({"dm_error": 1000, "error_msg": "none", "failed": 4, "results": [bad, bad, bad, bad]});
-        assert!(import.note(batch(), Answer::of(none), false).unwrap().is_empty());
+        assert!(import.note(batch(), Answer::of(&none), false).unwrap().is_empty());
         assert_eq!(import.counts.json(), json!({"stored": 2, "known": 2, "failed": 7}));
     }
 }

@@ -1,9 +1,11 @@
 //! `delayd list`: a topic's tasks in one state, a page at a time or all of them.
 
 use clap::ValueEnum;
+use delayd_wire::Entry;
 use serde_json::{Value, json};
 
-use super::client::{Client, ServerArgs, cell, fields, moment};
+use super::cell::Cell;
+use super::client::{Client, ServerArgs, fields};
 use super::due::seconds;
 use super::wishes::word;
 use super::{Code, out, table};
@@ -77,13 +79,12 @@ pub(super) async fn show(client: &Client, topic: &Topic, state: State, page: Pag
             ("from", from.clone()),
             ("to", to.clone()),
         ]);
-        let answer = client.call("/delay/task/list", &body).await?;
-        let tasks = answer["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if !client.is_json() && (is_first || !tasks.is_empty()) {
-            out::line(&shown(tasks))?;
+        let page: delayd_wire::Page = client.call("/delay/task/list", &body).await?;
+        if !client.is_json() && (is_first || !page.tasks.is_empty()) {
+            out::line(&shown(&page.tasks))?;
         }
         is_first = false;
-        cursor = answer["cursor"].as_str().map(str::to_owned);
+        cursor = page.cursor;
         match &cursor {
             None => return Ok(Code::Done),
             Some(next) if !all => {
@@ -97,20 +98,19 @@ pub(super) async fn show(client: &Client, topic: &Topic, state: State, page: Pag
     }
 }
 
-fn shown(tasks: &[Value]) -> String {
+fn shown(tasks: &[Entry]) -> String {
     if tasks.is_empty() {
         return "no tasks".into();
     }
-    let row = |task: &Value| {
-        let to = if task["sn"].is_null() { cell(&task["mode"]) } else { cell(&task["sn"]) };
+    let row = |task: &Entry| {
         vec![
-            cell(&task["task_id"]),
-            moment(&task["due_ms"]),
-            to,
-            cell(&task["attempts"]),
-            moment(&task["finished_ms"]),
-            cell(&task["key"]),
-            cell(&task["last_outcome"]),
+            task.task_id.cell(),
+            task.due_ms.cell(),
+            task.sn.as_ref().map_or_else(|| task.mode.cell(), Cell::cell),
+            task.attempts.cell(),
+            task.finished_ms.cell(),
+            task.key.cell(),
+            task.last_outcome.cell(),
         ]
     };
     let rows: Vec<_> = tasks.iter().map(row).collect();
@@ -124,16 +124,17 @@ mod tests {
     #[test]
     fn a_page_is_a_table() {
         assert_eq!(shown(&[]), "no tasks");
-        let tasks = [
-            json!({
-                "task_id": 7, "state": "scheduled", "mode": "push", "sn": "message.call", "due_ms": 1_795_234_577_000_i64,
+        let tasks = json!([
+            {
+                "task_id": 7, "state": "scheduled", "mode": "push", "sn": "message.call", "due_ms": 1_795_234_577_000_i64, "due": "",
                 "attempts": 2, "created_ms": 1, "finished_ms": null, "last_outcome": "503 Service Unavailable", "key": null,
-            }),
-            json!({
-                "task_id": 8, "state": "scheduled", "mode": "pull", "sn": null, "due_ms": 1_795_234_578_000_i64,
+            },
+            {
+                "task_id": 8, "state": "scheduled", "mode": "pull", "sn": null, "due_ms": 1_795_234_578_000_i64, "due": "",
                 "attempts": 0, "created_ms": 1, "finished_ms": null, "last_outcome": null, "key": "device-7",
-            }),
-        ];
+            },
+        ]);
+        let tasks: Vec<Entry> = serde_json::from_value(tasks).unwrap();
         insta::assert_snapshot!(shown(&tasks), @r#"
         TASK_ID  DUE                       TO            ATTEMPTS  FINISHED  KEY       LAST_OUTCOME
         7        2026-11-21T04:16:17.000Z  message.call  2         -         -         503 Service Unavailable

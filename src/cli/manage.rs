@@ -1,8 +1,10 @@
 //! `delayd cancel` and `delayd update`: taking a task back, or moving it.
 
+use delayd_wire::{Gone, Moved};
 use serde_json::{Map, Value, json};
 
-use super::client::{ServerArgs, cell, fields, moment};
+use super::cell::Cell;
+use super::client::{ServerArgs, fields};
 use super::due::Due;
 use super::{Code, add, table};
 use crate::task::{TaskId, Topic};
@@ -47,7 +49,7 @@ pub(super) struct UpdateArgs {
 
 pub(super) async fn cancel(args: CancelArgs) -> anyhow::Result<Code> {
     let body = fields([("topic", Some(json!(args.topic.as_str()))), ("task_id", Some(json!(args.task_id)))]);
-    args.server.ask("/delay/task/cancel", &body, |_| "cancelled".into()).await?;
+    args.server.ask("/delay/task/cancel", &body, |_: Gone| "cancelled".into()).await?;
     Ok(Code::Done)
 }
 
@@ -67,6 +69,6 @@ fn body(args: &UpdateArgs, content: Option<String>) -> Map<String, Value> {
     ])
 }
 
-fn shown(answer: &Value) -> String {
-    table::pairs(&[("task_id", cell(&answer["task_id"])), ("due", moment(&answer["due_ms"]))])
+fn shown(moved: Moved) -> String {
+    table::pairs(&[("task_id", moved.task_id.cell()), ("due", moved.due_ms.cell())])
 }

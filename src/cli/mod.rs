@@ -21,6 +21,7 @@ use crate::telemetry;
 mod add;
 mod adopting;
 mod bench;
+mod cell;
 mod check;
 mod client;
 mod completions;

@@ -17,18 +17,21 @@
 //!   success) ends at the new one as well.
 
 use std::cell::Cell;
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, hash_map};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use delayd_wire::ErrorCode;
+use delayd_wire::{
+    Count, Ended, Entry, ErrorCode, Holder, Page, Records, TaskId, TaskState, TopicShown, Topics, UnixMillis,
+};
 use indicatif::ProgressBar;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::adopting::{Adopted, Adoption, adopt};
 use super::client::{GivenBy, Server, ServerUrl, fields};
+use super::exported::Exported;
 use super::hidden::Hidden;
 use super::moved::Tallies;
 use super::patient::Patient;
@@ -42,8 +45,6 @@ use crate::task::{Receipt, Topic};
 mod history;
 mod withdrawal;
 
-use withdrawal::is_cancelling;
-
 /// How long the old service holds what is on its way. Whoever has died is to be noticed and started again within it.
 const HOLD: &str = "10m";
 /// What is held is held for longer if its adoption takes this long.
@@ -56,7 +57,7 @@ const TO_TOKEN: GivenBy = GivenBy { variable: "DELAYD_TO_TOKEN", option: "--to-t
 const PAGE: u16 = 1000;
 /// Refusals that are told one by one.
 const TOLD: u64 = 20;
-const ENDED: [&str; 3] = ["delivered", "cancelled", "expired"];
+const ENDED: [TaskState; 3] = [TaskState::Delivered, TaskState::Cancelled, TaskState::Expired];
 
 /// Move everything that a running service keeps to another one, while both go on serving.
 ///
@@ -152,18 +153,18 @@ struct Mover {
     began: Instant,
     /// For the rate.
     sent: u64,
-    /// What the new service will not have, and the due moment in ms and the attempts that it was last
+    /// What the new service will not have, and the due moment and the attempts that it was last
     /// seen waiting with. The new service is asked again only for tasks with a key, which may be
     /// superseded meanwhile.
-    refused: HashMap<u64, Option<(i64, u64)>>,
+    refused: HashMap<TaskId, Option<(UnixMillis, u32)>>,
     /// What waits at the old service in this pass.
-    listed: HashSet<u64>,
+    listed: HashSet<TaskId>,
     /// How many signs there were that callers still use the old service: tasks that the new one has
     /// taken over or has had newer ones of, and refused tasks that were pushed back.
     signs: u64,
     /// By topic: what the new service keeps, and somebody else holds at the old one. If it succeeds
     /// there, it has to end at the new one.
-    held: BTreeMap<String, Vec<u64>>,
+    held: BTreeMap<String, Vec<TaskId>>,
     told: u64,
     tallies: Tallies,
 }
@@ -220,9 +221,8 @@ impl Mover {
         if !self.args.topics.is_empty() {
             return Ok(self.args.topics.iter().map(ToString::to_string).collect());
         }
-        let answer = self.old.call("/delay/topic/list", &Map::new()).await?;
-        let topics = answer["topics"].as_array().into_iter().flatten();
-        Ok(topics.filter_map(|topic| topic["topic"].as_str().map(str::to_owned)).collect())
+        let listed: Topics = self.old.call("/delay/topic/list", &Map::new()).await?;
+        Ok(listed.topics.into_iter().map(|listed| listed.topic.0).collect())
     }
 
     /// Sets the topic at the new service, before any of its tasks comes.
@@ -230,8 +230,8 @@ impl Mover {
         if self.tallies.knows(topic) {
             return Ok(());
         }
-        let answer = self.old.call("/delay/topic/get", &of_topic(topic)).await?;
-        let settings = TopicSettings::of(&answer)?;
+        let shown: TopicShown<_> = self.old.call("/delay/topic/get", &of_topic(topic)).await?;
+        let settings = TopicSettings::from(shown);
         let there = settings.create_at(&self.new).await.with_context(|| format!("topic {topic} at the new service"))?;
         for (is_other, what) in [
             (
@@ -253,17 +253,18 @@ impl Mover {
 
     /// One pass over what waits, and what a run before held.
     async fn waiting(&mut self, topic: &str) -> anyhow::Result<()> {
-        for state in ["leased", "scheduled"] {
-            let mut cursor = Value::Null;
+        for state in [TaskState::Leased, TaskState::Scheduled] {
+            let mut cursor = None;
             loop {
                 let page = self.page(&self.old, topic, state, cursor).await?;
-                tasks(&page).for_each(|task| self.see(task));
-                let ids: Vec<u64> = tasks(&page).filter(|task| self.is_to_move(task)).filter_map(id_of).collect();
+                page.tasks.iter().for_each(|task| self.see(task));
+                let to_move = page.tasks.iter().filter(|task| self.is_to_move(task));
+                let ids: Vec<TaskId> = to_move.map(|task| task.task_id).collect();
                 for batch in ids.chunks(self.args.batch.into()) {
                     self.batch(topic, batch).await?;
                 }
-                cursor = page["cursor"].clone();
-                if cursor.is_null() {
+                cursor = page.cursor;
+                if cursor.is_none() {
                     break;
                 }
             }
@@ -272,23 +273,22 @@ impl Mover {
     }
 
     /// Notes that a task is there, and whether it was refused and has been pushed back since.
-    fn see(&mut self, task: &Value) {
-        let Some(id) = id_of(task) else { return };
-        self.listed.insert(id);
-        if let Some(seen) = self.refused.get_mut(&id).filter(|_| task["state"] == "scheduled") {
-            let (due, attempts) = (task["due_ms"].as_i64().unwrap_or(0), task["attempts"].as_u64().unwrap_or(0));
+    fn see(&mut self, task: &Entry) {
+        let &Entry { task_id, state, due_ms, attempts, .. } = task;
+        self.listed.insert(task_id);
+        if let Some(seen) = self.refused.get_mut(&task_id).filter(|_| state == TaskState::Scheduled) {
             // An attempt that failed moves a task as well.
-            let was_pushed_back = |(before, attempts_before)| due != before && attempts <= attempts_before;
-            self.signs += u64::from(seen.replace((due, attempts)).is_some_and(was_pushed_back));
+            let was_pushed_back = |(before, attempts_before)| due_ms != before && attempts <= attempts_before;
+            self.signs += u64::from(seen.replace((due_ms, attempts)).is_some_and(was_pushed_back));
         }
     }
 
-    async fn page(&self, at: &Patient, topic: &str, state: &str, cursor: Value) -> anyhow::Result<Value> {
+    async fn page(&self, at: &Patient, topic: &str, state: TaskState, cursor: Option<String>) -> anyhow::Result<Page> {
         let body = fields([
             ("topic", Some(json!(topic))),
             ("state", Some(json!(state))),
             ("limit", Some(json!(PAGE))),
-            ("cursor", Some(cursor)),
+            ("cursor", cursor.map(Value::String)),
         ]);
         at.call("/delay/task/list", &body).await
     }
@@ -296,30 +296,29 @@ impl Mover {
     /// What is about to fire is left alone; what should have fired and did not waits for something
     /// that may never come. A task with a key is
     /// moved up to its moment: those who push it back may do so at the new service by now.
-    fn is_to_move(&self, task: &Value) -> bool {
-        let has_key = task["key"].is_string();
-        let is_known = id_of(task).is_none_or(|id| self.refused.contains_key(&id) && !has_key);
+    fn is_to_move(&self, task: &Entry) -> bool {
+        let has_key = task.key.is_some();
+        let is_known = self.refused.contains_key(&task.task_id) && !has_key;
         let is_near = || {
-            let (due, now) = (task["due_ms"].as_i64().unwrap_or(0), Clock::system().now().0);
+            let (due, now) = (task.due_ms.0, Clock::system().now().0);
             let may_be_pushed_back = has_key && due > now;
             !may_be_pushed_back && u128::from(due.abs_diff(now)) < self.args.margin.0.as_millis()
         };
-        match task["state"].as_str() {
+        match task.state {
             _ if is_known => false,
-            Some("scheduled") => !is_near(),
-            Some("leased") => task["lease"] == "mover",
+            TaskState::Scheduled => !is_near(),
+            TaskState::Leased => task.lease == Some(Holder::Mover),
             _ => false,
         }
     }
 
     /// Moves these tasks. Those that were claimed, cancelled or forgotten meanwhile are not lent, and left.
-    async fn batch(&mut self, topic: &str, ids: &[u64]) -> anyhow::Result<()> {
-        let mut rest = json!(ids);
-        while rest.as_array().is_some_and(|ids| !ids.is_empty()) {
-            let answer = self.old.call("/delay/task/records", &self.lending(topic, &rest)).await?;
-            let records: Vec<Value> =
-                array(&answer["records"]).filter(|record| record["state"] == "scheduled").cloned().collect();
-            rest = answer["rest"].clone();
+    async fn batch(&mut self, topic: &str, ids: &[TaskId]) -> anyhow::Result<()> {
+        let mut rest = ids.to_vec();
+        while !rest.is_empty() {
+            let answer: Records<Exported> = self.old.call("/delay/task/records", &self.lending(topic, &rest)).await?;
+            rest = answer.rest;
+            let records: Vec<Exported> = answer.records.into_iter().filter(Exported::waits).collect();
             if !records.is_empty() {
                 self.hand_over(topic, records).await?;
             }
@@ -327,23 +326,23 @@ impl Mover {
         Ok(())
     }
 
-    fn lending(&self, topic: &str, ids: &Value) -> Map<String, Value> {
+    fn lending(&self, topic: &str, ids: &[TaskId]) -> Map<String, Value> {
         fields([
             ("topic", Some(json!(topic))),
-            ("task_ids", Some(ids.clone())),
+            ("task_ids", Some(json!(ids))),
             ("lend", Some(json!(HOLD))),
             ("receipt", Some(json!(self.receipt))),
         ])
     }
 
     /// Has lent tasks adopted, and ends them here.
-    async fn hand_over(&mut self, topic: &str, records: Vec<Value>) -> anyhow::Result<()> {
-        let (cancelled, records): (Vec<_>, Vec<_>) = records.into_iter().partition(is_cancelling);
+    async fn hand_over(&mut self, topic: &str, records: Vec<Exported>) -> anyhow::Result<()> {
+        let (cancelled, records): (Vec<_>, Vec<_>) = records.into_iter().partition(|task| task.record.cancelling);
         self.withdraw(topic, cancelled).await?;
         if records.is_empty() {
             return Ok(());
         }
-        let ids: Vec<u64> = records.iter().filter_map(id_of).collect();
+        let ids: Vec<TaskId> = records.iter().map(Exported::id).collect();
         let adopted = self.adopt(records, Some(topic)).await?;
         let (mut kept, mut superseded, mut back, mut is_own) = (Vec::new(), Vec::new(), Vec::new(), false);
         let mut known = 0;
@@ -361,7 +360,7 @@ impl Mover {
                 Err(why) => {
                     is_own |= why.code == ErrorCode::OwnTask;
                     back.push(id);
-                    if let Entry::Vacant(first) = self.refused.entry(id) {
+                    if let hash_map::Entry::Vacant(first) = self.refused.entry(id) {
                         first.insert(None);
                         self.tell(topic, id, &why.sentence);
                         self.tallies.of(topic).refused += 1;
@@ -388,7 +387,7 @@ impl Mover {
     }
 
     /// Says that lent tasks are moved, or gives them `back`; answers those that are not held any more.
-    async fn end(&self, topic: &str, ids: &[u64], back: bool) -> anyhow::Result<Vec<u64>> {
+    async fn end(&self, topic: &str, ids: &[TaskId], back: bool) -> anyhow::Result<Vec<TaskId>> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
@@ -398,17 +397,17 @@ impl Mover {
             ("receipt", Some(json!(self.receipt))),
             ("back", back.then_some(Value::Bool(true))),
         ]);
-        let answer = self.old.call("/delay/task/moved", &body).await?;
-        Ok(array(&answer["stale"]).filter_map(id_of).collect())
+        let ended: Ended = self.old.call("/delay/task/moved", &body).await?;
+        Ok(ended.stale.into_iter().map(|stale| stale.task_id).collect())
     }
 
     /// Has records adopted; answers for each whether it was there already, or why not. Those of `lent_in` are held for longer if that takes long.
-    async fn adopt(&self, records: Vec<Value>, lent_in: Option<&str>) -> anyhow::Result<Vec<Adoption>> {
+    async fn adopt(&self, records: Vec<Exported>, lent_in: Option<&str>) -> anyhow::Result<Vec<Adoption>> {
         let held_since = Cell::new(Instant::now());
-        let ids = json!(records.iter().filter_map(id_of).collect::<Vec<_>>());
+        let ids: Vec<TaskId> = records.iter().map(Exported::id).collect();
         let renew = async || {
             let Some(topic) = lent_in.filter(|_| held_since.get().elapsed() >= RENEW) else { return };
-            if self.old.try_once("/delay/task/records", &self.lending(topic, &ids)).await.is_some() {
+            if self.old.try_once("/delay/task/records", &self.lending(topic, &ids)).await {
                 held_since.set(Instant::now());
             }
         };
@@ -416,8 +415,9 @@ impl Mover {
     }
 
     async fn count_left(&mut self, topic: &str) -> anyhow::Result<u64> {
-        let counts = self.old.find("/delay/topic/get", &of_topic(topic)).await?.unwrap_or_default();
-        let left = ["scheduled", "leased"].iter().filter_map(|state| counts["counts"][state].as_u64()).sum();
+        let shown: Option<TopicShown<IgnoredAny>> = self.old.find("/delay/topic/get", &of_topic(topic)).await?;
+        let Count { scheduled, leased, .. } = shown.map(|shown| shown.counts).unwrap_or_default();
+        let left = scheduled + leased;
         self.tallies.of(topic).left = left;
         Ok(left)
     }
@@ -430,7 +430,7 @@ impl Mover {
         }
     }
 
-    fn tell(&mut self, topic: &str, id: u64, why: &str) {
+    fn tell(&mut self, topic: &str, id: TaskId, why: &str) {
         self.say(&format!("task {id} of {topic} stays: {}", out::plain(why, 300)));
     }
 
@@ -447,16 +447,4 @@ impl Mover {
 
 fn of_topic(topic: &str) -> Map<String, Value> {
     fields([("topic", Some(json!(topic)))])
-}
-
-fn array(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-fn tasks(page: &Value) -> impl Iterator<Item = &Value> {
-    array(&page["tasks"])
-}
-
-fn id_of(task: &Value) -> Option<u64> {
-    task["task_id"].as_u64()
 }

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use delayd_wire::ErrorCode;
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
 use super::client::{Client, Refused};
@@ -40,17 +41,17 @@ impl Patient {
     ///
     /// # Errors
     /// No, or nothing for longer than the patience.
-    pub(super) async fn call(&self, path: &str, body: &Map<String, Value>) -> anyhow::Result<Value> {
+    pub(super) async fn call<A: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<A> {
         self.call_and(path, body, async || ()).await
     }
 
     /// As [`Patient::call`]; does something else before each further try.
-    pub(super) async fn call_and(
+    pub(super) async fn call_and<A: DeserializeOwned>(
         &self,
         path: &str,
-        body: &Map<String, Value>,
+        body: &impl Serialize,
         between: impl AsyncFn(),
-    ) -> anyhow::Result<Value> {
+    ) -> anyhow::Result<A> {
         let mut waits = self.waits();
         loop {
             let (refused, asked) = match self.client.post(path, body).await {
@@ -73,13 +74,17 @@ impl Patient {
         }
     }
 
-    /// Posts `body` once, whatever comes of it.
-    pub(super) async fn try_once(&self, path: &str, body: &Map<String, Value>) -> Option<Value> {
-        self.client.post(path, body).await.ok()?.checked().ok()
+    /// Posts `body` once; answers whether it succeeded.
+    pub(super) async fn try_once(&self, path: &str, body: &impl Serialize) -> bool {
+        self.client.post(path, body).await.is_ok_and(|answer| answer.code() == ErrorCode::Ok)
     }
 
     /// The answer, unless there is no such thing (1004).
-    pub(super) async fn find(&self, path: &str, body: &Map<String, Value>) -> anyhow::Result<Option<Value>> {
+    pub(super) async fn find<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<Option<A>> {
         match self.call(path, body).await {
             Err(error) if Refused::is(&error, ErrorCode::NotFound) => Ok(None),
             found => found.map(Some),

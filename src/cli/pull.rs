@@ -1,8 +1,10 @@
 //! `delayd pull`: due tasks of a topic, or one task by its id.
 
+use delayd_wire::{Pulled, PulledMany};
 use serde_json::{Map, Value, json};
 
-use super::client::{ServerArgs, fields, whole};
+use super::cell::{Cell, whole};
+use super::client::{ServerArgs, fields};
 use super::{Code, table};
 use crate::span::{Span, lease_of};
 use crate::task::{TaskId, Topic};
@@ -37,7 +39,11 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
-    args.server.ask("/delay/task/pull", &body(&args), shown).await?;
+    const PATH: &str = "/delay/task/pull";
+    match args.count {
+        Some(_) => args.server.ask(PATH, &body(&args), |many: PulledMany| shown(&many.tasks)).await?,
+        None => args.server.ask(PATH, &body(&args), one).await?,
+    }
     Ok(Code::Done)
 }
 
@@ -51,19 +57,22 @@ fn body(args: &Args) -> Map<String, Value> {
     ])
 }
 
-fn shown(answer: &Value) -> String {
-    let tasks = match &answer["tasks"] {
-        Value::Array(tasks) => tasks.clone(),
-        _ if answer["task_id"].is_null() => Vec::new(),
-        _ => vec![answer.clone()],
-    };
+/// The answer of a pull without `count`: a task, or none.
+fn one(task: Pulled) -> String {
+    if task.task_id.is_some() { shown(&[task]) } else { shown(&[]) }
+}
+
+fn shown(tasks: &[Pulled]) -> String {
     if tasks.is_empty() {
         return "nothing is due".into();
     }
-    const FIELDS: [&str; 4] = ["task_id", "attempt", "receipt", "content"];
     // This may be the only place where a consumed task is ever shown.
-    let rows: Vec<_> = tasks.iter().map(|task| FIELDS.map(|field| whole(&task[field])).to_vec()).collect();
-    table::columns(&FIELDS, &rows)
+    let row = |task: &Pulled| {
+        let content = task.content.as_deref().map_or_else(|| "-".into(), whole);
+        vec![task.task_id.cell(), task.attempt.cell(), task.receipt.cell(), content]
+    };
+    let rows: Vec<_> = tasks.iter().map(row).collect();
+    table::columns(&["task_id", "attempt", "receipt", "content"], &rows)
 }
 
 #[cfg(test)]
@@ -72,18 +81,19 @@ mod tests {
 
     #[test]
     fn one_task_many_tasks_and_none_are_shown() {
-        assert_eq!(shown(&json!({"dm_error": 0, "task_id": null, "content": null})), "nothing is due");
-        assert_eq!(shown(&json!({"dm_error": 0, "tasks": []})), "nothing is due");
-        insta::assert_snapshot!(shown(&json!({"task_id": 7, "attempt": 1, "content": "{\"a\":1}"})), @r#"
+        let task = |answer| serde_json::from_value::<Pulled>(answer).unwrap();
+        assert_eq!(one(task(json!({"task_id": null, "content": null}))), "nothing is due");
+        assert_eq!(shown(&[]), "nothing is due");
+        insta::assert_snapshot!(one(task(json!({"task_id": 7, "attempt": 1, "content": "{\"a\":1}"}))), @r#"
         TASK_ID  ATTEMPT  RECEIPT  CONTENT
         7        1        -        {"a":1}
         "#);
         let long = "x".repeat(1_000);
-        assert!(shown(&json!({"task_id": 7, "content": &long})).ends_with(&long));
-        let two = json!({"tasks": [
-            {"task_id": 7, "attempt": 1, "receipt": "abc", "content": "x"},
-            {"task_id": 1_795_234_567_000_042_u64, "attempt": 12, "receipt": "def", "content": "y\nz"},
-        ]});
+        assert!(one(task(json!({"task_id": 7, "content": &long}))).ends_with(&long));
+        let two = [
+            task(json!({"task_id": 7, "attempt": 1, "receipt": "abc", "content": "x"})),
+            task(json!({"task_id": 1_795_234_567_000_042_u64, "attempt": 12, "receipt": "def", "content": "y\nz"})),
+        ];
         insta::assert_snapshot!(shown(&two), @r#"
         TASK_ID           ATTEMPT  RECEIPT  CONTENT
         7                 1        abc      x

@@ -1,5 +1,6 @@
 //! `delayd ack`, `delayd nack` and `delayd extend`: what becomes of a task that was pulled with a lease.
 
+use delayd_wire::Nothing;
 use serde_json::{Map, Value, json};
 
 use super::Code;
@@ -65,17 +66,19 @@ pub(super) struct ExtendArgs {
 }
 
 pub(super) async fn ack(args: AckArgs) -> anyhow::Result<Code> {
-    args.server.ask("/delay/task/ack", &body(&args.held, "lease", None), |_| "delivered".into()).await?;
+    args.server.ask("/delay/task/ack", &body(&args.held, "lease", None), |_: Nothing| "delivered".into()).await?;
     Ok(Code::Done)
 }
 
 pub(super) async fn nack(args: NackArgs) -> anyhow::Result<Code> {
-    args.server.ask("/delay/task/nack", &body(&args.held, "delay", args.after), |_| "given back".into()).await?;
+    args.server
+        .ask("/delay/task/nack", &body(&args.held, "delay", args.after), |_: Nothing| "given back".into())
+        .await?;
     Ok(Code::Done)
 }
 
 pub(super) async fn extend(args: ExtendArgs) -> anyhow::Result<Code> {
-    let shown = |_: &Value| format!("leased for {} from now", args.lease);
+    let shown = |_: Nothing| format!("leased for {} from now", args.lease);
     args.server.ask("/delay/task/extend", &body(&args.held, "lease", Some(args.lease)), shown).await?;
     Ok(Code::Done)
 }

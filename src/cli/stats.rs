@@ -1,11 +1,13 @@
 //! `delayd stats`: all topics at a glance.
 
-use delayd_wire::ErrorCode;
+use delayd_wire::{ErrorCode, TaskState, TopicShown, Topics};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use serde_json::{Map, Value, json};
+use serde::de::IgnoredAny;
+use serde_json::{Map, json};
 
-use super::client::{ServerArgs, cell, fields, moment};
-use super::topic::shown::{STATES, yes};
+use super::cell::Cell;
+use super::client::{ServerArgs, fields};
+use super::topic::shown::counts;
 use super::{Code, out, table};
 
 /// Topics that are asked for at a time.
@@ -26,40 +28,47 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let client = args.server.client()?;
-    let listed = client.post("/delay/topic/list", &Map::new()).await?.checked()?;
-    let topics = listed["topics"].as_array().cloned().unwrap_or_default();
-    let asked = topics.into_iter().map(|topic| {
+    let listed: Topics = client.post("/delay/topic/list", &Map::new()).await?.checked()?;
+    let asked = listed.topics.into_iter().map(|listed| {
         let client = &client;
         async move {
-            let body = fields([("topic", Some(json!(topic["topic"])))]);
+            let body = fields([("topic", Some(json!(listed.topic)))]);
             let answer = client.post("/delay/topic/get", &body).await?;
             // One that was deleted meanwhile is left out.
-            if answer.code() == ErrorCode::NotFound { Ok(None) } else { answer.checked().map(Some) }
+            if answer.code() == ErrorCode::NotFound {
+                return anyhow::Ok(None);
+            }
+            let text = answer.text.clone();
+            Ok(Some((text, answer.checked::<Shown>()?)))
         }
     });
-    let answers: Vec<Option<Value>> = stream::iter(asked).buffered(AT_A_TIME).try_collect().await?;
-    let topics: Vec<Value> = answers.into_iter().flatten().collect();
+    let answers: Vec<Option<(String, Shown)>> = stream::iter(asked).buffered(AT_A_TIME).try_collect().await?;
+    let (texts, topics): (Vec<String>, Vec<Shown>) = answers.into_iter().flatten().unzip();
     if !client.is_json() {
         out::line(&shown(&topics))?;
         return Ok(Code::Done);
     }
-    for topic in topics {
-        out::line(&topic.to_string())?;
+    for text in texts {
+        out::line(&text)?;
     }
     Ok(Code::Done)
 }
 
-fn shown(topics: &[Value]) -> String {
+/// What is set is not shown.
+type Shown = TopicShown<IgnoredAny>;
+
+fn shown(topics: &[Shown]) -> String {
     if topics.is_empty() {
         return "no topics".into();
     }
-    let row = |topic: &Value| {
-        let mut row = vec![cell(&topic["topic"]), yes(&topic["paused"])];
-        row.extend(STATES.map(|state| cell(&topic["counts"][state])));
-        row.extend([moment(&topic["oldest_overdue_ms"]), moment(&topic["next_due_ms"])]);
+    let row = |topic: &Shown| {
+        let mut row = vec![topic.topic.cell(), topic.paused.cell()];
+        row.extend(counts(&topic.counts).map(|(_, count)| count.cell()));
+        row.extend([topic.oldest_overdue_ms.cell(), topic.next_due_ms.cell()]);
         row
     };
-    let head = [&["topic", "paused"][..], &STATES, &["overdue since", "next due"]].concat();
+    let states = TaskState::ALL.map(TaskState::as_str);
+    let head = [&["topic", "paused"][..], &states, &["overdue since", "next due"]].concat();
     table::columns(&head, &topics.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -71,9 +80,10 @@ mod tests {
     fn each_topic_is_a_line() {
         assert_eq!(shown(&[]), "no topics");
         let topic = json!({
-            "topic": "orders", "paused": false, "next_due_ms": 1000, "oldest_overdue_ms": null,
+            "topic": "orders", "shards": 1, "policy": {}, "paused": false, "next_due_ms": 1000, "oldest_overdue_ms": null,
             "counts": {"scheduled": 5, "leased": 1, "delivered": 100, "dead": 0, "cancelled": 2, "expired": 0},
         });
+        let topic: Shown = serde_json::from_value(topic).unwrap();
         insta::assert_snapshot!(shown(&[topic]), @r#"
         TOPIC   PAUSED  SCHEDULED  LEASED  DELIVERED  DEAD  CANCELLED  EXPIRED  OVERDUE SINCE  NEXT DUE
         orders  no      5          1       100        0     2          0        -              1970-01-01T00:00:01.000Z

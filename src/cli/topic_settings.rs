@@ -1,5 +1,6 @@
 //! A topic's settings on their way to another service: a line of an export, and what `move` sets before it moves tasks.
 
+use delayd_wire::TopicShown;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -18,18 +19,15 @@ pub(super) struct TopicSettings {
     pub(super) paused: bool,
 }
 
-impl TopicSettings {
-    /// What `/delay/topic/get` says.
-    ///
-    /// # Errors
-    /// The answer is another one than delayd's.
-    pub(super) fn of(answer: &Value) -> serde_json::Result<Self> {
-        let field = |name: &str| answer[name].clone();
-        serde_json::from_value(
-            json!({"topic": field("topic"), "shards": field("shards"), "policy": field("policy"), "paused": field("paused")}),
-        )
+/// What `/delay/topic/get` says.
+impl From<TopicShown<Map<String, Value>>> for TopicSettings {
+    fn from(shown: TopicShown<Map<String, Value>>) -> Self {
+        let TopicShown { topic, shards, policy, paused, .. } = shown;
+        Self { topic: topic.0, shards, policy, paused }
     }
+}
 
+impl TopicSettings {
     /// What `/delay/topic/set` takes: the policy is shown as it is set. A setting that is not known here goes along by its name: the
     /// service says whether it knows it.
     fn request(&self) -> Map<String, Value> {
@@ -45,11 +43,11 @@ impl TopicSettings {
     /// Sets the topic so, unless it is there: what somebody set by hand stays. Answers how it is set there then.
     pub(super) async fn create_at(&self, to: &Patient) -> anyhow::Result<Self> {
         let body = fields([("topic", Some(json!(self.topic)))]);
-        let there = match to.find("/delay/topic/get", &body).await? {
+        let there: TopicShown<_> = match to.find("/delay/topic/get", &body).await? {
             Some(there) => there,
             None => to.call("/delay/topic/set", &self.request()).await?,
         };
-        Ok(Self::of(&there)?)
+        Ok(there.into())
     }
 }
 
@@ -60,10 +58,12 @@ mod tests {
     #[test]
     fn settings_go_as_they_came() {
         let answer = json!({
-            "topic": "t", "shards": 4, "paused": true, "counts": {},
+            "topic": "t", "shards": 4, "paused": true,
+            "counts": {"scheduled": 0, "leased": 0, "delivered": 0, "dead": 0, "cancelled": 0, "expired": 0},
             "policy": {"retry": {"max_attempts": 3}, "history": {"keep": "1h", "max": 7}, "rate": "5/s"},
         });
-        let settings = TopicSettings::of(&answer).unwrap();
+        let shown: TopicShown<_> = serde_json::from_value(answer).unwrap();
+        let settings = TopicSettings::from(shown);
         assert_eq!(
             Value::Object(settings.request()),
             json!({

@@ -149,7 +149,7 @@ pub use contract::{
     Grant, Hint, Histories, History, Holder, Holds, Idempotency, Intake, LeaseKind, LeasedTask, ListQuery, Listed,
     Look, Looked, MOVED, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook,
     Registered, Rescheduled, Revision, Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Topics,
-    Transition, Waiting, Want,
+    Transition, Waiting, Want, warning_of,
 };
 pub use error::{Error, Result};
 pub use format::{FORMAT, Formats};

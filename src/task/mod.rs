@@ -15,18 +15,17 @@ mod lane;
 mod options;
 mod policy;
 mod receipt;
-mod state;
 mod store_id;
 mod topic;
 
+pub use delayd_wire::{MisfirePolicy, Mode, TaskState as State};
 pub use destination::Destination;
 pub use headers::{Headers, InvalidHeaders};
 pub use id::TaskId;
 pub use lane::Lane;
 pub use options::{OnDead, Options};
-pub use policy::{MisfirePolicy, Mode, TopicHistory, TopicPolicy, TopicRetry};
+pub use policy::{TopicHistory, TopicPolicy, TopicRetry};
 pub use receipt::Receipt;
-pub use state::State;
 pub use store_id::StoreId;
 pub use topic::Topic;
 

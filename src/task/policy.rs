@@ -1,5 +1,6 @@
 //! What a topic asks for instead of the configuration.
 
+use delayd_wire::{MisfirePolicy, Mode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -7,32 +8,6 @@ use utoipa::ToSchema;
 use crate::rate::Rate;
 use crate::retry::Backoff;
 use crate::span::Span;
-
-/// How a task leaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Pushed if its content says to whom.
-    #[default]
-    Auto,
-    /// Called back.
-    Push,
-    /// Fetched by consumers.
-    Pull,
-}
-
-/// What becomes of the tasks that fell due while their topic was paused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum MisfirePolicy {
-    /// They are delivered late.
-    #[default]
-    Fire,
-    /// They expire undelivered.
-    Skip,
-    /// They die, and can be replayed.
-    Dead,
-}
 
 /// A topic's settings; what is absent follows the configuration. A task's own
 /// [`Options`](super::Options) go before them.

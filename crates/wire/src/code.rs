@@ -1,5 +1,6 @@
 //! The cases of failed calls.
 
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The `dm_error` of an answer: 0, or why the call failed.
@@ -63,6 +64,15 @@ impl ErrorCode {
     pub fn of(number: u64) -> Self {
         let is_it = |code: &Self| u64::from(code.number()) == number;
         std::iter::once(Self::Ok).chain(Self::FAILURES).find(is_it).unwrap_or(Self::Internal)
+    }
+
+    /// Reads the case of a failure. Success is none: the entry of a batch that succeeded and cannot be
+    /// understood is not to be taken for one that failed.
+    pub(crate) fn of_failure<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Self::deserialize(deserializer)? {
+            Self::Ok => Err(D::Error::custom("expected the code of a failure, got that of success")),
+            code => Ok(code),
+        }
     }
 
     /// The HTTP status of its answers.

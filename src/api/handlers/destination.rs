@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use delayd_wire::{DestinationShown, Destinations, Held};
+use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::api::middleware::route::Routed;
@@ -13,7 +14,6 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::Name;
 use crate::api::wire::json::{self, required};
 use crate::api::wire::schema::ServiceName;
-use crate::breaker;
 use crate::clock::UnixMillis;
 use crate::limits::{Allowance, Standing};
 use crate::store::{Admin, Holds, Topics};
@@ -32,42 +32,8 @@ pub(crate) struct HoldRequest {
     sn: Option<Name<Destination>>,
 }
 
-/// The answer of a list.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Destinations)]
-pub(crate) struct Listed {
-    destinations: Vec<Shown>,
-}
-
-/// One destination. Breaker, calls and failures are those of the instance that answers; the rest is the store's.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = DestinationShown)]
-pub(crate) struct Shown {
-    sn: String,
-    /// False for one that tasks wait for and that the configuration does not name or allow (any more).
-    configured: bool,
-    held: bool,
-    waiting: u64,
-    breaker: breaker::State,
-    in_flight: usize,
-    /// The most calls at a time just now.
-    concurrency: usize,
-    rate: Option<String>,
-    /// How much longer its own `Retry-After` holds it.
-    retry_after_ms: Option<u64>,
-    last_error: Option<String>,
-    last_error_ms: Option<UnixMillis>,
-}
-
-/// The answer of a hold and of its end.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Held {
-    sn: String,
-    held: bool,
-}
-
 /// `POST /delay/destination/list`
-pub(crate) async fn list(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Listed>, Error> {
+pub(crate) async fn list(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Destinations>, Error> {
     let ListRequest {} = json::read(request.body())?;
     let lanes: Vec<Lane> = api.store.topics().await?.iter().flat_map(|topic| topic.entry.lanes()).collect();
     let waiting: BTreeMap<Destination, u64> =
@@ -86,7 +52,7 @@ pub(crate) async fn list(api: Arc<Api>, Routed { request, .. }: Routed) -> Resul
             shown(sn, allowance, standing, waiting, holds.contains(sn), api.clock.now())
         })
         .collect();
-    Ok(Success::of(Listed { destinations }))
+    Ok(Success::of(Destinations { destinations }))
 }
 
 fn shown(
@@ -96,9 +62,9 @@ fn shown(
     waiting: u64,
     held: bool,
     now: UnixMillis,
-) -> Shown {
+) -> DestinationShown {
     let (last_error, ago) = standing.last_failure.unzip();
-    Shown {
+    DestinationShown {
         sn: sn.to_string(),
         configured: configured.is_some(),
         held,
@@ -109,7 +75,7 @@ fn shown(
         rate: configured.and_then(|allowance| allowance.rate).map(|rate| rate.to_string()),
         retry_after_ms: standing.held_for.map(|left| left.as_millis() as u64),
         last_error,
-        last_error_ms: ago.map(|ago| now - ago),
+        last_error_ms: ago.map(|ago| (now - ago).into()),
     }
 }
 

@@ -6,10 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
+use delayd_wire::Pulled;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use utoipa::ToSchema;
 
 use crate::store::{self, AnyStore, Delivery, Settle, Transition};
 use crate::task::{Lane, Receipt, TaskId};
@@ -29,19 +28,6 @@ pub(crate) struct Wish {
     pub(crate) slots: usize,
     /// For how long; without, they are consumed by the answer.
     pub(crate) lease: Option<Duration>,
-}
-
-/// A task as its consumer sees it; with nothing due, `content` and `task_id` are null.
-#[derive(Debug, Default, Serialize, ToSchema)]
-pub(crate) struct Pulled {
-    /// Null with nothing due.
-    pub(crate) content: Option<String>,
-    /// The task.
-    pub(crate) task_id: Option<TaskId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) attempt: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) receipt: Option<String>,
 }
 
 /// What a claim gave. Dropped, it is given back.
@@ -67,7 +53,7 @@ impl Taken {
         self.bytes += task.content.len();
         self.tasks.push(Pulled {
             content: Some(task.content),
-            task_id: Some(task.id),
+            task_id: Some(task.id.into()),
             attempt: Some(task.attempt),
             receipt: (!self.held.consumes).then(|| receipt.to_string()),
         });

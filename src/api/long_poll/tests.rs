@@ -31,7 +31,7 @@ async fn add(api: &Api) -> TaskId {
 fn id_of(taken: Result<Option<Taken>, Error>) -> TaskId {
     let taken = taken.unwrap().expect("a task");
     taken.held.written();
-    taken.tasks[0].task_id.unwrap()
+    TaskId(taken.tasks[0].task_id.unwrap().0)
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn what_came_for_someone_who_left_goes_to_the_next_unspent() {
     // It is claimed and on its way to the first.
     drop(first);
     let taken = wait(&api.pulls, &topic, WISH, LONG).await.unwrap().expect("the task");
-    assert_eq!((taken.tasks[0].task_id, taken.tasks[0].attempt), (Some(id), Some(1)));
+    assert_eq!((taken.tasks[0].task_id, taken.tasks[0].attempt), (Some(id.into()), Some(1)));
 }
 
 /// Only the first task's lane was told of, and the others waited for the next look.

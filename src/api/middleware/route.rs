@@ -23,7 +23,6 @@ use crate::api::auth::{About, Access, Caller};
 use crate::api::middleware::concurrency_limit::Slot;
 use crate::api::middleware::deadline::Deadline;
 use crate::api::state::Api;
-use crate::api::wire::envelope::Success;
 use crate::api::wire::error::{self, Error};
 use crate::api::wire::schema::{Described, described};
 use crate::token::Scope;
@@ -162,11 +161,11 @@ impl Route {
     /// The fields of its answer; said twice, either may come.
     pub(crate) fn answers<A: ToSchema + Serialize>(self) -> Self
     where
-        Success<A>: ToSchema,
+        delayd_wire::Answer<A>: ToSchema,
     {
         self.documented(|operation| {
             if let Answer::Json(answers) = &mut operation.answer {
-                answers.push(described::<Success<A>>);
+                answers.push(described::<delayd_wire::Answer<A>>);
             }
         })
     }

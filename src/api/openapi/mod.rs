@@ -8,7 +8,7 @@
 //! A schema is never stricter than its reader. It may be laxer: what only a sentence can say (exactly one of two fields)
 //! stands in descriptions.
 
-use delayd_wire::ErrorCode;
+use delayd_wire::{ErrorCode, Failure};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -19,8 +19,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::api::middleware::route::{Answer, Operation, Routes};
-use crate::api::wire::response;
 use crate::api::wire::schema::{Described, described, reference};
+use crate::task::TopicPolicy;
 
 /// The errors that every call can meet.
 const ALWAYS: &[u16] = &[1000, 1001, 1003, 1013, 1015, 1029, 2000, 2003];
@@ -35,7 +35,9 @@ pub(crate) fn document(routes: &Routes) -> Value {
         let described = described_operation(place, route.path, operation, &mut schemas);
         paths.insert(route.path.to_owned(), json!({ method: described }));
     }
-    take_in(described::<response::Body>(), &mut schemas);
+    take_in(described::<Failure>(), &mut schemas);
+    // A part of a generic answer, which the derive does not look into.
+    take_in(described::<TopicPolicy>(), &mut schemas);
     let responses: Map<String, Value> =
         ErrorCode::FAILURES.map(|code| (code.number().to_string(), error_response(code))).into_iter().collect();
     json!({
@@ -118,7 +120,7 @@ fn error_response(code: ErrorCode) -> Value {
     let (status, case, description) = (code.status(), code.number(), code.meaning());
     let mut response = json!({
         "description": format!("{status}, dm_error {case}: {description}"),
-        "content": {"application/json": {"schema": json(&reference::<response::Body>())}},
+        "content": {"application/json": {"schema": json(&reference::<Failure>())}},
     });
     if code.passes() {
         response["headers"] = json!({"Retry-After": {"required": true, "description": "Seconds after which to repeat it.", "schema": {"type": "integer", "minimum": 0}}});

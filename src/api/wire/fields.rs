@@ -8,10 +8,8 @@ use std::time::Duration;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::{Serialize, Serializer};
 
 use crate::api::wire::error::Error;
-use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::task::{InvalidName, TaskId};
 
@@ -197,16 +195,6 @@ pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) ->
     }
 
     from.deserialize_any(Reader(PhantomData))
-}
-
-/// A moment that is shown as people read it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rfc3339(pub(crate) UnixMillis);
-
-impl Serialize for Rfc3339 {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&self.0.rfc3339())
-    }
 }
 
 /// The duration, if it is within `range`.

@@ -10,4 +10,4 @@ pub(crate) mod long_body;
 pub(crate) mod request_id;
 pub(crate) mod response;
 pub(crate) mod schema;
-pub(crate) mod stored;
+pub(crate) mod shown;

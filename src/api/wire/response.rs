@@ -3,15 +3,13 @@
 use axum::Json;
 use axum::body::Body as HttpBody;
 use axum::response::{IntoResponse, Response};
-use delayd_wire::ErrorCode;
+use delayd_wire::{ErrorCode, Failure};
 use http::{HeaderValue, header};
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::api::wire::envelope::{BEGIN, Success};
 use crate::api::wire::error::Error;
 use crate::api::wire::request_id;
-use crate::api::wire::stored::Item;
 use crate::task::State;
 
 impl<T: Serialize> IntoResponse for Success<T> {
@@ -40,32 +38,6 @@ pub(crate) fn json(text: Vec<u8>) -> Response {
     response
 }
 
-/// The JSON of a failed call.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Error)]
-pub(crate) struct Body {
-    /// The case.
-    #[schema(value_type = u16, minimum = 1000)]
-    pub(crate) dm_error: ErrorCode,
-    /// A sentence that names the field and what would be right.
-    pub(crate) error_msg: String,
-    /// Where the task stands.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) state: Option<State>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    /// It will be cancelled unless it succeeds.
-    pub(crate) cancel_pending: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    /// Finds it in the log.
-    pub(crate) request_id: Option<String>,
-    /// Of a batch, none of whose tasks was stored: how many they are.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) failed: Option<usize>,
-    /// Of the same: each task's answer, in order.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) results: Option<Vec<Item>>,
-}
-
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         self.log();
@@ -75,9 +47,9 @@ impl IntoResponse for Error {
 
 impl Error {
     /// The JSON of the answer.
-    pub(crate) fn body(&self) -> Body {
+    pub(crate) fn body(&self) -> Failure {
         let dm_error = self.code();
-        Body {
+        Failure {
             dm_error,
             error_msg: self.message(),
             state: match self {
@@ -93,7 +65,7 @@ impl Error {
     }
 
     /// The answer, with this JSON.
-    pub(crate) fn with_body(&self, body: Body) -> Response {
+    pub(crate) fn with_body(&self, body: Failure) -> Response {
         let mut response = (self.status(), Json(body)).into_response();
         if let Some(seconds) = self.retry_after() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -110,9 +82,10 @@ mod tests {
     use std::convert::Infallible;
     use std::time::Duration;
 
+    use delayd_wire::{Answer, Nothing};
+
     use super::*;
     use crate::api::testing::json_of;
-    use crate::api::wire::envelope::Nothing;
     use crate::{store, topic};
 
     #[tokio::test]
@@ -123,16 +96,16 @@ mod tests {
             #[serde(skip_serializing_if = "Option::is_none")]
             name: Option<&'static str>,
         }
-        async fn check(answer: Success<impl Serialize>) {
-            let text = serde_json::to_string(&answer).unwrap();
-            let response = answer.into_response();
+        async fn check(fields: impl Clone + Serialize) {
+            let text = serde_json::to_string(&Answer::of(fields.clone())).unwrap();
+            let response = Success::of(fields).into_response();
             assert_eq!(response.headers()["content-type"], "application/json");
             let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
             assert_eq!(std::str::from_utf8(&body).unwrap(), text);
         }
-        check(Success::of(Fields { task_id: 7, name: Some("\"操") })).await;
-        check(Success::of(Fields { task_id: 7, name: None })).await;
-        check(Success::of(Nothing {})).await;
+        check(Fields { task_id: 7, name: Some("\"操") }).await;
+        check(Fields { task_id: 7, name: None }).await;
+        check(Nothing {}).await;
     }
 
     #[tokio::test]

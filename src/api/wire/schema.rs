@@ -1,18 +1,15 @@
-//! What the values of requests and answers look like in JSON, where their types read and write themselves by hand.
+//! What the values of requests look like in JSON, where their types read themselves by hand.
 
-use std::borrow::Cow;
-
-use serde::Serialize;
+use delayd_wire::schema::{MAX_ID, name, string, whole};
+use delayd_wire::schemas;
+use utoipa::ToSchema;
 use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{Ref, RefOr};
-use utoipa::{PartialSchema, ToSchema};
 
-use crate::api::wire::envelope::Success;
-use crate::api::wire::fields::{Id, Name, Rfc3339};
-use crate::clock::UnixMillis;
+use crate::api::wire::fields::{Id, Name};
 use crate::rate::Rate;
 use crate::span::Span;
-use crate::task::{Destination, Receipt, TaskId, Topic};
+use crate::task::{Destination, Receipt, Topic};
 
 /// The derive cannot look into generics; by these names it need not.
 pub(crate) type TopicName = Name<Topic>;
@@ -21,45 +18,15 @@ pub(crate) type ReceiptText = Name<Receipt>;
 
 /// A task's content in a request.
 pub(crate) enum Content {}
-/// How a task leaves, once that is decided.
-pub(crate) enum Way {}
-/// Who holds a leased task.
-pub(crate) enum Holder {}
-/// What a stored task survives.
-pub(crate) enum Durability {}
-
-/// Gives types their schema, by name.
-macro_rules! schemas {
-    ($($type:ty, $name:literal => $schema:expr;)+) => {
-        $(impl utoipa::PartialSchema for $type {
-            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
-                $schema.into()
-            }
-        }
-
-        impl utoipa::ToSchema for $type {
-            fn name() -> std::borrow::Cow<'static, str> {
-                $name.into()
-            }
-        })+
-    };
-}
-
-pub(crate) use schemas;
 
 schemas! {
-    TopicName, "Topic" => name("A topic's name.", "^[A-Za-z0-9._:-]{1,128}$");
-    Topic, "Topic" => TopicName::schema();
-    ServiceName, "Service" => name("A service's name, or a host with its port.", "^[A-Za-z0-9._-]{1,128}(:[1-9][0-9]{0,4})?$|^@pull$");
-    Destination, "Service" => ServiceName::schema();
+    TopicName, "Topic" => delayd_wire::TopicName::schema();
+    ServiceName, "Service" => delayd_wire::ServiceName::schema();
     ReceiptText, "Receipt" => name("The receipt of a lease, as it was handed out; opaque.", "^[A-Za-z0-9_-]{1,64}$");
     Id, "TaskIdGiven" => AnyOfBuilder::new()
         .item(whole(0).maximum(Some(MAX_ID)))
         .item(ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]+$")))
         .description(Some("A task's id, as a number or a string of digits. 0 is absent."));
-    TaskId, "TaskId" => whole(1).maximum(Some(MAX_ID)).description(Some("A task's id: a whole number below 2^53."));
-    UnixMillis, "UnixMillis" => ObjectBuilder::new().schema_type(Type::Integer).description(Some("A moment, in Unix milliseconds."));
-    Rfc3339, "Rfc3339" => string("A moment as people read it, such as \"2026-11-21T12:30:00.000Z\" (RFC 3339, UTC).");
     Span, "Span" => AnyOfBuilder::new()
         .item(ObjectBuilder::new().schema_type(Type::Number).minimum(Some(0)))
         .item(ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)))
@@ -69,52 +36,6 @@ schemas! {
         .item(ObjectBuilder::new())
         .item(ObjectBuilder::new().schema_type(Type::String))
         .description(Some("A JSON object, or a string that holds one (for mode \"pull\": any text). Kept byte for byte."));
-    Way, "Way" => string("Called back, or pulled by consumers.").enum_values(Some(["push", "pull"]));
-    Holder, "Holder" => string("A worker that calls, a consumer that pulled, a receiver that acknowledges later, or a mover.")
-        .enum_values(Some(["worker", "consumer", "receiver", "mover"]));
-    Durability, "Durability" => string("What the stored task survives.")
-        .enum_values(Some(["fsynced", "aof-always", "aof-everysec", "volatile"]));
-}
-
-/// The largest id: 2^53 - 1.
-const MAX_ID: u64 = (1 << 53) - 1;
-
-pub(crate) fn string(description: &str) -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::String).description(Some(description))
-}
-
-fn name(description: &str, pattern: &str) -> ObjectBuilder {
-    string(description).pattern(Some(pattern))
-}
-
-fn whole(from: u64) -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(from))
-}
-
-/// The fields of a successful answer stand beside those of its envelope.
-impl<T: PartialSchema + Serialize> PartialSchema for Success<T> {
-    fn schema() -> RefOr<Schema> {
-        let RefOr::T(Schema::Object(mut fields)) = T::schema() else {
-            unreachable!("answers are structs, which are objects")
-        };
-        let zero = whole(0).maximum(Some(0)).description(Some("0: success."));
-        let sentence = string("The sentence of success.");
-        let envelope = ObjectBuilder::new().property("dm_error", zero).property("error_msg", sentence).build();
-        let own = std::mem::replace(&mut fields.properties, envelope.properties);
-        fields.properties.extend(own);
-        fields.required.splice(0..0, ["dm_error".to_owned(), "error_msg".to_owned()]);
-        RefOr::T(Schema::Object(fields))
-    }
-}
-
-impl<T: ToSchema + Serialize> ToSchema for Success<T> {
-    fn name() -> Cow<'static, str> {
-        format!("{}Answer", T::name()).into()
-    }
-
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        T::schemas(schemas);
-    }
 }
 
 /// A type's place in the document, and the schemas to be put there.

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use delayd_wire::PulledMany;
 use hdrhistogram::Histogram;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -104,20 +105,21 @@ impl Consumer {
         while self.lock().pulled.len() < self.tasks && empty < PATIENCE {
             let since = Instant::now();
             let answer = connection.exchange(&pull).await.map_err(Error::Broken)?;
-            let told: Value = serde_json::from_slice(answer.body).unwrap_or_default();
-            let Some(tasks) = told["tasks"].as_array() else { return Err(Error::refused(&answer)) };
+            let Ok(PulledMany { tasks }) = serde_json::from_slice(answer.body) else {
+                return Err(Error::refused(&answer));
+            };
             empty = if tasks.is_empty() { empty + 1 } else { 0 };
             if !tasks.is_empty() {
                 self.lock().latency.saturating_record(micros(since.elapsed()));
             }
             for task in tasks {
-                let ack = json!({"topic": self.topic, "task_id": task["task_id"], "receipt": task["receipt"]});
+                let ack = json!({"topic": self.topic, "task_id": task.task_id, "receipt": task.receipt});
                 let ack = self.peer.post("/delay/task/ack", &ack.to_string());
                 let answer = connection.exchange(&ack).await.map_err(Error::Broken)?;
                 if answer.status != 200 {
                     return Err(Error::refused(&answer));
                 }
-                let id = task["task_id"].as_u64().unwrap_or_default();
+                let id = task.task_id.map_or(0, |id| id.0);
                 self.lock().pulled.push(Arrival { id, at_us: clock.now_micros() });
                 self.progress.add(1);
             }

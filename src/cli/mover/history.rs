@@ -1,25 +1,26 @@
 //! What has ended: the dead, and the history.
 
-use serde_json::Value;
+use delayd_wire::{Records, TaskId, TaskState};
 use serde_json::json;
 
-use super::super::client::fields;
-use super::{ENDED, Mover, array, id_of, tasks};
+use super::{ENDED, Mover};
+use crate::cli::client::fields;
+use crate::cli::exported::Exported;
 
 impl Mover {
     /// Copies what has ended: the dead, and the history if that was asked for. They stay at the old service, too.
     pub(super) async fn ended(&mut self, topic: &str) -> anyhow::Result<()> {
         let states = if self.args.history { &ENDED[..] } else { &[] };
-        for state in ["dead"].iter().chain(states) {
-            let mut cursor = Value::Null;
+        for state in [TaskState::Dead].iter().chain(states).copied() {
+            let mut cursor = None;
             loop {
                 let page = self.page(&self.old, topic, state, cursor).await?;
-                let ids: Vec<u64> = tasks(&page).filter_map(id_of).collect();
+                let ids: Vec<TaskId> = page.tasks.iter().map(|task| task.task_id).collect();
                 for batch in ids.chunks(self.args.batch.into()) {
                     self.copy(topic, state, batch).await?;
                 }
-                cursor = page["cursor"].clone();
-                if cursor.is_null() {
+                cursor = page.cursor;
+                if cursor.is_none() {
                     break;
                 }
             }
@@ -27,24 +28,23 @@ impl Mover {
         Ok(())
     }
 
-    async fn copy(&mut self, topic: &str, state: &str, ids: &[u64]) -> anyhow::Result<()> {
-        let mut rest = json!(ids);
-        while rest.as_array().is_some_and(|ids| !ids.is_empty()) {
-            let body = fields([("topic", Some(json!(topic))), ("task_ids", Some(rest))]);
-            let answer = self.old.call("/delay/task/records", &body).await?;
-            rest = answer["rest"].clone();
-            let records: Vec<Value> =
-                array(&answer["records"]).filter(|record| record["state"] == state).cloned().collect();
+    async fn copy(&mut self, topic: &str, state: TaskState, ids: &[TaskId]) -> anyhow::Result<()> {
+        let mut rest = ids.to_vec();
+        while !rest.is_empty() {
+            let body = fields([("topic", Some(json!(topic))), ("task_ids", Some(json!(rest)))]);
+            let answer: Records<Exported> = self.old.call("/delay/task/records", &body).await?;
+            rest = answer.rest;
+            let records: Vec<Exported> = answer.records.into_iter().filter(|task| task.record.state == state).collect();
             if records.is_empty() {
                 continue;
             }
-            let ids: Vec<u64> = records.iter().filter_map(id_of).collect();
+            let ids: Vec<TaskId> = records.iter().map(Exported::id).collect();
             let adopted = self.adopt(records, None).await?;
             for (id, adopted) in ids.iter().zip(adopted) {
                 match adopted {
                     Ok(_) => {
                         let tally = self.tallies.of(topic);
-                        *(if state == "dead" { &mut tally.dead } else { &mut tally.ended }) += 1;
+                        *(if state == TaskState::Dead { &mut tally.dead } else { &mut tally.ended }) += 1;
                     }
                     Err(why) => {
                         self.tell(topic, *id, &why.sentence);

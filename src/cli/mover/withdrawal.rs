@@ -2,39 +2,41 @@
 
 use std::collections::HashSet;
 
-use delayd_wire::ErrorCode;
-use serde_json::{Value, json};
+use delayd_wire::{ErrorCode, Records, TaskId, TaskState};
+use serde::de::IgnoredAny;
+use serde_json::json;
 
-use super::super::adopting::Adopted;
-use super::super::client::fields;
-use super::super::out;
-use super::{Mover, array, id_of};
+use super::Mover;
+use crate::cli::adopting::Adopted;
+use crate::cli::client::fields;
+use crate::cli::exported::Exported;
+use crate::cli::out;
 
 impl Mover {
     /// Looks what became of tasks that the new service keeps and that could not be ended here:
     /// those that were cancelled, were pushed back by
     /// their key, succeeded or expired meanwhile must not fire at the new service.
-    pub(super) async fn follow(&mut self, topic: &str, ids: Vec<u64>) -> anyhow::Result<()> {
+    pub(super) async fn follow(&mut self, topic: &str, ids: Vec<TaskId>) -> anyhow::Result<()> {
         let (mut ended, mut seen) = (Vec::new(), HashSet::new());
-        let mut rest = json!(ids);
-        while rest.as_array().is_some_and(|ids| !ids.is_empty()) {
-            let answer = self.old.call("/delay/task/records", &self.lending(topic, &rest)).await?;
-            for record in array(&answer["records"]) {
-                seen.extend(id_of(record));
-                match record["state"].as_str() {
+        let mut rest = ids.clone();
+        while !rest.is_empty() {
+            let answer: Records<Exported> = self.old.call("/delay/task/records", &self.lending(topic, &rest)).await?;
+            rest = answer.rest;
+            for task in answer.records {
+                seen.insert(task.id());
+                match task.record.state {
                     // The lease had run out, and it is lent again: the next pass moves it.
-                    Some("scheduled") if !is_cancelling(record) => {}
+                    TaskState::Scheduled if !task.record.cancelling => {}
                     // It may be replayed here, and is to be called there.
-                    Some("dead") => {}
-                    _ => ended.push(record.clone()),
+                    TaskState::Dead => {}
+                    _ => ended.push(task),
                 }
             }
-            rest = answer["rest"].clone();
         }
         self.withdraw(topic, ended).await?;
         for id in ids.into_iter().filter(|id| !seen.contains(id)) {
             let body = fields([("topic", Some(json!(topic))), ("task_id", Some(json!(id)))]);
-            if self.old.find("/delay/task/get", &body).await?.is_some() {
+            if self.old.find::<IgnoredAny>("/delay/task/get", &body).await?.is_some() {
                 self.held.entry(topic.to_owned()).or_default().push(id);
             }
         }
@@ -43,12 +45,14 @@ impl Mover {
 
     /// Ends tasks at the new service that have ended here, or are about to: a pending cancel is
     /// carried out after that.
-    pub(super) async fn withdraw(&mut self, topic: &str, records: Vec<Value>) -> anyhow::Result<()> {
+    pub(super) async fn withdraw(&mut self, topic: &str, records: Vec<Exported>) -> anyhow::Result<()> {
         if records.is_empty() {
             return Ok(());
         }
-        let cancelling: Vec<u64> = records.iter().filter(|record| is_cancelling(record)).filter_map(id_of).collect();
-        let ids: Vec<u64> = records.iter().filter_map(id_of).collect();
+        // A lent task whose cancel is pending is not to be delivered.
+        let cancelling = records.iter().filter(|task| task.record.cancelling).map(Exported::id);
+        let cancelling: Vec<TaskId> = cancelling.collect();
+        let ids: Vec<TaskId> = records.iter().map(Exported::id).collect();
         let adopted = self.adopt(records, Some(topic)).await?;
         for (id, adopted) in ids.into_iter().zip(adopted) {
             match adopted {
@@ -67,9 +71,4 @@ impl Mover {
         self.end(topic, &cancelling, true).await?;
         Ok(())
     }
-}
-
-/// Whether a cancel is pending: a lent task is not to be delivered then.
-pub(super) fn is_cancelling(record: &Value) -> bool {
-    record["cancelling"] == true
 }

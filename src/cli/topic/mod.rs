@@ -1,9 +1,11 @@
 //! `delayd topic …`: topics by hand. What a topic asks for is set by [`set`], how one is shown is [`shown`]'s.
 
 use clap::Subcommand;
+use delayd_wire::{Forecast, Nothing, Paused, Purged, Step};
 use serde_json::{Map, Value, json};
 
-use super::client::{ServerArgs, cell, fields, moment};
+use super::cell::Cell;
+use super::client::{ServerArgs, fields};
 use super::wishes::{Misfire, word};
 use super::{Code, out, progress, table};
 use crate::span::Span;
@@ -106,16 +108,16 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         }
         Verb::Set(args) => set::run(args).await?,
         Verb::Pause(TopicArgs { topic, server }) => {
-            let shown = |answer: &Value| format!("paused since {}", moment(&answer["paused_since_ms"]));
+            let shown = |paused: Paused| format!("paused since {}", paused.paused_since_ms.cell());
             server.ask("/delay/topic/pause", &of(&topic), shown).await?;
         }
         Verb::Resume(ResumeArgs { topic, misfire, server }) => {
             let body = fields([("topic", Some(json!(topic.as_str()))), ("misfire", misfire.map(word))]);
-            server.ask("/delay/topic/resume", &body, |_| "resumed".into()).await?;
+            server.ask("/delay/topic/resume", &body, |_: Nothing| "resumed".into()).await?;
         }
         Verb::Purge(args) => return purge(args).await,
         Verb::Delete(TopicArgs { topic, server }) => {
-            server.ask("/delay/topic/delete", &of(&topic), |_| "deleted".into()).await?;
+            server.ask("/delay/topic/delete", &of(&topic), |_: Nothing| "deleted".into()).await?;
         }
         Verb::Forecast(ForecastArgs { topic, step, steps, server }) => {
             let body = fields([
@@ -141,33 +143,28 @@ async fn purge(args: PurgeArgs) -> anyhow::Result<Code> {
     let client = server.client()?;
     let (mut total, bar) = (0, progress::counting("tasks thrown away"));
     loop {
-        let answer = client.call("/delay/topic/purge", &body).await?;
-        let count = answer["count"].as_u64().unwrap_or(0);
+        let Purged { count, leased, more } = client.call("/delay/topic/purge", &body).await?;
         total += count;
         bar.set_position(total);
-        if answer["more"] == true && count > 0 {
+        if more && count > 0 {
             continue;
         }
         bar.finish_and_clear();
         if !client.is_json() {
-            let left = match answer["leased"].as_u64() {
-                Some(leased) if leased > 0 => format!("; {leased} in someone's hands stay until their leases end"),
-                _ => String::new(),
+            let left = match leased {
+                0 => String::new(),
+                leased => format!("; {leased} in someone's hands stay until their leases end"),
             };
             out::line(&format!("{} thrown away{left}", out::many(total, "task")))?;
         }
-        anyhow::ensure!(
-            answer["more"] != true,
-            "the service says that there is more, and throws nothing away; try again"
-        );
+        anyhow::ensure!(!more, "the service says that there is more, and throws nothing away; try again");
         return Ok(Code::Done);
     }
 }
 
-fn forecast(answer: &Value) -> String {
-    let mut rows = vec![vec!["overdue".to_owned(), cell(&answer["overdue"])]];
-    let steps = answer["steps"].as_array().into_iter().flatten();
-    rows.extend(steps.map(|step| vec![moment(&step["until_ms"]), cell(&step["count"])]));
+fn forecast(Forecast { overdue, steps, .. }: Forecast) -> String {
+    let mut rows = vec![vec!["overdue".to_owned(), overdue.cell()]];
+    rows.extend(steps.iter().map(|Step { until_ms, count }| vec![until_ms.cell(), count.cell()]));
     table::columns(&["until", "count"], &rows)
 }
 
@@ -177,9 +174,8 @@ mod tests {
 
     #[test]
     fn a_forecast_begins_with_what_is_overdue() {
-        let answer =
-            json!({"overdue": 3, "steps": [{"until_ms": 3_600_000, "count": 12}, {"until_ms": 7_200_000, "count": 0}]});
-        insta::assert_snapshot!(forecast(&answer), @r#"
+        let answer = json!({"now_ms": 0, "overdue": 3, "steps": [{"until_ms": 3_600_000, "count": 12}, {"until_ms": 7_200_000, "count": 0}]});
+        insta::assert_snapshot!(forecast(serde_json::from_value(answer).unwrap()), @r#"
         UNTIL                     COUNT
         overdue                   3
         1970-01-01T01:00:00.000Z  12

@@ -1,55 +1,62 @@
 //! Topics as people look at them.
 
-use serde_json::Value;
+use delayd_wire::{Count, TaskState, TopicListed, TopicShown, Topics};
+use serde_json::{Map, Value};
 
-use crate::cli::client::{cell, moment};
+use crate::cli::cell::Cell;
 use crate::cli::table;
 
-/// The states in the order of the road.
-pub(in crate::cli) const STATES: [&str; 6] = ["scheduled", "leased", "delivered", "dead", "cancelled", "expired"];
+/// How many tasks are in each state, in the order of the road.
+pub(in crate::cli) fn counts(count: &Count) -> [(TaskState, u64); 6] {
+    let Count { scheduled, leased, delivered, dead, cancelled, expired } = *count;
+    TaskState::ALL.map(|state| {
+        let count = match state {
+            TaskState::Scheduled => scheduled,
+            TaskState::Leased => leased,
+            TaskState::Delivered => delivered,
+            TaskState::Dead => dead,
+            TaskState::Cancelled => cancelled,
+            TaskState::Expired => expired,
+        };
+        (state, count)
+    })
+}
 
 /// The answer of `/delay/topic/list`.
-pub(super) fn names(answer: &Value) -> String {
-    let Some(topics) = answer["topics"].as_array().filter(|topics| !topics.is_empty()) else {
+pub(super) fn names(Topics { topics }: Topics) -> String {
+    if topics.is_empty() {
         return "no topics".into();
-    };
-    let row = |topic: &Value| vec![cell(&topic["topic"]), cell(&topic["shards"]), yes(&topic["paused"])];
+    }
+    let row = |listed: &TopicListed| vec![listed.topic.cell(), listed.shards.cell(), listed.paused.cell()];
     table::columns(&["topic", "shards", "paused"], &topics.iter().map(row).collect::<Vec<_>>())
 }
 
 /// The answer of `/delay/topic/get` and `/set`.
-pub(super) fn one(answer: &Value) -> String {
-    let paused =
-        if answer["paused"] == true { format!("since {}", moment(&answer["paused_since_ms"])) } else { "no".into() };
+pub(super) fn one(shown: TopicShown<Map<String, Value>>) -> String {
+    let paused = if shown.paused { format!("since {}", shown.paused_since_ms.cell()) } else { "no".into() };
     let mut pairs = vec![
-        ("topic", cell(&answer["topic"])),
-        ("shards", cell(&answer["shards"])),
+        ("topic", shown.topic.cell()),
+        ("shards", shown.shards.cell()),
         ("paused", paused),
-        ("next due", moment(&answer["next_due_ms"])),
-        ("oldest overdue", moment(&answer["oldest_overdue_ms"])),
-        ("history since", moment(&answer["history_since_ms"])),
+        ("next due", shown.next_due_ms.cell()),
+        ("oldest overdue", shown.oldest_overdue_ms.cell()),
+        ("history since", shown.history_since_ms.cell()),
     ];
-    pairs.extend(STATES.map(|state| (state, cell(&answer["counts"][state]))));
-    let policy = settings(&answer["policy"]);
+    pairs.extend(counts(&shown.counts).map(|(state, count)| (state.as_str(), count.cell())));
+    let policy = settings(&shown.policy);
     pairs.extend(policy.iter().map(|(name, value)| (name.as_str(), value.clone())));
     table::pairs(&pairs)
 }
 
 /// What a topic sets itself, by name; what stands together as `retry` and `history` has a line for each part.
-fn settings(policy: &Value) -> Vec<(String, String)> {
-    let all = policy.as_object().into_iter().flatten();
+fn settings(policy: &Map<String, Value>) -> Vec<(String, String)> {
     let parts = |(name, value): (&String, &Value)| match (name.as_str(), value) {
         ("retry" | "history", Value::Object(parts)) => {
-            parts.iter().map(|(part, value)| (format!("{name}.{part}"), cell(value))).collect()
+            parts.iter().map(|(part, value)| (format!("{name}.{part}"), value.cell())).collect()
         }
-        _ => vec![(name.clone(), cell(value))],
+        _ => vec![(name.clone(), value.cell())],
     };
-    all.flat_map(parts).collect()
-}
-
-/// A truth as a cell.
-pub(in crate::cli) fn yes(value: &Value) -> String {
-    if value == true { "yes" } else { "no" }.into()
+    policy.iter().flat_map(parts).collect()
 }
 
 #[cfg(test)]
@@ -65,7 +72,7 @@ mod tests {
             "counts": {"scheduled": 5, "leased": 0, "delivered": 0, "dead": 1, "cancelled": 0, "expired": 0},
             "next_due_ms": null, "oldest_overdue_ms": 1000, "history_since_ms": null,
         });
-        insta::assert_snapshot!(one(&answer), @r#"
+        insta::assert_snapshot!(one(serde_json::from_value(answer).unwrap()), @r#"
         topic               report
         shards              1
         paused              since 1970-01-01T00:00:00.000Z
@@ -85,8 +92,9 @@ mod tests {
 
     #[test]
     fn topics_are_named_one_a_line() {
-        assert_eq!(names(&json!({"topics": []})), "no topics");
-        insta::assert_snapshot!(names(&json!({"topics": [{"topic": "a", "shards": 4, "paused": true}]})), @r#"
+        let names = |answer| names(serde_json::from_value(answer).unwrap());
+        assert_eq!(names(json!({"topics": []})), "no topics");
+        insta::assert_snapshot!(names(json!({"topics": [{"topic": "a", "shards": 4, "paused": true}]})), @r#"
         TOPIC  SHARDS  PAUSED
         a      4       yes
         "#);

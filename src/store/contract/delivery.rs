@@ -206,16 +206,6 @@ impl LeaseKind {
         if destination.is_pull() { Self::Consumer } else { Self::Worker }
     }
 
-    /// The name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Worker => "worker",
-            Self::Consumer => "consumer",
-            Self::Receiver => "receiver",
-            Self::Mover { .. } => "mover",
-        }
-    }
-
     /// What the task waits for again if the lease ends without anything having been done; `None`: that is not fixed.
     pub fn returns_to(self) -> Option<UnixMillis> {
         if let Self::Mover { due } = self { Some(due) } else { None }

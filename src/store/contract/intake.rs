@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::time::Duration;
 
+use delayd_wire::Durability;
+
 use super::topics::TopicEntry;
 use crate::clock::UnixMillis;
 use crate::store::Result;
@@ -20,35 +22,10 @@ pub trait Intake: Send + Sync + 'static {
     fn add(&self, tasks: Vec<NewTask>) -> impl Future<Output = Vec<Result<Added>>> + Send;
 }
 
-/// What an accepted add survives; the names are the wire's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// On disk before the answer.
-    Fsynced,
-    /// Redis with `appendfsync always`.
-    AofAlways,
-    /// Redis with `appendfsync everysec`: a second may be lost with the machine.
-    AofEverysec,
-    /// Redis without AOF, or with `appendfsync no`: lost with the server.
-    Volatile,
-}
-
-impl Durability {
-    /// The name used on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Fsynced => "fsynced",
-            Self::AofAlways => "aof-always",
-            Self::AofEverysec => "aof-everysec",
-            Self::Volatile => "volatile",
-        }
-    }
-
-    /// What the operator should know of it.
-    pub fn warning(self) -> Option<&'static str> {
-        let is_lost = self == Self::Volatile;
-        is_lost.then_some("Redis keeps no append-only file: tasks are lost when it stops (durability: volatile)")
-    }
+/// What the operator should know of a durability.
+pub fn warning_of(durability: Durability) -> Option<&'static str> {
+    let is_lost = durability == Durability::Volatile;
+    is_lost.then_some("Redis keeps no append-only file: tasks are lost when it stops (durability: volatile)")
 }
 
 /// When a task falls due.

@@ -22,7 +22,7 @@ use super::fault::{Refusal, is_forgotten, is_no_primary, is_of_the_map, of_redis
 use super::script;
 use super::server::{self, Server};
 use crate::breaker::{Gate, State, Verdict};
-use crate::store::{Durability, Error, Result};
+use crate::store::{Durability, Error, Result, warning_of};
 
 /// The rest between two attempts to connect, and between two looks at an open breaker.
 const REST: Duration = Duration::from_millis(100);
@@ -287,7 +287,7 @@ impl Link {
 
     fn keeps(&self, durability: Durability) {
         let before = self.durability.swap(durability as u8, Ordering::Relaxed);
-        if let Some(warning) = durability.warning().filter(|_| before != durability as u8) {
+        if let Some(warning) = warning_of(durability).filter(|_| before != durability as u8) {
             tracing::warn!(server = %self.params.server, "{warning}");
         }
     }

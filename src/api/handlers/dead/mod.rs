@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use delayd_wire::schema::string;
+use delayd_wire::{Cause, Causes, Done, schemas};
+use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::api::middleware::route::Routed;
@@ -16,8 +18,7 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Id, Name, Number};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{TopicName, schemas, string};
-use crate::clock::UnixMillis;
+use crate::api::wire::schema::TopicName;
 use crate::rate::Rate;
 use crate::store::{Admin, Spread};
 use crate::task::{State, TaskId, Topic};
@@ -93,40 +94,6 @@ pub(crate) struct PurgeRequest {
     cursor: Option<Name<Cursor>>,
 }
 
-/// The dead of a topic by what killed them.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Causes {
-    /// The commonest first.
-    causes: Vec<Cause>,
-    /// There are more dead than were looked at.
-    more: bool,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Cause {
-    reason: String,
-    count: u64,
-    first_ms: UnixMillis,
-    last_ms: UnixMillis,
-    /// One of them, to look at.
-    task_id: TaskId,
-}
-
-/// What was done, or would have been.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Done {
-    count: u64,
-    /// How many were gone over, those that were passed over included.
-    seen: u64,
-    /// The request went over as much as one may: ask again, with the cursor.
-    more: bool,
-    /// For the next call; null at the end.
-    cursor: Option<String>,
-    /// When the last replayed task falls due.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    until_ms: Option<UnixMillis>,
-}
-
 /// `POST /delay/dead/causes`
 pub(crate) async fn causes(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Causes>, Error> {
     let request: CausesRequest = json::read(request.body())?;
@@ -137,13 +104,13 @@ pub(crate) async fn causes(api: Arc<Api>, Routed { request, .. }: Routed) -> Res
     let mut dead = Walk::begin(&api, all).await?;
     while let Some((_, page)) = dead.next(&api).await? {
         for task in page {
-            let ended = task.finished.unwrap_or(task.due);
+            let ended = task.finished.unwrap_or(task.due).into();
             let cause = by_reason.entry(task.last_outcome.clone()).or_insert_with(|| Cause {
                 reason: task.last_outcome,
                 count: 0,
                 first_ms: ended,
                 last_ms: ended,
-                task_id: task.id,
+                task_id: task.id.into(),
             });
             cause.count += 1;
             (cause.first_ms, cause.last_ms) = (cause.first_ms.min(ended), cause.last_ms.max(ended));
@@ -171,9 +138,9 @@ pub(crate) async fn replay(api: Arc<Api>, Routed { request, .. }: Routed) -> Res
             false => api.store.replay(&lane, ids, Spread { first: step.mul_f64(count as f64), step }).await?,
         };
     }
-    let until_ms = (count > 0 && !dry_run).then(|| api.clock.now() + step.mul_f64((count - 1) as f64));
+    let until = (count > 0 && !dry_run).then(|| api.clock.now() + step.mul_f64((count - 1) as f64));
     tracing::info!(count, dry_run, "Dead tasks replayed by hand");
-    Ok(Success::of(Done { until_ms, ..Done::of(count, &dead) }))
+    Ok(Success::of(Done { until_ms: until.map(Into::into), ..done(count, &dead) }))
 }
 
 /// `POST /delay/dead/purge`
@@ -188,14 +155,12 @@ pub(crate) async fn purge(api: Arc<Api>, Routed { request, .. }: Routed) -> Resu
         count += if dry_run { ids.len() } else { api.store.discard(&lane, State::Dead, ids).await? };
     }
     tracing::info!(count, dry_run, "Dead tasks thrown away by hand");
-    Ok(Success::of(Done::of(count, &dead)))
+    Ok(Success::of(done(count, &dead)))
 }
 
-impl Done {
-    fn of(count: usize, dead: &Walk) -> Self {
-        let cursor = dead.cursor().map(|cursor| cursor.to_string());
-        Self { count: count as u64, seen: dead.seen() as u64, more: cursor.is_some(), cursor, until_ms: None }
-    }
+fn done(count: usize, dead: &Walk) -> Done {
+    let cursor = dead.cursor().map(|cursor| cursor.to_string());
+    Done { count: count as u64, seen: dead.seen() as u64, more: cursor.is_some(), cursor, until_ms: None }
 }
 
 /// What requests say about the tasks that they mean.

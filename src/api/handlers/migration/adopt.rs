@@ -2,12 +2,12 @@
 //!
 //! A record is checked as an add is: who calls it must be known here, its host be allowed. Each is answered by itself.
 
-use delayd_wire::ErrorCode;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use delayd_wire::{AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, Answer, Way};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -23,7 +23,7 @@ use crate::api::wire::fields::{AtMost, Id, Name, Number, within};
 use crate::api::wire::idempotency;
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::{reading, size};
-use crate::api::wire::schema::{TopicName, Way};
+use crate::api::wire::schema::TopicName;
 use crate::callback::{Services, target};
 use crate::clock::UnixMillis;
 use crate::span::Span;
@@ -133,56 +133,6 @@ struct GivenCall {
     task_id: Option<Id>,
 }
 
-/// What became of an adoption.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = AdoptAnswer)]
-pub(crate) struct Adoptions {
-    /// How many were not adopted.
-    failed: usize,
-    /// Each record's answer, in order.
-    results: Vec<Item>,
-}
-
-/// By this name the derive need not look into generics.
-type KeptInPlace = Success<Kept>;
-
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(untagged)]
-#[schema(as = AdoptItem)]
-pub(crate) enum Item {
-    Kept(KeptInPlace),
-    Failed {
-        #[schema(value_type = u16, minimum = 1000)]
-        dm_error: ErrorCode,
-        error_msg: String,
-    },
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = AdoptedTask)]
-pub(crate) struct Kept {
-    task_id: TaskId,
-    /// It had been adopted before.
-    known: bool,
-    /// Left out: it is kept as the record says, or as it has fared here since.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    became: Option<Became>,
-}
-
-/// What an adoption came to that keeps no waiting task.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[schema(as = AdoptionBecame)]
-pub(crate) enum Became {
-    /// A task of the same key was set later here: this one is not kept.
-    Superseded,
-    /// The same task waited here, and has ended now as it did elsewhere.
-    Ended,
-    /// The same task is in someone's hands here: it is cancelled when its lease ends, unless it
-    /// succeeds.
-    Cancelling,
-}
-
 /// A record that passed the checks.
 pub(crate) struct Checked {
     /// Its topic's entry is filled in once it is at hand.
@@ -192,7 +142,10 @@ pub(crate) struct Checked {
 }
 
 /// `POST /delay/task/adopt`: keeps tasks of another store under their ids. May be repeated.
-pub(crate) async fn adopt(api: Arc<Api>, Routed { request, caller, .. }: Routed) -> Result<Success<Adoptions>, Error> {
+pub(crate) async fn adopt(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<Success<AdoptAnswer>, Error> {
     api.check_accepting()?;
     // A task that returns to the store that first accepted it needs no origin.
     let own = api.store.id().await?;
@@ -209,11 +162,11 @@ pub(crate) async fn adopt(api: Arc<Api>, Routed { request, caller, .. }: Routed)
     let keep = |checked| keep(&api, checked);
     let results = placed(&api, read, keep, |checked: &Checked| &checked.topic).await?;
     let failed = results.iter().filter(|result| result.is_err()).count();
-    let item = |result: Result<Kept, Error>| match result {
-        Ok(kept) => Item::Kept(Success::of(kept)),
-        Err(error) => Item::Failed { dm_error: error.code(), error_msg: error.message() },
+    let item = |result: Result<AdoptedTask, Error>| match result {
+        Ok(kept) => AdoptItem::Kept(Answer::of(kept)),
+        Err(error) => AdoptItem::Failed { dm_error: error.code(), error_msg: error.message() },
     };
-    Ok(Success::of(Adoptions { failed, results: results.into_iter().map(item).collect() }))
+    Ok(Success::of(AdoptAnswer { failed, results: results.into_iter().map(item).collect() }))
 }
 
 pub(crate) fn all_checked(api: &Api, caller: &Caller, body: &[u8]) -> Result<Vec<Result<Checked, Error>>, Error> {
@@ -231,7 +184,7 @@ pub(crate) fn all_checked(api: &Api, caller: &Caller, body: &[u8]) -> Result<Vec
 }
 
 /// One answer per record, in order; an error if nothing of it is confirmed.
-async fn keep(api: &Api, checked: Vec<Result<Checked, Error>>) -> Result<Vec<Result<Kept, Error>>, Error> {
+async fn keep(api: &Api, checked: Vec<Result<Checked, Error>>) -> Result<Vec<Result<AdoptedTask, Error>>, Error> {
     let mut topics: HashMap<Topic, Registered> = HashMap::new();
     for Checked { topic, .. } in checked.iter().flatten() {
         if !topics.contains_key(topic) {
@@ -270,16 +223,16 @@ async fn keep(api: &Api, checked: Vec<Result<Checked, Error>>) -> Result<Vec<Res
         let (known, became) = match adopted? {
             Adopted::New => (false, None),
             Adopted::Known => (true, None),
-            Adopted::Superseded => (false, Some(Became::Superseded)),
-            Adopted::Ended => (true, Some(Became::Ended)),
-            Adopted::Cancelling => (true, Some(Became::Cancelling)),
+            Adopted::Superseded => (false, Some(AdoptionBecame::Superseded)),
+            Adopted::Ended => (true, Some(AdoptionBecame::Ended)),
+            Adopted::Cancelling => (true, Some(AdoptionBecame::Cancelling)),
             Adopted::Own => return Err(Error::OwnTask),
             Adopted::Taken => return Err(Error::TakenId),
         };
         if !known && became.is_none() {
             log.extend(notes.into_iter().map(|note| note.of(&lane, task_id)));
         }
-        Ok(Kept { task_id, known, became })
+        Ok(AdoptedTask { task_id: task_id.into(), known, became })
     };
     let results = places.into_iter().map(answer).collect();
     if !log.is_empty()

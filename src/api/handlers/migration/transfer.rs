@@ -7,20 +7,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use delayd_wire::{Ended, Record, Records, StaleTask};
+use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::api::handlers::task::add::mode_of;
-use crate::api::handlers::task::get::Note;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Id, Name, within};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{ReceiptText, TopicName, Way};
-use crate::api::wire::stored::is_false;
-use crate::clock::UnixMillis;
+use crate::api::wire::schema::{ReceiptText, TopicName};
+use crate::api::wire::shown::{last_outcome, way_of};
 use crate::span::{self, Span};
 use crate::store::{Admin, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Settle, Settled, Task, TopicEntry, Transition};
 use crate::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
@@ -49,88 +47,34 @@ pub(crate) struct RecordsRequest {
     receipt: Option<Name<Receipt>>,
 }
 
-/// Whole tasks.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Records {
-    /// What holds those that are lent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    receipt: Option<String>,
-    records: Vec<Record>,
-    /// There was no room for these: ask for them again.
-    rest: Vec<TaskId>,
-}
-
-/// A whole task, as it is adopted.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Record {
-    topic: Topic,
-    task_id: TaskId,
-    /// `leased`: somebody else has it just now. What is lent is `scheduled`.
-    state: State,
-    /// How it leaves.
-    #[schema(value_type = Way)]
-    mode: &'static str,
-    created_ms: UnixMillis,
-    /// The due moment that it was stored with, or was moved to by hand.
-    due_ms: UnixMillis,
-    /// What it waits for, if that is another moment: a retry's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    waits_ms: Option<UnixMillis>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    finished_ms: Option<UnixMillis>,
-    attempts: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_outcome: Option<String>,
-    /// A cancel waits for the end of its lease: it is not to be delivered any more.
-    #[serde(skip_serializing_if = "is_false")]
-    cancelling: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    /// When an add last set the task by its `key`. Left out: it has none, or the `key` has gone to
-    /// another task.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key_set_ms: Option<UnixMillis>,
-    /// It is lent to the caller, and goes on here if another service refuses it.
-    #[serde(skip_serializing_if = "is_false")]
-    lent: bool,
-    /// As `get` shows them; `origin`, the store that its `webhook-id` begins with; and `task_id` in `on_dead`: the id that the call for the
-    /// dead will have.
-    #[schema(value_type = Object)]
-    options: Options,
-    content: String,
-    /// The attempts that were noted.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    log: Vec<Note>,
-}
-
-impl Record {
-    fn of(topic: &Topic, task: Task, notes: Vec<AttemptNote>, store: StoreId) -> Self {
-        let waits = task.lease.and_then(LeaseKind::returns_to);
-        let state = if waits.is_some() { State::Scheduled } else { task.state };
-        Self {
-            topic: topic.clone(),
-            task_id: task.id,
-            state,
-            mode: mode_of(&task.destination),
-            created_ms: task.created,
-            due_ms: task.due,
-            waits_ms: waits.filter(|waits| *waits != task.due),
-            finished_ms: task.finished,
-            attempts: task.attempts,
-            last_outcome: Some(task.last_outcome).filter(|outcome| !outcome.is_empty()),
-            cancelling: task.cancelling,
-            key: task.options.key.clone(),
-            key_set_ms: task.key_set.map(|set| set.max(task.created)),
-            lent: false,
-            options: Options { key: None, origin: task.options.origin.or(Some(store)), ..task.options },
-            content: task.content,
-            log: notes.into_iter().map(Note::from).collect(),
-        }
+fn record(topic: &Topic, task: Task, notes: Vec<AttemptNote>, store: StoreId) -> Record<Options> {
+    let waits = task.lease.and_then(LeaseKind::returns_to);
+    Record {
+        topic: topic.into(),
+        task_id: task.id.into(),
+        state: if waits.is_some() { State::Scheduled } else { task.state },
+        mode: way_of(&task.destination),
+        created_ms: task.created.into(),
+        due_ms: task.due.into(),
+        waits_ms: waits.filter(|waits| *waits != task.due).map(Into::into),
+        finished_ms: task.finished.map(Into::into),
+        attempts: task.attempts,
+        last_outcome: last_outcome(task.last_outcome),
+        cancelling: task.cancelling,
+        key: task.options.key.clone(),
+        key_set_ms: task.key_set.map(|set| set.max(task.created).into()),
+        lent: false,
+        options: Options { key: None, origin: task.options.origin.or(Some(store)), ..task.options },
+        content: task.content,
+        log: notes.into_iter().map(Into::into).collect(),
     }
 }
 
 /// `POST /delay/task/records`
-pub(crate) async fn records(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Records>, Error> {
+pub(crate) async fn records(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Records<Record<Options>>>, Error> {
     let request: RecordsRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let mut ids = ids(request.task_ids)?;
@@ -161,14 +105,18 @@ pub(crate) async fn records(api: Arc<Api>, Routed { request, .. }: Routed) -> Re
             _ => api.store.notes(&lane, id).await.unwrap_or_default(),
         };
         bytes += task.content.len();
-        records.push(Record::of(&topic, task, notes, store));
+        records.push(record(&topic, task, notes, store));
     }
     if receipt.is_some() {
         // Somebody else's: between the two looks it came back and was claimed.
         records.retain(|record| record.state != State::Leased);
         records.iter_mut().for_each(|record| record.lent = record.state == State::Scheduled);
     }
-    Ok(Success::of(Records { receipt: receipt.map(|receipt| receipt.to_string()), records, rest: ids.collect() }))
+    Ok(Success::of(Records {
+        receipt: receipt.map(|receipt| receipt.to_string()),
+        records,
+        rest: ids.map(Into::into).collect(),
+    }))
 }
 
 fn ids(given: Option<AtMost<Id, MAX_IDS>>) -> Result<Vec<TaskId>, Error> {
@@ -225,25 +173,6 @@ pub(crate) struct MovedRequest {
     back: Option<bool>,
 }
 
-/// What became of lent tasks.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Ended {
-    /// Gone from here, or back.
-    count: u64,
-    /// Not ended, for each has become something else meanwhile; nothing changed.
-    stale: Vec<Stale>,
-}
-
-/// A task that was not ended.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = StaleTask)]
-pub(crate) struct Stale {
-    task_id: TaskId,
-    /// What it is now. `leased`: somebody else holds it, or a cancel is pending; `records` with
-    /// `lend` says which.
-    state: State,
-}
-
 /// `POST /delay/task/moved`: what was adopted elsewhere is forgotten here. May be repeated.
 pub(crate) async fn moved(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Ended>, Error> {
     let request: MovedRequest = json::read(request.body())?;
@@ -262,7 +191,7 @@ pub(crate) async fn moved(api: Arc<Api>, Routed { request, .. }: Routed) -> Resu
     let (mut gone, mut count, mut stale) = (Vec::new(), 0, Vec::new());
     for (id, settled) in ids.into_iter().zip(settled) {
         match settled? {
-            Settled::Stale { state } => stale.push(Stale { task_id: id, state }),
+            Settled::Stale { state } => stale.push(StaleTask { task_id: id.into(), state }),
             // Forgotten by the same call before, whose answer was lost.
             Settled::Unknown => count += 1,
             Settled::Done => {

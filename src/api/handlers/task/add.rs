@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use delayd_wire::{Answer, Batch, BatchItem, Failure, Rfc3339, Stored, TaskState, Way};
 use futures_util::future::join_all;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -20,26 +21,25 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::{self, Success};
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Rfc3339};
+use crate::api::wire::fields::AtMost;
 use crate::api::wire::idempotency;
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::{LONG, reading, size};
-use crate::api::wire::response::{self, Body};
-use crate::api::wire::stored::{Item, Stored};
+use crate::api::wire::response;
+use crate::api::wire::shown::{stored, way_of};
 use crate::store::{self, Intake, NewTask, Registered};
-use crate::task::{self, Destination, Topic};
+use crate::task::Topic;
 
 /// The most tasks of a batch, whatever `limits.batch` says.
 pub(crate) const MAX_BATCH: usize = 10_000;
 
-/// The answer to a single add, as [`Success`] would write it: it is the one that is given most, and a serializer's way costs three times as much.
+/// The answer to a single add, as [`Answer`] would write it: it is the one that is given most, and a serializer's way costs three times as much.
 #[derive(Debug)]
 pub(crate) struct One(Stored);
 
 impl IntoResponse for One {
     fn into_response(self) -> Response {
         let Stored { task_id, due_ms, due: Rfc3339(due), mode, durability, duplicate, state, replaced } = self.0;
-        let due = due.rfc3339();
         let (mut id, mut millis) = (itoa::Buffer::new(), itoa::Buffer::new());
         let text = [
             envelope::BEGIN,
@@ -50,26 +50,17 @@ impl IntoResponse for One {
             r#","due":""#,
             &due,
             r#"","mode":""#,
-            mode,
+            mode.as_str(),
             r#"","durability":""#,
-            durability,
+            durability.as_str(),
             if duplicate { r#"","duplicate":true"# } else { "\"" },
             if state.is_some() { r#","state":""# } else { "" },
-            state.map_or("", task::State::as_str),
+            state.map_or("", TaskState::as_str),
             if state.is_some() { "\"" } else { "" },
             if replaced { r#","replaced":true}"# } else { "}" },
         ];
         response::json(text.concat().into())
     }
-}
-
-/// The answer to a batch.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Batch {
-    /// How many were not stored.
-    failed: usize,
-    /// Each task's answer, in order.
-    results: Vec<Item>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -80,11 +71,6 @@ pub(crate) struct BatchRequest<'a> {
     #[serde(borrow)]
     #[schema(value_type = Vec<new_task::Request<'_>>, min_items = 1)]
     pub(crate) tasks: Option<AtMost<&'a RawValue, MAX_BATCH>>,
-}
-
-/// How a task leaves, as the wire names it.
-pub(crate) fn mode_of(destination: &Destination) -> &'static str {
-    if destination.is_pull() { "pull" } else { "push" }
 }
 
 /// `POST /delay/task/add`
@@ -101,7 +87,7 @@ pub(crate) async fn add(api: Arc<Api>, Routed { request, .. }: Routed) -> Result
         match api.store.add(vec![task]).await.pop().expect("a store answers every task") {
             // Nothing was stored. The body is read once more instead of being copied each time.
             Err(store::Error::StaleEntry) if tries < PLACINGS => api.topics.reload(&name).await?,
-            added => return Ok(One(Stored::of(added?, mode, api.store.durability()))),
+            added => return Ok(One(stored(added?, mode, api.store.durability()))),
         };
     }
 }
@@ -176,19 +162,19 @@ async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<St
     let mut added = api.store.add(tasks).await.into_iter();
     // Asked only now: a store that was out of reach has just learnt it.
     let durability = api.store.durability();
-    let answer = |mode: Result<&'static str, Error>| {
+    let answer = |mode: Result<Way, Error>| {
         let mode = mode?;
         let added = added.next().expect("a store answers every task")?;
-        Ok(Stored::of(added, mode, durability))
+        Ok(stored(added, mode, durability))
     };
     modes.into_iter().map(answer).collect()
 }
 
 /// What the store is asked to keep, and how it will leave.
-fn task_of(checked: Checked, topic: Registered) -> (NewTask, &'static str) {
+fn task_of(checked: Checked, topic: Registered) -> (NewTask, Way) {
     let Checked { destination, moment, options, content, idempotency, .. } = checked;
     let Registered { entry: topic, policy, .. } = topic;
-    let (quota, mode) = (policy.quota_of_lane(topic.shards), mode_of(&destination));
+    let (quota, mode) = (policy.quota_of_lane(topic.shards), way_of(&destination));
     (NewTask { topic, destination, moment, options, content, idempotency, quota }, mode)
 }
 
@@ -217,8 +203,8 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
     }
     let failed = results.iter().filter(|result| result.is_err()).count();
     let item = |result: Result<Stored, Error>| match result {
-        Ok(stored) => Item::Stored(Success::of(stored)),
-        Err(error) => Item::Failed { dm_error: error.code(), error_msg: error.message() },
+        Ok(stored) => BatchItem::Stored(Answer::of(stored)),
+        Err(error) => BatchItem::Failed { dm_error: error.code(), error_msg: error.message() },
     };
     let gravest = results.iter().filter_map(|result| result.as_ref().err()).max_by_key(|error| error.code()).cloned();
     let count = results.len();
@@ -226,7 +212,7 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
     Ok(match gravest {
         Some(error) if failed == count => {
             let error_msg = format!("tasks: none of the {count} was stored; one of them says: {}", error.message());
-            error.with_body(Body { error_msg, failed: Some(failed), results: Some(results), ..error.body() })
+            error.with_body(Failure { error_msg, failed: Some(failed), results: Some(results), ..error.body() })
         }
         _ => Success::of(Batch { failed, results }).into_response(),
     })
@@ -234,19 +220,19 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
 
 #[cfg(test)]
 mod tests {
+    use delayd_wire::{Durability, TaskId, UnixMillis};
+
     use super::*;
     use crate::api::testing::json_of;
-    use crate::clock::UnixMillis;
     use crate::store;
-    use crate::task::TaskId;
 
     fn stored() -> Result<Stored, Error> {
         Ok(Stored {
             task_id: TaskId(7),
             due_ms: UnixMillis(1),
-            due: Rfc3339(UnixMillis(1)),
-            mode: "pull",
-            durability: "fsynced",
+            due: Rfc3339("1970-01-01T00:00:00.001Z".into()),
+            mode: Way::Pull,
+            durability: Durability::Fsynced,
             duplicate: false,
             state: None,
             replaced: false,
@@ -277,7 +263,7 @@ mod tests {
     #[tokio::test]
     async fn a_single_add_is_answered_in_the_words_of_every_success() {
         for (duplicate, replaced) in [(false, false), (true, false), (false, true), (true, true)] {
-            for state in [None, Some(task::State::Cancelled)] {
+            for state in [None, Some(TaskState::Cancelled)] {
                 let stored = || Stored { duplicate, state, replaced, ..stored().unwrap() };
                 let (one, usual) = (One(stored()).into_response(), Success::of(stored()).into_response());
                 assert_eq!(one.headers(), usual.headers());

@@ -5,21 +5,21 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use delayd_wire::{Found, Task};
+use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::api::handlers::task::add::mode_of;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Id, Name, Rfc3339};
+use crate::api::wire::fields::{Id, Name};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{Holder, TopicName, Way};
-use crate::clock::UnixMillis;
-use crate::store::{Admin, AttemptNote, Delivery, LeaseKind, Task};
-use crate::task::{Destination, Lane, OnDead, Options, State, StoreId, TaskId, Topic};
+use crate::api::wire::schema::TopicName;
+use crate::api::wire::shown::{last_outcome, sn_of, way_of};
+use crate::store::{self, Admin, AttemptNote, Delivery};
+use crate::task::{Lane, OnDead, Options, StoreId, Topic};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -33,84 +33,25 @@ pub(crate) struct Request {
     task_id: Option<Id>,
 }
 
-/// The answer.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Found {
-    task: Shown,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Task)]
-pub(crate) struct Shown {
-    task_id: TaskId,
-    /// What its callbacks carry as `webhook-id`.
-    webhook_id: String,
-    state: State,
-    /// How it leaves.
-    #[schema(value_type = Way)]
-    mode: &'static str,
-    sn: Option<Destination>,
-    key: Option<String>,
-    due_ms: UnixMillis,
-    /// The same.
-    due: Rfc3339,
-    attempts: u32,
-    created_ms: UnixMillis,
-    finished_ms: Option<UnixMillis>,
-    /// Who holds it, while it is leased.
-    #[schema(value_type = Option<Holder>)]
-    lease: Option<&'static str>,
-    last_outcome: Option<String>,
-    /// What the task asks for instead of its topic's policy, as an add would say it. Without the scope `admin` the values of `headers` are null.
-    #[schema(value_type = Object)]
-    options: Value,
-    content: String,
-    /// The attempts that were noted, the newest last. May be incomplete: notes are written beside the road.
-    log: Vec<Note>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Note {
-    attempt: u32,
-    started_ms: UnixMillis,
-    duration_ms: u64,
-    outcome: String,
-    answer: String,
-}
-
-impl From<AttemptNote> for Note {
-    fn from(note: AttemptNote) -> Self {
-        Self {
-            attempt: note.attempt,
-            started_ms: note.started,
-            duration_ms: note.took.as_millis() as u64,
-            outcome: note.outcome,
-            answer: note.answer,
-        }
-    }
-}
-
-impl Shown {
-    fn of(task: Task, notes: Vec<AttemptNote>, store: StoreId, with_secrets: bool) -> Self {
-        let options = options(&task.options, with_secrets);
-        Self {
-            task_id: task.id,
-            webhook_id: task.options.origin.unwrap_or(store).webhook_id(task.id),
-            state: task.state,
-            mode: mode_of(&task.destination),
-            sn: Some(task.destination).filter(|destination| !destination.is_pull()),
-            key: task.options.key,
-            due_ms: task.due,
-            due: Rfc3339(task.due),
-            attempts: task.attempts,
-            created_ms: task.created,
-            finished_ms: task.finished,
-            lease: task.lease.map(LeaseKind::as_str),
-            last_outcome: Some(task.last_outcome).filter(|outcome| !outcome.is_empty()),
-            options,
-            content: task.content,
-            log: notes.into_iter().map(Note::from).collect(),
-        }
+fn shown(task: store::Task, notes: Vec<AttemptNote>, store: StoreId, with_secrets: bool) -> Task<Value> {
+    let options = options(&task.options, with_secrets);
+    Task {
+        task_id: task.id.into(),
+        webhook_id: task.options.origin.unwrap_or(store).webhook_id(task.id),
+        state: task.state,
+        mode: way_of(&task.destination),
+        sn: sn_of(&task.destination),
+        key: task.options.key,
+        due_ms: task.due.into(),
+        due: task.due.into(),
+        attempts: task.attempts,
+        created_ms: task.created.into(),
+        finished_ms: task.finished.map(Into::into),
+        lease: task.lease.map(Into::into),
+        last_outcome: last_outcome(task.last_outcome),
+        options,
+        content: task.content,
+        log: notes.into_iter().map(Into::into).collect(),
     }
 }
 
@@ -126,7 +67,7 @@ fn options(options: &Options, with_secrets: bool) -> Value {
 }
 
 /// `POST /delay/task/get`
-pub(crate) async fn get(api: Arc<Api>, Routed { request, caller, .. }: Routed) -> Result<Success<Found>, Error> {
+pub(crate) async fn get(api: Arc<Api>, Routed { request, caller, .. }: Routed) -> Result<Success<Found<Value>>, Error> {
     let request: Request = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let id = required(Id::given(request.task_id), "task_id")?;
@@ -141,7 +82,7 @@ pub(crate) async fn get(api: Arc<Api>, Routed { request, caller, .. }: Routed) -
     let store = api.store.id().await?;
     // Of a task's notes nothing depends; without them the answer is as good.
     let notes = api.store.notes(&lane, id).await.unwrap_or_default();
-    Ok(Success::of(Found { task: Shown::of(task, notes, store, caller.sees_secrets()) }))
+    Ok(Success::of(Found { task: shown(task, notes, store, caller.sees_secrets()) }))
 }
 
 #[cfg(test)]

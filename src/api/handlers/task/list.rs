@@ -8,21 +8,23 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use delayd_wire::schema::string;
+use delayd_wire::{Entry, Page, schemas};
 use futures_util::future::try_join_all;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::api::handlers::task::add::mode_of;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, Rfc3339};
+use crate::api::wire::fields::{Name, Number};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{Holder, TopicName, Way, schemas, string};
+use crate::api::wire::schema::TopicName;
+use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::clock::UnixMillis;
-use crate::store::{Admin, LeaseKind, ListQuery, Listed, Summary, TopicEntry, Topics};
-use crate::task::{Destination, InvalidName, Lane, State, TaskId, Topic};
+use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
+use crate::task::{InvalidName, Lane, State, TaskId, Topic};
 use crate::word::Word;
 
 /// Entries of a page, unless asked for otherwise, and at most.
@@ -83,52 +85,20 @@ impl FromStr for Cursor {
     }
 }
 
-/// A page.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Page {
-    tasks: Vec<Entry>,
-    /// For the next page; absent on the last.
-    cursor: Option<String>,
-}
-
-/// A task without its content.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Entry {
-    task_id: TaskId,
-    state: State,
-    /// How it leaves.
-    #[schema(value_type = Way)]
-    mode: &'static str,
-    sn: Option<Destination>,
-    due_ms: UnixMillis,
-    /// The same.
-    due: Rfc3339,
-    attempts: u32,
-    created_ms: UnixMillis,
-    finished_ms: Option<UnixMillis>,
-    /// Who holds it, while it is leased.
-    #[schema(value_type = Option<Holder>)]
-    lease: Option<&'static str>,
-    last_outcome: Option<String>,
-    key: Option<String>,
-}
-
-impl From<Summary> for Entry {
-    fn from(task: Summary) -> Self {
-        Self {
-            task_id: task.id,
-            state: task.state,
-            mode: mode_of(&task.destination),
-            sn: Some(task.destination).filter(|destination| !destination.is_pull()),
-            due_ms: task.due,
-            due: Rfc3339(task.due),
-            attempts: task.attempts,
-            created_ms: task.created,
-            finished_ms: task.finished,
-            lease: task.lease.map(LeaseKind::as_str),
-            last_outcome: Some(task.last_outcome).filter(|outcome| !outcome.is_empty()),
-            key: task.key,
-        }
+fn shown(task: Summary) -> Entry {
+    Entry {
+        task_id: task.id.into(),
+        state: task.state,
+        mode: way_of(&task.destination),
+        sn: sn_of(&task.destination),
+        due_ms: task.due.into(),
+        due: task.due.into(),
+        attempts: task.attempts,
+        created_ms: task.created.into(),
+        finished_ms: task.finished.map(Into::into),
+        lease: task.lease.map(Into::into),
+        last_outcome: last_outcome(task.last_outcome),
+        key: task.key,
     }
 }
 
@@ -144,7 +114,7 @@ pub(crate) async fn list(api: Arc<Api>, Routed { request, .. }: Routed) -> Resul
     let known = api.topic(&topic).await?;
     let listed = merged(&api, &known.entry, &Range { state, from, to, after, limit }).await?;
     let cursor = listed.last().filter(|_| listed.len() == limit).map(|last| Cursor(*last).to_string());
-    let tasks = summaries(&api, &known.entry, &listed).await?.into_iter().map(Entry::from).collect();
+    let tasks = summaries(&api, &known.entry, &listed).await?.into_iter().map(shown).collect();
     Ok(Success::of(Page { tasks, cursor }))
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use delayd_wire::{Gone, Moved};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -12,12 +13,11 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Id, Name, Number, Rfc3339};
+use crate::api::wire::fields::{Id, Name, Number};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::reading;
 use crate::api::wire::schema::{Content, TopicName};
 use crate::callback::target_of_object;
-use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{Admin, Cancelled, Moment, NewContent, Rescheduled};
 use crate::task::{Lane, Mode, TaskId, Topic};
@@ -53,21 +53,6 @@ pub(crate) struct UpdateRequest<'a> {
     content: Option<&'a RawValue>,
 }
 
-/// The answer of a cancel.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Gone {
-    task_id: TaskId,
-}
-
-/// The answer of an update.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Moved {
-    task_id: TaskId,
-    due_ms: UnixMillis,
-    /// The same.
-    due: Rfc3339,
-}
-
 /// `POST /delay/task/cancel`: OK means that the task never fires, however near its moment is.
 pub(crate) async fn cancel(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Gone>, Error> {
     let request: CancelRequest = json::read(request.body())?;
@@ -76,7 +61,7 @@ pub(crate) async fn cancel(api: Arc<Api>, Routed { request, .. }: Routed) -> Res
     let store = &api.store;
     let cancel = |lane: Lane| async move {
         match store.cancel(&lane, task_id).await? {
-            Cancelled::Done => Ok(Success::of(Gone { task_id })),
+            Cancelled::Done => Ok(Success::of(Gone { task_id: task_id.into() })),
             Cancelled::Pending => Err(Error::CancelPending),
             Cancelled::Refused { state } => Err(Error::Conflict(state)),
             Cancelled::Unknown => Err(Error::no_task()),
@@ -131,7 +116,7 @@ async fn reschedule(
         }
     };
     match api.store.reschedule(&lane, task_id, moment, content).await? {
-        Rescheduled::Done { due } => Ok(Moved { task_id, due_ms: due, due: Rfc3339(due) }),
+        Rescheduled::Done { due } => Ok(Moved { task_id: task_id.into(), due_ms: due.into(), due: due.into() }),
         Rescheduled::Refused { state } => Err(Error::Conflict(state)),
         Rescheduled::Unknown => Err(Error::no_task()),
     }

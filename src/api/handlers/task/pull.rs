@@ -18,12 +18,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
+use delayd_wire::{Answer, Pulled, PulledMany};
 use http::{HeaderValue, header};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::api::long_poll::claim::{lanes_in_turn, take};
-use crate::api::long_poll::delivery::{Pulled, Taken, Wish};
+use crate::api::long_poll::delivery::{Taken, Wish};
 use crate::api::long_poll::dispatcher;
 use crate::api::middleware::concurrency_limit::Slot;
 use crate::api::middleware::route::Routed;
@@ -59,13 +60,6 @@ pub(crate) struct Request {
     count: Option<Number>,
     /// With nothing due, wait so long for it, up to 30 s.
     wait: Option<Span>,
-}
-
-/// The answer of a pull with `count`.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = PulledMany)]
-pub(crate) struct Many {
-    tasks: Vec<Pulled>,
 }
 
 /// `POST /delay/task/pull`
@@ -120,7 +114,7 @@ async fn read(api: &Api, topic: &Topic, id: TaskId) -> Result<Success<Pulled>, E
     let task = api.in_lane(topic, id, find).await?;
     Ok(Success::of(Pulled {
         content: Some(task.content),
-        task_id: Some(id),
+        task_id: Some(id.into()),
         attempt: Some(task.attempts),
         receipt: None,
     }))
@@ -130,8 +124,8 @@ async fn read(api: &Api, topic: &Topic, id: TaskId) -> Result<Success<Pulled>, E
 fn answer(taken: Taken, is_list: bool) -> Result<Response, Error> {
     let Taken { tasks, held, deadline, .. } = taken;
     let bytes = match is_list {
-        true => serde_json::to_vec(&Success::of(Many { tasks })),
-        false => serde_json::to_vec(&Success::of(tasks.into_iter().next().unwrap_or_default())),
+        true => serde_json::to_vec(&Answer::of(PulledMany { tasks })),
+        false => serde_json::to_vec(&Answer::of(tasks.into_iter().next().unwrap_or_default())),
     };
     let bytes = bytes.map_err(|_| Error::Internal)?;
     let body = watched(bytes.into(), deadline, move |fate| match fate {

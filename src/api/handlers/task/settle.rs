@@ -5,13 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use delayd_wire::Nothing;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::api::handlers::task::pull::MIN_LEASE;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
-use crate::api::wire::envelope::{Nothing, Success};
+use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Id, Name, within};
 use crate::api::wire::json::{self, required};

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use delayd_wire::{Count, Forecast, Nothing, Paused, Purged, Step, TopicListed, TopicShown, Topics};
 use futures_util::future::try_join_all;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
-use crate::api::wire::envelope::{Nothing, Success};
+use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Name, Number, within};
 use crate::api::wire::json::{self, required};
@@ -80,93 +81,17 @@ pub(crate) struct ForecastRequest {
     steps: Option<Number>,
 }
 
-/// All topics.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Topics {
-    topics: Vec<Listed>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = TopicListed)]
-pub(crate) struct Listed {
-    topic: Topic,
-    shards: u16,
-    paused: bool,
-}
-
-/// One topic.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = TopicShown)]
-pub(crate) struct Shown {
-    topic: Topic,
-    shards: u16,
-    /// What is set, as /set takes it.
-    policy: TopicPolicy,
-    paused: bool,
-    paused_since_ms: Option<UnixMillis>,
-    counts: Count,
-    /// The earliest due moment to come.
-    next_due_ms: Option<UnixMillis>,
-    /// The due moment of the longest overdue task.
-    oldest_overdue_ms: Option<UnixMillis>,
-    /// The end of the oldest task that is still remembered (delivered, cancelled or expired).
-    history_since_ms: Option<UnixMillis>,
-}
-
-#[derive(Debug, Default, Serialize, ToSchema)]
-pub(crate) struct Count {
-    scheduled: u64,
-    leased: u64,
-    delivered: u64,
-    dead: u64,
-    cancelled: u64,
-    expired: u64,
-}
-
-/// A topic that was paused or resumed.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Paused {
-    topic: Topic,
-    paused: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    paused_since_ms: Option<UnixMillis>,
-}
-
-/// What a purge did.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Purged {
-    count: u64,
-    /// Tasks that are leased just now stay: they end with their leases.
-    leased: u64,
-    /// The request did as much as one may: ask again for the rest.
-    more: bool,
-}
-
-/// How many tasks fall due when.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Forecast {
-    now_ms: UnixMillis,
-    overdue: u64,
-    steps: Vec<Step>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Step {
-    until_ms: UnixMillis,
-    count: u64,
-}
-
 /// `POST /delay/topic/list`
 pub(crate) async fn list(api: Arc<Api>, Routed { request, caller, .. }: Routed) -> Result<Success<Topics>, Error> {
     let ListRequest {} = json::read(request.body())?;
-    let mut topics: Vec<Listed> = api
+    let mut topics: Vec<TopicListed> = api
         .topics
         .refresh()
         .await?
         .into_iter()
         .filter(|known| caller.may_use(&known.entry.topic).is_ok())
-        .map(|Registered { entry, paused, .. }| Listed {
-            topic: entry.topic,
+        .map(|Registered { entry, paused, .. }| TopicListed {
+            topic: (&entry.topic).into(),
             shards: entry.shards,
             paused: paused.is_some(),
         })
@@ -176,13 +101,16 @@ pub(crate) async fn list(api: Arc<Api>, Routed { request, caller, .. }: Routed) 
 }
 
 /// `POST /delay/topic/get`
-pub(crate) async fn get(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Shown>, Error> {
+pub(crate) async fn get(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<TopicShown<TopicPolicy>>, Error> {
     let known = read_topic(&api, request.body()).await?;
     show(&api, known).await.map(Success::of)
 }
 
 /// A topic with everything that is counted of it.
-pub(crate) async fn show(api: &Api, known: Registered) -> Result<Shown, Error> {
+pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown<TopicPolicy>, Error> {
     let lanes: Vec<_> = known.entry.lanes().collect();
     let counts = try_join_all(lanes.iter().map(|lane| api.store.stats(lane))).await?;
     let first = lanes.iter().flat_map(|lane| {
@@ -196,29 +124,27 @@ pub(crate) async fn show(api: &Api, known: Registered) -> Result<Shown, Error> {
     let earliest = counts.iter().filter_map(|counts| counts.earliest).min();
     let now = api.store.next_due(Vec::new()).await?.now;
     let Registered { entry, policy, paused, .. } = known;
-    Ok(Shown {
-        topic: entry.topic,
+    Ok(TopicShown {
+        topic: (&entry.topic).into(),
         shards: entry.shards,
         policy: TopicPolicy::clone(&policy),
         paused: paused.is_some(),
-        paused_since_ms: paused,
-        counts: counts.iter().fold(Count::default(), Count::and),
-        next_due_ms: earliest.filter(|due| *due > now),
-        oldest_overdue_ms: earliest.filter(|due| *due <= now),
-        history_since_ms: oldest,
+        paused_since_ms: paused.map(Into::into),
+        counts: counts.iter().fold(Count::default(), sum),
+        next_due_ms: earliest.filter(|due| *due > now).map(Into::into),
+        oldest_overdue_ms: earliest.filter(|due| *due <= now).map(Into::into),
+        history_since_ms: oldest.map(Into::into),
     })
 }
 
-impl Count {
-    fn and(self, lane: &Counts) -> Self {
-        Self {
-            scheduled: self.scheduled + lane.scheduled,
-            leased: self.leased + lane.leased,
-            delivered: self.delivered + lane.delivered,
-            dead: self.dead + lane.dead,
-            cancelled: self.cancelled + lane.cancelled,
-            expired: self.expired + lane.expired,
-        }
+fn sum(counts: Count, lane: &Counts) -> Count {
+    Count {
+        scheduled: counts.scheduled + lane.scheduled,
+        leased: counts.leased + lane.leased,
+        delivered: counts.delivered + lane.delivered,
+        dead: counts.dead + lane.dead,
+        cancelled: counts.cancelled + lane.cancelled,
+        expired: counts.expired + lane.expired,
     }
 }
 
@@ -244,7 +170,7 @@ pub(crate) async fn set_paused(
 ) -> Result<Paused, Error> {
     let known = api.topic(topic).await?;
     let paused_since_ms = if pauses {
-        Some(api.store.pause(topic).await?.ok_or_else(Error::no_topic)?)
+        Some(api.store.pause(topic).await?.ok_or_else(Error::no_topic)?.into())
     } else {
         let becomes = match misfire.or(known.policy.misfire).unwrap_or_default() {
             MisfirePolicy::Fire => None,
@@ -259,7 +185,7 @@ pub(crate) async fn set_paused(
     if pauses != known.paused.is_some() {
         tracing::info!(%topic, "Topic {topic} is {} by hand", if pauses { "paused" } else { "resumed" });
     }
-    Ok(Paused { topic: topic.clone(), paused: pauses, paused_since_ms })
+    Ok(Paused { topic: topic.into(), paused: pauses, paused_since_ms })
 }
 
 /// `POST /delay/topic/purge`
@@ -301,11 +227,11 @@ pub(crate) async fn forecast(api: Arc<Api>, Routed { request, .. }: Routed) -> R
     let all = try_join_all(lanes.iter().map(|lane| api.store.forecast(lane, step, steps))).await?;
     let now = all.first().map(|forecast| forecast.now).expect("a topic has a lane");
     let steps = (0..steps).map(|i| Step {
-        until_ms: now + step.saturating_mul(u32::try_from(i + 1).unwrap_or(u32::MAX)),
+        until_ms: (now + step.saturating_mul(u32::try_from(i + 1).unwrap_or(u32::MAX))).into(),
         count: all.iter().map(|forecast| forecast.steps[i]).sum(),
     });
     let overdue = all.iter().map(|forecast| forecast.overdue).sum();
-    Ok(Success::of(Forecast { now_ms: now, overdue, steps: steps.collect() }))
+    Ok(Success::of(Forecast { now_ms: now.into(), overdue, steps: steps.collect() }))
 }
 
 /// `POST /delay/topic/delete`

@@ -6,20 +6,22 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use delayd_wire::schema::string;
+use delayd_wire::{TopicShown, schemas};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::api::handlers::task::new_task::{self, MAX_ATTEMPTS, TIMEOUT};
-use crate::api::handlers::topic::manage::{self, Shown};
+use crate::api::handlers::topic::manage;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Name, Number, object, within};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{TopicName, schemas, string};
+use crate::api::wire::schema::TopicName;
 use crate::rate::Rate;
 use crate::retry::Backoff;
 use crate::span::Span;
@@ -115,7 +117,10 @@ schemas! {
 }
 
 /// `POST /delay/topic/set`
-pub(crate) async fn set(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Shown>, Error> {
+pub(crate) async fn set(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<TopicShown<TopicPolicy>>, Error> {
     api.check_accepting()?;
     let request: Request<'_> = json::read(request.body())?;
     let shards =

@@ -1,0 +1,78 @@
+//! What every answer of `/delay/*` is wrapped in.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BatchItem, ErrorCode, TaskState};
+
+/// A successful answer: `dm_error` 0, the sentence of success, and the fields of `T`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer<T> {
+    /// Always [`ErrorCode::Ok`].
+    pub dm_error: ErrorCode,
+    /// Always [`Answer::OK`].
+    pub error_msg: Cow<'static, str>,
+    /// What the call answers.
+    #[serde(flatten)]
+    pub fields: T,
+}
+
+impl Answer<Nothing> {
+    /// The sentence of success.
+    pub const OK: &'static str = "操作成功";
+}
+
+impl<T> Answer<T> {
+    /// Wraps the fields.
+    pub const fn of(fields: T) -> Self {
+        Self { dm_error: ErrorCode::Ok, error_msg: Cow::Borrowed(Answer::OK), fields }
+    }
+}
+
+/// The fields of an answer that has none of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Ok))]
+pub struct Nothing {}
+
+/// The JSON of a failed call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = Error))]
+pub struct Failure {
+    /// The case.
+    #[cfg_attr(feature = "schema", schema(value_type = u16, minimum = 1000))]
+    pub dm_error: ErrorCode,
+    /// A sentence that names the field and what would be right.
+    pub error_msg: String,
+    /// Where the task stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<TaskState>,
+    /// It will be cancelled unless it succeeds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_pending: Option<bool>,
+    /// Finds it in the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// Of a batch, none of whose tasks was stored: how many they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<usize>,
+    /// Of the same: each task's answer, in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub results: Option<Vec<BatchItem>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn success_is_zero_and_the_fields_stand_beside_it() {
+        #[derive(Serialize)]
+        struct Fields {
+            task_id: u64,
+        }
+        let text = serde_json::to_string(&Answer::of(Fields { task_id: 7 })).unwrap();
+        assert_eq!(text, r#"{"dm_error":0,"error_msg":"操作成功","task_id":7}"#);
+        assert_eq!(serde_json::to_string(&Answer::of(Nothing {})).unwrap(), r#"{"dm_error":0,"error_msg":"操作成功"}"#);
+    }
+}

@@ -1,0 +1,87 @@
+//! The answers of the calls about topics.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{TopicName, UnixMillis};
+
+/// All topics.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Topics {
+    pub topics: Vec<TopicListed>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TopicListed {
+    pub topic: TopicName,
+    pub shards: u16,
+    pub paused: bool,
+}
+
+/// One topic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TopicShown<Policy> {
+    pub topic: TopicName,
+    pub shards: u16,
+    /// What is set, as /set takes it.
+    pub policy: Policy,
+    pub paused: bool,
+    pub paused_since_ms: Option<UnixMillis>,
+    pub counts: Count,
+    /// The earliest due moment to come.
+    pub next_due_ms: Option<UnixMillis>,
+    /// The due moment of the longest overdue task.
+    pub oldest_overdue_ms: Option<UnixMillis>,
+    /// The end of the oldest task that is still remembered (delivered, cancelled or expired).
+    pub history_since_ms: Option<UnixMillis>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Count {
+    pub scheduled: u64,
+    pub leased: u64,
+    pub delivered: u64,
+    pub dead: u64,
+    pub cancelled: u64,
+    pub expired: u64,
+}
+
+/// A topic that was paused or resumed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Paused {
+    pub topic: TopicName,
+    pub paused: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_since_ms: Option<UnixMillis>,
+}
+
+/// What a purge did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Purged {
+    pub count: u64,
+    /// Tasks that are leased just now stay: they end with their leases.
+    pub leased: u64,
+    /// The request did as much as one may: ask again for the rest.
+    pub more: bool,
+}
+
+/// How many tasks fall due when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Forecast {
+    pub now_ms: UnixMillis,
+    pub overdue: u64,
+    pub steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Step {
+    pub until_ms: UnixMillis,
+    pub count: u64,
+}

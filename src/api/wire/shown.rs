@@ -1,0 +1,87 @@
+//! From what the store says to what answers show.
+
+use delayd_wire::{Holder, Rfc3339, ServiceName, Stored, TopicName, Way};
+
+use crate::clock::UnixMillis;
+use crate::store::{Added, AttemptNote, Durability, LeaseKind, Novelty};
+use crate::task::{Destination, TaskId, Topic};
+
+impl From<TaskId> for delayd_wire::TaskId {
+    fn from(id: TaskId) -> Self {
+        Self(id.0)
+    }
+}
+
+impl From<UnixMillis> for delayd_wire::UnixMillis {
+    fn from(moment: UnixMillis) -> Self {
+        Self(moment.0)
+    }
+}
+
+impl From<UnixMillis> for Rfc3339 {
+    fn from(moment: UnixMillis) -> Self {
+        Self(moment.rfc3339())
+    }
+}
+
+impl From<&Topic> for TopicName {
+    fn from(topic: &Topic) -> Self {
+        Self(topic.to_string())
+    }
+}
+
+impl From<LeaseKind> for Holder {
+    fn from(kind: LeaseKind) -> Self {
+        match kind {
+            LeaseKind::Worker => Self::Worker,
+            LeaseKind::Consumer => Self::Consumer,
+            LeaseKind::Receiver => Self::Receiver,
+            LeaseKind::Mover { .. } => Self::Mover,
+        }
+    }
+}
+
+impl From<AttemptNote> for delayd_wire::Note {
+    fn from(note: AttemptNote) -> Self {
+        Self {
+            attempt: note.attempt,
+            started_ms: note.started.into(),
+            duration_ms: note.took.as_millis() as u64,
+            outcome: note.outcome,
+            answer: note.answer,
+        }
+    }
+}
+
+/// How a task leaves.
+pub(crate) fn way_of(destination: &Destination) -> Way {
+    if destination.is_pull() { Way::Pull } else { Way::Push }
+}
+
+/// The service or the host that is called.
+pub(crate) fn sn_of(destination: &Destination) -> Option<ServiceName> {
+    (!destination.is_pull()).then(|| ServiceName(destination.to_string()))
+}
+
+/// The last outcome, if there was one.
+pub(crate) fn last_outcome(outcome: String) -> Option<String> {
+    Some(outcome).filter(|outcome| !outcome.is_empty())
+}
+
+/// The answer for a stored task, on its own or as an item of a batch.
+pub(crate) fn stored(added: Added, mode: Way, durability: Durability) -> Stored {
+    let (duplicate, state) = match added.novelty {
+        Novelty::Duplicate { state } => (true, state),
+        Novelty::New | Novelty::Replaced => (false, None),
+    };
+    Stored {
+        task_id: added.id.into(),
+        due_ms: added.due.into(),
+        due: added.due.into(),
+        mode,
+        durability,
+        duplicate,
+        state,
+        replaced: added.novelty == Novelty::Replaced,
+    }
+}

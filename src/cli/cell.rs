@@ -1,0 +1,56 @@
+//! What the values of answers look like in a table.
+
+use delayd_wire::{BreakerState, Durability, Holder, ServiceName, TaskId, TaskState, TopicName, UnixMillis, Way};
+use serde_json::Value;
+
+use super::{out, time};
+
+/// The longest text of a cell, in characters.
+const MOST: usize = 200;
+
+/// A value that can stand in a table.
+pub(super) trait Cell {
+    /// Its text, without control characters; a long one is cut.
+    fn cell(&self) -> String;
+}
+
+macro_rules! cells {
+    ($($type:ty: $value:ident => $text:expr;)+) => {
+        $(impl Cell for $type {
+            fn cell(&self) -> String {
+                let $value = self;
+                $text
+            }
+        })+
+    };
+}
+
+cells! {
+    u16: number => number.to_string();
+    u32: number => number.to_string();
+    u64: number => number.to_string();
+    usize: number => number.to_string();
+    bool: is => if *is { "yes" } else { "no" }.into();
+    String: text => out::plain(text, MOST);
+    Value: value => out::plain(&value.as_str().map_or_else(|| value.to_string(), str::to_owned), MOST);
+    TaskId: id => id.to_string();
+    TopicName: name => name.0.cell();
+    ServiceName: name => name.0.cell();
+    UnixMillis: moment => time::rfc3339(crate::clock::UnixMillis(moment.0));
+    TaskState: state => state.as_str().into();
+    Way: way => way.as_str().into();
+    Holder: holder => holder.as_str().into();
+    Durability: durability => durability.as_str().into();
+    BreakerState: state => state.as_str().into();
+}
+
+impl<T: Cell> Cell for Option<T> {
+    fn cell(&self) -> String {
+        self.as_ref().map_or_else(|| "-".into(), T::cell)
+    }
+}
+
+/// A text of which nothing is cut.
+pub(super) fn whole(text: &str) -> String {
+    out::plain(text, usize::MAX)
+}

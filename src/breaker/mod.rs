@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One machine, used twice: per destination of callbacks ([`crate::limits::DestinationLimits`]) and around a Redis server.
-//! A [`Breaker`] is pure: every method is told the time, and nothing happens between two calls of it. [`Gate`] puts a lock around
+//! A [`Breaker`] is pure: every method is told the time, and nothing happens between two calls of it. [`SharedBreaker`] puts a lock around
 //! one and hands out permits.
 //!
 //! # What opens it
@@ -32,13 +32,13 @@
 
 use std::time::Duration;
 
-mod gate;
 mod machine;
+mod shared;
 mod window;
 
 pub use delayd_wire::BreakerState as State;
-pub use gate::{Gate, Pass, Refused};
 pub use machine::{Breaker, Ticket};
+pub use shared::{Pass, Refused, SharedBreaker};
 
 /// The settings of a breaker.
 #[derive(Clone, Debug, PartialEq)]

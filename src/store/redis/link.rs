@@ -21,7 +21,7 @@ use super::dial::{self, Dialer, silent};
 use super::fault::{Refusal, is_forgotten, is_no_primary, is_of_the_map, of_redis};
 use super::script;
 use super::server::{self, Server};
-use crate::breaker::{Gate, State, Verdict};
+use crate::breaker::{SharedBreaker, State, Verdict};
 use crate::store::{Durability, Error, Result, warning_of};
 
 /// The rest between two attempts to connect, and between two looks at an open breaker.
@@ -41,7 +41,7 @@ pub(super) struct Params {
     pub(super) pool: Pool<Dialer>,
     pub(super) timeout: Duration,
     /// Shared by the links to one server.
-    pub(super) gate: Arc<Gate>,
+    pub(super) gate: Arc<SharedBreaker>,
     /// Told when this server may not be the right one any more.
     pub(super) trouble: Arc<Notify>,
     /// How many replicas must have what is sent before it counts as done.

@@ -14,7 +14,7 @@ use super::confirming::Confirming;
 use super::dial::{Dialer, Target};
 use super::link::{self, Answers, Link, Repeat};
 use super::server::Mode;
-use crate::breaker::{self, Gate, State};
+use crate::breaker::{self, SharedBreaker, State};
 use crate::store::{Durability, Result};
 
 /// What all nodes are told.
@@ -76,7 +76,7 @@ impl Node {
             server: name.clone(),
             pool: dialer.pool(),
             timeout: params.timeout,
-            gate: Arc::new(Gate::new(params.breaker.clone())),
+            gate: Arc::new(SharedBreaker::new(params.breaker.clone())),
             trouble: params.trouble.clone(),
             replicas: 0,
         };

@@ -183,14 +183,9 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// For `deserialize_with`: a lease.
+/// Reads a lease.
 pub(crate) fn lease<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
     UpTo::<MOST_BARE_LEASE>::deserialize(from).map(|UpTo(span)| span)
-}
-
-/// For `deserialize_with`: a lease that may be absent.
-pub(crate) fn lease_if_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
-    Ok(Option::<UpTo<MOST_BARE_LEASE>>::deserialize(from)?.map(|UpTo(span)| span))
 }
 
 /// For `deserialize_with`: a wait between attempts that may be absent.

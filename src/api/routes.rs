@@ -148,7 +148,7 @@ fn topics() -> Vec<Route> {
         Route::call("/delay/topic/list", "Name all topics", topic::list)
             .only_reads()
             .access(&[Admin], EachOfThem)
-            .reads::<topic::ListRequest>()
+            .reads::<wire::TopicListRequest>()
             .answers::<wire::Topics>(),
         Route::call("/delay/topic/get", "Show a topic", topic::get)
             .only_reads()
@@ -196,7 +196,7 @@ fn destinations() -> Vec<Route> {
         Route::call("/delay/destination/list", "How all services stand", destination::list)
             .only_reads()
             .access(&[Admin], All)
-            .reads::<destination::ListRequest>()
+            .reads::<wire::DestinationListRequest>()
             .answers::<wire::Destinations>(),
         Route::call("/delay/destination/hold", "Keep calls off a service", destination::hold)
             .access(&[Admin], All)

@@ -9,9 +9,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use delayd_wire::{Count, Nothing, Purged, TopicShown};
+use delayd_wire::{Count, Nothing, Purged, TopicPurgeRequest, TopicRequest, TopicShown};
+use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_json::{Value, json};
 
 use super::Error;
 use super::account::Arrival;
@@ -21,7 +21,7 @@ use super::receiver::Receiver;
 use super::redis::Redis;
 use super::server::Instance;
 use super::task::batch;
-use super::wire::Peer;
+use super::wire::{Peer, json};
 use super::{Store, Target};
 use crate::clock::{Clock, UnixMillis};
 use crate::temporary::Folder;
@@ -168,9 +168,9 @@ impl Stage {
 
     /// Removes a topic from a service that is not the bench's own.
     async fn remove(&self, topic: &str) -> Result<(), Error> {
-        let all_of_it = json!({"topic": topic, "confirm": topic});
+        let all_of_it = TopicPurgeRequest { topic: Some(topic), confirm: Some(topic.to_owned()) };
         loop {
-            match self.ask("/delay/topic/purge", all_of_it.clone()).await {
+            match self.ask("/delay/topic/purge", &all_of_it).await {
                 Ok(Purged { more: true, .. }) => {}
                 Ok(_) => break,
                 // It was named, and nothing came of it.
@@ -178,7 +178,7 @@ impl Stage {
                 Err(error) => return Err(error),
             }
         }
-        self.ask("/delay/topic/delete", json!({"topic": topic})).await.map(|Nothing {}| ())
+        self.ask("/delay/topic/delete", &TopicRequest { topic: Some(topic) }).await.map(|Nothing {}| ())
     }
 
     /// A topic of this run's own.
@@ -229,10 +229,10 @@ impl Stage {
     }
 
     /// Asks the service something that is none of the load.
-    pub(super) async fn ask<A: DeserializeOwned>(&self, path: &str, body: Value) -> Result<A, Error> {
+    pub(super) async fn ask<A: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<A, Error> {
         // A connection of its own: a service closes those that were idle for long.
         let mut connection = self.peer.connect().await.map_err(Error::Broken)?;
-        let request = self.peer.post(path, &body.to_string());
+        let request = self.peer.post(path, &json(body));
         let answer = connection.exchange(&request).await.map_err(Error::Broken)?;
         if answer.status != 200 {
             return Err(Error::refused(&answer));
@@ -241,7 +241,7 @@ impl Stage {
     }
 
     pub(super) async fn counts(&self, topic: &str) -> Result<Count, Error> {
-        let shown: TopicShown<IgnoredAny> = self.ask("/delay/topic/get", json!({"topic": topic})).await?;
+        let shown: TopicShown<IgnoredAny> = self.ask("/delay/topic/get", &TopicRequest { topic: Some(topic) }).await?;
         Ok(shown.counts)
     }
 

@@ -5,6 +5,7 @@
 use std::io;
 
 use memchr::memmem;
+use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -38,6 +39,11 @@ impl Peer {
         stream.set_nodelay(true)?;
         Ok(Connection { stream, read: Vec::with_capacity(READ), used: 0 })
     }
+}
+
+/// The body of a request.
+pub(super) fn json(request: &impl Serialize) -> String {
+    serde_json::to_string(request).expect("requests are plain data")
 }
 
 /// One connection; one request is under way on it at a time.

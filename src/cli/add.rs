@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use super::cell::Cell;
 use super::client::{ServerArgs, fields};
 use super::due::Due;
-use super::wishes::{self, Mode, word};
+use super::wishes::{self, one_of};
 use super::{Code, table};
 use crate::span::Span;
-use crate::task::Topic;
+use crate::task::{Mode, Topic};
 
 /// Add a task to a running service.
 ///
@@ -32,7 +32,7 @@ pub(super) struct Args {
     #[command(flatten)]
     due: Due,
     /// Whether the task is called back or pulled; auto decides by its content
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = one_of(&Mode::ALL, Mode::as_str))]
     mode: Option<Mode>,
     /// Take the place of the topic's waiting task of this key, if there is one
     #[arg(long, value_name = "KEY")]
@@ -87,7 +87,7 @@ fn body(args: &Args, content: String) -> Map<String, Value> {
         ("delay", args.due.delay()),
         ("timing_moment", args.due.timing_moment()),
         ("content", Some(json!(content))),
-        ("mode", args.mode.map(word)),
+        ("mode", args.mode.map(|mode| json!(mode))),
         ("key", args.key.as_ref().map(|key| json!(key))),
         ("idempotency_key", args.idempotency_key.as_ref().map(|key| json!(key))),
         ("max_attempts", args.max_attempts.map(|most| json!(most))),

@@ -2,13 +2,13 @@
 
 use anyhow::Context;
 use clap::{ArgGroup, Subcommand};
-use delayd_wire::{Cause, Causes, Done, TopicShown};
+use delayd_wire::{Cause, Causes, CausesRequest, DeadPurgeRequest, DeadReplayRequest, Done, TaskState, TopicShown};
+use serde::Serialize;
 use serde::de::IgnoredAny;
-use serde_json::{Map, Value, json};
 
 use super::cell::Cell;
-use super::client::{Client, ServerArgs, fields};
-use super::list::{self, Page, State};
+use super::client::{Client, ServerArgs};
+use super::list::{self, Page};
 use super::{Code, out, progress, table, topic};
 use crate::clock::{Clock, UnixMillis};
 use crate::task::{TaskId, Topic};
@@ -107,33 +107,55 @@ struct Which {
 }
 
 impl Which {
-    fn body(&self, rate: Option<&str>) -> Map<String, Value> {
-        let is_all = self.task_ids.is_empty();
-        fields([
-            ("topic", Some(json!(self.topic.as_str()))),
-            ("task_ids", (!is_all).then(|| json!(self.task_ids))),
-            ("all", is_all.then_some(json!(true))),
-            ("reason", self.reason.as_ref().map(|reason| json!(reason))),
-            ("rate", rate.map(|rate| json!(rate))),
-            ("dry_run", self.dry_run.then_some(json!(true))),
-        ])
+    /// The tasks, or all of them.
+    fn tasks(&self) -> (Option<&[TaskId]>, Option<bool>) {
+        if self.task_ids.is_empty() { (None, Some(true)) } else { (Some(&self.task_ids), None) }
+    }
+
+    fn replay<'a>(&'a self, rate: Option<&'a str>, cursor: Option<String>) -> impl Serialize + 'a {
+        let (task_ids, all) = self.tasks();
+        DeadReplayRequest {
+            topic: Some(&self.topic),
+            task_ids,
+            all,
+            reason: self.reason.clone(),
+            rate,
+            dry_run: self.dry_run.then_some(true),
+            limit: None::<u32>,
+            cursor,
+        }
+    }
+
+    fn purge(&self, cursor: Option<String>) -> impl Serialize {
+        let (task_ids, all) = self.tasks();
+        DeadPurgeRequest {
+            topic: Some(&self.topic),
+            task_ids,
+            all,
+            reason: self.reason.clone(),
+            dry_run: self.dry_run.then_some(true),
+            limit: None::<u32>,
+            cursor,
+        }
     }
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     match args.verb {
         Verb::Causes(CausesArgs { topic, server }) => {
-            server.ask("/delay/dead/causes", &topic::of(&topic), causes).await?;
+            server.ask("/delay/dead/causes", &CausesRequest { topic: Some(topic) }, causes).await?;
             Ok(Code::Done)
         }
-        Verb::List(ListArgs { topic, page, server }) => list::show(&server.client()?, &topic, State::Dead, page).await,
+        Verb::List(ListArgs { topic, page, server }) => {
+            list::show(&server.client()?, &topic, TaskState::Dead, page).await
+        }
         Verb::Replay(ReplayArgs { which, rate, server }) => {
             let replay = Repeated { path: "/delay/dead/replay", done: "replayed", client: server.client()? };
-            replay.run(&which, &which.body(rate.as_deref())).await
+            replay.run(&which, |cursor| which.replay(rate.as_deref(), cursor)).await
         }
         Verb::Purge(PurgeArgs { which, server, .. }) => {
             let purge = Repeated { path: "/delay/dead/purge", done: "thrown away", client: server.client()? };
-            purge.run(&which, &which.body(None)).await
+            purge.run(&which, |cursor| which.purge(cursor)).await
         }
     }
 }
@@ -147,14 +169,14 @@ struct Repeated {
 }
 
 impl Repeated {
-    async fn run(self, which: &Which, body: &Map<String, Value>) -> anyhow::Result<Code> {
+    async fn run<B: Serialize>(self, which: &Which, body: impl Fn(Option<String>) -> B) -> anyhow::Result<Code> {
         let most = self.most(which).await?;
         let Self { path, done, client } = self;
-        let (mut body, mut total) = (body.clone(), 0);
+        let (mut from, mut total) = (None, 0);
         // It moves with what is passed over as well.
         let bar = progress::towards(most, "gone over");
         loop {
-            let Done { count, seen, more, cursor, until_ms } = client.call(path, &body).await?;
+            let Done { count, seen, more, cursor, until_ms } = client.call(path, &body(from)).await?;
             total += count;
             bar.inc(seen);
             // What is replayed and dies again lies behind the cursor's end: it is not replayed once more.
@@ -162,8 +184,7 @@ impl Repeated {
                 break;
             }
             // A service that names no place to go on from would be asked the same for ever.
-            let cursor = cursor.context("the service says that there is more, and not where")?;
-            body.insert("cursor".into(), json!(cursor));
+            from = Some(cursor.context("the service says that there is more, and not where")?);
             if let Some(until) = until_ms {
                 Clock::system().sleep_until(UnixMillis(until.0)).await;
             }
@@ -202,6 +223,7 @@ fn causes(Causes { causes, more }: Causes) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -222,7 +244,7 @@ mod tests {
     #[test]
     fn the_selection_becomes_the_fields_of_the_request() {
         let check = |line: &[&str], expected: Option<Value>| {
-            assert_eq!(which(line).map(|which| Value::Object(which.body(None))), expected, "{line:?}");
+            assert_eq!(which(line).map(|which| json!(which.purge(None))), expected, "{line:?}");
         };
         check(&["t"], None);
         check(&["t", "7", "--all"], None);

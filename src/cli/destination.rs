@@ -1,11 +1,10 @@
 //! `delayd destination …`: how the services stand, and keeping calls off one.
 
 use clap::Subcommand;
-use delayd_wire::{DestinationShown, Destinations, Held};
-use serde_json::{Map, Value, json};
+use delayd_wire::{DestinationListRequest, DestinationShown, Destinations, Held, HoldRequest};
 
 use super::cell::Cell;
-use super::client::{ServerArgs, fields};
+use super::client::ServerArgs;
 use super::{Code, table};
 use crate::task::Destination;
 
@@ -47,7 +46,9 @@ struct OneArgs {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     match args.verb {
-        Verb::List(ListArgs { server }) => server.ask("/delay/destination/list", &Map::new(), shown).await?,
+        Verb::List(ListArgs { server }) => {
+            server.ask("/delay/destination/list", &DestinationListRequest {}, shown).await?
+        }
         Verb::Hold(OneArgs { sn, server }) => {
             server.ask("/delay/destination/hold", &of(&sn), |_: Held| format!("{sn} is held")).await?;
         }
@@ -58,8 +59,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-fn of(sn: &Destination) -> Map<String, Value> {
-    fields([("sn", Some(json!(sn.as_str())))])
+fn of(sn: &Destination) -> HoldRequest<&Destination> {
+    HoldRequest { sn: Some(sn) }
 }
 
 fn shown(Destinations { destinations: all }: Destinations) -> String {
@@ -98,6 +99,8 @@ fn shown(Destinations { destinations: all }: Destinations) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

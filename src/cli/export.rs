@@ -6,19 +6,16 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use delayd_wire::{Page, Records, TaskId, TaskState, TopicShown, Topics};
+use delayd_wire::{Page, Records, TaskId, TaskState, TopicListRequest, TopicRequest, TopicShown, Topics};
 use indicatif::ProgressBar;
-use serde_json::{Map, Value, json};
 
-use super::client::{Client, Server, fields};
-use super::exported::Exported;
+use super::client::{Client, Server};
+use super::exported::{Exported, list_of, records_of};
 use super::topic::shown::counts;
 use super::topic_settings::TopicSettings;
 use super::{Code, out, progress};
 use crate::task::Topic;
 
-/// Tasks of a page of the list.
-const PAGE: u16 = 1000;
 /// Tasks that are asked for at a time.
 const BATCH: usize = 200;
 /// The states in which a task waits. The scheduled ones first: what is leased meanwhile then stands in the second list.
@@ -88,7 +85,7 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 async fn all_topics(client: &Client) -> anyhow::Result<Vec<String>> {
-    let listed: Topics = client.call("/delay/topic/list", &Map::new()).await?;
+    let listed: Topics = client.call("/delay/topic/list", &TopicListRequest {}).await?;
     Ok(listed.topics.into_iter().map(|listed| listed.topic.0).collect())
 }
 
@@ -97,7 +94,7 @@ async fn write(client: &Client, topics: &[String], states: &[TaskState], to: &mu
     let mut settings = Vec::new();
     let mut total = 0;
     for topic in topics {
-        let shown: TopicShown<_> = client.call("/delay/topic/get", &fields([("topic", Some(json!(topic)))])).await?;
+        let shown: TopicShown<_> = client.call("/delay/topic/get", &TopicRequest { topic: Some(topic) }).await?;
         let counts = counts(&shown.counts).into_iter().filter(|(state, _)| states.contains(state));
         total += counts.map(|(_, count)| count).sum::<u64>();
         settings.push(TopicSettings::from(shown));
@@ -142,12 +139,7 @@ async fn write_state(
 ) -> anyhow::Result<u64> {
     let (mut count, mut cursor) = (0, None);
     loop {
-        let body = fields([
-            ("topic", Some(json!(topic))),
-            ("state", Some(json!(state))),
-            ("limit", Some(json!(PAGE))),
-            ("cursor", cursor.map(Value::String)),
-        ]);
+        let body = list_of(topic, state, cursor);
         let page: Page = client.call("/delay/task/list", &body).await?;
         let ids = page.tasks.into_iter().map(|task| task.task_id);
         let fresh: Vec<TaskId> = ids.filter(|id| seen.ids.insert(*id)).collect();
@@ -171,8 +163,7 @@ async fn write_state(
 async fn records(client: &Client, topic: &str, ids: &[TaskId]) -> anyhow::Result<Vec<Exported>> {
     let (mut records, mut rest) = (Vec::new(), ids.to_vec());
     while !rest.is_empty() {
-        let body = fields([("topic", Some(json!(topic))), ("task_ids", Some(json!(rest)))]);
-        let answer: Records<Exported> = client.call("/delay/task/records", &body).await?;
+        let answer: Records<Exported> = client.call("/delay/task/records", &records_of(topic, &rest)).await?;
         rest = answer.rest;
         records.extend(answer.records);
     }

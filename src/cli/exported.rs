@@ -1,16 +1,30 @@
-//! One line of an export: a topic's settings, or a task, and how it comes to a service again.
+//! One line of an export: a topic's settings, or a task; how it is asked for, and how it comes to a service again.
 //!
 //! # Invariants
 //!
 //! - The key that makes the second add of a line harmless depends on the task alone, so that another export of it, or another import, stores
 //!   nothing twice. Its origin is in it, and its moment of creation, because two stores may give the same id.
 
-use delayd_wire::{Record, TaskId, TaskState};
+use delayd_wire::{ListRequest, Record, RecordsRequest, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::client::fields;
 use super::topic_settings::TopicSettings;
+
+/// Tasks of a page of the list.
+const PAGE: u16 = 1000;
+
+/// The next page of a topic's tasks in one state.
+pub(super) fn list_of(topic: &str, state: TaskState, cursor: Option<String>) -> impl Serialize {
+    let (from, to) = (None::<u16>, None);
+    ListRequest { topic: Some(topic), state: Some(state), limit: Some(PAGE), cursor, from, to }
+}
+
+/// The records of tasks, which are not lent.
+pub(super) fn records_of(topic: &str, ids: &[TaskId]) -> impl Serialize {
+    RecordsRequest { topic: Some(topic), task_ids: Some(ids), lend: None::<&str>, receipt: None::<&str> }
+}
 
 /// A line.
 #[derive(Debug, PartialEq, Deserialize)]

@@ -1,10 +1,10 @@
 //! `delayd get`: where a task stands.
 
-use delayd_wire::{Found, Note, Task};
-use serde_json::{Value, json};
+use delayd_wire::{Found, GetRequest, Note, Task};
+use serde_json::Value;
 
 use super::cell::{Cell, whole};
-use super::client::{ServerArgs, fields};
+use super::client::ServerArgs;
 use super::{Code, table};
 use crate::task::{TaskId, Topic};
 
@@ -24,7 +24,7 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
-    let body = fields([("topic", Some(json!(args.topic.as_str()))), ("task_id", Some(json!(args.task_id)))]);
+    let body = GetRequest { topic: Some(&args.topic), task_id: Some(args.task_id) };
     args.server.ask("/delay/task/get", &body, |found: Found<Value>| shown(&found.task)).await?;
     Ok(Code::Done)
 }
@@ -66,6 +66,8 @@ fn log(attempts: &[Note]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

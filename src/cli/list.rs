@@ -1,13 +1,12 @@
 //! `delayd list`: a topic's tasks in one state, a page at a time or all of them.
 
-use clap::ValueEnum;
-use delayd_wire::Entry;
-use serde_json::{Value, json};
+use delayd_wire::{Entry, ListRequest, TaskState};
+use serde_json::Value;
 
 use super::cell::Cell;
-use super::client::{Client, ServerArgs, fields};
+use super::client::{Client, ServerArgs};
 use super::due::seconds;
-use super::wishes::word;
+use super::wishes::one_of;
 use super::{Code, out, table};
 use crate::task::Topic;
 
@@ -24,8 +23,8 @@ pub(super) struct Args {
     /// The topic
     topic: Topic,
     /// The state
-    #[arg(long, value_name = "STATE", default_value = "scheduled")]
-    state: State,
+    #[arg(long, value_name = "STATE", default_value = "scheduled", value_parser = one_of(&TaskState::ALL, TaskState::as_str))]
+    state: TaskState,
     #[command(flatten)]
     page: Page,
     #[command(flatten)]
@@ -52,33 +51,23 @@ pub(super) struct Page {
     to: Option<Value>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum State {
-    Scheduled,
-    Leased,
-    Delivered,
-    Dead,
-    Cancelled,
-    Expired,
-}
-
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     show(&args.server.client()?, &args.topic, args.state, args.page).await
 }
 
 /// Prints the page, or all from there on.
-pub(super) async fn show(client: &Client, topic: &Topic, state: State, page: Page) -> anyhow::Result<Code> {
+pub(super) async fn show(client: &Client, topic: &Topic, state: TaskState, page: Page) -> anyhow::Result<Code> {
     let Page { limit, mut cursor, all, from, to } = page;
     let mut is_first = true;
     loop {
-        let body = fields([
-            ("topic", Some(json!(topic.as_str()))),
-            ("state", Some(word(state))),
-            ("limit", Some(json!(limit))),
-            ("cursor", cursor.map(|cursor| json!(cursor))),
-            ("from", from.clone()),
-            ("to", to.clone()),
-        ]);
+        let body = ListRequest {
+            topic: Some(topic),
+            state: Some(state),
+            limit: Some(Value::from(limit)),
+            cursor,
+            from: from.clone(),
+            to: to.clone(),
+        };
         let page: delayd_wire::Page = client.call("/delay/task/list", &body).await?;
         if !client.is_json() && (is_first || !page.tasks.is_empty()) {
             out::line(&shown(&page.tasks))?;
@@ -119,6 +108,8 @@ fn shown(tasks: &[Entry]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! `delayd cancel` and `delayd update`: taking a task back, or moving it.
 
-use delayd_wire::{Gone, Moved};
+use delayd_wire::{CancelRequest, Gone, Moved};
 use serde_json::{Map, Value, json};
 
 use super::cell::Cell;
@@ -48,7 +48,7 @@ pub(super) struct UpdateArgs {
 }
 
 pub(super) async fn cancel(args: CancelArgs) -> anyhow::Result<Code> {
-    let body = fields([("topic", Some(json!(args.topic.as_str()))), ("task_id", Some(json!(args.task_id)))]);
+    let body = CancelRequest { topic: Some(args.topic), task_id: Some(args.task_id) };
     args.server.ask("/delay/task/cancel", &body, |_: Gone| "cancelled".into()).await?;
     Ok(Code::Done)
 }

@@ -22,16 +22,17 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use delayd_wire::{
-    Count, Ended, Entry, ErrorCode, Holder, Page, Records, TaskId, TaskState, TopicShown, Topics, UnixMillis,
+    Count, Ended, Entry, ErrorCode, Holder, MovedRequest, Page, Records, RecordsRequest, TaskId, TaskState,
+    TopicListRequest, TopicRequest, TopicShown, Topics, UnixMillis,
 };
 use indicatif::ProgressBar;
+use serde::Serialize;
 use serde::de::IgnoredAny;
-use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::adopting::{Adopted, Adoption, adopt};
-use super::client::{GivenBy, Server, ServerUrl, fields};
-use super::exported::Exported;
+use super::client::{GivenBy, Server, ServerUrl};
+use super::exported::{Exported, list_of};
 use super::hidden::Hidden;
 use super::moved::Tallies;
 use super::patient::Patient;
@@ -53,8 +54,6 @@ const RENEW: Duration = Duration::from_secs(150);
 const PAUSE: Duration = Duration::from_millis(250);
 /// By what the new service's token is given.
 const TO_TOKEN: GivenBy = GivenBy { variable: "DELAYD_TO_TOKEN", option: "--to-token" };
-/// Tasks of a page of the list.
-const PAGE: u16 = 1000;
 /// Refusals that are told one by one.
 const TOLD: u64 = 20;
 const ENDED: [TaskState; 3] = [TaskState::Delivered, TaskState::Cancelled, TaskState::Expired];
@@ -221,7 +220,7 @@ impl Mover {
         if !self.args.topics.is_empty() {
             return Ok(self.args.topics.iter().map(ToString::to_string).collect());
         }
-        let listed: Topics = self.old.call("/delay/topic/list", &Map::new()).await?;
+        let listed: Topics = self.old.call("/delay/topic/list", &TopicListRequest {}).await?;
         Ok(listed.topics.into_iter().map(|listed| listed.topic.0).collect())
     }
 
@@ -284,13 +283,7 @@ impl Mover {
     }
 
     async fn page(&self, at: &Patient, topic: &str, state: TaskState, cursor: Option<String>) -> anyhow::Result<Page> {
-        let body = fields([
-            ("topic", Some(json!(topic))),
-            ("state", Some(json!(state))),
-            ("limit", Some(json!(PAGE))),
-            ("cursor", cursor.map(Value::String)),
-        ]);
-        at.call("/delay/task/list", &body).await
+        at.call("/delay/task/list", &list_of(topic, state, cursor)).await
     }
 
     /// What is about to fire is left alone; what should have fired and did not waits for something
@@ -326,13 +319,8 @@ impl Mover {
         Ok(())
     }
 
-    fn lending(&self, topic: &str, ids: &[TaskId]) -> Map<String, Value> {
-        fields([
-            ("topic", Some(json!(topic))),
-            ("task_ids", Some(json!(ids))),
-            ("lend", Some(json!(HOLD))),
-            ("receipt", Some(json!(self.receipt))),
-        ])
+    fn lending<'a>(&'a self, topic: &'a str, ids: &'a [TaskId]) -> impl Serialize + 'a {
+        RecordsRequest { topic: Some(topic), task_ids: Some(ids), lend: Some(HOLD), receipt: Some(&self.receipt) }
     }
 
     /// Has lent tasks adopted, and ends them here.
@@ -391,12 +379,8 @@ impl Mover {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let body = fields([
-            ("topic", Some(json!(topic))),
-            ("task_ids", Some(json!(ids))),
-            ("receipt", Some(json!(self.receipt))),
-            ("back", back.then_some(Value::Bool(true))),
-        ]);
+        let receipt = Some(&self.receipt);
+        let body = MovedRequest { topic: Some(topic), task_ids: Some(ids), receipt, back: back.then_some(true) };
         let ended: Ended = self.old.call("/delay/task/moved", &body).await?;
         Ok(ended.stale.into_iter().map(|stale| stale.task_id).collect())
     }
@@ -445,6 +429,6 @@ impl Mover {
     }
 }
 
-fn of_topic(topic: &str) -> Map<String, Value> {
-    fields([("topic", Some(json!(topic)))])
+fn of_topic(topic: &str) -> TopicRequest<&str> {
+    TopicRequest { topic: Some(topic) }
 }

@@ -1,10 +1,9 @@
 //! `delayd pull`: due tasks of a topic, or one task by its id.
 
-use delayd_wire::{Pulled, PulledMany};
-use serde_json::{Map, Value, json};
+use delayd_wire::{PullRequest, Pulled, PulledMany};
 
 use super::cell::{Cell, whole};
-use super::client::{ServerArgs, fields};
+use super::client::ServerArgs;
 use super::{Code, table};
 use crate::span::{Span, lease_of};
 use crate::task::{TaskId, Topic};
@@ -40,21 +39,13 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     const PATH: &str = "/delay/task/pull";
-    match args.count {
-        Some(_) => args.server.ask(PATH, &body(&args), |many: PulledMany| shown(&many.tasks)).await?,
-        None => args.server.ask(PATH, &body(&args), one).await?,
+    let Args { topic, count, lease, wait, task_id, server } = args;
+    let body = PullRequest { topic: Some(topic), task_id, lease, count, wait };
+    match count {
+        Some(_) => server.ask(PATH, &body, |many: PulledMany| shown(&many.tasks)).await?,
+        None => server.ask(PATH, &body, one).await?,
     }
     Ok(Code::Done)
-}
-
-fn body(args: &Args) -> Map<String, Value> {
-    fields([
-        ("topic", Some(json!(args.topic.as_str()))),
-        ("count", args.count.map(|count| json!(count))),
-        ("lease", args.lease.map(|span| json!(span))),
-        ("wait", args.wait.map(|span| json!(span))),
-        ("task_id", args.task_id.map(|id| json!(id))),
-    ])
 }
 
 /// The answer of a pull without `count`: a task, or none.
@@ -77,6 +68,8 @@ fn shown(tasks: &[Pulled]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -1,10 +1,9 @@
 //! `delayd ack`, `delayd nack` and `delayd extend`: what becomes of a task that was pulled with a lease.
 
-use delayd_wire::Nothing;
-use serde_json::{Map, Value, json};
+use delayd_wire::{AckRequest, ExtendRequest, NackRequest, Nothing};
 
 use super::Code;
-use super::client::{ServerArgs, fields};
+use super::client::ServerArgs;
 use crate::span::{Span, lease_of};
 use crate::task::{Receipt, TaskId, Topic};
 
@@ -66,28 +65,25 @@ pub(super) struct ExtendArgs {
 }
 
 pub(super) async fn ack(args: AckArgs) -> anyhow::Result<Code> {
-    args.server.ask("/delay/task/ack", &body(&args.held, "lease", None), |_: Nothing| "delivered".into()).await?;
+    let Held { topic, task_id, receipt } = args.held;
+    let body = AckRequest { topic: Some(topic), task_id: Some(task_id), receipt: Some(receipt.as_str()) };
+    args.server.ask("/delay/task/ack", &body, |_: Nothing| "delivered".into()).await?;
     Ok(Code::Done)
 }
 
 pub(super) async fn nack(args: NackArgs) -> anyhow::Result<Code> {
-    args.server
-        .ask("/delay/task/nack", &body(&args.held, "delay", args.after), |_: Nothing| "given back".into())
-        .await?;
+    let Held { topic, task_id, receipt } = args.held;
+    let (topic, task_id, receipt) = (Some(topic), Some(task_id), Some(receipt.as_str()));
+    let body = NackRequest { topic, task_id, receipt, delay: args.after };
+    args.server.ask("/delay/task/nack", &body, |_: Nothing| "given back".into()).await?;
     Ok(Code::Done)
 }
 
 pub(super) async fn extend(args: ExtendArgs) -> anyhow::Result<Code> {
     let shown = |_: Nothing| format!("leased for {} from now", args.lease);
-    args.server.ask("/delay/task/extend", &body(&args.held, "lease", Some(args.lease)), shown).await?;
+    let Held { topic, task_id, receipt } = args.held;
+    let (topic, task_id, receipt) = (Some(topic), Some(task_id), Some(receipt.as_str()));
+    let body = ExtendRequest { topic, task_id, receipt, lease: Some(args.lease) };
+    args.server.ask("/delay/task/extend", &body, shown).await?;
     Ok(Code::Done)
-}
-
-fn body(held: &Held, name: &str, span: Option<Span>) -> Map<String, Value> {
-    fields([
-        ("topic", Some(json!(held.topic.as_str()))),
-        ("task_id", Some(json!(held.task_id))),
-        ("receipt", Some(json!(held.receipt.to_string()))),
-        (name, span.map(|span| json!(span))),
-    ])
 }

@@ -1,12 +1,11 @@
 //! `delayd stats`: all topics at a glance.
 
-use delayd_wire::{ErrorCode, TaskState, TopicShown, Topics};
+use delayd_wire::{ErrorCode, TaskState, TopicListRequest, TopicRequest, TopicShown, Topics};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::de::IgnoredAny;
-use serde_json::{Map, json};
 
 use super::cell::Cell;
-use super::client::{ServerArgs, fields};
+use super::client::ServerArgs;
 use super::topic::shown::counts;
 use super::{Code, out, table};
 
@@ -28,11 +27,11 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let client = args.server.client()?;
-    let listed: Topics = client.post("/delay/topic/list", &Map::new()).await?.checked()?;
+    let listed: Topics = client.post("/delay/topic/list", &TopicListRequest {}).await?.checked()?;
     let asked = listed.topics.into_iter().map(|listed| {
         let client = &client;
         async move {
-            let body = fields([("topic", Some(json!(listed.topic)))]);
+            let body = TopicRequest { topic: Some(listed.topic) };
             let answer = client.post("/delay/topic/get", &body).await?;
             // One that was deleted meanwhile is left out.
             if answer.code() == ErrorCode::NotFound {
@@ -74,6 +73,8 @@ fn shown(topics: &[Shown]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! A topic's settings on their way to another service: a line of an export, and what `move` sets before it moves tasks.
 
-use delayd_wire::TopicShown;
+use delayd_wire::{TopicRequest, TopicShown};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -42,7 +42,7 @@ impl TopicSettings {
 
     /// Sets the topic so, unless it is there: what somebody set by hand stays. Answers how it is set there then.
     pub(super) async fn create_at(&self, to: &Patient) -> anyhow::Result<Self> {
-        let body = fields([("topic", Some(json!(self.topic)))]);
+        let body = TopicRequest { topic: Some(&self.topic) };
         let there: TopicShown<_> = match to.find("/delay/topic/get", &body).await? {
             Some(there) => there,
             None => to.call("/delay/topic/set", &self.request()).await?,

@@ -1,29 +1,19 @@
 //! What a task may ask for, as people write it: `--backoff`, `--header`, `--on-dead`, `--mode`.
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 
 use crate::span::{InvalidSpan, Span, wait_of};
 
-/// Whether a task is called back or pulled.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Mode {
-    Auto,
-    Push,
-    Pull,
-}
-
-/// What becomes of tasks that fell due in a pause.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Misfire {
-    Fire,
-    Skip,
-    Dead,
-}
-
-/// One of several words, as the wire writes it.
-pub(super) fn word(value: impl ValueEnum) -> Value {
-    value.to_possible_value().map_or(Value::Null, |value| json!(value.get_name()))
+/// One of several names, as the wire writes them.
+pub(super) fn one_of<T>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(all.iter().map(|value| name(*value))).map(move |given| {
+        let is_it = |value: &&T| name(**value) == given;
+        *all.iter().find(is_it).expect("no other name passes")
+    })
 }
 
 /// `30s`, `5s,5m,30m`, or the object that the wire takes.

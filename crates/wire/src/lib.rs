@@ -11,6 +11,7 @@ mod code;
 mod dead;
 mod destination;
 mod record;
+mod request;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod task;
@@ -23,6 +24,11 @@ pub use code::ErrorCode;
 pub use dead::{Cause, Causes, Done};
 pub use destination::{DestinationShown, Destinations, Held};
 pub use record::{AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, Ended, Record, Records, StaleTask};
+pub use request::{
+    AckRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest, DestinationListRequest,
+    ExtendRequest, ForecastRequest, GetRequest, HoldRequest, ListRequest, MovedRequest, NackRequest, PullRequest,
+    RecordsRequest, ResumeRequest, TopicListRequest, TopicPurgeRequest, TopicRequest,
+};
 pub use task::{Batch, BatchItem, Entry, Found, Gone, Moved, Note, Page, Pulled, PulledMany, Stored, Task};
 pub use topic::{Count, Forecast, Paused, Purged, Step, TopicListed, TopicShown, Topics};
 pub use value::{Rfc3339, ServiceName, TaskId, TopicName, UnixMillis};

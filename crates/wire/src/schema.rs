@@ -3,13 +3,26 @@
 use std::borrow::Cow;
 
 use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::{Answer, Rfc3339, ServiceName, TaskId, TopicName, UnixMillis};
 
 /// The largest id: 2^53 - 1.
 pub const MAX_ID: u64 = (1 << 53) - 1;
+
+/// A task's id in a request.
+pub enum TaskIdGiven {}
+/// A receipt in a request.
+pub enum ReceiptText {}
+/// The place in a list from which a page goes on.
+pub enum PageCursor {}
+/// The place among the dead from which a call goes on.
+pub enum DeadCursor {}
+/// A duration.
+pub enum SpanText {}
+/// So many in a time.
+pub enum RateText {}
 
 /// Gives types their schema, by name.
 #[macro_export]
@@ -34,6 +47,18 @@ schemas! {
     ServiceName, "Service" => name("A service's name, or a host with its port.", "^[A-Za-z0-9._-]{1,128}(:[1-9][0-9]{0,4})?$|^@pull$");
     TaskId, "TaskId" => whole(1).maximum(Some(MAX_ID)).description(Some("A task's id: a whole number below 2^53."));
     UnixMillis, "UnixMillis" => ObjectBuilder::new().schema_type(Type::Integer).description(Some("A moment, in Unix milliseconds."));
+    TaskIdGiven, "TaskIdGiven" => AnyOfBuilder::new()
+        .item(whole(0).maximum(Some(MAX_ID)))
+        .item(ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]+$")))
+        .description(Some("A task's id, as a number or a string of digits. 0 is absent."));
+    ReceiptText, "Receipt" => name("The receipt of a lease, as it was handed out; opaque.", "^[A-Za-z0-9_-]{1,64}$");
+    PageCursor, "Cursor" => string("The cursor of the page before, as it was answered; opaque.");
+    DeadCursor, "DeadCursor" => string("The cursor of the call before, as it was answered; opaque.");
+    SpanText, "Span" => AnyOfBuilder::new()
+        .item(ObjectBuilder::new().schema_type(Type::Number).minimum(Some(0)))
+        .item(ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)))
+        .description(Some("A duration: a number of seconds, at most 1000000 (a lease: 3600; a backoff: 86400), or a string of a whole number and a unit, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"."));
+    RateText, "Rate" => string("So many in a time, such as \"100/s\", \"6000/m\" or \"500/h\".").min_length(Some(1));
     Rfc3339, "Rfc3339" => string("A moment as people read it, such as \"2026-11-21T12:30:00.000Z\" (RFC 3339, UTC).");
 }
 

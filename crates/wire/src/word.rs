@@ -128,6 +128,34 @@ impl TaskState {
     }
 }
 
+impl Mode {
+    /// Each of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Push, Self::Pull];
+
+    /// The name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Push => "push",
+            Self::Pull => "pull",
+        }
+    }
+}
+
+impl MisfirePolicy {
+    /// Each of them.
+    pub const ALL: [Self; 3] = [Self::Fire, Self::Skip, Self::Dead];
+
+    /// The name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fire => "fire",
+            Self::Skip => "skip",
+            Self::Dead => "dead",
+        }
+    }
+}
+
 impl Way {
     /// The name.
     pub const fn as_str(self) -> &'static str {
@@ -182,6 +210,12 @@ mod tests {
         let check = |value: &dyn Fn() -> serde_json::Value, name: &str| assert_eq!(value(), name);
         for state in TaskState::ALL {
             check(&|| serde_json::to_value(state).unwrap(), state.as_str());
+        }
+        for mode in Mode::ALL {
+            check(&|| serde_json::to_value(mode).unwrap(), mode.as_str());
+        }
+        for policy in MisfirePolicy::ALL {
+            check(&|| serde_json::to_value(policy).unwrap(), policy.as_str());
         }
         for way in [Way::Push, Way::Pull] {
             check(&|| serde_json::to_value(way).unwrap(), way.as_str());

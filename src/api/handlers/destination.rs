@@ -3,38 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use delayd_wire::{DestinationShown, Destinations, Held};
-use serde::Deserialize;
-use utoipa::ToSchema;
+use delayd_wire::{DestinationListRequest, DestinationShown, Destinations, Held};
 
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::Name;
+use crate::api::wire::fields::{Name, ServiceName};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::ServiceName;
 use crate::clock::UnixMillis;
 use crate::limits::{Allowance, Standing};
 use crate::store::{Admin, Holds, Topics};
 use crate::task::{Destination, Lane};
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = DestinationListRequest)]
-pub(crate) struct ListRequest {}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct HoldRequest {
-    /// The service.
-    #[schema(value_type = ServiceName)]
-    sn: Option<Name<Destination>>,
-}
+pub(crate) type HoldRequest = delayd_wire::HoldRequest<ServiceName>;
 
 /// `POST /delay/destination/list`
 pub(crate) async fn list(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Destinations>, Error> {
-    let ListRequest {} = json::read(request.body())?;
+    let DestinationListRequest {} = json::read(request.body())?;
     let lanes: Vec<Lane> = api.store.topics().await?.iter().flat_map(|topic| topic.entry.lanes()).collect();
     let waiting: BTreeMap<Destination, u64> =
         api.store.waiting(lanes).await?.into_iter().map(|waiting| (waiting.destination, waiting.count)).collect();

@@ -10,8 +10,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::api::wire::error::Error;
-use crate::span::Span;
-use crate::task::{InvalidName, TaskId};
+use crate::span::{self, Span};
+use crate::task::{Destination, InvalidName, Receipt, TaskId, Topic};
 
 /// A string that follows the rule of `T`: a topic, a receipt.
 #[derive(Debug)]
@@ -34,6 +34,20 @@ impl<'de, T: FromStr<Err = InvalidName>> Deserialize<'de> for Name<T> {
         }
 
         from.deserialize_str(Reader(PhantomData))
+    }
+}
+
+pub(crate) type TopicName = Name<Topic>;
+pub(crate) type ServiceName = Name<Destination>;
+pub(crate) type ReceiptText = Name<Receipt>;
+
+/// A lease: a duration in which a number without a unit may name an hour at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease(pub(crate) Span);
+
+impl<'de> Deserialize<'de> for Lease {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        span::lease(from).map(Self)
     }
 }
 
@@ -215,7 +229,6 @@ fn out_of_range(field: &str, what: &str, from: impl Display, to: impl Display, g
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::Topic;
 
     #[test]
     fn an_id_is_a_number_or_digits_and_zero_is_none() {

@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use delayd_wire::PulledMany;
+use delayd_wire::{AckRequest, PullRequest, PulledMany, TaskId};
 use hdrhistogram::Histogram;
-use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -16,7 +15,7 @@ use crate::bench::load::micros;
 use crate::bench::progress::Progress;
 use crate::bench::stage::Stage;
 use crate::bench::task::{Template, When};
-use crate::bench::wire::Peer;
+use crate::bench::wire::{Peer, json};
 use crate::clock::Clock;
 
 /// How many pulls in a row may find nothing before the tasks count as lost.
@@ -99,8 +98,10 @@ impl Consumer {
     async fn run(self) -> Result<(), Error> {
         let clock = Clock::system();
         let mut connection = self.peer.connect().await.map_err(Error::Broken)?;
-        let pull = json!({"topic": self.topic, "lease": "60s", "count": self.count});
-        let pull = self.peer.post("/delay/task/pull", &pull.to_string());
+        let topic = Some(&self.topic);
+        let (task_id, wait) = (None::<TaskId>, None::<&str>);
+        let pull = PullRequest { topic, task_id, lease: Some("60s"), count: Some(self.count), wait };
+        let pull = self.peer.post("/delay/task/pull", &json(&pull));
         let mut empty = 0;
         while self.lock().pulled.len() < self.tasks && empty < PATIENCE {
             let since = Instant::now();
@@ -113,8 +114,8 @@ impl Consumer {
                 self.lock().latency.saturating_record(micros(since.elapsed()));
             }
             for task in tasks {
-                let ack = json!({"topic": self.topic, "task_id": task.task_id, "receipt": task.receipt});
-                let ack = self.peer.post("/delay/task/ack", &ack.to_string());
+                let ack = AckRequest { topic, task_id: task.task_id, receipt: task.receipt };
+                let ack = self.peer.post("/delay/task/ack", &json(&ack));
                 let answer = connection.exchange(&ack).await.map_err(Error::Broken)?;
                 if answer.status != 200 {
                     return Err(Error::refused(&answer));

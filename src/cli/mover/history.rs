@@ -1,11 +1,9 @@
 //! What has ended: the dead, and the history.
 
 use delayd_wire::{Records, TaskId, TaskState};
-use serde_json::json;
 
 use super::{ENDED, Mover};
-use crate::cli::client::fields;
-use crate::cli::exported::Exported;
+use crate::cli::exported::{Exported, records_of};
 
 impl Mover {
     /// Copies what has ended: the dead, and the history if that was asked for. They stay at the old service, too.
@@ -31,8 +29,7 @@ impl Mover {
     async fn copy(&mut self, topic: &str, state: TaskState, ids: &[TaskId]) -> anyhow::Result<()> {
         let mut rest = ids.to_vec();
         while !rest.is_empty() {
-            let body = fields([("topic", Some(json!(topic))), ("task_ids", Some(json!(rest)))]);
-            let answer: Records<Exported> = self.old.call("/delay/task/records", &body).await?;
+            let answer: Records<Exported> = self.old.call("/delay/task/records", &records_of(topic, &rest)).await?;
             rest = answer.rest;
             let records: Vec<Exported> = answer.records.into_iter().filter(|task| task.record.state == state).collect();
             if records.is_empty() {

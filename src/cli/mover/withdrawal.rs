@@ -2,13 +2,11 @@
 
 use std::collections::HashSet;
 
-use delayd_wire::{ErrorCode, Records, TaskId, TaskState};
+use delayd_wire::{ErrorCode, GetRequest, Records, TaskId, TaskState};
 use serde::de::IgnoredAny;
-use serde_json::json;
 
 use super::Mover;
 use crate::cli::adopting::Adopted;
-use crate::cli::client::fields;
 use crate::cli::exported::Exported;
 use crate::cli::out;
 
@@ -35,7 +33,7 @@ impl Mover {
         }
         self.withdraw(topic, ended).await?;
         for id in ids.into_iter().filter(|id| !seen.contains(id)) {
-            let body = fields([("topic", Some(json!(topic))), ("task_id", Some(json!(id)))]);
+            let body = GetRequest { topic: Some(topic), task_id: Some(id) };
             if self.old.find::<IgnoredAny>("/delay/task/get", &body).await?.is_some() {
                 self.held.entry(topic.to_owned()).or_default().push(id);
             }

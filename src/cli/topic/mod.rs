@@ -1,12 +1,14 @@
 //! `delayd topic …`: topics by hand. What a topic asks for is set by [`set`], how one is shown is [`shown`]'s.
 
 use clap::Subcommand;
-use delayd_wire::{Forecast, Nothing, Paused, Purged, Step};
-use serde_json::{Map, Value, json};
+use delayd_wire::{
+    Forecast, ForecastRequest, MisfirePolicy, Nothing, Paused, Purged, ResumeRequest, Step, TopicListRequest,
+    TopicPurgeRequest, TopicRequest,
+};
 
 use super::cell::Cell;
-use super::client::{ServerArgs, fields};
-use super::wishes::{Misfire, word};
+use super::client::ServerArgs;
+use super::wishes::one_of;
 use super::{Code, out, progress, table};
 use crate::span::Span;
 use crate::task::Topic;
@@ -66,8 +68,8 @@ struct ResumeArgs {
     /// The topic
     topic: Topic,
     /// What becomes of what fell due meanwhile: delivered late, expired, or dead; without it what the topic says
-    #[arg(long, value_name = "MISFIRE")]
-    misfire: Option<Misfire>,
+    #[arg(long, value_name = "MISFIRE", value_parser = one_of(&MisfirePolicy::ALL, MisfirePolicy::as_str))]
+    misfire: Option<MisfirePolicy>,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -102,7 +104,7 @@ struct ForecastArgs {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     match args.verb {
-        Verb::List(ListArgs { server }) => server.ask("/delay/topic/list", &Map::new(), shown::names).await?,
+        Verb::List(ListArgs { server }) => server.ask("/delay/topic/list", &TopicListRequest {}, shown::names).await?,
         Verb::Get(TopicArgs { topic, server }) => {
             server.ask("/delay/topic/get", &of(&topic), shown::one).await?;
         }
@@ -112,7 +114,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             server.ask("/delay/topic/pause", &of(&topic), shown).await?;
         }
         Verb::Resume(ResumeArgs { topic, misfire, server }) => {
-            let body = fields([("topic", Some(json!(topic.as_str()))), ("misfire", misfire.map(word))]);
+            let body = ResumeRequest { topic: Some(topic), misfire };
             server.ask("/delay/topic/resume", &body, |_: Nothing| "resumed".into()).await?;
         }
         Verb::Purge(args) => return purge(args).await,
@@ -120,11 +122,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             server.ask("/delay/topic/delete", &of(&topic), |_: Nothing| "deleted".into()).await?;
         }
         Verb::Forecast(ForecastArgs { topic, step, steps, server }) => {
-            let body = fields([
-                ("topic", Some(json!(topic.as_str()))),
-                ("step", Some(json!(step))),
-                ("steps", Some(json!(steps))),
-            ]);
+            let body = ForecastRequest { topic: Some(topic), step: Some(step), steps: Some(steps) };
             server.ask("/delay/topic/forecast", &body, forecast).await?;
         }
     }
@@ -132,14 +130,14 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
 }
 
 /// The body of a request that names a topic and nothing else.
-pub(super) fn of(topic: &Topic) -> Map<String, Value> {
-    fields([("topic", Some(json!(topic.as_str())))])
+pub(super) fn of(topic: &Topic) -> TopicRequest<&Topic> {
+    TopicRequest { topic: Some(topic) }
 }
 
 /// Asks again as long as there is more and something goes.
 async fn purge(args: PurgeArgs) -> anyhow::Result<Code> {
     let PurgeArgs { topic, confirm, server } = args;
-    let body = fields([("topic", Some(json!(topic.as_str()))), ("confirm", Some(json!(confirm)))]);
+    let body = TopicPurgeRequest { topic: Some(topic), confirm: Some(confirm) };
     let client = server.client()?;
     let (mut total, bar) = (0, progress::counting("tasks thrown away"));
     loop {
@@ -170,6 +168,8 @@ fn forecast(Forecast { overdue, steps, .. }: Forecast) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::shown;
 use crate::cli::client::{ServerArgs, fields};
-use crate::cli::wishes::{self, Misfire, Mode, word};
+use crate::cli::wishes::{self, one_of};
 use crate::span::Span;
-use crate::task::{Topic, TopicPolicy};
+use crate::task::{MisfirePolicy, Mode, Topic, TopicPolicy};
 
 /// Create a topic, or change its settings.
 ///
@@ -38,7 +38,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
     /// Whether its tasks are called back or pulled unless they say otherwise
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = one_of(&Mode::ALL, Mode::as_str))]
     mode: Option<Mode>,
     /// The most calls in a time, per instance, such as 100/s
     #[arg(long, value_name = "RATE")]
@@ -56,8 +56,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     history_max: Option<u32>,
     /// What becomes of tasks that fall due in a pause: delivered late, expired, or dead
-    #[arg(long, value_name = "MISFIRE")]
-    misfire: Option<Misfire>,
+    #[arg(long, value_name = "MISFIRE", value_parser = one_of(&MisfirePolicy::ALL, MisfirePolicy::as_str))]
+    misfire: Option<MisfirePolicy>,
     /// Pause it as well
     #[arg(long)]
     paused: bool,
@@ -86,12 +86,12 @@ fn body(args: &Args) -> Map<String, Value> {
         ("shards", args.shards.map(|shards| json!(shards))),
         ("retry", given(retry)),
         ("timeout", span(args.timeout)),
-        ("mode", args.mode.map(word)),
+        ("mode", args.mode.map(|mode| json!(mode))),
         ("rate", args.rate.as_ref().map(|rate| json!(rate))),
         ("concurrency", number(args.concurrency)),
         ("quota", number(args.quota)),
         ("history", given(history)),
-        ("misfire", args.misfire.map(word)),
+        ("misfire", args.misfire.map(|misfire| json!(misfire))),
         ("paused", args.paused.then_some(json!(true))),
         ("reset", args.reset.as_ref().map(|settings| json!(settings))),
     ])

@@ -7,92 +7,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::schema::string;
-use delayd_wire::{Cause, Causes, Done, schemas};
-use serde::Deserialize;
-use utoipa::ToSchema;
+use delayd_wire::{Cause, Causes, DeadPurgeRequest, DeadReplayRequest, Done};
 
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Id, Name, Number};
+use crate::api::wire::fields::{AtMost, Id, Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::TopicName;
 use crate::rate::Rate;
 use crate::store::{Admin, Spread};
-use crate::task::{State, TaskId, Topic};
+use crate::task::{State, TaskId};
 
 mod walk;
 
 use walk::{Cursor, MAX_TASKS, Selection, Walk};
 
-type DeadCursorText = Name<Cursor>;
-
-schemas! {
-    DeadCursorText, "DeadCursor" => string("The cursor of the call before, as it was answered; opaque.");
-}
-
 /// The most ids of one request.
 const MAX_IDS: usize = 10_000;
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CausesRequest {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = DeadReplayRequest)]
-pub(crate) struct ReplayRequest {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// These tasks; this or `all`.
-    #[schema(value_type = Option<Vec<Id>>)]
-    task_ids: Option<AtMost<Id, MAX_IDS>>,
-    /// All of the topic's dead.
-    all: Option<bool>,
-    /// Only those whose last outcome is exactly this.
-    reason: Option<String>,
-    /// Spreads their due moments.
-    rate: Option<Rate>,
-    /// Only count.
-    dry_run: Option<bool>,
-    /// Go over so many at the most, those that `reason` passes over included (100,000).
-    #[schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)]
-    limit: Option<Number>,
-    /// That of the call before, to go on behind what it went over.
-    #[schema(value_type = Option<DeadCursorText>)]
-    cursor: Option<Name<Cursor>>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = DeadPurgeRequest)]
-pub(crate) struct PurgeRequest {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// These tasks; this or `all`.
-    #[schema(value_type = Option<Vec<Id>>)]
-    task_ids: Option<AtMost<Id, MAX_IDS>>,
-    /// All of the topic's dead.
-    all: Option<bool>,
-    /// Only those whose last outcome is exactly this.
-    reason: Option<String>,
-    /// Only count.
-    dry_run: Option<bool>,
-    /// Go over so many at the most, those that `reason` passes over included (100,000).
-    #[schema(value_type = Option<u32>, minimum = 1, maximum = 100_000)]
-    limit: Option<Number>,
-    /// That of the call before, to go on behind what it went over.
-    #[schema(value_type = Option<DeadCursorText>)]
-    cursor: Option<Name<Cursor>>,
-}
+type Ids = AtMost<Id, MAX_IDS>;
+pub(crate) type CausesRequest = delayd_wire::CausesRequest<TopicName>;
+pub(crate) type ReplayRequest = DeadReplayRequest<TopicName, Ids, Rate, Number, Name<Cursor>>;
+pub(crate) type PurgeRequest = DeadPurgeRequest<TopicName, Ids, Number, Name<Cursor>>;
 
 /// `POST /delay/dead/causes`
 pub(crate) async fn causes(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Causes>, Error> {
@@ -124,7 +61,8 @@ pub(crate) async fn causes(api: Arc<Api>, Routed { request, .. }: Routed) -> Res
 /// `POST /delay/dead/replay`
 pub(crate) async fn replay(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Done>, Error> {
     api.check_accepting()?;
-    let ReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = json::read(request.body())?;
+    let DeadReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor }: ReplayRequest =
+        json::read(request.body())?;
     let which = Which { topic, task_ids, all, reason, limit, cursor };
     let step = rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.per_second()));
     let dry_run = dry_run.unwrap_or_default();
@@ -145,7 +83,8 @@ pub(crate) async fn replay(api: Arc<Api>, Routed { request, .. }: Routed) -> Res
 
 /// `POST /delay/dead/purge`
 pub(crate) async fn purge(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Done>, Error> {
-    let PurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor } = json::read(request.body())?;
+    let DeadPurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor }: PurgeRequest =
+        json::read(request.body())?;
     let which = Which { topic, task_ids, all, reason, limit, cursor };
     let dry_run = dry_run.unwrap_or_default();
     let mut dead = which.walk(&api).await?;
@@ -165,8 +104,8 @@ fn done(count: usize, dead: &Walk) -> Done {
 
 /// What requests say about the tasks that they mean.
 struct Which {
-    topic: Option<Name<Topic>>,
-    task_ids: Option<AtMost<Id, MAX_IDS>>,
+    topic: Option<TopicName>,
+    task_ids: Option<Ids>,
     all: Option<bool>,
     reason: Option<String>,
     limit: Option<Number>,

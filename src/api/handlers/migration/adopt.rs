@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use delayd_wire::schema::TaskIdGiven;
 use delayd_wire::{AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, Answer, Way};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -23,7 +24,6 @@ use crate::api::wire::fields::{AtMost, Id, Name, Number, within};
 use crate::api::wire::idempotency;
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::{reading, size};
-use crate::api::wire::schema::TopicName;
 use crate::callback::{Services, target};
 use crate::clock::UnixMillis;
 use crate::span::Span;
@@ -58,10 +58,10 @@ pub(crate) struct AdoptRequest<'a> {
 #[serde(deny_unknown_fields)]
 #[schema(as = AdoptedRecord)]
 pub(crate) struct RecordRequest<'a> {
-    #[schema(value_type = TopicName)]
+    #[schema(value_type = delayd_wire::TopicName)]
     topic: Option<Name<Topic>>,
     /// The id that it keeps.
-    #[schema(value_type = Id)]
+    #[schema(value_type = TaskIdGiven)]
     task_id: Option<Id>,
     /// `scheduled` (default), or how it ended.
     #[schema(value_type = Option<State>)]
@@ -391,4 +391,27 @@ fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
         expires_after: given.expires_after.map(|span| new_task::expiry(span, "options.expires_after")).transpose()?,
         on_dead: given.on_dead.map(on_dead).transpose()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use delayd_wire::{Note, Record};
+    use utoipa::PartialSchema;
+    use utoipa::openapi::RefOr;
+    use utoipa::openapi::schema::Schema;
+
+    use super::*;
+
+    /// What a record has and its reader does not know would be refused by every store that adopts it.
+    #[test]
+    fn a_record_is_read_with_the_fields_that_it_is_written_with() {
+        let fields = |schema: RefOr<Schema>| -> BTreeSet<String> {
+            let RefOr::T(Schema::Object(object)) = schema else { panic!("a struct is an object") };
+            object.properties.into_keys().collect()
+        };
+        assert_eq!(fields(RecordRequest::schema()), fields(Record::<()>::schema()));
+        assert_eq!(fields(GivenNote::schema()), fields(Note::schema()));
+    }
 }

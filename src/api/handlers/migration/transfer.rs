@@ -8,18 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayd_wire::{Ended, Record, Records, StaleTask};
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{AtMost, Id, Name, within};
+use crate::api::wire::fields::{AtMost, Id, Lease, Name, ReceiptText, TopicName, within};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{ReceiptText, TopicName};
 use crate::api::wire::shown::{last_outcome, way_of};
-use crate::span::{self, Span};
 use crate::store::{Admin, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Settle, Settled, Task, TopicEntry, Transition};
 use crate::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
 
@@ -29,23 +25,9 @@ const MAX_BYTES: usize = 4 << 20;
 /// The shortest lease.
 const MIN_LEASE: Duration = Duration::from_secs(1);
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = RecordsRequest)]
-pub(crate) struct RecordsRequest {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// Which tasks.
-    #[schema(value_type = Vec<Id>, min_items = 1, max_items = 1000)]
-    task_ids: Option<AtMost<Id, MAX_IDS>>,
-    /// Hold those that wait for so long (1 s to 12 h): they are about to be moved. Only those that are held then, and those that have ended, are answered.
-    #[serde(default, deserialize_with = "span::lease_if_given")]
-    lend: Option<Span>,
-    /// Hold them by this receipt, for longer if they are held already; a new one is drawn if there is none.
-    #[schema(value_type = Option<ReceiptText>)]
-    receipt: Option<Name<Receipt>>,
-}
+type Ids = AtMost<Id, MAX_IDS>;
+pub(crate) type RecordsRequest = delayd_wire::RecordsRequest<TopicName, Ids, Lease, ReceiptText>;
+pub(crate) type MovedRequest = delayd_wire::MovedRequest<TopicName, Ids, ReceiptText>;
 
 fn record(topic: &Topic, task: Task, notes: Vec<AttemptNote>, store: StoreId) -> Record<Options> {
     let waits = task.lease.and_then(LeaseKind::returns_to);
@@ -81,7 +63,7 @@ pub(crate) async fn records(
     let entry = api.topics.reload(&topic).await?.ok_or_else(Error::no_topic)?.entry;
     let store = api.store.id().await?;
     let receipt = match request.lend {
-        Some(lease) => {
+        Some(Lease(lease)) => {
             let lease = within(lease, "lend", MIN_LEASE..=MAX_LEASE)?;
             let receipt = request.receipt.map_or_else(Receipt::random, |Name(receipt)| receipt);
             ids = lent_or_ended(&api, &entry, ids, &receipt, lease).await?;
@@ -119,7 +101,7 @@ pub(crate) async fn records(
     }))
 }
 
-fn ids(given: Option<AtMost<Id, MAX_IDS>>) -> Result<Vec<TaskId>, Error> {
+fn ids(given: Option<Ids>) -> Result<Vec<TaskId>, Error> {
     let AtMost(given) = required(given, "task_ids")?;
     if given.is_empty() {
         return Err(Error::Invalid(format!("task_ids: must hold 1 to {MAX_IDS} ids")));
@@ -154,23 +136,6 @@ async fn lent_or_ended(
         }
     }
     Ok(ids.into_iter().filter(|id| is_answered.get(id).is_some_and(|is| *is)).collect())
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = MovedRequest)]
-pub(crate) struct MovedRequest {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// Which tasks.
-    #[schema(value_type = Vec<Id>, min_items = 1, max_items = 1000)]
-    task_ids: Option<AtMost<Id, MAX_IDS>>,
-    /// What `records` lent them by.
-    #[schema(value_type = ReceiptText)]
-    receipt: Option<Name<Receipt>>,
-    /// They were not moved: each waits again as it did before.
-    back: Option<bool>,
 }
 
 /// `POST /delay/task/moved`: what was adopted elsewhere is forgotten here. May be repeated.

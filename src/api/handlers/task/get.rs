@@ -5,33 +5,20 @@
 
 use std::sync::Arc;
 
-use delayd_wire::{Found, Task};
-use serde::Deserialize;
+use delayd_wire::{Found, GetRequest, Task};
 use serde_json::Value;
-use utoipa::ToSchema;
 
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Id, Name};
+use crate::api::wire::fields::{Id, Name, TopicName};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::TopicName;
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::store::{self, Admin, AttemptNote, Delivery};
-use crate::task::{Lane, OnDead, Options, StoreId, Topic};
+use crate::task::{Lane, OnDead, Options, StoreId};
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = GetRequest)]
-pub(crate) struct Request {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// The task.
-    #[schema(value_type = Id)]
-    task_id: Option<Id>,
-}
+pub(crate) type Request = GetRequest<TopicName, Id>;
 
 fn shown(task: store::Task, notes: Vec<AttemptNote>, store: StoreId, with_secrets: bool) -> Task<Value> {
     let options = options(&task.options, with_secrets);

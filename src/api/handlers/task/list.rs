@@ -8,23 +8,19 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use delayd_wire::schema::string;
-use delayd_wire::{Entry, Page, schemas};
+use delayd_wire::{Entry, ListRequest, Page};
 use futures_util::future::try_join_all;
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number};
+use crate::api::wire::fields::{Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::TopicName;
 use crate::api::wire::shown::{last_outcome, sn_of, way_of};
 use crate::clock::UnixMillis;
 use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
-use crate::task::{InvalidName, Lane, State, TaskId, Topic};
+use crate::task::{InvalidName, Lane, State, TaskId};
 use crate::word::Word;
 
 /// Entries of a page, unless asked for otherwise, and at most.
@@ -33,39 +29,11 @@ const MAX_LIMIT: u32 = 1000;
 /// Moments beyond this are no moments: the year 5138.
 const FAR: f64 = 1e11;
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = ListRequest)]
-pub(crate) struct Request {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// Which tasks.
-    #[schema(value_type = State)]
-    state: Option<Word<State>>,
-    /// Tasks of a page.
-    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
-    limit: Option<Number>,
-    /// That of the page before, for the next one.
-    #[schema(value_type = Option<CursorText>)]
-    cursor: Option<Name<Cursor>>,
-    /// Unix seconds: none before.
-    #[schema(value_type = Option<f64>)]
-    from: Option<Number>,
-    /// Unix seconds: none after.
-    #[schema(value_type = Option<f64>)]
-    to: Option<Number>,
-}
+pub(crate) type Request = ListRequest<TopicName, Word<State>, Number, Name<Cursor>>;
 
 /// The place of a page's last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor(Listed);
-
-type CursorText = Name<Cursor>;
-
-schemas! {
-    CursorText, "Cursor" => string("The cursor of the page before, as it was answered; opaque.");
-}
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

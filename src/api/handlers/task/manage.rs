@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use delayd_wire::schema::TaskIdGiven;
 use delayd_wire::{Gone, Moved};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,34 +14,25 @@ use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Id, Name, Number};
+use crate::api::wire::fields::{Id, Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::reading;
-use crate::api::wire::schema::{Content, TopicName};
+use crate::api::wire::schema::Content;
 use crate::callback::target_of_object;
 use crate::span::Span;
 use crate::store::{Admin, Cancelled, Moment, NewContent, Rescheduled};
-use crate::task::{Lane, Mode, TaskId, Topic};
+use crate::task::{Lane, Mode, TaskId};
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CancelRequest {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// The task.
-    #[schema(value_type = Id)]
-    task_id: Option<Id>,
-}
+pub(crate) type CancelRequest = delayd_wire::CancelRequest<TopicName, Id>;
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UpdateRequest<'a> {
     /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
+    #[schema(value_type = delayd_wire::TopicName)]
+    topic: Option<TopicName>,
     /// The task.
-    #[schema(value_type = Id)]
+    #[schema(value_type = TaskIdGiven)]
     task_id: Option<Id>,
     /// Due at this moment, in Unix seconds; this or `delay`.
     #[schema(value_type = Option<f64>)]

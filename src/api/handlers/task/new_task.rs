@@ -19,7 +19,7 @@ use crate::api::wire::fields::{Name, Number, within};
 use crate::api::wire::idempotency;
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::size;
-use crate::api::wire::schema::{Content, ServiceName, TopicName};
+use crate::api::wire::schema::Content;
 use crate::callback::{InvalidTarget, Services, Target, check_url, target_of_object};
 use crate::clock::UnixMillis;
 use crate::retry::Backoff;
@@ -91,7 +91,7 @@ pub(crate) struct Checked {
 #[schema(as = AddRequest)]
 pub(crate) struct Request<'a> {
     /// The topic.
-    #[schema(value_type = TopicName)]
+    #[schema(value_type = delayd_wire::TopicName)]
     topic: Option<Name<Topic>>,
     /// Due at this moment, in Unix seconds; this or `delay`. In the past: due now. Milliseconds are refused.
     #[schema(value_type = Option<f64>)]
@@ -139,7 +139,7 @@ pub(crate) struct Request<'a> {
 #[schema(as = OnDead)]
 pub(crate) struct OnDeadCall {
     /// The service.
-    #[schema(value_type = ServiceName)]
+    #[schema(value_type = delayd_wire::ServiceName)]
     sn: Option<Name<Destination>>,
     /// The path on it.
     #[schema(value_type = String)]

@@ -18,10 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use delayd_wire::{Answer, Pulled, PulledMany};
+use delayd_wire::{Answer, PullRequest, Pulled, PulledMany};
 use http::{HeaderValue, header};
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use crate::api::long_poll::claim::{lanes_in_turn, take};
 use crate::api::long_poll::delivery::{Taken, Wish};
@@ -32,10 +30,9 @@ use crate::api::state::Api;
 use crate::api::transport::delivery_confirmation::{Fate, watched};
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Id, Name, Number, within};
+use crate::api::wire::fields::{Id, Lease, Name, Number, TopicName, within};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::TopicName;
-use crate::span::{self, Span};
+use crate::span::Span;
 use crate::store::{Admin, MAX_LEASE};
 use crate::task::{Lane, TaskId, Topic};
 
@@ -43,31 +40,14 @@ pub(crate) const MIN_LEASE: Duration = Duration::from_secs(1);
 const MAX_COUNT: u32 = 256;
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = PullRequest)]
-pub(crate) struct Request {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// Read this task's content instead, whatever its state; nothing is consumed.
-    task_id: Option<Id>,
-    /// The tasks are leased for so long (1 s to 12 h), and come back unless they are acked. Without it the pull consumes.
-    #[serde(default, deserialize_with = "span::lease_if_given")]
-    lease: Option<Span>,
-    /// That many at the most, answered in `tasks`.
-    #[schema(value_type = Option<u32>, minimum = 1, maximum = 256)]
-    count: Option<Number>,
-    /// With nothing due, wait so long for it, up to 30 s.
-    wait: Option<Span>,
-}
+pub(crate) type Request = PullRequest<TopicName, Id, Lease, Number, Span>;
 
 /// `POST /delay/task/pull`
 pub(crate) async fn pull(api: Arc<Api>, Routed { request, slot, deadline, .. }: Routed) -> Result<Response, Error> {
     let body = request.into_body();
     let request: Request = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;
-    let lease = request.lease.map(|lease| within(lease, "lease", MIN_LEASE..=MAX_LEASE)).transpose()?;
+    let lease = request.lease.map(|Lease(lease)| within(lease, "lease", MIN_LEASE..=MAX_LEASE)).transpose()?;
     let count = request.count.map(|count| count.whole("count", 1..=MAX_COUNT)).transpose()?;
     let wait = request.wait.map(|wait| within(wait, "wait", Duration::ZERO..=MAX_WAIT)).transpose()?;
     // It may be long, and who waits should hold nothing.

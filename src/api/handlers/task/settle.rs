@@ -6,69 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayd_wire::Nothing;
-use serde::Deserialize;
-use utoipa::ToSchema;
 
 use crate::api::handlers::task::pull::MIN_LEASE;
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Id, Name, within};
+use crate::api::wire::fields::{self, Id, Name, ReceiptText, TopicName, within};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::{ReceiptText, TopicName};
 use crate::outcome;
-use crate::span::{self, Span};
+use crate::span::Span;
 use crate::store::{Admin, Delivery, MAX_LEASE, Settle, Settled, Transition};
 use crate::task::{Lane, Receipt, TaskId, Topic};
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct AckRequest {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// The task.
-    #[schema(value_type = Id)]
-    task_id: Option<Id>,
-    /// The receipt of its lease.
-    #[schema(value_type = ReceiptText)]
-    receipt: Option<Name<Receipt>>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NackRequest {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// The task.
-    #[schema(value_type = Id)]
-    task_id: Option<Id>,
-    /// The receipt of its lease.
-    #[schema(value_type = ReceiptText)]
-    receipt: Option<Name<Receipt>>,
-    /// Due again after so long; without it, after its backoff.
-    delay: Option<Span>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ExtendRequest {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// The task.
-    #[schema(value_type = Id)]
-    task_id: Option<Id>,
-    /// The receipt of its lease, which stays the same.
-    #[schema(value_type = ReceiptText)]
-    receipt: Option<Name<Receipt>>,
-    /// So long from now: 1 s to 12 h.
-    #[serde(default, deserialize_with = "span::lease_if_given")]
-    #[schema(value_type = Span)]
-    lease: Option<Span>,
-}
+pub(crate) type AckRequest = delayd_wire::AckRequest<TopicName, Id, ReceiptText>;
+pub(crate) type NackRequest = delayd_wire::NackRequest<TopicName, Id, ReceiptText, Span>;
+pub(crate) type ExtendRequest = delayd_wire::ExtendRequest<TopicName, Id, ReceiptText, fields::Lease>;
 
 /// `POST /delay/task/ack`
 pub(crate) async fn ack(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Nothing>, Error> {
@@ -100,7 +53,7 @@ async fn retry(api: &Api, lease: &Lease, lane: Lane, delay: Option<Duration>) ->
 /// `POST /delay/task/extend`
 pub(crate) async fn extend(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Nothing>, Error> {
     let request: ExtendRequest = json::read(request.body())?;
-    let span = within(required(request.lease, "lease")?, "lease", MIN_LEASE..=MAX_LEASE)?;
+    let span = within(required(request.lease, "lease")?.0, "lease", MIN_LEASE..=MAX_LEASE)?;
     let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
     let Lease { topic, id, receipt } = &lease;
     let store = &api.store;

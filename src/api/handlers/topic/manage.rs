@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd_wire::{Count, Forecast, Nothing, Paused, Purged, Step, TopicListed, TopicShown, Topics};
+use delayd_wire::{
+    Count, Forecast, Nothing, Paused, Purged, Step, TopicListRequest, TopicListed, TopicPurgeRequest, TopicShown,
+    Topics,
+};
 use futures_util::future::try_join_all;
-use serde::Deserialize;
 use tokio::time::Instant;
-use utoipa::ToSchema;
 
 use crate::api::middleware::route::Routed;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, within};
+use crate::api::wire::fields::{Name, Number, TopicName, within};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::TopicName;
 use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{Admin, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered, Topics as _};
@@ -31,59 +31,14 @@ const MIN_STEP: Duration = Duration::from_secs(1);
 const MAX_STEP: Duration = Duration::from_secs(366 * 86_400);
 const STEPS: u32 = 24;
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = TopicListRequest)]
-pub(crate) struct ListRequest {}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TopicRequest {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = TopicPurgeRequest)]
-pub(crate) struct PurgeRequest {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// The topic's name again.
-    #[schema(value_type = String)]
-    confirm: Option<String>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ResumeRequest {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// What becomes of what fell due meanwhile, instead of the topic's own policy.
-    #[schema(value_type = Option<MisfirePolicy>)]
-    misfire: Option<Word<MisfirePolicy>>,
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ForecastRequest {
-    /// The topic.
-    #[schema(value_type = TopicName)]
-    topic: Option<Name<Topic>>,
-    /// The length of a step: 1 s to 366 days.
-    #[schema(value_type = Span)]
-    step: Option<Span>,
-    /// How many (24).
-    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
-    steps: Option<Number>,
-}
+pub(crate) type TopicRequest = delayd_wire::TopicRequest<TopicName>;
+pub(crate) type PurgeRequest = TopicPurgeRequest<TopicName>;
+pub(crate) type ResumeRequest = delayd_wire::ResumeRequest<TopicName, Word<MisfirePolicy>>;
+pub(crate) type ForecastRequest = delayd_wire::ForecastRequest<TopicName, Span, Number>;
 
 /// `POST /delay/topic/list`
 pub(crate) async fn list(api: Arc<Api>, Routed { request, caller, .. }: Routed) -> Result<Success<Topics>, Error> {
-    let ListRequest {} = json::read(request.body())?;
+    let TopicListRequest {} = json::read(request.body())?;
     let mut topics: Vec<TopicListed> = api
         .topics
         .refresh()

@@ -21,7 +21,6 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Name, Number, object, within};
 use crate::api::wire::json::{self, required};
-use crate::api::wire::schema::TopicName;
 use crate::rate::Rate;
 use crate::retry::Backoff;
 use crate::span::Span;
@@ -42,7 +41,7 @@ const MAX_RESET: usize = 16;
 #[schema(as = TopicSetRequest)]
 pub(crate) struct Request<'a> {
     /// The topic.
-    #[schema(value_type = TopicName)]
+    #[schema(value_type = delayd_wire::TopicName)]
     topic: Option<Name<Topic>>,
     /// Lanes, on creation only.
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 256)]

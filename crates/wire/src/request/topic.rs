@@ -1,0 +1,84 @@
+//! The requests about topics, and about the services that tasks go to.
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(feature = "schema")]
+use crate::schema::SpanText;
+#[cfg(feature = "schema")]
+use crate::{MisfirePolicy, ServiceName, TopicName};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct TopicListRequest {}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct TopicRequest<Topic> {
+    /// The topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    pub topic: Option<Topic>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct TopicPurgeRequest<Topic> {
+    /// The topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    pub topic: Option<Topic>,
+    /// The topic's name again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub confirm: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct ResumeRequest<Topic, Misfire> {
+    /// The topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    pub topic: Option<Topic>,
+    /// What becomes of what fell due meanwhile, instead of the topic's own policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<MisfirePolicy>))]
+    pub misfire: Option<Misfire>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct ForecastRequest<Topic, Span, Number> {
+    /// The topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    pub topic: Option<Topic>,
+    /// The length of a step: 1 s to 366 days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = SpanText))]
+    pub step: Option<Span>,
+    /// How many (24).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>, minimum = 1, maximum = 1000))]
+    pub steps: Option<Number>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct DestinationListRequest {}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
+#[serde(deny_unknown_fields)]
+pub struct HoldRequest<Service> {
+    /// The service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = ServiceName))]
+    pub sn: Option<Service>,
+}

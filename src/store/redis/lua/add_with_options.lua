@@ -21,16 +21,6 @@ local TAKEN, OVER_QUOTA, KEY_REUSED = -1, -2, -3
 -- The earliest moment that this call stored for each destination, and the destinations that it took a task from.
 local earliest, left = {}, {}
 
--- Answers the due moment, or that the id is another task's.
-local function store(id, due, destination, tail)
-  if redis.call('HSETNX', BODIES, id, write_record(due, now, tail)) == 1 then
-    redis.call('ZADD', SCHEDULES .. destination, due, id)
-    if due < (earliest[destination] or math.huge) then earliest[destination] = due end
-    return due
-  end
-  return due_of_same(redis.call('HGET', BODIES, id), tail) or TAKEN
-end
-
 -- The first add under an idempotency key whose window is not over.
 local function used_before(same)
   local id, fingerprint, till, due, by = read_used(same and redis.call('HGET', USED, same.key))
@@ -84,7 +74,8 @@ local function replace(owner, record, due, destination, options, content, asked)
   left[before] = true
   options = with_origin(with_first_call(options, asked.on_dead, old_options), origin_of(old_options))
   redis.call('HDEL', ENTRIES, owner)
-  redis.call('HSET', BODIES, owner, write_record(due, created, write_tail(destination, options, content)))
+  record = write_record(due, created, destination, options, content)
+  redis.call('HSET', BODIES, owner, record)
   schedule(owner, destination, due)
   set_expiry(owner, due, asked.expires_after)
   return true
@@ -119,18 +110,21 @@ local function add(id, due, destination, options, content, asked)
       keep(owner, entry)
     end
   end
-  local stored = store(id, due, destination, write_tail(destination, options, content))
-  if own or stored == TAKEN then return stored end
+  local new, tail = write_record(due, now, destination, options, content)
+  if redis.call('HSETNX', BODIES, id, new) == 0 then return due_of_same(redis.call('HGET', BODIES, id), tail) or TAKEN end
+  redis.call('ZADD', SCHEDULES .. destination, due, id)
+  if due < (earliest[destination] or math.huge) then earliest[destination] = due end
   set_expiry(id, due, asked.expires_after)
   if key then own_key(key, id, id, now) end
   remember(same, id, due, id)
-  return stored
+  return due
 end
 
 local answer = { now }
 for i = 3, #ARGV, 6 do
   local id, moment, destination, options, content = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
-  local due = read_moment(moment)
+  local ms = tonumber(moment)
+  local due = string.sub(moment, 1, 1) == '+' and now + ms or math.max(ms, now)
   answer[#answer + 1] = add(id, due, destination, options, content, cjson.decode(ARGV[i + 5]))
 end
 for destination, due in pairs(earliest) do

@@ -23,8 +23,8 @@ local function take_end(id, state, outcome)
     return 'cancelling'
   end
   lift(id, entry.destination)
-  entry.outcome = outcome
-  finish_for_good(id, entry, state)
+  entry.current, entry.past, entry.outcome = '*', '*', outcome
+  finish(id, entry, state)
   return 'ended'
 end
 
@@ -57,7 +57,8 @@ local function is_superseded(key, set)
     keep(owner, entry)
   elseif live then
     lift(owner, entry.destination)
-    finish_for_good(owner, entry, 'cancelled')
+    entry.current, entry.past = '*', '*'
+    finish(owner, entry, 'cancelled')
   end
   return false
 end
@@ -69,7 +70,7 @@ local function adopt(id, created, due, destination, options, content, state, mom
     return competes and select(3, owner_of(key, set)) and 'superseded' or 'taken'
   end
   if competes and redis.call('HEXISTS', BODIES, id) == 0 and is_superseded(key, set) then return 'superseded' end
-  local record = write_record(due, created, write_tail(destination, options, content))
+  local record = write_record(due, created, destination, options, content)
   if redis.call('HSETNX', BODIES, id, record) == 0 then
     local became = known(id, created, due, options, content, state, outcome)
     local is_late = became == 'taken' and competes and select(3, owner_of(key, set))

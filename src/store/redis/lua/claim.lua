@@ -46,8 +46,8 @@ local EXPIRED, MISFIRED = 'not delivered in time', 'fell due while the topic was
 local may_end, is_cut = tonumber(ARGV[10]), false
 
 local function expire(id, entry, outcome)
-  entry.outcome = outcome
-  finish_for_good(id, entry, 'expired')
+  entry.outcome, entry.current, entry.past = outcome, '*', '*'
+  finish(id, entry, 'expired')
 end
 
 -- Ends what waits in the lane and has expired, the earliest first. Only a task that was never claimed has to be read for that, to know where

@@ -19,14 +19,15 @@ if entry and ENDED[entry.mark] then
 elseif lease_lasts(deadline) then
   return { 'leased' }
 end
-local due = read_moment(moment)
+local ms = tonumber(moment)
+local due = string.sub(moment, 1, 1) == '+' and now + ms or math.max(ms, now)
 local _, created, destination, options, content_at = read_record(record)
 if not created then error('the record of task ' .. id .. ' cannot be read') end
 lift(id, destination)
 redis.call('HDEL', ENTRIES, id)
 destination = ARGV[4] or destination
-local tail = write_tail(destination, options, ARGV[5] or string.sub(record, content_at))
-redis.call('HSET', BODIES, id, write_record(due, created, tail))
+record = write_record(due, created, destination, options, ARGV[5] or string.sub(record, content_at))
+redis.call('HSET', BODIES, id, record)
 schedule(id, destination, due)
 set_expiry(id, due, expires_after(options))
 return { 'done', due }

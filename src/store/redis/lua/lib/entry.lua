@@ -37,33 +37,27 @@ local function write_entry(entry)
   }, ' ')
 end
 
--- What a delivery needs of an entry: attempts (as text), mark, current receipt, destination; nil as read_entry.
-local function read_for_delivery(raw)
-  return string.match(raw, '^(%d+) %d+ (%S+) %S+ (%S+) %S+ (%S+) ')
-end
-
--- The entry of a task that its holder has delivered.
-local function write_delivered(attempts, receipt, destination, outcome)
-  return attempts .. ' 0 delivered - ' .. receipt .. ' * ' .. destination .. ' ' .. outcome
-end
-
--- The first `most` receipts of a list.
-local function newest(receipts, most)
-  local kept = {}
-  for receipt in string.gmatch(receipts, '[^,*]+') do
-    if #kept == most then break end
-    kept[#kept + 1] = receipt
-  end
-  if #kept == 0 then return '*' end
-  return table.concat(kept, ',')
+-- What an entry becomes when its holder has delivered the task, its mark before, and its destination; nil if the receipt is
+-- not the current one, or as read_entry.
+local function deliver(raw, receipt, outcome)
+  local attempts, mark, current, destination = string.match(raw, '^(%d+) %d+ (%S+) %S+ (%S+) %S+ (%S+) ')
+  if current ~= receipt then return nil end
+  return attempts .. ' 0 delivered - ' .. current .. ' * ' .. destination .. ' ' .. outcome, mark, destination
 end
 
 -- Makes the current receipt a past one, and keeps the newest `most` of those.
 local function retire_receipt(entry, most)
-  if entry.current ~= '*' or entry.past ~= '*' then
-    entry.past = newest(entry.current .. ',' .. entry.past, most)
+  local kept = {}
+  for receipt in string.gmatch(entry.current .. ',' .. entry.past, '[^,*]+') do
+    if #kept == most then break end
+    kept[#kept + 1] = receipt
   end
-  entry.current = '*'
+  entry.current, entry.past = '*', kept[1] and table.concat(kept, ',') or '*'
+end
+
+-- The newest of the past receipts; nil if there is none.
+local function last_retired(entry)
+  return string.match(entry.past, '^[^,*]+')
 end
 
 -- Whether a claim of this revision had the receipt.

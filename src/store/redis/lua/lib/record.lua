@@ -6,12 +6,10 @@
 --   options  JSON, or - for none
 --   tail     "<destination> <options>\n<content>": what its caller asked for
 
-local function write_tail(destination, options, content)
-  return destination .. ' ' .. options .. '\n' .. content
-end
-
-local function write_record(due, created, tail)
-  return '1 ' .. due .. ' ' .. created .. ' ' .. tail
+-- The record, and its tail.
+local function write_record(due, created, destination, options, content)
+  local tail = destination .. ' ' .. options .. '\n' .. content
+  return '1 ' .. due .. ' ' .. created .. ' ' .. tail, tail
 end
 
 -- The due moment, created moment, destination and options, all as text, and where the content begins; nil if another version

@@ -26,7 +26,7 @@ macro_rules! library {
 }
 
 /// The library: names and texts.
-const LIBRARY: [(&str, &str); 17] = library![
+const LIBRARY: [(&str, &str); 18] = library![
     now,
     keys,
     entry,
@@ -41,6 +41,7 @@ const LIBRARY: [(&str, &str); 17] = library![
     sweep,
     forget,
     where,
+    check,
     open,
     lanes,
     registry

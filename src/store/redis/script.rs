@@ -85,8 +85,18 @@ scripts! {
     REGISTER: NORMAL, "register";
     DEPART: WAY_OUT, "depart";
     UNREGISTER: WAY_OUT, "unregister";
-    FSCK_REPAIR: WAY_OUT, "fsck";
-    FSCK_LOOK: READ, "fsck";
+    FSCK_LANE_REPAIR: WAY_OUT, "fsck_lane";
+    FSCK_LANE_LOOK: READ, "fsck_lane";
+    FSCK_DESTINATIONS_REPAIR: WAY_OUT, "fsck_destinations";
+    FSCK_DESTINATIONS_LOOK: READ, "fsck_destinations";
+    FSCK_BODIES_REPAIR: WAY_OUT, "fsck_bodies";
+    FSCK_BODIES_LOOK: READ, "fsck_bodies";
+    FSCK_SCHEDULE_REPAIR: WAY_OUT, "fsck_schedule";
+    FSCK_SCHEDULE_LOOK: READ, "fsck_schedule";
+    FSCK_STRAYS_REPAIR: WAY_OUT, "fsck_strays";
+    FSCK_STRAYS_LOOK: READ, "fsck_strays";
+    FSCK_KEYS_REPAIR: WAY_OUT, "fsck_keys";
+    FSCK_KEYS_LOOK: READ, "fsck_keys";
     FSCK_COUNTER: WAY_OUT, "fsck_counter";
     FSCK_TOPIC: WAY_OUT, "fsck_topic";
 }

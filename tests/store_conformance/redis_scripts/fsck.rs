@@ -1,4 +1,5 @@
-//! The scripts of `fsck`. Their flaws are tested on whole stores in `check_redis`; here is a row for each structure.
+//! The scripts of `fsck`. Their flaws are tested on whole stores in `check_redis`; here is a row
+//! for each structure.
 
 use super::table::Row;
 

@@ -1,5 +1,6 @@
-//! Each Lua script of the Redis store alone, on a real server: a table of what is stored before, the arguments, the answer, and
-//! what has changed. The stores' contract is tested by the other files; these rows show what a script does to the keys.
+//! Each Lua script of the Redis store alone, on a real server: a table of what is stored before,
+//! the arguments, the answer, and what has changed. The stores' contract is tested by the other
+//! files; these rows show what a script does to the keys.
 
 mod admin;
 mod delivery;

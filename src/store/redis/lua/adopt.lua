@@ -1,4 +1,5 @@
--- Keeps tasks of another store, as they were there.    (nothing) -> scheduled | delivered | dead | cancelled | expired
+-- Keeps tasks of another store, as they were there.    (nothing) -> scheduled | delivered | dead |
+-- cancelled | expired
 --
 -- ARGV    2 the topic's number of lanes (see open.lua); then for each task: id, created ms, due ms, destination, options, content, state, the moment it waits for or
 --         ended at in ms, attempts, outcome, '' or the key that leads to this lane, '' or the ms at

@@ -4,7 +4,8 @@
 -- returns as lib/check.lua says
 -- uses: now, keys, entries, expiry, lease, ending, check
 local lanes, shard = tonumber(ARGV[6]), tonumber(ARGV[7])
--- Ids are drawn no further ahead than this: a day's worth. The counter must not follow what lies beyond.
+-- Ids are drawn no further ahead than this: a day's worth. The counter must not follow what lies
+-- beyond.
 local REACH = (math.floor(now / 1000) + 86400) * 1000000
 
 local function stands_on_some_schedule(id)
@@ -51,7 +52,8 @@ local function judge_ended(id, entry, ended, ends, is_live)
   return changes
 end
 
--- Where a task on its way stands. `entry` is nil before its first claim. Answers whether the entry is to be kept.
+-- Where a task on its way stands. `entry` is nil before its first claim. Answers whether the entry
+-- is to be kept.
 local function judge_live(id, head, entry, lease, due)
   local home = head.home
   local is_held = lease and entry and entry.current ~= '*'

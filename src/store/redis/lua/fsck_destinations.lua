@@ -9,7 +9,9 @@ local function judge_destination(name)
   local head = redis.call('ZRANGE', SCHEDULES .. name, 0, 0, 'WITHSCORES')
   local listed = redis.call('ZSCORE', DESTINATIONS, name)
   if not is_destination(name) then
-    if listed and find('unreadable-destination', name) then redis.call('ZREM', DESTINATIONS, name) end
+    if listed and find('unreadable-destination', name) then
+      redis.call('ZREM', DESTINATIONS, name)
+    end
   elseif name == '@pull' then
     if listed and find('called-wrong', name) then redis.call('ZREM', DESTINATIONS, name) end
   elseif head[2] and head[2] ~= listed then

@@ -1,4 +1,5 @@
--- Does each key name a task that was added with it? Can be read what an idempotency key answered, and is its window noted?
+-- Does each key name a task that was added with it? Can be read what an idempotency key answered,
+-- and is its window noted?
 --
 -- ARGV    2 'keys' | 'used' | 'windows'; the others in lib/check.lua
 -- returns as lib/check.lua says
@@ -21,13 +22,16 @@ local function judge_used(key, raw)
       redis.call('HDEL', USED, key)
       redis.call('ZREM', WINDOWS, key)
     end
-  elseif tonumber(redis.call('ZSCORE', WINDOWS, key) or nil) ~= till and find('window-wrong', key) then
-    redis.call('ZADD', WINDOWS, till, key)
+  else
+    local noted = tonumber(redis.call('ZSCORE', WINDOWS, key) or nil)
+    if noted ~= till and find('window-wrong', key) then redis.call('ZADD', WINDOWS, till, key) end
   end
 end
 
 local function judge_window(key)
-  if redis.call('HEXISTS', USED, key) == 0 and find('window-wrong', key) then redis.call('ZREM', WINDOWS, key) end
+  if redis.call('HEXISTS', USED, key) == 0 and find('window-wrong', key) then
+    redis.call('ZREM', WINDOWS, key)
+  end
 end
 
 if structure == 'keys' then

@@ -8,7 +8,8 @@ local lanes = tonumber(ARGV[6])
 local function judge_lane()
   if lanes > 0 and redis.call('HLEN', BODIES) > 0 then
     local remembered = redis.call('HGET', OFFSETS, '#shards')
-    if (not remembered or tonumber(remembered) ~= lanes) and find('shards-differ', remembered or 'none') then
+    local is_wrong = not remembered or tonumber(remembered) ~= lanes
+    if is_wrong and find('shards-differ', remembered or 'none') then
       redis.call('HSET', OFFSETS, '#shards', lanes)
     end
   end

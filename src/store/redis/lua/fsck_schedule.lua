@@ -16,10 +16,12 @@ local function judge_scheduled(destination, id, score)
   if find('wrong-schedule', id) then
     local entry = redis.call('HGET', ENTRIES, id)
     entry = entry and sound_entry(entry)
-    local stands_elsewhere = redis.call('ZSCORE', LEASED, id) or due_at(head.home, id) or #listed_ends(id) > 0
-      or (entry and ENDED[entry.mark])
+    local stands_elsewhere = redis.call('ZSCORE', LEASED, id) or due_at(head.home, id)
+      or #listed_ends(id) > 0 or (entry and ENDED[entry.mark])
     take_off(destination, id)
-    if not stands_elsewhere then put_on(head.home, id, as_moment(score) or math.max(head.due, now)) end
+    if not stands_elsewhere then
+      put_on(head.home, id, as_moment(score) or math.max(head.due, now))
+    end
   end
 end
 

@@ -1,12 +1,14 @@
 -- Has each task that some structure names a body?
 --
--- ARGV    2 'entries' | 'notes' | 'leased' | 'expiries' | a final state; the others in lib/check.lua
+-- ARGV    2 'entries' | 'notes' | 'leased' | 'expiries' | a final state; the others in
+--         lib/check.lua
 -- returns as lib/check.lua says
 -- uses: keys, check
 local hashes = { entries = ENTRIES, notes = NOTES }
 local sets = { leased = LEASED, expiries = EXPIRIES }
 local flaws = {
-  entries = 'entry-without-body', notes = 'note-without-body', leased = 'leased-without-body', expiries = 'expiry-wrong',
+  entries = 'entry-without-body', notes = 'note-without-body',
+  leased = 'leased-without-body', expiries = 'expiry-wrong',
 }
 local flaw = flaws[structure] or 'ended-without-body'
 if hashes[structure] then

@@ -1,5 +1,5 @@
--- Moves a scheduled task's due moment, and gives it a new body if there is one. Raises the revision: attempts and
--- receipts are forgotten.    scheduled -> scheduled
+-- Moves a scheduled task's due moment, and gives it a new body if there is one. Raises the
+-- revision: attempts and receipts are forgotten.    scheduled -> scheduled
 --
 -- ARGV    2 id; 3 "<ms>" (a moment) or "+<ms>" (after now); and, with a new body: 4 destination; 5 content
 -- returns {'done', due ms}, {'unknown'}, or {the state that refuses it}

@@ -1,4 +1,5 @@
--- Ends leases, or keeps them for longer.    leased -> delivered | scheduled | dead | cancelled | leased    (the table stands in store/mod.rs)
+-- Ends leases, or keeps them for longer.    leased -> delivered | scheduled | dead | cancelled |
+-- leased    (the table stands in store/mod.rs)
 --
 -- ARGV    for each settle: id, receipt, 'delivered' | 'moved' | 'retry' | 'dead' | 'release' |
 --         'keep', wait ms (retry) or lease ms (keep),
@@ -90,9 +91,9 @@ end
 
 local NOW = string.format('%d', now)
 
--- The usual case, all such settles of a call together: delivered (or moved) by the holder, whose task has not ended. Each as
--- settle_held would do it; answers which those were. Of several settles of one task only the first may be among them, and the
--- others see what it has done.
+-- The usual case, all such settles of a call together: delivered (or moved) by the holder, whose
+-- task has not ended. Each as settle_held would do it; answers which those were. Of several settles
+-- of one task only the first may be among them, and the others see what it has done.
 local function settle_delivered(answer)
   local ids = {}
   for i = 2, #ARGV, 5 do ids[#ids + 1] = ARGV[i] end

@@ -1,15 +1,18 @@
--- What the scripts of `fsck` share. Each looks over one page of one of a lane's structures, judges what it finds there over all
--- of them, and repairs it if told to.
+-- What the scripts of `fsck` share. Each looks over one page of one of a lane's structures, judges
+-- what it finds there over all of them, and repairs it if told to.
 --
 -- KEYS    17 what was set aside: hash "<structure> <what stood there> <now>" -> its bytes
--- ARGV    2 structure, see each script; 3 SCAN cursor; 4 SCAN count; 5 1 to repair, 0 to look; 6 lanes of the topic (0: not known);
---         7 the lane's shard; 8.. names of destinations, for some
--- All of them answer {next cursor, tasks looked at, highest id among bodies or '', {flaw, subject, 1 if repaired, ...}, destinations
--- that the lane knows by name, highest id among bodies that no counter can have come to yet, or ''}.
+-- ARGV    2 structure, see each script; 3 SCAN cursor; 4 SCAN count; 5 1 to repair, 0 to look;
+--         6 lanes of the topic (0: not known); 7 the lane's shard;
+--         8.. names of destinations, for some
+-- All of them answer {next cursor, tasks looked at, highest id among bodies or '', {flaw, subject,
+-- 1 if repaired, ...}, destinations that the lane knows by name, highest id among bodies that no
+-- counter can have come to yet, or ''}.
 --
--- Each flaw is reported by one structure: a task's own by the walk over bodies, an absent body by whatever names it, a
--- wrong schedule by the walk over that schedule. A task waits on the schedule of the destination that its body names: its home.
--- Transitions: whatever leads back to the road; see store/check.rs.
+-- Each flaw is reported by one structure: a task's own by the walk over bodies, an absent body by
+-- whatever names it, a wrong schedule by the walk over that schedule. A task waits on the schedule
+-- of the destination that its body names: its home. Transitions: whatever leads back to the road;
+-- see store/check.rs.
 -- uses: now, keys, entry, record, expiry, schedule
 local ASIDE = KEYS[17]
 local structure = ARGV[2]
@@ -44,7 +47,9 @@ local function is_id(text)
 end
 
 local function is_destination(name)
-  return name == '@pull' or (#name <= 128 and (string.match(name, '^[%w%._%-]+$') or string.match(name, '^[%w%._%-]+:[1-9]%d*$')) ~= nil)
+  if name == '@pull' then return true end
+  local is_name = string.match(name, '^[%w%._%-]+$') or string.match(name, '^[%w%._%-]+:[1-9]%d*$')
+  return #name <= 128 and is_name ~= nil
 end
 
 -- A score as a moment; nil if it is none.
@@ -61,7 +66,8 @@ local function read_head(record)
   end
   if options ~= '-' and not read_options(options) then return nil, false end
   local after = expires_after(options)
-  return { due = tonumber(due), home = destination, expires = after and math.min(due + after + 1, FARTHEST) or nil }
+  local expires = after and math.min(due + after + 1, FARTHEST) or nil
+  return { due = tonumber(due), home = destination, expires = expires }
 end
 
 local function sound_entry(raw)

@@ -1,5 +1,6 @@
-//! Puts a Lua script together: its file in `lua/`, and before it those functions of `lua/lib/` that it uses, and no others.
-//! Redis builds all functions of a script anew for each call, so each one that is not needed costs every call.
+//! Puts a Lua script together: its file in `lua/`, and before it those functions of `lua/lib/` that
+//! it uses, and no others. Redis builds all functions of a script anew for each call, so each one
+//! that is not needed costs every call.
 //!
 //! A file says in its head which files of the library it uses, as Rust does by `use`:
 //!
@@ -7,13 +8,14 @@
 //! -- uses: now, keys, lease
 //! ```
 //!
-//! A library file is a list of definitions. Each begins at the start of a line by `local`, and is a function, a constant or
-//! a variable. [`compose`] takes the definitions whose names the script contains, and those that they contain in turn.
-//! A line `-- include: open` is replaced by that file as a whole: statements that run where the line stands.
+//! A library file is a list of definitions. Each begins at the start of a line by `local`, and is a
+//! function, a constant or a variable. [`compose`] takes the definitions whose names the script
+//! contains, and those that they contain in turn. A line `-- include: open` is replaced by that
+//! file as a whole: statements that run where the line stands.
 //!
-//! Files of the library use only files before them in [`LIBRARY`], and definitions only those above them, so one walk backwards
-//! finds all. No script defines a name that the library defines. Tests hold these rules, and that each head names exactly the files
-//! that its file uses.
+//! Files of the library use only files before them in [`LIBRARY`], and definitions only those above
+//! them, so one walk backwards finds all. No script defines a name that the library defines. Tests
+//! hold these rules, and that each head names exactly the files that its file uses.
 //!
 //! Comments are not sent.
 
@@ -26,7 +28,7 @@ macro_rules! library {
 }
 
 /// The library: names and texts.
-const LIBRARY: [(&str, &str); 17] = library![
+const LIBRARY: [(&str, &str); 18] = library![
     now,
     keys,
     entry,
@@ -41,6 +43,7 @@ const LIBRARY: [(&str, &str); 17] = library![
     sweep,
     forget,
     where,
+    check,
     open,
     lanes,
     registry

@@ -1,4 +1,4 @@
-//! `check`: each lane walked page by page by `lua/fsck.lua`, which judges an id over all structures in one script.
+//! `check`: each lane walked page by page by the scripts `lua/fsck_*.lua`, which judge an id over all structures.
 //!
 //! ```text
 //! survey (keys, registry, counter) ─▶ per lane: names ─▶ pages of every structure ─▶ next lane
@@ -16,7 +16,7 @@ use super::Inner;
 use super::ids::script_call;
 use super::link::Repeat;
 use super::node::Purpose;
-use super::script;
+use super::script::{self, Script};
 use super::survey::{self, LaneAhead};
 use crate::store::check::Place;
 use crate::store::{Checked, Cursor, Error, Finding, Flaw, Result};
@@ -54,7 +54,7 @@ impl Page {
 }
 
 fn corrupt(error: impl std::fmt::Display) -> Error {
-    Error::Corrupt(format!("fsck.lua answered: {error}"))
+    Error::Corrupt(format!("a script of fsck answered: {error}"))
 }
 
 pub(super) async fn check(inner: &Inner, from: Cursor, repair: bool) -> Result<Checked> {
@@ -152,10 +152,23 @@ async fn run(
     pages.into_iter().zip(answers).map(|(page, answer)| read(page, answer?, &ahead.lane, checked)).collect()
 }
 
+/// The script that looks over a structure, and the one that repairs it as well.
+fn scripts_for(structure: &str) -> [&'static Script; 2] {
+    match structure {
+        "lane" => [&script::FSCK_LANE_LOOK, &script::FSCK_LANE_REPAIR],
+        "destinations" => [&script::FSCK_DESTINATIONS_LOOK, &script::FSCK_DESTINATIONS_REPAIR],
+        "bodies" => [&script::FSCK_BODIES_LOOK, &script::FSCK_BODIES_REPAIR],
+        "keys" | "used" | "windows" => [&script::FSCK_KEYS_LOOK, &script::FSCK_KEYS_REPAIR],
+        schedule if schedule.starts_with("schedule:") => [&script::FSCK_SCHEDULE_LOOK, &script::FSCK_SCHEDULE_REPAIR],
+        _ => [&script::FSCK_STRAYS_LOOK, &script::FSCK_STRAYS_REPAIR],
+    }
+}
+
 fn call(inner: &Inner, ahead: &LaneAhead, page: &Page, all_names: &[String], repair: bool) -> Cmd {
     let lane = &ahead.lane;
     let keys: Vec<String> = inner.keys.of_script(lane).into_iter().chain([inner.keys.aside(lane)]).collect();
-    let script = if repair { &script::FSCK_REPAIR } else { &script::FSCK_LOOK };
+    let [look, mend] = scripts_for(&page.structure);
+    let script = if repair { mend } else { look };
     let names = if page.structure == "bodies" { all_names } else { &page.names };
     script_call(script, &keys, &inner.clock)
         .arg(&page.structure)
@@ -217,11 +230,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_script_names_flaws_that_there_are() {
-        let text = include_str!("lua/fsck.lua");
-        let named = |call: &'static str| text.split(call).skip(1).filter_map(|rest| rest.split('\'').next());
+    fn the_scripts_name_flaws_that_there_are() {
+        let scripts = script::sent().into_iter().filter(|(name, _)| name.starts_with("fsck_"));
+        // Every quoted word with a hyphen in it.
+        let is_name = |word: &&str| {
+            word.contains('-')
+                && word.starts_with(char::is_alphabetic)
+                && word.chars().all(|c| c == '-' || c.is_lowercase())
+        };
         let names: BTreeSet<&str> =
-            named("find('").chain(named("leave_alone('")).chain(named("judge_bodiless(id, '")).collect();
+            scripts.flat_map(|(_, code)| code.split('\'').skip(1).step_by(2)).filter(is_name).collect();
         assert!(names.len() >= 20, "{names:?}");
         for name in names {
             Flaw::from_name(name).unwrap();

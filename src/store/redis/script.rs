@@ -1,7 +1,9 @@
-//! The Lua scripts, by name: one file for each in `lua/`, which `compose` puts together with the functions of `lua/lib/` that it uses.
+//! The Lua scripts, by name: one file for each in `lua/`, which `compose` puts together with the
+//! functions of `lua/lib/` that it uses.
 //!
-//! They are called by their SHA-1 (`EVALSHA`). A Redis that restarted or failed over has forgotten them all and
-//! answers NOSCRIPT without having done anything; [`super::link`] then loads them and repeats.
+//! They are called by their SHA-1 (`EVALSHA`). A Redis that restarted or failed over has forgotten
+//! them all and answers NOSCRIPT without having done anything; [`super::link`] then loads them and
+//! repeats.
 //!
 //! Scripts on the way out carry `allow-oom`: at `maxmemory` work must go on, or memory never falls.
 
@@ -85,8 +87,18 @@ scripts! {
     REGISTER: NORMAL, "register";
     DEPART: WAY_OUT, "depart";
     UNREGISTER: WAY_OUT, "unregister";
-    FSCK_REPAIR: WAY_OUT, "fsck";
-    FSCK_LOOK: READ, "fsck";
+    FSCK_LANE_REPAIR: WAY_OUT, "fsck_lane";
+    FSCK_LANE_LOOK: READ, "fsck_lane";
+    FSCK_DESTINATIONS_REPAIR: WAY_OUT, "fsck_destinations";
+    FSCK_DESTINATIONS_LOOK: READ, "fsck_destinations";
+    FSCK_BODIES_REPAIR: WAY_OUT, "fsck_bodies";
+    FSCK_BODIES_LOOK: READ, "fsck_bodies";
+    FSCK_SCHEDULE_REPAIR: WAY_OUT, "fsck_schedule";
+    FSCK_SCHEDULE_LOOK: READ, "fsck_schedule";
+    FSCK_STRAYS_REPAIR: WAY_OUT, "fsck_strays";
+    FSCK_STRAYS_LOOK: READ, "fsck_strays";
+    FSCK_KEYS_REPAIR: WAY_OUT, "fsck_keys";
+    FSCK_KEYS_LOOK: READ, "fsck_keys";
     FSCK_COUNTER: WAY_OUT, "fsck_counter";
     FSCK_TOPIC: WAY_OUT, "fsck_topic";
 }

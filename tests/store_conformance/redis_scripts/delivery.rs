@@ -7,8 +7,8 @@ const HELD: &[&str] = &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 - 
 /// Its lease has run out, and nobody has swept it.
 const OVERDUE: &[&str] = &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 - w r * shop ", "leased 1 @ 900"];
 
-/// Receipt, lease ms, token, whether more is claimed, destinations passed over, leases swept, body bytes, destinations named, tasks ended,
-/// pauses, bytes in hand; then destinations and slots.
+/// Receipt, lease ms, token, whether more is claimed, destinations passed over, leases swept, body
+/// bytes, destinations named, tasks ended, pauses, bytes in hand; then destinations and slots.
 const BY_A_WORKER: &[&str] = &["r", "2000", "me", "0", "0", "100", "1000", "10", "100", "", "0", "shop", "5"];
 
 pub(super) const CLAIM: &[Row] = &[

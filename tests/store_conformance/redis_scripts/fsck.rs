@@ -1,11 +1,13 @@
-//! The scripts of `fsck`. Their flaws are tested on whole stores in `check_redis`; here is a row for each structure.
+//! The scripts of `fsck`. Their flaws are tested on whole stores in `check_redis`; here is a row
+//! for each structure.
 
 use super::table::Row;
 
 const WAITING: &[&str] = &["bodies 1 = 1 1500 400 shop -|hello", "schedule:shop 1 @ 1500", "destinations shop @ 1500"];
 
-/// Structure, cursor, count, whether to repair, lanes, shard, names of destinations.
-pub(super) const FSCK: &[Row] = &[
+// The arguments: structure, cursor, count, whether to repair, lanes, shard, names of destinations.
+
+pub(super) const LANE: &[Row] = &[
     Row {
         case: "a lane in order",
         before: &[WAITING, &["offsets #shards = 1"]],
@@ -13,6 +15,24 @@ pub(super) const FSCK: &[Row] = &[
         answer: "[0, 0, , [], [shop], ]",
         after: &[],
     },
+    Row {
+        case: "another number of lanes",
+        before: &[WAITING, &["offsets #shards = 2"]],
+        args: &["lane", "0", "10", "1", "1", "0"],
+        answer: "[0, 0, , [shards-differ, 2, 1], [shop], ]",
+        after: &["- offsets #shards = 2", "+ offsets #shards = 1"],
+    },
+];
+
+pub(super) const DESTINATIONS: &[Row] = &[Row {
+    case: "the moment at which a destination is due",
+    before: &[WAITING, &["destinations shop @ 7"]],
+    args: &["destinations", "0", "10", "1", "1", "0", "shop"],
+    answer: "[0, 0, , [earliest-wrong, shop, 1], [], ]",
+    after: &["- destinations shop @ 7", "+ destinations shop @ 1500"],
+}];
+
+pub(super) const BODIES: &[Row] = &[
     Row {
         case: "a body in order",
         before: &[WAITING],
@@ -65,13 +85,9 @@ pub(super) const FSCK: &[Row] = &[
             "+ schedule:shop 1 @ 900",
         ],
     },
-    Row {
-        case: "the moment at which a destination is due",
-        before: &[WAITING, &["destinations shop @ 7"]],
-        args: &["destinations", "0", "10", "1", "1", "0", "shop"],
-        answer: "[0, 0, , [earliest-wrong, shop, 1], [], ]",
-        after: &["- destinations shop @ 7", "+ destinations shop @ 1500"],
-    },
+];
+
+pub(super) const SCHEDULE: &[Row] = &[
     Row {
         case: "a schedule that names no body",
         before: &[&["schedule:shop 1 @ 1500", "destinations shop @ 1500"]],
@@ -80,12 +96,39 @@ pub(super) const FSCK: &[Row] = &[
         after: &["- destinations shop @ 1500", "- schedule:shop 1 @ 1500"],
     },
     Row {
+        case: "a task on the schedule of another destination",
+        before: &[WAITING, &["schedule:mail 1 @ 1700", "destinations mail @ 1700"]],
+        args: &["schedule:mail", "0", "10", "1", "1", "0"],
+        answer: "[0, 0, , [wrong-schedule, 1, 1], [], ]",
+        after: &["- destinations mail @ 1700", "- schedule:mail 1 @ 1700"],
+    },
+];
+
+pub(super) const STRAYS: &[Row] = &[
+    Row {
         case: "an entry without a body",
         before: &[&["entries 1 = 1 0 - w r * shop "]],
         args: &["entries", "0", "10", "1", "1", "0"],
         answer: "[0, 0, , [entry-without-body, 1, 1], [], ]",
         after: &["- entries 1 = 1 0 - w r * shop "],
     },
+    Row {
+        case: "a lease without a body",
+        before: &[&["leased 1 @ 3000"]],
+        args: &["leased", "0", "10", "1", "1", "0"],
+        answer: "[0, 0, , [leased-without-body, 1, 1], [], ]",
+        after: &["- leased 1 @ 3000"],
+    },
+    Row {
+        case: "an end without a body, and a member that is no id",
+        before: &[&["dead 1 @ 900", "dead x @ 900"]],
+        args: &["dead", "0", "10", "1", "1", "0"],
+        answer: "[0, 0, , [ended-without-body, 1, 1, not-an-id, x, 1], [], ]",
+        after: &["- dead 1 @ 900", "- dead x @ 900", "+ aside dead x 1000 = 900"],
+    },
+];
+
+pub(super) const KEYS: &[Row] = &[
     Row {
         case: "a key without a task",
         before: &[&["owners k = 1 1 400"]],
@@ -99,6 +142,20 @@ pub(super) const FSCK: &[Row] = &[
         args: &["used", "0", "10", "1", "1", "0"],
         answer: "[0, 0, , [unreadable-key, i, 1], [], ]",
         after: &["- used i = what", "- windows i @ 1000", "+ aside used i 1000 = what"],
+    },
+    Row {
+        case: "a window that is not the key's",
+        before: &[&["used i = 1 2a 60900 1500 1", "windows i @ 7"]],
+        args: &["used", "0", "10", "1", "1", "0"],
+        answer: "[0, 0, , [window-wrong, i, 1], [], ]",
+        after: &["- windows i @ 7", "+ windows i @ 60900"],
+    },
+    Row {
+        case: "a window of no key",
+        before: &[&["windows i @ 7"]],
+        args: &["windows", "0", "10", "1", "1", "0"],
+        answer: "[0, 0, , [window-wrong, i, 1], [], ]",
+        after: &["- windows i @ 7"],
     },
 ];
 

@@ -7,7 +7,8 @@
 //! | `schedule:shop 7 @ 500` | the same, on the schedule of a destination |
 //! | `lock = token` | a string |
 //!
-//! `|` stands for a line break. `…` at the end of a line or an answer stands for anything: what the server's own clock says.
+//! `|` stands for a line break. `…` at the end of a line or an answer stands for anything: what the
+//! server's own clock says.
 
 use std::fmt::Write as _;
 
@@ -44,7 +45,8 @@ pub(super) enum Keys {
     Store,
 }
 
-/// How the rows call a key, and its name. Those of a lane stand in the order in which its scripts are given them.
+/// How the rows call a key, and its name. Those of a lane stand in the order in which its scripts
+/// are given them.
 const NAMES: [(&str, &str); 24] = [
     ("bodies", "DELAY_REALL_TOPIC_TASK-{orders:0}"),
     ("offsets", "DELAY_TOPIC_OFFSET-{orders:0}"),

@@ -52,8 +52,8 @@ pub(super) const LEND: &[Row] = &[
     Row { case: "no task", before: &[], args: &["r", "2000", "1"], answer: "[0]", after: &[] },
 ];
 
-/// Id, created, due, destination, options, content, state, moment, attempts, outcome, key, when set, expires after, whether another topic has
-/// the id.
+/// Id, created, due, destination, options, content, state, moment, attempts, outcome, key, when
+/// set, expires after, whether another topic has the id.
 pub(super) const ADOPT: &[Row] = &[
     Row {
         case: "a task that waits",

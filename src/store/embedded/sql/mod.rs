@@ -1,9 +1,9 @@
-//! The SQL statements, in one file for each table: the table that a statement changes, or the first one that it reads.
-//! No other file holds the text of a statement, except for those that concern the database file as a whole (pragmas,
-//! transactions, triggers of a check).
+//! The SQL statements, in one file for each table: the table that a statement changes, or the first
+//! one that it reads. No other file holds the text of a statement, except for those that concern
+//! the database file as a whole (pragmas, transactions, triggers of a check).
 //!
-//! A statement that answers one column is a text; [`only`] reads it. A statement that answers several is declared with its
-//! columns by `rows!`:
+//! A statement that answers one column is a text; [`only`] reads it. A statement that answers
+//! several is declared with its columns by `rows!`:
 //!
 //! ```text
 //! rows! {
@@ -15,10 +15,12 @@
 //! let name: String = row.get(destination::due::name)?;
 //! ```
 //!
-//! So a column's name, its SQL and its place are declared once, and the compiler knows the place: nothing is looked up by name
-//! while rows are read. Columns that several statements share are declared by `columns!`, and stand last in each.
+//! So a column's name, its SQL and its place are declared once, and the compiler knows the place:
+//! nothing is looked up by name while rows are read. Columns that several statements share are
+//! declared by `columns!`, and stand last in each.
 //!
-//! Texts are statics, not constants, because each has one address then: `Ledger::with` knows statements by it.
+//! Texts are statics, not constants, because each has one address then: `Ledger::with` knows
+//! statements by it.
 
 use rusqlite::Row;
 use rusqlite::types::FromSql;
@@ -56,7 +58,8 @@ macro_rules! rows {
     )+};
 }
 
-/// Declares columns that several statements have: a module of their places, and a macro that is their SQL.
+/// Declares columns that several statements have: a module of their places, and a macro that is
+/// their SQL.
 macro_rules! columns {
     ($(#[$doc:meta])* $name:ident, $sql_of:ident: [$first:ident = $first_sql:literal $(, $column:ident = $sql:literal)* $(,)?]) => {
         $(#[$doc])*

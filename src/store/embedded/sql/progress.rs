@@ -19,8 +19,9 @@ columns! {
     ]
 }
 
-// In the place of what is there. `INSERT OR REPLACE` would do as well, but copies each page that it changes first, to be able to take the
-// change back: a table with an index makes more than one of it.
+// In the place of what is there. `INSERT OR REPLACE` would do as well, but copies each page that it
+// changes first, to be able to take the change back: a table with an index makes more than one of
+// it.
 pub(crate) static PUT: &str = "INSERT INTO progress (id, lane, destination, leased, due, attempts, expiries, cancelling, current, past, outcome, expires, lease, returns)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, destination = excluded.destination, leased = excluded.leased, due = excluded.due,

@@ -1,35 +1,28 @@
--- Stores new tasks of one lane of which more is asked than to be delivered, each once however often this is repeated.
--- (nothing) -> scheduled; scheduled -> scheduled (a push-back by key)
+-- Stores new tasks of one lane of which more is asked than to be delivered, each once however often
+-- this is repeated. (nothing) -> scheduled; scheduled -> scheduled (a push-back by key)
 --
--- ARGV    2 the topic's number of lanes (see open.lua); then for each task: id, "<ms>" (a moment) or "+<ms>" (after now), destination, options, content, and
---         what else is asked of it
--- returns what open.lua answers, or {now, then for each task the due ms stored; or -1 where the id is another task's, -2 over the quota,
---         -3 where the idempotency key was used for another; or {'duplicate' | 'replaced', id, due
---         ms, state} of the task
---         that was there; of a duplicate the state, or '' if it is forgotten}
+-- ARGV    2 the topic's number of lanes (see lib/open.lua); then for each task: id, "<ms>" (a
+--         moment) or "+<ms>" (after now), destination, options, content, and what else is asked of it
+-- returns what lib/open.lua answers, or {now, then for each task the due ms stored; or -1 where the
+--         id is another task's, -2 over the quota, -3 where the idempotency key was used for another;
+--         or {'duplicate' | 'replaced', id, due ms, state} of the task that was there; of a duplicate
+--         the state, or '' if it is forgotten}
 --
--- What else is asked of a task is JSON: {"key", "expires_after": ms, "on_dead": the drawn id that the options name, "quota",
--- "idempotency": {"key", "fingerprint", "window": ms}}; that key is the name under which the lane remembers it
--- (store/types). The order of the looks stands in store/mod.rs ("Sameness").
+-- What else is asked of a task is JSON: {"key", "expires_after": ms, "on_dead": the drawn id that
+-- the options name, "quota", "idempotency": {"key", "fingerprint", "window": ms}}; that key is the
+-- name under which the lane remembers it (store/types). The order of the looks stands in
+-- store/mod.rs ("Sameness").
 --
--- An add that is repeated after a lost answer brings the same drawn id. It finds that with the idempotency key, else as a task's, else
--- with the key, and answers what it did; only if another add of that key came between the two, it is done again.
+-- An add that is repeated after a lost answer brings the same drawn id. It finds that with the
+-- idempotency key, else as a task's, else with the key, and answers what it did; only if another
+-- add of that key came between the two, it is done again.
 -- uses: now, keys, entry, record, owner, idempotency, entries, expiry, schedule, sweep
 -- include: open
 local TAKEN, OVER_QUOTA, KEY_REUSED = -1, -2, -3
 
--- The earliest moment that this call stored for each destination, and the destinations that it took a task from.
+-- The earliest moment that this call stored for each destination, and the destinations that it took
+-- a task from.
 local earliest, left = {}, {}
-
--- Answers the due moment, or that the id is another task's.
-local function store(id, due, destination, tail)
-  if redis.call('HSETNX', BODIES, id, write_record(due, now, tail)) == 1 then
-    redis.call('ZADD', SCHEDULES .. destination, due, id)
-    if due < (earliest[destination] or math.huge) then earliest[destination] = due end
-    return due
-  end
-  return due_of_same(redis.call('HGET', BODIES, id), tail) or TAKEN
-end
 
 -- The first add under an idempotency key whose window is not over.
 local function used_before(same)
@@ -73,18 +66,22 @@ local function with_first_call(options, drawn, before)
   local field = '"task_id":'
   local first, last = string.find(options, field .. drawn, 1, true)
   if not first then return options end
-  return string.sub(options, 1, first - 1) .. field .. string.format('%.0f', call.task_id) .. string.sub(options, last + 1)
+  local call_id = string.format('%.0f', call.task_id)
+  return string.sub(options, 1, first - 1) .. field .. call_id .. string.sub(options, last + 1)
 end
 
--- Gives a task that waits another moment, content and options. Answers whether its record could be read.
+-- Gives a task that waits another moment, content and options. Answers whether its record could be
+-- read.
 local function replace(owner, record, due, destination, options, content, asked)
   local _, created, before, old_options = read_record(record)
   if not created then return false end
   lift(owner, before)
   left[before] = true
-  options = with_origin(with_first_call(options, asked.on_dead, old_options), origin_of(old_options))
+  options = with_first_call(options, asked.on_dead, old_options)
+  options = with_origin(options, origin_of(old_options))
   redis.call('HDEL', ENTRIES, owner)
-  redis.call('HSET', BODIES, owner, write_record(due, created, write_tail(destination, options, content)))
+  record = write_record(due, created, destination, options, content)
+  redis.call('HSET', BODIES, owner, record)
   schedule(owner, destination, due)
   set_expiry(owner, due, asked.expires_after)
   return true
@@ -119,18 +116,23 @@ local function add(id, due, destination, options, content, asked)
       keep(owner, entry)
     end
   end
-  local stored = store(id, due, destination, write_tail(destination, options, content))
-  if own or stored == TAKEN then return stored end
+  local new, tail = write_record(due, now, destination, options, content)
+  if redis.call('HSETNX', BODIES, id, new) == 0 then
+    return due_of_same(redis.call('HGET', BODIES, id), tail) or TAKEN
+  end
+  redis.call('ZADD', SCHEDULES .. destination, due, id)
+  if due < (earliest[destination] or math.huge) then earliest[destination] = due end
   set_expiry(id, due, asked.expires_after)
   if key then own_key(key, id, id, now) end
   remember(same, id, due, id)
-  return stored
+  return due
 end
 
 local answer = { now }
 for i = 3, #ARGV, 6 do
-  local id, moment, destination, options, content = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
-  local due = read_moment(moment)
+  local id, moment, destination, options, content = unpack(ARGV, i, i + 4)
+  local ms = tonumber(moment)
+  local due = string.sub(moment, 1, 1) == '+' and now + ms or math.max(ms, now)
   answer[#answer + 1] = add(id, due, destination, options, content, cjson.decode(ARGV[i + 5]))
 end
 for destination, due in pairs(earliest) do

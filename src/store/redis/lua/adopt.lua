@@ -1,4 +1,5 @@
--- Keeps tasks of another store, as they were there.    (nothing) -> scheduled | delivered | dead | cancelled | expired
+-- Keeps tasks of another store, as they were there.    (nothing) -> scheduled | delivered | dead |
+-- cancelled | expired
 --
 -- ARGV    2 the topic's number of lanes (see open.lua); then for each task: id, created ms, due ms, destination, options, content, state, the moment it waits for or
 --         ended at in ms, attempts, outcome, '' or the key that leads to this lane, '' or the ms at
@@ -24,8 +25,8 @@ local function take_end(id, state, outcome)
     return 'cancelling'
   end
   lift(id, entry.destination)
-  entry.outcome = outcome
-  finish_for_good(id, entry, state)
+  entry.current, entry.past, entry.outcome = '*', '*', outcome
+  finish(id, entry, state)
   return 'ended'
 end
 
@@ -58,7 +59,8 @@ local function is_superseded(key, set)
     keep(owner, entry)
   elseif live then
     lift(owner, entry.destination)
-    finish_for_good(owner, entry, 'cancelled')
+    entry.current, entry.past = '*', '*'
+    finish(owner, entry, 'cancelled')
   end
   return false
 end
@@ -75,7 +77,7 @@ local function adopt(id, created, due, destination, options, content, state, mom
   local competes = key ~= '' and set ~= '' and not ENDED[state]
   if namesake ~= '' then return competes and taken(key, set, lent ~= '') or 'taken' end
   if competes and redis.call('HEXISTS', BODIES, id) == 0 and is_superseded(key, set) then return 'superseded' end
-  local record = write_record(due, created, write_tail(destination, options, content))
+  local record = write_record(due, created, destination, options, content)
   if redis.call('HSETNX', BODIES, id, record) == 0 then
     local became = known(id, created, due, options, content, state, outcome)
     return became == 'taken' and competes and taken(key, set, lent ~= '') or became

@@ -27,5 +27,6 @@ elseif lease_lasts(deadline) then
 else
   lift(id, entry.destination)
 end
-finish_for_good(id, entry, 'cancelled')
+entry.current, entry.past = '*', '*'
+finish(id, entry, 'cancelled')
 return 'done'

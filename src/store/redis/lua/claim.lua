@@ -1,5 +1,5 @@
--- Sweeps leases that have run out, ends what has expired or fell due in a pause, then leases due tasks under the lane's lock.
--- scheduled -> leased | expired | dead
+-- Sweeps leases that have run out, ends what has expired or fell due in a pause, then leases due
+-- tasks under the lane's lock. scheduled -> leased | expired | dead
 --
 -- ARGV    2 receipt; 3 lease ms; 4 lock token ('' goes past the lock); 5 whether the holder will claim again at once
 --         (1) or not (0); 6 due destinations the outlook passes over; 7 most leases swept; 8 most body bytes;
@@ -8,21 +8,23 @@
 -- returns {0, ms left of another's lock}, or
 --         {1, now, {id, attempt, record, ...}, {due destination, ...}, next moment or ''}
 --
--- The lock is taken by SET NX EX in here, for a SET of its own would be refused at maxmemory, where this script
--- (allow-oom) still runs. It is kept only between the claims of one burst. Correctness rests on this script being
--- atomic, never on the lock.
+-- The lock is taken by SET NX EX in here, for a SET of its own would be refused at maxmemory, where
+-- this script (allow-oom) still runs. It is kept only between the claims of one burst. Correctness
+-- rests on this script being atomic, never on the lock.
 -- uses: now, keys, entry, record, entries, expiry, schedule, lease, ending, sweep
 local receipt, lease_ms, token = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local max_bytes = tonumber(ARGV[8])
 
--- A look takes no lock: a lane of which every destination is blocked is looked at each second, and nothing is written.
+-- A look takes no lock: a lane of which every destination is blocked is looked at each second, and
+-- nothing is written.
 local FIRST_WANT = 13
 local takes = #ARGV >= FIRST_WANT
 if token ~= '' and takes and not redis.call('SET', LOCK, token, 'NX', 'EX', 2) then
   if redis.call('GET', LOCK) ~= token then
     local left = redis.call('PTTL', LOCK)
     if left >= 0 and left <= 2000 then return { 0, left } end
-    -- Longer than any lock lasts: the server's clock was set back since, and a holder that died would be waited for.
+    -- Longer than any lock lasts: the server's clock was set back since, and a holder that died
+    -- would be waited for.
     redis.call('SET', LOCK, token, 'EX', 2)
   end
 end
@@ -46,12 +48,12 @@ local EXPIRED, MISFIRED = 'not delivered in time', 'fell due while the topic was
 local may_end, is_cut = tonumber(ARGV[10]), false
 
 local function expire(id, entry, outcome)
-  entry.outcome = outcome
-  finish_for_good(id, entry, 'expired')
+  entry.outcome, entry.current, entry.past = outcome, '*', '*'
+  finish(id, entry, 'expired')
 end
 
--- Ends what waits in the lane and has expired, the earliest first. Only a task that was never claimed has to be read for that, to know where
--- it waits: no more than a claim's bytes.
+-- Ends what waits in the lane and has expired, the earliest first. Only a task that was never
+-- claimed has to be read for that, to know where it waits: no more than a claim's bytes.
 local function end_expired()
   local touched, read_bytes = {}, 0
   local expired = redis.call('ZRANGEBYSCORE', EXPIRIES, '(0', now, 'LIMIT', 0, may_end + 1)
@@ -119,7 +121,8 @@ end
 local deadline = string.format('%d', now + lease_ms)
 local bytes = tonumber(ARGV[12])
 
--- The first due tasks of a destination, at most `slots`, and not behind one that is to be ended; and how many there are with those behind it.
+-- The first due tasks of a destination, at most `slots`, and not behind one that is to be ended;
+-- and how many there are with those behind it.
 local function due_tasks(destination, slots)
   local key = SCHEDULES .. destination
   if not is_cut and not misfires[1] then
@@ -138,8 +141,8 @@ local function due_tasks(destination, slots)
   return ids, #due / 2
 end
 
--- The records of the first of these tasks, as far as the bytes last, and how many they are. They are read in larger and larger parts, so that
--- not much more is read than has room.
+-- The records of the first of these tasks, as far as the bytes last, and how many they are. They
+-- are read in larger and larger parts, so that not much more is read than has room.
 local function read_records(ids)
   local records, count = {}, 0
   while count < #ids do
@@ -156,8 +159,8 @@ local function read_records(ids)
   return records, count
 end
 
--- Those whose records this version can read. The others die: leased, they would come back again and again. They are
--- told all the same, so that whoever claims says so.
+-- Those whose records this version can read. The others die: leased, they would come back again and
+-- again. They are told all the same, so that whoever claims says so.
 local function readable(ids, records, count, destination, leased)
   local good_ids, good_records = {}, {}
   for i = 1, count do
@@ -185,7 +188,8 @@ local function leased_entry(raw, destination)
   return write_entry(entry), entry.attempts
 end
 
--- Writes the leases of up to 500 tasks at once, for unpack is bounded; appends what the holder gets to know.
+-- Writes the leases of up to 500 tasks at once, for unpack is bounded; appends what the holder gets
+-- to know.
 local function lease(ids, records, destination, first, last, leased)
   local raw = redis.call('HMGET', ENTRIES, unpack(ids, first, last))
   local at_first = leased_entry(false, destination)

@@ -1,5 +1,5 @@
--- Forgets tasks that nobody holds, whatever their state; in a lane that is empty then, the idempotency keys as well.
--- scheduled | delivered | dead | cancelled | expired -> (nothing)
+-- Forgets tasks that nobody holds, whatever their state; in a lane that is empty then, the
+-- idempotency keys as well. scheduled | delivered | dead | cancelled | expired -> (nothing)
 --
 -- ARGV    2 at most so many (up to 1,000)
 -- returns how many; 0: none is left

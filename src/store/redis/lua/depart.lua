@@ -1,4 +1,5 @@
--- Begins a topic's deletion. It goes on with leave.lua in each of the topic's lanes, and ends with unregister.lua.
+-- Begins a topic's deletion. It goes on with leave.lua in each of the topic's lanes, and ends with
+-- unregister.lua.
 --
 -- KEYS    the registry, see lib/registry.lua
 -- ARGV    1 now (not used); 2 topic; 3 a token that nobody has used

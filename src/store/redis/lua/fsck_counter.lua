@@ -1,4 +1,5 @@
--- Raises the counter of ids to one that is in use. One that cannot be read, or that no id may follow, begins anew.
+-- Raises the counter of ids to one that is in use. One that cannot be read, or that no id may
+-- follow, begins anew.
 --
 -- KEYS    1 the last id drawn
 -- ARGV    1 now (not used); 2 the highest id known to be in use, or 0

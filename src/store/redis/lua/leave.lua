@@ -1,5 +1,5 @@
--- Closes an empty lane, and forgets what it still remembers: idempotency keys, its topic's number of lanes, who is about to open it
--- (see open.lua), and what was claimed up to when.
+-- Closes an empty lane, and forgets what it still remembers: idempotency keys, its topic's number
+-- of lanes, who is about to open it (see open.lua), and what was claimed up to when.
 --
 -- returns whether it is empty
 -- uses: keys

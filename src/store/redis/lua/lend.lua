@@ -1,10 +1,11 @@
--- Leases waiting tasks, due or not, to whoever takes them to another store; those that are lent already, to him.    scheduled | leased -> leased
+-- Leases waiting tasks, due or not, to whoever takes them to another store; those that are lent
+-- already, to him.    scheduled | leased -> leased
 --
 -- ARGV    2 receipt; 3 lease ms; 4.. ids
 -- returns for each: 1 if it is lent by the receipt now, else 0
 --
--- One that is lent already is so with its pending cancel. The kind of its lease has what it waited for, so that its lease alone can
--- put it back.
+-- One that is lent already is so with its pending cancel. The kind of its lease has what it waited
+-- for, so that its lease alone can put it back.
 -- uses: now, keys, entry, record, entries, expiry, schedule, lease, sweep
 local receipt, deadline = ARGV[2], now + tonumber(ARGV[3])
 

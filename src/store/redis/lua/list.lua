@@ -3,8 +3,9 @@
 -- ARGV    2 state; 3 from ms; 4 to ms; 5 after ms ('' for the first page); 6 after id; 7 at most so many
 -- returns {id, ms, ...} per schedule for scheduled (to be merged), else of the state's one set
 --
--- Members of one score stand in order of their text, which for ids is the order of the numbers, since all have as
--- many digits as the clock gives them. So the place after (ms, id) is found by halving.
+-- Members of one score stand in order of their text, which for ids is the order of the numbers,
+-- since all have as many digits as the clock gives them. So the place after (ms, id) is found by
+-- halving.
 -- uses: keys
 local state, from, to, after_ms, after_id, most = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 

@@ -3,8 +3,9 @@
 -- ARGV    2 'workers' or 'consumers'
 -- returns {now, then for each lane that moment or ''}
 --
--- That is the earliest moment of what is called, or pulled; for workers also of what expires; and the earliest lease's end. A deadline that
--- is too far away counts as run out: the clock was set back.
+-- That is the earliest moment of what is called, or pulled; for workers also of what expires; and
+-- the earliest lease's end. A deadline that is too far away counts as run out: the clock was set
+-- back.
 -- uses: now, lease, lanes
 local answer = { now }
 for i = 1, #KEYS do

@@ -1,4 +1,5 @@
--- Schedules dead tasks, one after another, as if they had been added for those moments. Raises the revision: attempts and receipts are forgotten.    dead -> scheduled
+-- Schedules dead tasks, one after another, as if they had been added for those moments. Raises the
+-- revision: attempts and receipts are forgotten.    dead -> scheduled
 --
 -- ARGV    2 ms from now to the first one's moment; 3 ms between two; 4.. ids
 -- returns how many of them were dead

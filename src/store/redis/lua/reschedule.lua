@@ -1,5 +1,5 @@
--- Moves a scheduled task's due moment, and gives it a new body if there is one. Raises the revision: attempts and
--- receipts are forgotten.    scheduled -> scheduled
+-- Moves a scheduled task's due moment, and gives it a new body if there is one. Raises the
+-- revision: attempts and receipts are forgotten.    scheduled -> scheduled
 --
 -- ARGV    2 id; 3 "<ms>" (a moment) or "+<ms>" (after now); and, with a new body: 4 destination; 5 content
 -- returns {'done', due ms}, {'unknown'}, or {the state that refuses it}
@@ -19,14 +19,15 @@ if entry and ENDED[entry.mark] then
 elseif lease_lasts(deadline) then
   return { 'leased' }
 end
-local due = read_moment(moment)
+local ms = tonumber(moment)
+local due = string.sub(moment, 1, 1) == '+' and now + ms or math.max(ms, now)
 local _, created, destination, options, content_at = read_record(record)
 if not created then error('the record of task ' .. id .. ' cannot be read') end
 lift(id, destination)
 redis.call('HDEL', ENTRIES, id)
 destination = ARGV[4] or destination
-local tail = write_tail(destination, options, ARGV[5] or string.sub(record, content_at))
-redis.call('HSET', BODIES, id, write_record(due, created, tail))
+record = write_record(due, created, destination, options, ARGV[5] or string.sub(record, content_at))
+redis.call('HSET', BODIES, id, record)
 schedule(id, destination, due)
 set_expiry(id, due, expires_after(options))
 return { 'done', due }

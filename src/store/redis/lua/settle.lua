@@ -1,4 +1,5 @@
--- Ends leases, or keeps them for longer.    leased -> delivered | scheduled | dead | cancelled | leased    (the table stands in store/mod.rs)
+-- Ends leases, or keeps them for longer.    leased -> delivered | scheduled | dead | cancelled |
+-- leased    (the table stands in store/mod.rs)
 --
 -- ARGV    for each settle: id, receipt, 'delivered' | 'moved' | 'retry' | 'dead' | 'release' |
 --         'keep', wait ms (retry) or lease ms (keep),
@@ -84,33 +85,32 @@ local function settle(id, receipt, verb, wait_ms, outcome)
   if entry.current == receipt or (verb == 'delivered' and knows(entry, receipt)) then
     return settle_held(id, entry, receipt, verb, wait_ms, outcome)
   end
-  local is_repeat = verb == 'retry' and entry.current == '*' and newest(entry.past, 1) == receipt
+  local is_repeat = verb == 'retry' and entry.current == '*' and last_retired(entry) == receipt
   return is_repeat and 'done' or live_state(deadline_of(id))
 end
 
 local NOW = string.format('%d', now)
 
 -- The usual case, all such settles of a call together: delivered (or moved) by the holder, whose
--- task has not ended. Each as settle_held would do it;
--- answers which those were. Of several settles of one task only the first may be among them, and the others see what it has done.
+-- task has not ended. Each as settle_held would do it; answers which those were. Of several settles
+-- of one task only the first may be among them, and the others see what it has done.
 local function settle_delivered(answer)
   local ids = {}
   for i = 2, #ARGV, 5 do ids[#ids + 1] = ARGV[i] end
   local raw = redis.call('HMGET', ENTRIES, unpack(ids))
-  local seen, done, entries, ends, by_destination = {}, {}, {}, {}, {}
+  local seen, done, entries, ends, destinations = {}, {}, {}, {}, {}
   for n, id in ipairs(ids) do
     local i = 5 * n - 3
     local verb = ARGV[i + 2]
     if not seen[id] and raw[n] and (verb == 'delivered' or verb == 'moved') then
-      local attempts, mark, current, destination = read_for_delivery(raw[n])
-      if current == ARGV[i + 1] and not ENDED[mark] and not (verb == 'moved' and mark == '!') then
+      local entry, mark, destination = deliver(raw[n], ARGV[i + 1], ARGV[i + 4])
+      if entry and not ENDED[mark] and not (verb == 'moved' and mark == '!') then
         done[#done + 1] = id
         entries[#entries + 1] = id
-        entries[#entries + 1] = write_delivered(attempts, current, destination, ARGV[i + 4])
+        entries[#entries + 1] = entry
         ends[#ends + 1] = NOW
         ends[#ends + 1] = id
-        by_destination[destination] = by_destination[destination] or {}
-        table.insert(by_destination[destination], id)
+        destinations[#done] = destination
         answer[n] = 'done'
       end
     end
@@ -119,6 +119,11 @@ local function settle_delivered(answer)
   if #done == 0 then return end
   if redis.call('ZREM', LEASED, unpack(done)) < #done then
     -- The leases of some had run out and were swept: those wait.
+    local by_destination = {}
+    for n, destination in ipairs(destinations) do
+      by_destination[destination] = by_destination[destination] or {}
+      table.insert(by_destination[destination], done[n])
+    end
     for destination, theirs in pairs(by_destination) do
       redis.call('ZREM', SCHEDULES .. destination, unpack(theirs))
       correct(destination)

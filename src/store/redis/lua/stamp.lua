@@ -1,4 +1,5 @@
--- Has a lane that holds tasks remember another number of lanes, or none, which closes it (see open.lua).
+-- Has a lane that holds tasks remember another number of lanes, or none, which closes it (see
+-- open.lua).
 --
 -- ARGV    2 the number, or ''
 -- returns nothing

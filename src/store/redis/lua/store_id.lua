@@ -1,4 +1,5 @@
--- Gives the store an id and a format, unless it has them. Runs at `maxmemory` as well: nothing is handed out before the id is known.
+-- Gives the store an id and a format, unless it has them. Runs at `maxmemory` as well: nothing is
+-- handed out before the id is known.
 --
 -- KEYS    1 the store
 -- ARGV    2 the id; 3 the lowest task id that may have been drawn here; 0: any; 4 the format

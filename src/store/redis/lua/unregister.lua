@@ -1,4 +1,5 @@
--- Ends a topic's deletion: takes it out of the registry, with its policy and its pauses. All of its lanes have been closed since depart.lua.
+-- Ends a topic's deletion: takes it out of the registry, with its policy and its pauses. All of its
+-- lanes have been closed since depart.lua.
 --
 -- KEYS    the registry, see lib/registry.lua
 -- ARGV    1 now (not used); 2 topic; 3 the token that depart.lua was given

@@ -10,22 +10,9 @@ local function finish(id, entry, state)
   keep(id, entry)
 end
 
--- Ends a task whose receipts count no more.
-local function finish_for_good(id, entry, state)
-  entry.current, entry.past = '*', '*'
-  finish(id, entry, state)
-end
-
--- The content of the call for a dead task. Numbers of 16 digits are no matter for cjson.
-local function dead_letter(id, entry, call, content)
-  local topic = string.match(BODIES, '{(.*):%d+}$')
-  return '{"sn":' .. cjson.encode(call.sn) .. ',"url":' .. cjson.encode(call.url) .. ',"task_id":' .. id
-    .. ',"topic":' .. cjson.encode(topic) .. ',"attempts":' .. entry.attempts
-    .. ',"outcome":' .. cjson.encode(entry.outcome) .. ',"content":' .. cjson.encode(content) .. '}'
-end
-
--- Ends a task as dead. If it asks for a call then, that is a new task, whose id the same store drew with the task's own: it is
--- made once, however often the task dies. Answers whether it was made now.
+-- Ends a task as dead. If it asks for a call then, that is a new task, whose id the same store drew
+-- with the task's own: it is made once, however often the task dies. Answers whether it was made
+-- now.
 local function die(id, entry)
   finish(id, entry, 'dead')
   local record = redis.call('HGET', BODIES, id) or ''
@@ -33,9 +20,14 @@ local function die(id, entry)
   local call = call_of(options)
   if not call or type(call.sn) ~= 'string' then return false end
   local call_id = string.format('%.0f', call.task_id)
-  local content = dead_letter(id, entry, call, string.sub(record, content_at))
-  local tail = write_tail(call.sn, with_origin('-', origin_of(options)), content)
-  if redis.call('HSETNX', BODIES, call_id, write_record(now, now, tail)) == 0 then return false end
+  local topic = string.match(BODIES, '{(.*):%d+}$')
+  -- cjson does not write numbers of 16 digits.
+  local content = '{"sn":' .. cjson.encode(call.sn) .. ',"url":' .. cjson.encode(call.url)
+    .. ',"task_id":' .. id .. ',"topic":' .. cjson.encode(topic) .. ',"attempts":' .. entry.attempts
+    .. ',"outcome":' .. cjson.encode(entry.outcome)
+    .. ',"content":' .. cjson.encode(string.sub(record, content_at)) .. '}'
+  local call_record = write_record(now, now, call.sn, with_origin('-', origin_of(options)), content)
+  if redis.call('HSETNX', BODIES, call_id, call_record) == 0 then return false end
   schedule(call_id, call.sn, now)
   return true
 end

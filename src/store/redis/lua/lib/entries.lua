@@ -1,7 +1,8 @@
 -- The stored entries of a lane's tasks.
 -- uses: keys, entry
 
--- For a script that moves one task: nil if it has no entry yet, and an error if the entry cannot be read.
+-- For a script that moves one task: nil if it has no entry yet, and an error if the entry cannot be
+-- read.
 local function entry_of(id)
   local raw = redis.call('HGET', ENTRIES, id)
   if not raw then return nil end

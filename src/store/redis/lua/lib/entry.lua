@@ -1,12 +1,14 @@
--- The codec of an entry: how far a task has come, from its first claim or its end. No other file splits or joins this text.
+-- The codec of an entry: how far a task has come, from its first claim or its end. No other file
+-- splits or joins this text.
 --
 --   "<attempts> <expiries> <mark> <lease> <current> <past> <destination> <outcome>"
 --
 --   attempts     claims of this revision
 --   expiries     leases in a row that ran out
 --   mark         - (live), ! (cancel pending), or the final state
---   lease        who holds the task: w (a worker), c (a consumer), r (a receiver that acknowledges later), m<ms> (a mover;
---                the moment that the task waits for if it comes back), or - (nobody). Kept when the lease is swept
+--   lease        who holds the task: w (a worker), c (a consumer), r (a receiver that acknowledges
+--                later), m<ms> (a mover; the moment that the task waits for if it comes back), or -
+--                (nobody). Kept when the lease is swept
 --   current      the receipt of the last claim, or * if there is none
 --   past         earlier receipts of this revision, newest first, separated by commas, or *
 --   destination  where it waits between attempts
@@ -16,11 +18,13 @@ local MAX_RECEIPTS = 4
 -- The entry of a task that was never claimed.
 local function fresh_entry(destination)
   return {
-    attempts = 0, expiries = 0, mark = '-', lease = '-', current = '*', past = '*', destination = destination, outcome = '',
+    attempts = 0, expiries = 0, mark = '-', lease = '-', current = '*', past = '*',
+    destination = destination, outcome = '',
   }
 end
 
--- nil for a text that no script wrote. A script that moves several tasks goes on then: an error would end it half way.
+-- nil for a text that no script wrote. A script that moves several tasks goes on then: an error
+-- would end it half way.
 local function read_entry(raw)
   local attempts, expiries, mark, lease, current, past, destination, outcome =
     string.match(raw, '^(%d+) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
@@ -33,42 +37,40 @@ end
 
 local function write_entry(entry)
   return table.concat({
-    entry.attempts, entry.expiries, entry.mark, entry.lease, entry.current, entry.past, entry.destination, entry.outcome,
+    entry.attempts, entry.expiries, entry.mark, entry.lease, entry.current, entry.past,
+    entry.destination, entry.outcome,
   }, ' ')
 end
 
--- What a delivery needs of an entry: attempts (as text), mark, current receipt, destination; nil as read_entry.
-local function read_for_delivery(raw)
-  return string.match(raw, '^(%d+) %d+ (%S+) %S+ (%S+) %S+ (%S+) ')
-end
-
--- The entry of a task that its holder has delivered.
-local function write_delivered(attempts, receipt, destination, outcome)
-  return attempts .. ' 0 delivered - ' .. receipt .. ' * ' .. destination .. ' ' .. outcome
-end
-
--- The first `most` receipts of a list.
-local function newest(receipts, most)
-  local kept = {}
-  for receipt in string.gmatch(receipts, '[^,*]+') do
-    if #kept == most then break end
-    kept[#kept + 1] = receipt
-  end
-  if #kept == 0 then return '*' end
-  return table.concat(kept, ',')
+-- What an entry becomes when its holder has delivered the task, its mark before, and its
+-- destination; nil if the receipt is not the current one, or as read_entry.
+local function deliver(raw, receipt, outcome)
+  local attempts, mark, current, destination =
+    string.match(raw, '^(%d+) %d+ (%S+) %S+ (%S+) %S+ (%S+) ')
+  if current ~= receipt then return nil end
+  return attempts .. ' 0 delivered - ' .. current .. ' * ' .. destination .. ' ' .. outcome,
+    mark, destination
 end
 
 -- Makes the current receipt a past one, and keeps the newest `most` of those.
 local function retire_receipt(entry, most)
-  if entry.current ~= '*' or entry.past ~= '*' then
-    entry.past = newest(entry.current .. ',' .. entry.past, most)
+  local kept = {}
+  for receipt in string.gmatch(entry.current .. ',' .. entry.past, '[^,*]+') do
+    if #kept == most then break end
+    kept[#kept + 1] = receipt
   end
-  entry.current = '*'
+  entry.current, entry.past = '*', kept[1] and table.concat(kept, ',') or '*'
+end
+
+-- The newest of the past receipts; nil if there is none.
+local function last_retired(entry)
+  return string.match(entry.past, '^[^,*]+')
 end
 
 -- Whether a claim of this revision had the receipt.
 local function knows(entry, receipt)
-  return entry.current == receipt or string.find(',' .. entry.past .. ',', ',' .. receipt .. ',', 1, true) ~= nil
+  if entry.current == receipt then return true end
+  return string.find(',' .. entry.past .. ',', ',' .. receipt .. ',', 1, true) ~= nil
 end
 
 -- The lease of a mover that holds a task which waited for `due`.

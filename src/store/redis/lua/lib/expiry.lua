@@ -1,4 +1,5 @@
--- When tasks of a lane expire. In most lanes none does: that is asked once a call, and nothing is done for a single task then.
+-- When tasks of a lane expire. In most lanes none does: that is asked once a call, and nothing is
+-- done for a single task then.
 -- uses: keys
 local FARTHEST = 9007199254740991
 

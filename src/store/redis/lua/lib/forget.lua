@@ -1,5 +1,5 @@
--- Deletes all that is stored of tasks. A key has to be read from its task's record, so a call reads at most 4 MiB of records;
--- where no task has a key, it reads none.
+-- Deletes all that is stored of tasks. A key has to be read from its task's record, so a call reads
+-- at most 4 MiB of records; where no task has a key, it reads none.
 -- uses: keys, record, owner, expiry
 local MAX_BYTES = 4194304
 
@@ -14,7 +14,8 @@ local function release_key(id)
   bytes_read = bytes_read + (record and #record or 0)
 end
 
--- Forgets the first of these tasks (up to 1,000): bodies, keys and notes, but not the sets that name them. Answers how many.
+-- Forgets the first of these tasks (up to 1,000): bodies, keys and notes, but not the sets that
+-- name them. Answers how many.
 local function forget(ids)
   local count = #ids
   if count == 0 then return 0 end

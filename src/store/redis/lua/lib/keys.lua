@@ -1,18 +1,18 @@
--- The keys of a lane, all of one hash tag {topic:shard}. add.lua is given the first four, each other lane script all of
--- them; store/redis/keys.rs names them in this order.
+-- The keys of a lane, all of one hash tag {topic:shard}. add.lua is given the first four, each
+-- other lane script all of them; store/redis/keys.rs names them in this order.
 --
 -- KEYS
 --   1 bodies        hash id -> record, see record.lua
---   2 offsets       hash destination -> due ms claimed up to, while tasks wait for it (only shown); "#shards" -> lanes of
---                   the topic, "#opening" -> a token (see open.lua)
+--   2 offsets       hash destination -> due ms claimed up to, while tasks wait for it (only shown);
+--                   "#shards" -> lanes of the topic, "#opening" -> a token (see open.lua)
 --   3 destinations  zset destination -> its earliest due ms (without @pull)
 --   4 schedules     prefix of the schedules: zset <prefix><destination>, id -> due ms
 --   5 entries       hash id -> entry, see entry.lua
 --   6 leased        zset id -> deadline ms
 --   7 lock          string: the claimer's token
 --   8..11           zset id -> end ms, of delivered, dead, cancelled, expired
---   12 expiries     zset id -> the first ms at which it is not worth delivering, negative while the task is leased;
---                   only of tasks that wait or are leased and have expires_after
+--   12 expiries     zset id -> the first ms at which it is not worth delivering, negative while the
+--                   task is leased; only of tasks that wait or are leased and have expires_after
 --   13 owners       hash key -> owner, see owner.lua
 --   14 used         hash idempotency key -> its first add, see idempotency.lua
 --   15 windows      zset idempotency key -> end of its window ms

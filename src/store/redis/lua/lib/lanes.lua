@@ -1,7 +1,7 @@
 -- A look into many lanes at once.
 --
--- KEYS  the set of destinations of each lane. A lane's other keys are named after it and have its hash tag; in a cluster, a call
---       is given one lane.
+-- KEYS  the set of destinations of each lane. A lane's other keys are named after it and have its
+--       hash tag; in a cluster, a call is given one lane.
 local tag_at = string.find(KEYS[1], '-{', 1, true)
 
 local prefix = string.sub(KEYS[1], 1, tag_at - 1 - #'DELAY_TOPIC_DESTINATIONS')

@@ -1,5 +1,6 @@
--- Stores nothing unless the lane is open to tasks of a topic with so many lanes. These are statements, not a function, because
--- building one costs more than all of this: a script says where they stand by a line `-- include: open`.
+-- Stores nothing unless the lane is open to tasks of a topic with so many lanes. These are
+-- statements, not a function, because building one costs more than all of this: a script says where
+-- they stand by a line `-- include: open`.
 --
 -- ARGV[2]  the topic's number of lanes: "<n>", or "<n> <token>" after the registry has confirmed it
 -- returns  {'closed', token}: ask the registry, and then come back with the token;

@@ -1,4 +1,5 @@
--- The codec of a record: a task as it was added. No other file splits or joins this text, but for add.lua, which writes it.
+-- The codec of a record: a task as it was added. No other file splits or joins this text, but for
+-- add.lua, which writes it.
 --
 --   "1 <due_ms> <created_ms> <destination> <options>\n<content>"
 --
@@ -6,16 +7,14 @@
 --   options  JSON, or - for none
 --   tail     "<destination> <options>\n<content>": what its caller asked for
 
-local function write_tail(destination, options, content)
-  return destination .. ' ' .. options .. '\n' .. content
+-- The record, and its tail.
+local function write_record(due, created, destination, options, content)
+  local tail = destination .. ' ' .. options .. '\n' .. content
+  return '1 ' .. due .. ' ' .. created .. ' ' .. tail, tail
 end
 
-local function write_record(due, created, tail)
-  return '1 ' .. due .. ' ' .. created .. ' ' .. tail
-end
-
--- The due moment, created moment, destination and options, all as text, and where the content begins; nil if another version
--- wrote the record.
+-- The due moment, created moment, destination and options, all as text, and where the content
+-- begins; nil if another version wrote the record.
 local function read_record(record)
   return string.match(record, '^1 (%d+) (%d+) (%S+) ([^\n]*)\n()')
 end
@@ -57,7 +56,8 @@ local function read_options(options)
   return is_json and type(asked) == 'table' and asked or nil
 end
 
--- The store that accepted the task first, by its options; nil: this one. It always comes first in them.
+-- The store that accepted the task first, by its options; nil: this one. It always comes first in
+-- them.
 local function origin_of(options)
   return options and string.match(options, '^{"origin":"(%x+)"')
 end

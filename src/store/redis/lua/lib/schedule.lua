@@ -1,8 +1,8 @@
 -- The schedules of a lane: what waits for which destination until when.
 -- uses: keys
 
--- Corrects what the lane knows of a destination after something left its schedule. One for which nothing waits is forgotten:
--- callers may name any number of hosts. Answers whether it is known.
+-- Corrects what the lane knows of a destination after something left its schedule. One for which
+-- nothing waits is forgotten: callers may name any number of hosts. Answers whether it is known.
 local function correct(destination)
   if destination == '@pull' then return true end
   local head = redis.call('ZRANGE', SCHEDULES .. destination, 0, 0, 'WITHSCORES')

@@ -4,8 +4,9 @@ local MAX_EXPIRIES = 16
 
 local LEASE_RAN_OUT = 'lease ran out'
 
--- Puts a task that was lent to another store back as it waited before; the lease has been taken off. Answers what it waits for,
--- or false: it was not lent, or a cancel is pending, which ends it as it ends any other.
+-- Puts a task that was lent to another store back as it waited before; the lease has been taken
+-- off. Answers what it waits for, or false: it was not lent, or a cancel is pending, which ends it
+-- as it ends any other.
 local function give_back(id, entry)
   local due = returns_to(entry)
   if not due or entry.mark == '!' then return false end
@@ -17,8 +18,8 @@ local function give_back(id, entry)
   return due
 end
 
--- Ends one lease that has run out: the task waits again, unless a cancel is pending or it is a crash loop. A task whose entry
--- cannot be read begins anew, if its record says where.
+-- Ends one lease that has run out: the task waits again, unless a cancel is pending or it is a
+-- crash loop. A task whose entry cannot be read begins anew, if its record says where.
 local function sweep_one(id, deadline)
   local raw = redis.call('HGET', ENTRIES, id)
   local entry = raw and read_entry(raw)
@@ -43,8 +44,8 @@ local function sweep_one(id, deadline)
   end
 end
 
--- The end that a cancel waits for, if the lease has run out. For scripts that act by hand: to them, such a lease is none.
--- Answers whether the task is cancelled now.
+-- The end that a cancel waits for, if the lease has run out. For scripts that act by hand: to them,
+-- such a lease is none. Answers whether the task is cancelled now.
 local function fulfil_pending_cancel(id, deadline)
   local entry = deadline and not lease_lasts(deadline) and entry_of(id)
   if not entry or entry.mark ~= '!' then return false end
@@ -52,7 +53,8 @@ local function fulfil_pending_cancel(id, deadline)
   return true
 end
 
--- 'scheduled' or 'leased', and the entry, of a task that has not ended; nil for others, and if the entry cannot be read.
+-- 'scheduled' or 'leased', and the entry, of a task that has not ended; nil for others, and if the
+-- entry cannot be read.
 local function standing(id)
   local raw = redis.call('HGET', ENTRIES, id)
   local entry, deadline = raw and read_entry(raw), deadline_of(id)

@@ -1,5 +1,6 @@
-//! Each Lua script of the Redis store alone, on a real server: a table of what is stored before, the arguments, the answer, and
-//! what has changed. The stores' contract is tested by the other files; these rows show what a script does to the keys.
+//! Each Lua script of the Redis store alone, on a real server: a table of what is stored before,
+//! the arguments, the answer, and what has changed. The stores' contract is tested by the other
+//! files; these rows show what a script does to the keys.
 
 mod admin;
 mod delivery;
@@ -68,7 +69,12 @@ tables! {
     forget_misfire: Registry, registry::FORGET_MISFIRE;
     depart: Registry, registry::DEPART;
     unregister: Registry, registry::UNREGISTER;
-    fsck: LaneAndAside, fsck::FSCK;
+    fsck_lane: LaneAndAside, fsck::LANE;
+    fsck_destinations: LaneAndAside, fsck::DESTINATIONS;
+    fsck_bodies: LaneAndAside, fsck::BODIES;
+    fsck_schedule: LaneAndAside, fsck::SCHEDULE;
+    fsck_strays: LaneAndAside, fsck::STRAYS;
+    fsck_keys: LaneAndAside, fsck::KEYS;
     fsck_counter: LastId, fsck::FSCK_COUNTER;
     fsck_topic: Registry, fsck::FSCK_TOPIC;
 }

@@ -1,0 +1,44 @@
+-- Does each key name a task that was added with it? Can be read what an idempotency key answered,
+-- and is its window noted?
+--
+-- ARGV    2 'keys' | 'used' | 'windows'; the others in lib/check.lua
+-- returns as lib/check.lua says
+-- uses: keys, record, owner, idempotency, check
+
+-- A key: does it name a task that was added with it?
+local function judge_key(key, raw)
+  local owner = read_owner(raw)
+  local record = owner and redis.call('HGET', BODIES, owner)
+  if record and (key_of(record) == key or not read_head(record)) then return end
+  if find('key-without-task', key) then redis.call('HDEL', OWNERS, key) end
+end
+
+local function judge_used(key, raw)
+  local _, _, text = read_used(raw)
+  local till = tonumber(text)
+  if not till then
+    if find('unreadable-key', key) then
+      set_aside(key, raw)
+      redis.call('HDEL', USED, key)
+      redis.call('ZREM', WINDOWS, key)
+    end
+  else
+    local noted = tonumber(redis.call('ZSCORE', WINDOWS, key) or nil)
+    if noted ~= till and find('window-wrong', key) then redis.call('ZADD', WINDOWS, till, key) end
+  end
+end
+
+local function judge_window(key)
+  if redis.call('HEXISTS', USED, key) == 0 and find('window-wrong', key) then
+    redis.call('ZREM', WINDOWS, key)
+  end
+end
+
+if structure == 'keys' then
+  walk_names('HSCAN', OWNERS, judge_key)
+elseif structure == 'used' then
+  walk_names('HSCAN', USED, judge_used)
+else
+  walk_names('ZSCAN', WINDOWS, judge_window)
+end
+return { cursor, 0, '', findings, {}, '' }

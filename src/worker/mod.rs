@@ -7,7 +7,7 @@
 //!
 //! - `supervisor` reads the registry, looks over all lanes once a second, and keeps one task per lane that has work coming. A thousand idle
 //!   topics cost that one look.
-//! - `lane` is the heart: wait, claim by free slots, hand out.
+//! - `lane` is the heart: wait, claim by free slots, hand out. A pure state machine, and a runner.
 //! - `topic` is what the registry says of a lane's topic: pauses, policy, limits.
 //! - `call` is one task in flight: is the lease long enough, call, outcome.
 //! - `settler` gathers the ends of leases and keeps them until the store has answered.

@@ -1,13 +1,15 @@
 //! `delayd add`: a task for a running service.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use anyhow::Context;
-use delayd_wire::{Stored, TaskState};
-use serde_json::{Map, Value, json};
+use delayd_wire::{AddRequest, Stored, TaskState};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::cell::Cell;
-use super::client::{ServerArgs, fields};
+use super::client::ServerArgs;
 use super::due::Due;
 use super::wishes::{self, one_of};
 use super::{Code, table};
@@ -80,23 +82,24 @@ pub(super) fn content(given: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn body(args: &Args, content: String) -> Map<String, Value> {
-    let headers: Map<String, Value> = args.headers.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-    fields([
-        ("topic", Some(json!(args.topic.as_str()))),
-        ("delay", args.due.delay()),
-        ("timing_moment", args.due.timing_moment()),
-        ("content", Some(json!(content))),
-        ("mode", args.mode.map(|mode| json!(mode))),
-        ("key", args.key.as_ref().map(|key| json!(key))),
-        ("idempotency_key", args.idempotency_key.as_ref().map(|key| json!(key))),
-        ("max_attempts", args.max_attempts.map(|most| json!(most))),
-        ("timeout", args.timeout.map(|span| json!(span))),
-        ("backoff", args.backoff.clone()),
-        ("expires_after", args.expires_after.map(|span| json!(span))),
-        ("headers", Some(json!(headers)).filter(|_| !headers.is_empty())),
-        ("on_dead", args.on_dead.clone()),
-    ])
+fn body(args: &Args, content: String) -> impl Serialize {
+    let headers: BTreeMap<&str, &str> =
+        args.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    AddRequest {
+        topic: Some(&args.topic),
+        timing_moment: args.due.timing_moment(),
+        delay: args.due.delay(),
+        content: Some(content),
+        mode: args.mode,
+        max_attempts: args.max_attempts.map(Value::from),
+        timeout: args.timeout,
+        backoff: args.backoff.as_ref(),
+        headers: Some(headers).filter(|headers| !headers.is_empty()),
+        idempotency_key: args.idempotency_key.clone(),
+        key: args.key.clone(),
+        expires_after: args.expires_after,
+        on_dead: args.on_dead.as_ref(),
+    }
 }
 
 fn shown(stored: Stored) -> String {
@@ -120,6 +123,7 @@ fn shown(stored: Stored) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use serde_json::json;
 
     use super::*;
 
@@ -133,7 +137,7 @@ mod tests {
     fn arguments_become_the_fields_of_the_request() {
         let check = |line: &[&str], expected: Value| {
             let args = Alone::try_parse_from([&["add"], line].concat()).unwrap().args;
-            assert_eq!(Value::Object(body(&args, args.content.clone())), expected);
+            assert_eq!(json!(body(&args, args.content.clone())), expected);
         };
         check(&["t", "--in", "10s", "{}"], json!({"topic": "t", "delay": "10000ms", "content": "{}"}));
         check(&["t", "--at", "17952.5", "x"], json!({"topic": "t", "timing_moment": 17952.5, "content": "x"}));

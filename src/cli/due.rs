@@ -1,6 +1,6 @@
 //! When: the arguments that name a moment, for `add`, `update` and lists.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::span::Span;
 
@@ -18,8 +18,8 @@ pub(super) struct Due {
 
 impl Due {
     /// The request's field `delay`.
-    pub(super) fn delay(&self) -> Option<Value> {
-        self.after.map(|span| json!(span))
+    pub(super) fn delay(&self) -> Option<Span> {
+        self.after
     }
 
     /// The request's field `timing_moment`.

@@ -5,7 +5,7 @@
 //! - The key that makes the second add of a line harmless depends on the task alone, so that another export of it, or another import, stores
 //!   nothing twice. Its origin is in it, and its moment of creation, because two stores may give the same id.
 
-use delayd_wire::{ListRequest, Record, RecordsRequest, TaskId, TaskState};
+use delayd_wire::{ListRequest, Mode, Record, RecordsRequest, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -37,8 +37,9 @@ pub(super) enum Line {
 /// A record, and what it has that this version does not know: that goes along to those who adopt it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Exported {
+    /// A line that people write may leave the mode to the service.
     #[serde(flatten)]
-    pub(super) record: Record<Map<String, Value>>,
+    pub(super) record: Record<Map<String, Value>, Mode>,
     #[serde(flatten)]
     others: Map<String, Value>,
 }

@@ -1,10 +1,9 @@
 //! `delayd cancel` and `delayd update`: taking a task back, or moving it.
 
-use delayd_wire::{CancelRequest, Gone, Moved};
-use serde_json::{Map, Value, json};
+use delayd_wire::{CancelRequest, Gone, Moved, UpdateRequest};
 
 use super::cell::Cell;
-use super::client::{ServerArgs, fields};
+use super::client::ServerArgs;
 use super::due::Due;
 use super::{Code, add, table};
 use crate::task::{TaskId, Topic};
@@ -55,18 +54,11 @@ pub(super) async fn cancel(args: CancelArgs) -> anyhow::Result<Code> {
 
 pub(super) async fn update(args: UpdateArgs) -> anyhow::Result<Code> {
     let content = args.content.as_deref().map(add::content).transpose()?;
-    args.server.ask("/delay/task/update", &body(&args, content), shown).await?;
+    let UpdateArgs { topic, task_id, due, server, .. } = args;
+    let (topic, task_id, timing_moment, delay) = (Some(topic), Some(task_id), due.timing_moment(), due.delay());
+    let body = UpdateRequest { topic, task_id, timing_moment, delay, content };
+    server.ask("/delay/task/update", &body, shown).await?;
     Ok(Code::Done)
-}
-
-fn body(args: &UpdateArgs, content: Option<String>) -> Map<String, Value> {
-    fields([
-        ("topic", Some(json!(args.topic.as_str()))),
-        ("task_id", Some(json!(args.task_id))),
-        ("delay", args.due.delay()),
-        ("timing_moment", args.due.timing_moment()),
-        ("content", content.map(|content| json!(content))),
-    ])
 }
 
 fn shown(moved: Moved) -> String {

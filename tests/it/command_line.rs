@@ -98,7 +98,10 @@ async fn a_replay_goes_on_behind_the_cursor_until_there_is_no_more() {
             200,
             vec![],
             match seen.path.as_str() {
-                "/delay/topic/get" => r#"{"dm_error":0,"error_msg":"","counts":{"dead":100001}}"#,
+                "/delay/topic/get" => {
+                    r#"{"dm_error":0,"error_msg":"","topic":"orders","shards":1,"policy":{},"paused":false,
+                        "counts":{"scheduled":0,"leased":0,"delivered":0,"dead":100001,"cancelled":0,"expired":0}}"#
+                }
                 _ if seen.body.contains("cursor") => {
                     r#"{"dm_error":0,"error_msg":"","count":1,"seen":1,"more":false,"cursor":null}"#
                 }

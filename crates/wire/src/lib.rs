@@ -25,9 +25,9 @@ pub use dead::{Cause, Causes, Done};
 pub use destination::{DestinationShown, Destinations, Held};
 pub use record::{AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, Ended, Record, Records, StaleTask};
 pub use request::{
-    AckRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest, DestinationListRequest,
-    ExtendRequest, ForecastRequest, GetRequest, HoldRequest, ListRequest, MovedRequest, NackRequest, PullRequest,
-    RecordsRequest, ResumeRequest, TopicListRequest, TopicPurgeRequest, TopicRequest,
+    AckRequest, AddRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest, DestinationListRequest,
+    ExtendRequest, ForecastRequest, GetRequest, HoldRequest, ListRequest, MovedRequest, NackRequest, OnDeadCall,
+    PullRequest, RecordsRequest, ResumeRequest, TopicListRequest, TopicPurgeRequest, TopicRequest, UpdateRequest,
 };
 pub use task::{Batch, BatchItem, Entry, Found, Gone, Moved, Note, Page, Pulled, PulledMany, Stored, Task};
 pub use topic::{Count, Forecast, Paused, Purged, Step, TopicListed, TopicShown, Topics};

@@ -24,13 +24,14 @@ pub struct Records<Record> {
 /// A whole task, as it is adopted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = ""))]
-pub struct Record<Options> {
+pub struct Record<Options, Mode = Way> {
     pub topic: TopicName,
     pub task_id: TaskId,
     /// `leased`: somebody else has it just now. What is lent is `scheduled`.
     pub state: TaskState,
     /// How it leaves.
-    pub mode: Way,
+    #[cfg_attr(feature = "schema", schema(value_type = Way))]
+    pub mode: Mode,
     pub created_ms: UnixMillis,
     /// The due moment that it was stored with, or was moved to by hand.
     pub due_ms: UnixMillis,

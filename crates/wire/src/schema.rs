@@ -21,6 +21,8 @@ pub enum PageCursor {}
 pub enum DeadCursor {}
 /// A duration.
 pub enum SpanText {}
+/// A task's content in a request.
+pub enum ContentText {}
 /// So many in a time.
 pub enum RateText {}
 
@@ -58,6 +60,10 @@ schemas! {
         .item(ObjectBuilder::new().schema_type(Type::Number).minimum(Some(0)))
         .item(ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)))
         .description(Some("A duration: a number of seconds, at most 1000000 (a lease: 3600; a backoff: 86400), or a string of a whole number and a unit, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"."));
+    ContentText, "Content" => AnyOfBuilder::new()
+        .item(ObjectBuilder::new())
+        .item(ObjectBuilder::new().schema_type(Type::String))
+        .description(Some("A JSON object, or a string that holds one (for mode \"pull\": any text). Kept byte for byte."));
     RateText, "Rate" => string("So many in a time, such as \"100/s\", \"6000/m\" or \"500/h\".").min_length(Some(1));
     Rfc3339, "Rfc3339" => string("A moment as people read it, such as \"2026-11-21T12:30:00.000Z\" (RFC 3339, UTC).");
 }

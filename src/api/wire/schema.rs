@@ -1,24 +1,44 @@
 //! What the values of requests look like in JSON, where their types read themselves by hand.
 
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
 use delayd_wire::schema::{RateText, SpanText};
 use delayd_wire::schemas;
-use utoipa::ToSchema;
-use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::rate::Rate;
 use crate::span::Span;
 
-/// A task's content in a request.
-pub(crate) enum Content {}
+/// JSON of the caller that is read later, as what its schema says.
+#[derive(Debug)]
+pub(crate) struct Raw<'a, T>(pub(crate) &'a RawValue, pub(crate) PhantomData<T>);
+
+impl<'de: 'a, 'a, T> Deserialize<'de> for Raw<'a, T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(from).map(|raw| Self(raw, PhantomData))
+    }
+}
+
+impl<T: PartialSchema> PartialSchema for Raw<'_, T> {
+    fn schema() -> RefOr<Schema> {
+        T::schema()
+    }
+}
+
+impl<T: ToSchema> ToSchema for Raw<'_, T> {
+    fn name() -> Cow<'static, str> {
+        T::name()
+    }
+}
 
 schemas! {
     Span, "Span" => SpanText::schema();
     Rate, "Rate" => RateText::schema();
-    Content, "Content" => AnyOfBuilder::new()
-        .item(ObjectBuilder::new())
-        .item(ObjectBuilder::new().schema_type(Type::String))
-        .description(Some("A JSON object, or a string that holds one (for mode \"pull\": any text). Kept byte for byte."));
 }
 
 /// A type's place in the document, and the schemas to be put there.

@@ -4,9 +4,11 @@
 //! a sentence what is wrong with a value; clients give values that are right. Every field is optional,
 //! because the service has `null` for absent, and says itself what is missing.
 
+mod content;
 mod task;
 mod topic;
 
+pub use content::{AddRequest, OnDeadCall, UpdateRequest};
 pub use task::{
     AckRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest, ExtendRequest, GetRequest,
     ListRequest, MovedRequest, NackRequest, PullRequest, RecordsRequest,

@@ -3,11 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use delayd_wire::schema::TaskIdGiven;
 use delayd_wire::{Gone, Moved};
-use serde::Deserialize;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 use crate::api::handlers::task::new_task::{self, Rules};
 use crate::api::middleware::route::Routed;
@@ -17,7 +14,6 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{Id, Name, Number, TopicName};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::reading;
-use crate::api::wire::schema::Content;
 use crate::callback::target_of_object;
 use crate::span::Span;
 use crate::store::{Admin, Cancelled, Moment, NewContent, Rescheduled};
@@ -25,25 +21,7 @@ use crate::task::{Lane, Mode, TaskId};
 
 pub(crate) type CancelRequest = delayd_wire::CancelRequest<TopicName, Id>;
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct UpdateRequest<'a> {
-    /// The topic.
-    #[schema(value_type = delayd_wire::TopicName)]
-    topic: Option<TopicName>,
-    /// The task.
-    #[schema(value_type = TaskIdGiven)]
-    task_id: Option<Id>,
-    /// Due at this moment, in Unix seconds; this or `delay`.
-    #[schema(value_type = Option<f64>)]
-    timing_moment: Option<Number>,
-    /// Due so long from now; this or `timing_moment`.
-    delay: Option<Span>,
-    /// Another content.
-    #[serde(borrow)]
-    #[schema(value_type = Option<Content>)]
-    content: Option<&'a RawValue>,
-}
+pub(crate) type UpdateRequest<'a> = delayd_wire::UpdateRequest<TopicName, Id, Number, Span, &'a RawValue>;
 
 /// `POST /delay/task/cancel`: OK means that the task never fires, however near its moment is.
 pub(crate) async fn cancel(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Gone>, Error> {

@@ -7,19 +7,19 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use delayd_wire::{AddRequest, OnDeadCall};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 use crate::api::state::Api;
 use crate::api::wire::cost::spend;
 use crate::api::wire::error::Error;
-use crate::api::wire::fields::{Name, Number, within};
+use crate::api::wire::fields::{Name, Number, ServiceName, TopicName, within};
 use crate::api::wire::idempotency;
 use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::size;
-use crate::api::wire::schema::Content;
+use crate::api::wire::schema::Raw;
 use crate::callback::{InvalidTarget, Services, Target, check_url, target_of_object};
 use crate::clock::UnixMillis;
 use crate::retry::Backoff;
@@ -86,65 +86,9 @@ pub(crate) struct Checked {
     pub(crate) idempotency: Option<Idempotency>,
 }
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = AddRequest)]
-pub(crate) struct Request<'a> {
-    /// The topic.
-    #[schema(value_type = delayd_wire::TopicName)]
-    topic: Option<Name<Topic>>,
-    /// Due at this moment, in Unix seconds; this or `delay`. In the past: due now. Milliseconds are refused.
-    #[schema(value_type = Option<f64>)]
-    timing_moment: Option<Number>,
-    /// Due so long from now, by the store's clock; this or `timing_moment`.
-    delay: Option<Span>,
-    // Not a Value: the object's own text is kept byte for byte.
-    /// What the callback or the consumer gets. `sn` in it names the service to be called, `url` the path on it.
-    #[serde(borrow)]
-    #[schema(value_type = Content)]
-    content: Option<&'a RawValue>,
-    /// Called back, pulled, or whichever its content suits (`auto`).
-    #[schema(value_type = Option<Mode>)]
-    mode: Option<Word<Mode>>,
-    /// Calls before the task is dead.
-    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
-    max_attempts: Option<Number>,
-    /// Of one call: 100 ms to 10 min.
-    timeout: Option<Span>,
-    /// The wait between attempts.
-    #[serde(borrow)]
-    #[schema(value_type = Option<Backoff>)]
-    backoff: Option<&'a RawValue>,
-    /// Headers of your own for the callback.
-    #[serde(borrow)]
-    #[schema(value_type = Option<BTreeMap<String, Option<String>>>)]
-    headers: Option<&'a RawValue>,
-    /// Makes the add safe to repeat: the same key answers the same task.
-    #[schema(min_length = 1, max_length = 256)]
-    idempotency_key: Option<String>,
-    /// At most one waiting task per topic and key: adding again moves it.
-    #[schema(min_length = 1, max_length = 256)]
-    key: Option<String>,
-    /// So long after its due moment the task is not worth delivering any more.
-    expires_after: Option<Span>,
-    /// Called once if the task dies.
-    #[serde(borrow)]
-    #[schema(value_type = Option<OnDeadCall>)]
-    on_dead: Option<&'a RawValue>,
-}
-
-/// Whom to tell if the task dies.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = OnDead)]
-pub(crate) struct OnDeadCall {
-    /// The service.
-    #[schema(value_type = delayd_wire::ServiceName)]
-    sn: Option<Name<Destination>>,
-    /// The path on it.
-    #[schema(value_type = String)]
-    url: Option<String>,
-}
+// Contents are not read into values: the text of an object is kept byte for byte.
+pub(crate) type Request<'a> =
+    AddRequest<TopicName, Number, Span, &'a RawValue, Word<Mode>, Raw<'a, Backoff>, &'a RawValue, &'a RawValue>;
 
 /// Reads and checks one task.
 ///
@@ -158,7 +102,7 @@ pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
         origin: None,
         max_attempts: request.max_attempts.map(|number| number.whole("max_attempts", MAX_ATTEMPTS)).transpose()?,
         timeout: request.timeout.map(|span| within(span, "timeout", TIMEOUT).map(Span)).transpose()?,
-        backoff: request.backoff.map(|raw| backoff(raw, "backoff")).transpose()?,
+        backoff: request.backoff.map(|Raw(raw, _)| backoff(raw, "backoff")).transpose()?,
         headers: request.headers.map(|raw| headers(raw, "headers")).transpose()?.unwrap_or_default(),
         key: request.key.map(|key| idempotency::checked(key, "key")).transpose()?,
         expires_after: request.expires_after.map(|span| expiry(span, "expires_after")).transpose()?,
@@ -192,7 +136,7 @@ pub(crate) fn expiry(span: Span, field: &str) -> Result<Span, Error> {
 
 /// The call for the dead: a service and a path on it, as in a content.
 fn read_on_dead(raw: &RawValue, services: &Services) -> Result<OnDead, Error> {
-    let call: OnDeadCall = json::read_field(raw, "on_dead", MAX_ON_DEAD)?;
+    let call: OnDeadCall<ServiceName> = json::read_field(raw, "on_dead", MAX_ON_DEAD)?;
     on_dead(call.sn, call.url, "on_dead", services)
 }
 

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use serde_json::value::RawValue;
-
 use crate::api::handlers::task::add;
 use crate::api::handlers::task::new_task::{self, Rules};
+use crate::api::wire::fields::AtMost;
 use crate::api::wire::json;
 use crate::callback::{ServiceParams, Services, SuccessRule};
 use crate::clock::UnixMillis;
@@ -45,7 +44,7 @@ impl Requests {
     /// Reads a request for many; answers the length of all contents.
     pub fn add_batch(&self, body: &[u8]) -> usize {
         let request: add::BatchRequest<'_> = json::read(body).expect("a request that is right");
-        let tasks: Vec<&RawValue> = request.tasks.expect("tasks");
+        let AtMost(tasks) = request.tasks.expect("tasks");
         tasks.iter().map(|task| self.add(task.get().as_bytes())).sum()
     }
 }

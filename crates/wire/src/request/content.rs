@@ -13,7 +13,7 @@ use crate::{Mode, ServiceName, TopicName};
 pub struct AddRequest<Topic, Number, Span, Content, ModeWord, Backoff, Headers, OnDead> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// Due at this moment, in Unix seconds; this or `delay`. In the past: due now. Milliseconds are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,7 +25,7 @@ pub struct AddRequest<Topic, Number, Span, Content, ModeWord, Backoff, Headers, 
     pub delay: Option<Span>,
     /// What the callback or the consumer gets. `sn` in it names the service to be called, `url` the path on it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = ContentText))]
+    #[cfg_attr(feature = "schema", schema(value_type = ContentText, required = true))]
     pub content: Option<Content>,
     /// Called back, pulled, or whichever its content suits (`auto`).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,11 +75,11 @@ type AnyOnDead = OnDeadCall<()>;
 pub struct OnDeadCall<Service> {
     /// The service.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = ServiceName))]
+    #[cfg_attr(feature = "schema", schema(value_type = ServiceName, required = true))]
     pub sn: Option<Service>,
     /// The path on it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = String, required = true))]
     pub url: Option<String>,
 }
 
@@ -89,11 +89,11 @@ pub struct OnDeadCall<Service> {
 pub struct UpdateRequest<Topic, TaskId, Number, Span, Content> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// The task.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven))]
+    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven, required = true))]
     pub task_id: Option<TaskId>,
     /// Due at this moment, in Unix seconds; this or `delay`.
     #[serde(skip_serializing_if = "Option::is_none")]

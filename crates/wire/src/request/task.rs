@@ -13,11 +13,11 @@ use crate::{TaskState, TopicName};
 pub struct GetRequest<Topic, TaskId> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// The task.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven))]
+    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven, required = true))]
     pub task_id: Option<TaskId>,
 }
 
@@ -27,11 +27,11 @@ pub struct GetRequest<Topic, TaskId> {
 pub struct CancelRequest<Topic, TaskId> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// The task.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven))]
+    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven, required = true))]
     pub task_id: Option<TaskId>,
 }
 
@@ -41,15 +41,15 @@ pub struct CancelRequest<Topic, TaskId> {
 pub struct AckRequest<Topic, TaskId, Receipt> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// The task.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven))]
+    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven, required = true))]
     pub task_id: Option<TaskId>,
     /// The receipt of its lease.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = ReceiptText))]
+    #[cfg_attr(feature = "schema", schema(value_type = ReceiptText, required = true))]
     pub receipt: Option<Receipt>,
 }
 
@@ -59,15 +59,15 @@ pub struct AckRequest<Topic, TaskId, Receipt> {
 pub struct NackRequest<Topic, TaskId, Receipt, Span> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// The task.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven))]
+    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven, required = true))]
     pub task_id: Option<TaskId>,
     /// The receipt of its lease.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = ReceiptText))]
+    #[cfg_attr(feature = "schema", schema(value_type = ReceiptText, required = true))]
     pub receipt: Option<Receipt>,
     /// Due again after so long; without it, after its backoff.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,19 +81,19 @@ pub struct NackRequest<Topic, TaskId, Receipt, Span> {
 pub struct ExtendRequest<Topic, TaskId, Receipt, Lease> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// The task.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven))]
+    #[cfg_attr(feature = "schema", schema(value_type = TaskIdGiven, required = true))]
     pub task_id: Option<TaskId>,
     /// The receipt of its lease, which stays the same.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = ReceiptText))]
+    #[cfg_attr(feature = "schema", schema(value_type = ReceiptText, required = true))]
     pub receipt: Option<Receipt>,
     /// So long from now: 1 s to 12 h.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = SpanText))]
+    #[cfg_attr(feature = "schema", schema(value_type = SpanText, required = true))]
     pub lease: Option<Lease>,
 }
 
@@ -103,7 +103,7 @@ pub struct ExtendRequest<Topic, TaskId, Receipt, Lease> {
 pub struct PullRequest<Topic, TaskId, Lease, Number, Span> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// Read this task's content instead, whatever its state; nothing is consumed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,11 +129,11 @@ pub struct PullRequest<Topic, TaskId, Lease, Number, Span> {
 pub struct ListRequest<Topic, State, Number, Cursor> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// Which tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TaskState))]
+    #[cfg_attr(feature = "schema", schema(value_type = TaskState, required = true))]
     pub state: Option<State>,
     /// Tasks of a page.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,11 +159,11 @@ pub struct ListRequest<Topic, State, Number, Cursor> {
 pub struct RecordsRequest<Topic, TaskIds, Lease, Receipt> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// Which tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Vec<TaskIdGiven>, min_items = 1, max_items = 1000))]
+    #[cfg_attr(feature = "schema", schema(value_type = Vec<TaskIdGiven>, min_items = 1, max_items = 1000, required = true))]
     pub task_ids: Option<TaskIds>,
     /// Hold those that wait for so long (1 s to 12 h): they are about to be moved. Only those that are held then, and those that have ended, are answered.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -181,15 +181,15 @@ pub struct RecordsRequest<Topic, TaskIds, Lease, Receipt> {
 pub struct MovedRequest<Topic, TaskIds, Receipt> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// Which tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Vec<TaskIdGiven>, min_items = 1, max_items = 1000))]
+    #[cfg_attr(feature = "schema", schema(value_type = Vec<TaskIdGiven>, min_items = 1, max_items = 1000, required = true))]
     pub task_ids: Option<TaskIds>,
     /// What `records` lent them by.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = ReceiptText))]
+    #[cfg_attr(feature = "schema", schema(value_type = ReceiptText, required = true))]
     pub receipt: Option<Receipt>,
     /// They were not moved: each waits again as it did before.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -202,7 +202,7 @@ pub struct MovedRequest<Topic, TaskIds, Receipt> {
 pub struct CausesRequest<Topic> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
 }
 
@@ -212,7 +212,7 @@ pub struct CausesRequest<Topic> {
 pub struct DeadReplayRequest<Topic, TaskIds, Rate, Number, Cursor> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// These tasks; this or `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -247,7 +247,7 @@ pub struct DeadReplayRequest<Topic, TaskIds, Rate, Number, Cursor> {
 pub struct DeadPurgeRequest<Topic, TaskIds, Number, Cursor> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// These tasks; this or `all`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -18,7 +18,7 @@ pub struct TopicListRequest {}
 pub struct TopicRequest<Topic> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
 }
 
@@ -28,11 +28,11 @@ pub struct TopicRequest<Topic> {
 pub struct TopicPurgeRequest<Topic> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// The topic's name again.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    #[cfg_attr(feature = "schema", schema(value_type = String, required = true))]
     pub confirm: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub struct TopicPurgeRequest<Topic> {
 pub struct ResumeRequest<Topic, Misfire> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// What becomes of what fell due meanwhile, instead of the topic's own policy.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,11 +56,11 @@ pub struct ResumeRequest<Topic, Misfire> {
 pub struct ForecastRequest<Topic, Span, Number> {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = TopicName))]
+    #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
     /// The length of a step: 1 s to 366 days.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = SpanText))]
+    #[cfg_attr(feature = "schema", schema(value_type = SpanText, required = true))]
     pub step: Option<Span>,
     /// How many (24).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,6 +79,6 @@ pub struct DestinationListRequest {}
 pub struct HoldRequest<Service> {
     /// The service.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = ServiceName))]
+    #[cfg_attr(feature = "schema", schema(value_type = ServiceName, required = true))]
     pub sn: Option<Service>,
 }

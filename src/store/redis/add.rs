@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::Inner;
 use super::batch::{self, MOST_BYTES};
-use super::ids::Wish;
+use super::hand::Wish;
 use crate::store::{Added, Error, NewTask, Result};
 use crate::task::Lane;
 

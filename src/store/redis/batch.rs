@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use super::Inner;
 use super::add::{Kept, Request};
-use super::ids::{Drawn, Run, Wish, script_call};
+use super::hand::{Drawn, Wish};
+use super::ids::{Run, script_call};
 use super::link::Repeat;
 use super::node::Purpose;
 use super::opening::{self, Refusal};

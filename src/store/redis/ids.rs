@@ -4,23 +4,18 @@
 //! increments, so a block drawn before is thrown away and the first draw skips ahead of all that may be in use. It also goes
 //! stale within a second, so that ids can be read as a time. All who need ids wait while a block is
 //! drawn. So the next one is drawn ahead, by twice the time that the last draw took: where Redis is far
-//! away nobody waits for it, and where it is near hardly a draw is made that is not needed. A task that has to lie in a certain lane takes an id that leads there; what was
-//! passed over for that is used for others.
-//!
-//! In a cluster each adder wishes for the lanes of its own server alone, and all of them share what is in hand. So nobody looks through
-//! what was left for others: of each lane that was ever wished for it is known from where on its ids may be free, and however many wishes
-//! there are, no id is looked at more than once for it.
+//! away nobody waits for it, and where it is near hardly a draw is made that is not needed.
+//! In a cluster each adder wishes for the lanes of its own server alone, and all of them share what is in hand.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, cmd};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Inner;
+use super::hand::{Drawn, Hand, Wish};
 use super::link::Repeat;
 use super::node::{Node, Purpose};
 use super::script::{self, Script};
@@ -30,74 +25,19 @@ use crate::clock::Clock;
 use crate::store::{Error, Result};
 use crate::task::TaskId;
 
-/// Ids drawn at once, unless more are needed. A block that is used up while it is fresh makes the next
-/// one twice as long; one of which less than half was used, half as long.
-const BLOCK: u64 = 1_000;
-const LONGEST_BLOCK: u64 = 32_000;
-/// How long a block may be used.
-const FRESH: Duration = Duration::from_secs(1);
 /// How far a new server's counter skips ahead: two seconds' worth, twice what `everysec` may have lost.
 const SKIP: u64 = 2 * TaskId::PER_SECOND;
 
+/// Where ids are drawn.
+#[derive(Debug, Default)]
+pub(super) struct Ids(Mutex<Blocks>);
+
 /// The ids in hand.
 #[derive(Debug, Default)]
-pub(super) struct Ids(Mutex<Hand>);
-
-/// What a task asks of its ids.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
-    /// The number of its topic's lanes.
-    pub(super) shards: u16,
-    /// The lane that its id has to lead to.
-    pub(super) shard: Option<u16>,
-    /// Whether it needs a second one that leads to the same lane: for the call that is made if it dies.
-    pub(super) has_call: bool,
-}
-
-/// A task's ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Drawn {
-    pub(super) own: TaskId,
-    pub(super) call: Option<TaskId>,
-}
-
-#[derive(Debug, Default)]
-struct Hand {
-    /// In the order in which they were drawn, so that ids grow from each to the next.
-    blocks: Vec<Block>,
-    /// From where on ids may be left that lead to a lane.
-    next: BTreeMap<Way, u64>,
+struct Blocks {
+    hand: Hand,
     /// What was drawn from last.
     run: Option<Run>,
-    /// How many ids the next draw brings, if no block is fresh and no more are needed.
-    usual: u64,
-    /// How long the last draw took.
-    took: Duration,
-    /// Whether a block is being drawn ahead.
-    is_ahead: bool,
-    /// How often the hand was emptied: what was drawn ahead before that is not used.
-    emptied: u64,
-    /// How many ids were looked at.
-    #[cfg(test)]
-    looks: u64,
-}
-
-/// Ids that were drawn together.
-#[derive(Debug)]
-struct Block {
-    ids: Range<u64>,
-    /// Whether each is given away.
-    given: Vec<bool>,
-    /// How many of them are.
-    used: u64,
-    drawn: Instant,
-}
-
-/// Which ids lead to a lane: those that leave it when they are divided by the number of lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Way {
-    shards: u64,
-    shard: u64,
 }
 
 /// The run of a server that ids were drawn from. Ids are good while it lasts.
@@ -124,25 +64,30 @@ impl Ids {
     /// # Errors
     /// [`Error::Unavailable`]; no id was used then.
     pub(super) async fn draw(&self, wishes: &[Wish], inner: &Arc<Inner>) -> Result<(Vec<Drawn>, Run)> {
-        let mut hand = self.0.lock().await;
+        let mut blocks = self.0.lock().await;
         let run = current_run(inner).await?;
-        hand.keep(&run);
+        let is_same_run = blocks.is_of(&run);
+        blocks.hand.keep_fresh(is_same_run);
         let mut drawn = Vec::with_capacity(wishes.len());
         loop {
-            hand.take_for(wishes, &mut drawn);
+            blocks.hand.take_for(wishes, &mut drawn);
             let open = &wishes[drawn.len()..];
             if open.is_empty() {
-                if hand.is_soon_over() {
-                    hand.is_ahead = true;
-                    tokio::spawn(draw_ahead(inner.clone(), run.clone(), hand.size_for(&[]), hand.emptied));
+                if blocks.hand.is_soon_over() {
+                    blocks.hand.is_ahead = true;
+                    tokio::spawn(draw_ahead(
+                        inner.clone(),
+                        run.clone(),
+                        blocks.hand.size_for(&[]),
+                        blocks.hand.emptied,
+                    ));
                 }
                 return Ok((drawn, run));
             }
             let began = Instant::now();
-            let ids = draw_block(inner, &run, hand.size_for(open), hand.skip(&run)).await?;
-            hand.took = began.elapsed();
-            hand.put(ids);
-            hand.run = Some(run.clone());
+            let ids = draw_block(inner, &run, blocks.hand.size_for(open), blocks.skip(&run)).await?;
+            blocks.hand.put(ids, began.elapsed());
+            blocks.run = Some(run.clone());
         }
     }
 
@@ -154,145 +99,19 @@ impl Ids {
 
     /// Uses no id any more that is in hand: the counter has been raised past others.
     pub(super) async fn drop_blocks(&self) {
-        let mut hand = self.0.lock().await;
-        *hand = Hand { run: hand.run.take(), emptied: hand.emptied + 1, ..Hand::default() };
+        self.0.lock().await.hand.empty();
     }
 }
 
-impl Wish {
-    /// The ids that it may have.
-    fn way(&self) -> Way {
-        self.shard.map_or(Way::ANY, |shard| Way { shards: self.shards.max(1).into(), shard: shard.into() })
-    }
-
-    /// How many ids it takes.
-    fn count(&self) -> u64 {
-        1 + u64::from(self.has_call)
-    }
-}
-
-impl Way {
-    /// Every id leads to the only lane there is.
-    const ANY: Self = Self { shards: 1, shard: 0 };
-
-    /// Where the id leads, if there are so many lanes.
-    fn of(id: u64, shards: u16) -> Self {
-        let shards = u64::from(shards.max(1));
-        Self { shards, shard: id % shards }
-    }
-
-    /// The ids of a range that lead there.
-    fn among(self, ids: Range<u64>) -> impl Iterator<Item = u64> {
-        let to_first = (self.shard + self.shards - ids.start % self.shards) % self.shards;
-        (ids.start + to_first..ids.end).step_by(self.shards as usize)
-    }
-}
-
-impl Hand {
-    /// Lets go of what is no good any more, for a draw in this run.
-    fn keep(&mut self, run: &Run) {
-        let is_same = self.run.as_ref().is_some_and(|last| last.is(run));
-        self.keep_fresh(is_same);
-    }
-
-    fn keep_fresh(&mut self, is_same: bool) {
-        let before = self.blocks.len();
-        if let Some(last) = self.blocks.last().filter(|last| last.drawn.elapsed() >= FRESH) {
-            self.usual = if 2 * last.used < last.size() { last.size() / 2 } else { last.size() };
-        }
-        self.blocks.retain(|block| is_same && block.drawn.elapsed() < FRESH);
-        if self.blocks.len() < before {
-            let first = self.blocks.first().map_or(u64::MAX, |block| block.ids.start);
-            self.next.retain(|_, next| *next > first);
-        }
-    }
-
-    /// Takes ids for as many wishes as there are any for. Each in turn has the lowest that is left for it, its own before its call's.
-    fn take_for(&mut self, wishes: &[Wish], drawn: &mut Vec<Drawn>) {
-        drawn.extend(wishes[drawn.len()..].iter().map_while(|wish| {
-            let own = self.take(wish.way())?;
-            // If there is none for the call, its own is lost.
-            let call = if wish.has_call { Some(TaskId(self.take(Way::of(own, wish.shards))?)) } else { None };
-            Some(Drawn { own: TaskId(own), call })
-        }));
-    }
-
-    fn take(&mut self, way: Way) -> Option<u64> {
-        let next = self.next.entry(way).or_default();
-        let used_up = self.blocks.partition_point(|block| block.ids.end <= *next);
-        for block in &mut self.blocks[used_up..] {
-            let first = block.ids.start;
-            for id in way.among(first.max(*next)..block.ids.end) {
-                #[cfg(test)]
-                {
-                    self.looks += 1;
-                }
-                *next = id + 1;
-                if !std::mem::replace(&mut block.given[(id - first) as usize], true) {
-                    block.used += 1;
-                    return Some(id);
-                }
-            }
-        }
-        None
-    }
-
-    /// How many ids to draw for wishes that there were none for: as many of each lane as are wished for, and enough to go on for a while.
-    /// Those whose ids also lead to another's lane may take some away from it; then there is another draw.
-    fn size_for(&self, wishes: &[Wish]) -> u64 {
-        let usual = match self.blocks.last() {
-            Some(last) if last.is_used_up_early() => 2 * last.size(),
-            Some(last) => last.size(),
-            None => self.usual,
-        };
-        let usual = usual.clamp(BLOCK, LONGEST_BLOCK);
-        let mut counts: BTreeMap<Way, u64> = BTreeMap::new();
-        wishes.iter().for_each(|wish| *counts.entry(wish.way()).or_default() += wish.count());
-        let of_a_lane = counts.iter().map(|(way, count)| way.shards * count).max().unwrap_or(0);
-        // Where any lane will do, a call still needs an id of the same, which is all lanes further on.
-        let shards = wishes.iter().map(|wish| u64::from(wish.shards)).max().unwrap_or(0);
-        let of_all = counts.values().sum::<u64>() + 2 * shards;
-        usual.max(of_a_lane).max(of_all)
+impl Blocks {
+    /// Whether its ids are of this run.
+    fn is_of(&self, run: &Run) -> bool {
+        self.run.as_ref().is_some_and(|last| last.is(run))
     }
 
     /// How far the counter has to skip ahead before it is drawn from in this run.
     fn skip(&self, run: &Run) -> u64 {
-        if self.run.as_ref().is_none_or(|last| last.is(run)) { 0 } else { SKIP }
-    }
-
-    fn put(&mut self, ids: Range<u64>) {
-        // One that was drawn ahead may come after a later one.
-        let place = self.blocks.partition_point(|block| block.ids.start < ids.start);
-        self.blocks.insert(place, Block::new(ids));
-    }
-
-    /// Whether the last block will be stale, or used up at its pace so far, before two draws are done.
-    fn is_soon_over(&self) -> bool {
-        let Some(last) = self.blocks.last().filter(|_| !self.is_ahead) else { return false };
-        last.lasts_for() <= 2 * self.took
-    }
-}
-
-impl Block {
-    fn new(ids: Range<u64>) -> Self {
-        Self { given: vec![false; (ids.end - ids.start) as usize], ids, used: 0, drawn: Instant::now() }
-    }
-
-    /// For how long it can be used, if it goes on to be used up as it has been. The first adds do not
-    /// show a pace yet.
-    fn lasts_for(&self) -> Duration {
-        let age = self.drawn.elapsed();
-        let left = (self.size() - self.used) as f64 / self.used.max(1) as f64;
-        FRESH.saturating_sub(age).min(age.max(FRESH / 16).mul_f64(left))
-    }
-
-    /// Whether its ids will not last until it is stale.
-    fn is_used_up_early(&self) -> bool {
-        self.drawn.elapsed() + self.lasts_for() < FRESH
-    }
-
-    fn size(&self) -> u64 {
-        self.ids.end - self.ids.start
+        if self.run.is_none() || self.is_of(run) { 0 } else { SKIP }
     }
 }
 
@@ -300,17 +119,16 @@ impl Block {
 async fn draw_ahead(inner: Arc<Inner>, run: Run, size: u64, emptied: u64) {
     let began = Instant::now();
     let ids = draw_block(&inner, &run, size, 0).await;
-    let mut hand = inner.ids.0.lock().await;
-    if hand.emptied != emptied {
+    let mut blocks = inner.ids.0.lock().await;
+    if blocks.hand.emptied != emptied {
         return;
     }
-    hand.is_ahead = false;
+    blocks.hand.is_ahead = false;
     // After an error the next caller draws, and is told what is wrong.
     if let Ok(ids) = ids
-        && hand.run.as_ref().is_some_and(|last| last.is(&run))
+        && blocks.is_of(&run)
     {
-        hand.took = began.elapsed();
-        hand.put(ids);
+        blocks.hand.put(ids, began.elapsed());
     }
 }
 
@@ -339,191 +157,4 @@ pub(super) fn script_call(script: &Script, keys: &[String], clock: &Clock) -> Cm
     let mut call = cmd("EVALSHA");
     call.arg(&script.sha).arg(keys.len()).arg(keys).arg(clock.manual_now().map_or(0, |now| now.0));
     call
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn hand(ids: Range<u64>) -> Hand {
-        Hand { blocks: vec![Block::new(ids)], ..Hand::default() }
-    }
-
-    fn wish(shard: impl Into<Option<u16>>, has_call: bool) -> Wish {
-        Wish { shards: 4, shard: shard.into(), has_call }
-    }
-
-    fn drawn(own: u64, call: impl Into<Option<u64>>) -> Drawn {
-        Drawn { own: TaskId(own), call: call.into().map(TaskId) }
-    }
-
-    impl Hand {
-        fn take_all(&mut self, wishes: &[Wish]) -> Vec<Drawn> {
-            let mut drawn = Vec::new();
-            self.take_for(wishes, &mut drawn);
-            drawn
-        }
-
-        /// As [`Ids::draw`] does, from a counter that stands at `last`.
-        fn draw(&mut self, wishes: &[Wish], last: &mut u64) -> Vec<Drawn> {
-            let mut drawn = Vec::new();
-            loop {
-                self.take_for(wishes, &mut drawn);
-                if drawn.len() == wishes.len() {
-                    return drawn;
-                }
-                let size = self.size_for(&wishes[drawn.len()..]);
-                self.blocks.push(Block::new(*last + 1..*last + 1 + size));
-                *last += size;
-            }
-        }
-    }
-
-    #[test]
-    fn ids_lead_to_the_lanes_that_are_wished_for_and_none_is_wasted() {
-        let wishes = [wish(3, false), wish(None, false), wish(None, true), wish(0, true), wish(None, false)];
-        let mut hand = hand(8..20);
-        let expected = [drawn(11, None), drawn(8, None), drawn(9, 13), drawn(12, 16), drawn(10, None)];
-        assert_eq!(hand.take_all(&wishes), expected);
-        assert_eq!(hand.take_all(&[wish(None, false); 9]), [14, 15, 17, 18, 19].map(|own| drawn(own, None)));
-    }
-
-    #[test]
-    fn what_is_left_of_a_block_goes_before_the_next_one() {
-        let mut hand = hand(8..12);
-        assert_eq!(hand.take_all(&[wish(1, true)]), []);
-        hand.blocks.push(Block::new(20..32));
-        let wishes = [wish(1, true), wish(2, false), wish(2, false), wish(None, true), wish(None, false)];
-        let expected = [drawn(21, 25), drawn(10, None), drawn(22, None), drawn(8, 20), drawn(11, None)];
-        assert_eq!(hand.take_all(&wishes), expected);
-    }
-
-    #[test]
-    fn a_draw_is_as_large_as_the_lanes_need() {
-        let check = |wishes: &[Wish], size: u64| assert_eq!(Hand::default().size_for(wishes), size, "{wishes:?}");
-        check(&[wish(None, true)], BLOCK);
-        check(&[wish(None, false); 2_000], 2_008);
-        check(&[wish(None, true); 2_000], 4_008);
-        check(&[wish(2, false); 2_000], 8_000);
-        check(&[[wish(2, true); 2_000], [wish(3, false); 2_000]].concat(), 16_000);
-        let many = Wish { shards: 1_024, shard: None, has_call: true };
-        check(&[many], 2_050);
-        assert_eq!(Hand::default().draw(&[many], &mut 6).len(), 1);
-    }
-
-    /// It was drawn with a thousand ids again each second, and then over and over while all waited.
-    #[tokio::test(start_paused = true)]
-    async fn a_block_is_as_long_as_a_second_needs() {
-        let (mut hand, mut sizes) = (Hand::default(), Vec::new());
-        // How many ids are taken of each block, and how long it is used.
-        for (used, ms) in [(1_000, 250), (2_000, 250), (3_500, 1_000), (100, 1_000), (0, 1_000), (0, 1_000)] {
-            hand.keep_fresh(true);
-            let (size, first) = (hand.size_for(&[]), sizes.iter().sum::<u64>() + 1);
-            sizes.push(size);
-            hand.put(first..first + size);
-            hand.take_all(&vec![wish(None, false); used]);
-            tokio::time::advance(Duration::from_millis(ms)).await;
-        }
-        assert_eq!(sizes, [1_000, 2_000, 4_000, 4_000, 2_000, 1_000]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_next_block_is_drawn_before_this_one_is_over() {
-        let check = async |took_ms: u64, used: usize, after_ms: u64, is_soon_over: bool| {
-            let mut hand = Hand { took: Duration::from_millis(took_ms), ..hand(1..1_001) };
-            tokio::time::advance(Duration::from_millis(after_ms)).await;
-            hand.take_all(&vec![wish(None, false); used]);
-            assert_eq!(hand.is_soon_over(), is_soon_over, "{took_ms} {used} {after_ms}");
-            hand.is_ahead = true;
-            assert!(!hand.is_soon_over(), "two at a time");
-        };
-        // Near: only at the end.
-        check(1, 10, 990, false).await;
-        check(1, 10, 999, true).await;
-        check(1, 512, 0, false).await;
-        check(1, 999, 500, true).await;
-        // Far away: by the age, or by the pace.
-        check(250, 10, 499, false).await;
-        check(250, 10, 500, true).await;
-        check(250, 400, 200, true).await;
-        check(250, 200, 200, false).await;
-        check(250, 512, 0, true).await;
-    }
-
-    #[test]
-    fn a_block_that_comes_late_is_put_before_the_later_ones() {
-        let mut hand = hand(8..10);
-        hand.put(20..22);
-        hand.put(12..14);
-        assert_eq!(hand.take_all(&[wish(None, false); 6]), [8, 9, 12, 13, 20, 21].map(|own| drawn(own, None)));
-    }
-
-    /// Once, each looked through all that had been left for the two others' lanes.
-    #[test]
-    fn an_adder_of_a_third_of_the_lanes_looks_at_few_ids_and_draws_them_once() {
-        let wishes: Vec<Wish> =
-            (0..10_000).map(|n| Wish { shards: 30, shard: Some(3 * (n % 10)), has_call: false }).collect();
-        for batch in [10_000, 500, 1] {
-            let (mut hand, mut last) = (Hand::default(), 0);
-            let mut given: Vec<TaskId> =
-                wishes.chunks(batch).flat_map(|wishes| hand.draw(wishes, &mut last)).map(|drawn| drawn.own).collect();
-            assert!(hand.looks < 11_000, "{batch} at once: {} looked at", hand.looks);
-            assert!(last < 50_000, "{batch} at once: {last} drawn");
-            given.sort_unstable();
-            given.dedup();
-            assert_eq!(given.len(), 10_000);
-        }
-    }
-
-    /// The same by looking through all that is left.
-    fn take_plainly(left: &mut BTreeSet<u64>, wishes: &[Wish], drawn: &mut Vec<Drawn>) {
-        let mut lowest = |shards: u16, shard: Option<u16>| {
-            let leads = |id: &u64| shard.is_none_or(|shard| id % u64::from(shards) == u64::from(shard));
-            let id = left.iter().copied().find(leads)?;
-            left.remove(&id).then_some(id)
-        };
-        drawn.extend(wishes[drawn.len()..].iter().map_while(|wish| {
-            let own = lowest(wish.shards, wish.shard)?;
-            let shard = (own % u64::from(wish.shards)) as u16;
-            let call = if wish.has_call { Some(TaskId(lowest(wish.shards, Some(shard))?)) } else { None };
-            Some(Drawn { own: TaskId(own), call })
-        }));
-    }
-
-    proptest! {
-        #[test]
-        fn each_wish_has_the_lowest_id_that_is_left_for_it(
-            calls in vec(vec((0..5_usize, any::<Option<u16>>(), any::<bool>()), 0..12), 0..12),
-            sizes in vec(1..80_u64, 200),
-        ) {
-            let (mut hand, mut left) = (Hand::default(), BTreeSet::new());
-            let (mut last, mut sizes) = (6, sizes.into_iter());
-            for call in calls {
-                let wish = |(n, shard, has_call): (usize, Option<u16>, bool)| {
-                    let shards = [1, 2, 3, 4, 16][n];
-                    Wish { shards, shard: shard.map(|shard| shard % shards), has_call }
-                };
-                let wishes: Vec<Wish> = call.into_iter().map(wish).collect();
-                let (mut drawn, mut expected) = (Vec::new(), Vec::new());
-                loop {
-                    hand.take_for(&wishes, &mut drawn);
-                    take_plainly(&mut left, &wishes, &mut expected);
-                    prop_assert_eq!(&drawn, &expected);
-                    if drawn.len() == wishes.len() {
-                        break;
-                    }
-                    // Where other instances draw as well, a block does not begin where the one before it ends.
-                    let first = last + 1 + last % 3;
-                    last = first + sizes.next().unwrap_or(80);
-                    left.extend(first..=last);
-                    hand.blocks.push(Block::new(first..last + 1));
-                }
-            }
-        }
-    }
 }

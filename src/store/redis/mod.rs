@@ -47,6 +47,7 @@ mod fsck;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzed;
+mod hand;
 mod hints;
 mod identity;
 mod ids;

@@ -24,6 +24,8 @@ struct Lanes {
     tasks: JoinSet<()>,
     names: HashMap<Id, Lane>,
     may_claim: bool,
+    /// Whether a hint came before anything could be claimed. The look under way may not have seen its task.
+    missed_hint: bool,
     /// Whether the last look did.
     look_failed: bool,
 }
@@ -43,6 +45,9 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
             Some(seen) = looking.as_mut() => {
                 looking.set(OptionFuture::from(None));
                 take_in(&shared, &mut lanes, seen);
+                if lanes.may_claim && std::mem::take(&mut lanes.missed_hint) {
+                    looks.reset_immediately();
+                }
             }
             _ = looks.tick(), if looking.is_terminated() => looking.set(OptionFuture::from(Some(look(&shared).fuse()))),
             Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
@@ -145,9 +150,13 @@ fn take_in(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, 
 }
 
 fn take_hint(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, hint: Hint) {
-    // Else the next look finds the task, once it is known what is held and which store this is.
-    if shared.params.enabled && lanes.may_claim && !hint.is_pull {
-        tell(shared, lanes, hint.lane, hint.due);
+    if !shared.params.enabled || hint.is_pull {
+        return;
+    }
+    match lanes.may_claim {
+        true => tell(shared, lanes, hint.lane, hint.due),
+        // The next look finds the task, once it is known what is held and which store this is.
+        false => lanes.missed_hint = true,
     }
 }
 

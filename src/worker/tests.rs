@@ -107,6 +107,22 @@ async fn a_lane_whose_due_work_is_all_blocked_gives_its_lock_back() {
     .await;
 }
 
+/// The look had passed its lane by, and its hint was dropped: it waited for the next look, a second later.
+#[tokio::test]
+async fn what_is_added_during_the_first_look_is_called_without_another_second() {
+    let mut bench = Bench::start(&[("message.call", 0)], |params| params.look_every = Duration::from_secs(3_600));
+    let store = bench.store.clone();
+    store.holds_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
+    soon(store.holds_read.notified()).await;
+    bench.add(["message.call"]).await;
+    // The hint is taken in before the look ends.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    store.holds_gate.add_permits(8);
+    bench.call().await.succeed();
+}
+
 /// A look waits for a server that is silent until it is given up, and once more for the next thing it asks: for seconds, nobody took a hint.
 #[tokio::test]
 async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {

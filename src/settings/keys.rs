@@ -9,7 +9,6 @@ use std::sync::LazyLock;
 use config::{Map, Value, ValueKind};
 
 use super::error::Error;
-use super::layers::Layer;
 use super::value::given;
 
 /// Keys without a default, with values of their kinds. `*` stands for any name.
@@ -122,8 +121,8 @@ pub(super) fn find<'a>(table: &'a Map<String, Value>, mut path: impl Iterator<It
 }
 
 /// Refuses unknown keys and values of the wrong kind.
-pub(super) fn check(layer: &Layer) -> Result<(), Error> {
-    walk(&layer.table, &KNOWN, &mut Vec::new())
+pub(super) fn check(table: &Map<String, Value>) -> Result<(), Error> {
+    walk(table, &KNOWN, &mut Vec::new())
 }
 
 fn walk<'a>(table: &'a Map<String, Value>, known: &toml::Table, path: &mut Vec<&'a str>) -> Result<(), Error> {

@@ -122,7 +122,7 @@ impl Settings {
         for set in sets {
             given.push(Layer::of_set(set)?);
         }
-        given.iter().try_for_each(keys::check)?;
+        given.iter().try_for_each(|layer| keys::check(&layer.table))?;
         let defaults = Layer::of_text("built-in defaults", DEFAULTS)?;
         Self::read([vec![defaults], given].concat())
     }

@@ -6,10 +6,11 @@ use super::ending::{self, Budget};
 use super::ledger::Ledger;
 use super::query::{earliest_deadline, earliest_due};
 use super::record::{self, Pending, Record};
-use super::rows::{read_name, read_options, read_pending, read_waiting};
+use super::rows::{read_options, read_pending, read_waiting};
 use super::sql;
 use super::sql::progress::passed;
 use super::sql::schedule::due;
+use super::values::read_name;
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::{

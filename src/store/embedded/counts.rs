@@ -3,33 +3,14 @@
 //! Who moves a row of `schedule`, `progress` or `history` says so here, and each transaction writes the difference with what it moved.
 //! So the numbers are committed with the rows they count, or not at all; `check` counts the rows.
 
-use std::collections::HashMap;
-
 use rusqlite::{Connection, OptionalExtension};
 
 use super::ledger::{Ledger, lane_number};
-use super::rows::state_number;
 use super::sql::lane::{counts, history};
 use super::sql::{self, only};
 use crate::clock::UnixMillis;
 use crate::store::{Counts, Histories, History};
 use crate::task::{Lane, State};
-
-/// What a transaction has changed so far, per lane, by the numbers of the states.
-#[derive(Debug, Default)]
-pub(super) struct Tally(HashMap<i64, [i64; State::ALL.len()]>);
-
-impl Tally {
-    fn of(&mut self, lane: i64, state: State) -> &mut i64 {
-        let at = usize::try_from(state_number(state)).expect("the numbers of states are small");
-        &mut self.0.entry(lane).or_default()[at]
-    }
-
-    /// So many more tasks of the lane stand there, or fewer.
-    pub(super) fn count(&mut self, lane: i64, state: State, more: i64) {
-        *self.of(lane, state) += more;
-    }
-}
 
 impl Ledger<'_> {
     /// Stores how the counts changed. Whoever reads them from the tables does this first.

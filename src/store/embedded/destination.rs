@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use rusqlite::Connection;
 
 use super::ledger::{Ledger, lane_number};
-use super::rows::read_name;
 use super::sql;
 use super::sql::destination::waiting;
+use super::values::read_name;
 use crate::store::Waiting;
 use crate::task::{Destination, Lane};
 

@@ -3,6 +3,8 @@
 //! After an I/O error, a failed fsync among them, nobody can say what is on disk: nothing is retried, every later
 //! call fails, and the application is told to stop. A fresh start reads what the disk really holds.
 
+use std::path::Path;
+
 use rusqlite::{ErrorCode, ffi};
 use rustix::io::Errno;
 use tokio::sync::watch;
@@ -58,6 +60,24 @@ impl Drop for PanicGuard<'_> {
         if std::thread::panicking() {
             self.0.condemn("one of its threads panicked");
         }
+    }
+}
+
+/// What a failure means to whoever starts the program. Only what no restart mends is a matter of the configuration.
+pub(super) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
+    let path = path.display();
+    if failure.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
+        return Error::Misconfigured(format!("{path} is no store of delayd: name another file in store.embedded.path"));
+    }
+    match translate(failure) {
+        Error::Full(reason) => Error::Full(format!("no room to open {path}: {reason}")),
+        Error::Corrupt(reason) => Error::Corrupt(format!(
+            "{path} is damaged ({reason}): restore a backup, or move it away with its -wal and start with a new one"
+        )),
+        _ if failure.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
+            Error::Unavailable(format!("the disk failed while {path} was opened: {failure}"))
+        }
+        _ => Error::Misconfigured(format!("cannot open the store {path}: {failure}")),
     }
 }
 

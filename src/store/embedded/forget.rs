@@ -4,10 +4,11 @@
 use rusqlite::OptionalExtension;
 
 use super::ledger::Ledger;
-use super::rows::{is_unreadable, read_options, state_number};
+use super::rows::{is_unreadable, read_options};
 use super::sql::task::deleted;
 use super::sql::{self, only};
 use super::values::rows;
+use super::values::state_number;
 use crate::clock::UnixMillis;
 use crate::store::FURTHEST_DEADLINE;
 use crate::task::{Lane, State, TaskId};

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
+use super::fault;
 use super::schema;
 use super::sql::{self, only};
 use crate::store::{Error, Result};
@@ -23,7 +24,7 @@ pub(super) fn replace(path: &Path) -> Result<(StoreId, StoreId)> {
     if !path.is_file() {
         return Err(Error::Misconfigured(format!("there is no store at {}", path.display())));
     }
-    let explain = |failure| schema::explain(path, &failure);
+    let explain = |failure| fault::explain(path, &failure);
     let _lock = schema::lock(path).map_err(|error| match error {
         Error::Misconfigured(text) => {
             Error::Misconfigured(format!("a store gets another id while nothing has it open: {text}"))

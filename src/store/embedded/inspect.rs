@@ -36,7 +36,7 @@ impl Embedded {
     fn open_to_look(Params { path, clock, .. }: Params) -> Result<Self> {
         let health = Arc::new(fault::Health::new());
         let db = schema::open_to_look(&path)?;
-        let id = identity::read(&db).map_err(|failure| schema::explain(&path, &failure))?;
+        let id = identity::read(&db).map_err(|failure| fault::explain(&path, &failure))?;
         // Nobody takes what is written: it is refused.
         let (writes, ..) = writes::Writes::new();
         // Nobody asks for anything but a check.

@@ -10,10 +10,10 @@ use std::collections::{HashMap, HashSet};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
-use super::counts::Tally;
-use super::rows::read_name;
 use super::sql::destination::{released, schedule};
 use super::sql::{self, only};
+use super::tally::Tally;
+use super::values::read_name;
 use crate::clock::UnixMillis;
 use crate::store::{Hint, TopicEntry};
 use crate::task::{Destination, Lane, TaskId, Topic};

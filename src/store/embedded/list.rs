@@ -5,10 +5,10 @@ use std::collections::BinaryHeap;
 use rusqlite::{Connection, Params, Row};
 
 use super::ledger::lane_number;
-use super::rows::state_number;
 use super::sql;
 use super::sql::destination::by_earliest;
 use super::values::rows;
+use super::values::state_number;
 use crate::clock::UnixMillis;
 use crate::store::{ListQuery, Listed};
 use crate::task::{State, TaskId};

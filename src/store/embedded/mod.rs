@@ -78,6 +78,7 @@ mod note;
 mod probe;
 mod query;
 mod queue;
+mod raise;
 mod reader;
 mod receipts;
 mod record;
@@ -91,6 +92,7 @@ mod space;
 #[cfg(test)]
 mod space_tests;
 mod sql;
+mod tally;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -185,7 +187,7 @@ impl Embedded {
         let mut db = schema::open(&path)?;
         space.look_if_due(&db);
         let health = Arc::new(fault::Health::new());
-        let explain = |failure: rusqlite::Error| schema::explain(&path, &failure);
+        let explain = |failure: rusqlite::Error| fault::explain(&path, &failure);
         let voided = match push_leases {
             Leases::Void => void_push_leases(&mut db, &clock),
             Leases::Go => Ok(ledger::Names::default()),
@@ -254,7 +256,7 @@ impl Embedded {
     /// # Errors
     /// [`Error::Misconfigured`] if there is no such store, or this program does not know its format.
     pub fn formats(path: &Path) -> Result<Formats> {
-        format::of(path)
+        raise::formats_of(path)
     }
 
     /// Gives the store in `path` the newest format that this program knows. Answers its formats before.
@@ -262,7 +264,7 @@ impl Embedded {
     /// # Errors
     /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what SQLite says.
     pub fn raise_format(path: &Path) -> Result<Formats> {
-        format::raise(path)
+        raise::raise(path)
     }
 
     /// Turns true when an I/O error (a failed fsync, say) leaves the disk's content unknown. Every call fails

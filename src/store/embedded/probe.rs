@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
+use super::fault::explain;
 use super::{Embedded, Params, format, schema, space};
 use crate::store::{Error, Result};
 
@@ -83,7 +84,7 @@ fn found(path: &Path, absolute: &Path) -> Result<String> {
             let db = schema::look_at_rest(path)?;
             schema::ensure_is_ours(&db, path)?;
             let version = db.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
-            let age = match version.map_err(|failure| schema::explain(path, &failure))?.cmp(&schema::version()) {
+            let age = match version.map_err(|failure| explain(path, &failure))?.cmp(&schema::version()) {
                 std::cmp::Ordering::Less => ", of an older version: the next start brings it up to date",
                 std::cmp::Ordering::Equal => "",
                 std::cmp::Ordering::Greater => return Err(schema::too_new(path)),

@@ -11,10 +11,9 @@
 //! the task is handed out again when the lease has run out. What cannot do without a value (an end without a state,
 //! a body without a text) cannot be read ([`is_unreadable`]).
 
-use std::str::FromStr;
 use std::sync::Once;
 
-use rusqlite::types::{FromSqlError, Type, ValueRef};
+use rusqlite::types::{FromSqlError, ValueRef};
 use rusqlite::{OptionalExtension, Row};
 
 use super::ledger::Ledger;
@@ -24,6 +23,7 @@ use super::sql;
 use super::sql::history::ended;
 use super::sql::progress::pending;
 use super::sql::task::fresh;
+use super::values::{read_name, state_number};
 use crate::clock::UnixMillis;
 use crate::store::{LeaseKind, TopicEntry};
 use crate::task::{Options, Receipt, State, TaskId};
@@ -134,18 +134,6 @@ pub(super) fn is_unreadable(failure: &rusqlite::Error) -> bool {
     failure.sqlite_error_code().is_none()
 }
 
-/// The number that stands for a final state in `history`.
-pub(super) fn state_number(state: State) -> i64 {
-    match state {
-        State::Scheduled => 0,
-        State::Leased => 1,
-        State::Delivered => 2,
-        State::Dead => 3,
-        State::Cancelled => 4,
-        State::Expired => 5,
-    }
-}
-
 /// Reads a column that holds a [`state_number`].
 fn read_state(row: &Row<'_>, column: usize) -> rusqlite::Result<State> {
     let number: i64 = row.get(column)?;
@@ -156,14 +144,6 @@ fn read_state(row: &Row<'_>, column: usize) -> rusqlite::Result<State> {
 /// Reads a column that holds a [`state_number`] or null.
 pub(super) fn read_state_or(row: &Row<'_>, column: usize, null: State) -> rusqlite::Result<State> {
     if row.get_ref(column)? == ValueRef::Null { Ok(null) } else { read_state(row, column) }
-}
-
-/// Reads a column that holds a name.
-pub(super) fn read_name<N>(row: &Row<'_>, column: usize) -> rusqlite::Result<N>
-where
-    N: FromStr<Err: std::error::Error + Send + Sync + 'static>,
-{
-    parse(row.get_ref(column)?.as_str()?, column)
 }
 
 /// Reads a topic's name and number of lanes; `None`: they cannot be read, and must not hide the others.
@@ -179,13 +159,6 @@ pub(super) fn read_topic(row: &Row<'_>, (name, shards): (usize, usize)) -> rusql
         }
         Err(failure) => Err(failure),
     }
-}
-
-fn parse<N>(text: &str, column: usize) -> rusqlite::Result<N>
-where
-    N: FromStr<Err: std::error::Error + Send + Sync + 'static>,
-{
-    text.parse().map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }
 
 /// Reads a column that holds options. Unreadable ones are passed over: a task is rather delivered by its topic's

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use include_dir::{Dir, include_dir};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, OpenFlags};
 use rusqlite_migration::{MigrationDefinitionError, Migrations};
 
-use super::fault::translate;
+use super::fault::{explain, translate};
 use super::format;
 use super::sql::{self, only};
 use crate::store::{Error, Result};
@@ -194,24 +194,6 @@ fn rewrite_log(db: &Connection, path: &Path) -> Result<()> {
         // It stays in the log, which is read as well. The writer says that the disk is full.
         Err(failure) if matches!(translate(&failure), Error::Full(_)) => Ok(()),
         Err(failure) => Err(explain(path, &failure)),
-    }
-}
-
-/// What a failure means to whoever starts the program. Only what no restart mends is a matter of the configuration.
-pub(super) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
-    let path = path.display();
-    if failure.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
-        return Error::Misconfigured(format!("{path} is no store of delayd: name another file in store.embedded.path"));
-    }
-    match translate(failure) {
-        Error::Full(reason) => Error::Full(format!("no room to open {path}: {reason}")),
-        Error::Corrupt(reason) => Error::Corrupt(format!(
-            "{path} is damaged ({reason}): restore a backup, or move it away with its -wal and start with a new one"
-        )),
-        _ if failure.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
-            Error::Unavailable(format!("the disk failed while {path} was opened: {failure}"))
-        }
-        _ => Error::Misconfigured(format!("cannot open the store {path}: {failure}")),
     }
 }
 

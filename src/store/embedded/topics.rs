@@ -6,12 +6,13 @@ use std::sync::{Arc, Once};
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
 use super::ledger::Ledger;
-use super::rows::{read_topic, state_number};
+use super::rows::read_topic;
 use super::sql::lane::lost_topics;
 use super::sql::misfire::over;
 use super::sql::topic::registered;
 use super::sql::{self, only};
 use super::values::rows;
+use super::values::state_number;
 use crate::clock::UnixMillis;
 use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, TopicEntry};
 use crate::task::{State, Topic, TopicPolicy};

@@ -1,10 +1,12 @@
-//! Ids and moments as SQLite's integers.
+//! Single values as SQLite stores them.
 
-use rusqlite::ToSql;
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
+use std::str::FromStr;
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, Type, ValueRef};
+use rusqlite::{Row, ToSql};
 
 use crate::clock::UnixMillis;
-use crate::task::TaskId;
+use crate::task::{State, TaskId};
 
 impl ToSql for TaskId {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -35,4 +37,31 @@ impl FromSql for UnixMillis {
 /// A number of rows for `LIMIT`, `OFFSET`.
 pub(super) fn rows(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The number that stands for a final state in `history`.
+pub(super) fn state_number(state: State) -> i64 {
+    match state {
+        State::Scheduled => 0,
+        State::Leased => 1,
+        State::Delivered => 2,
+        State::Dead => 3,
+        State::Cancelled => 4,
+        State::Expired => 5,
+    }
+}
+
+/// Reads a column that holds a name.
+pub(super) fn read_name<N>(row: &Row<'_>, column: usize) -> rusqlite::Result<N>
+where
+    N: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
+    parse(row.get_ref(column)?.as_str()?, column)
+}
+
+fn parse<N>(text: &str, column: usize) -> rusqlite::Result<N>
+where
+    N: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
+    text.parse().map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }

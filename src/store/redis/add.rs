@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::Inner;
 use super::batch::{self, MOST_BYTES};
+use super::fault::silent;
 use super::hand::Wish;
 use crate::store::{Added, Error, NewTask, Result};
 use crate::task::Lane;
@@ -224,10 +225,6 @@ impl Adders {
         queues.insert(server, sender.clone());
         sender
     }
-}
-
-fn silent() -> Error {
-    Error::Unavailable("Redis does not answer in time".into())
 }
 
 async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use deadpool_redis::redis::Cmd;
 use tokio::sync::oneshot;
 
-use super::dial::silent;
+use super::fault::silent;
 use super::link::{Answers, Link, Repeat};
 use crate::store::Result;
 

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use deadpool::Runtime;
 use deadpool::managed::{Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult, Timeouts};
-use deadpool_redis::redis::AsyncConnectionConfig;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 
 use super::address::{Address, Login};
-use super::fault::{self, of_redis};
+use super::connect::connect;
+use super::fault::{self, silent};
 use super::sentinel::Sentinels;
 use super::server::{self, Mode, Server};
 use crate::store::{Error, Result};
@@ -110,23 +110,6 @@ impl Manager for Dialer {
         dialed.server = inspected.map_err(|error| fault::at(&dialed.at, error))?;
         Ok(())
     }
-}
-
-/// One connection, no longer than `timeout` in the making, nor for any answer.
-///
-/// # Errors
-/// [`Error::Unavailable`], or [`Error::Misconfigured`] if the login is refused.
-pub(super) async fn connect(at: &Address, login: &Login, timeout: Duration) -> Result<MultiplexedConnection> {
-    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(Some(timeout));
-    let client = login.client(at)?;
-    let connected = tokio::time::timeout(timeout, client.get_multiplexed_async_connection_with_config(&config)).await;
-    let connected = connected.map_or_else(|_| Err(silent()), |connected| connected.map_err(|error| of_redis(&error)));
-    connected.map_err(|error| fault::at(at, error))
-}
-
-/// What a server's silence means.
-pub(super) fn silent() -> Error {
-    Error::Unavailable("Redis does not answer in time".into())
 }
 
 /// Takes a connection out of a pool. Boxed: connecting is deep, and is within everything that may have to connect first.

@@ -4,45 +4,7 @@ use std::fmt::Display;
 
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 
-use super::address::Address;
 use crate::store::Error;
-
-/// Why a command was not carried out.
-#[derive(Clone, Debug)]
-pub(super) enum Refusal {
-    /// Its slot lies on that node now.
-    Moved(Address),
-    /// Its slot is on the way to that node, and its key is already there.
-    Ask(Address),
-    /// Its slot is on the way to another node, some of its keys here and some there.
-    TryAgain,
-    /// Anything else.
-    Failed(Error),
-}
-
-impl Refusal {
-    /// What the error says of a command sent to the server at `asked`.
-    pub(super) fn of(error: &RedisError, asked: &Address) -> Self {
-        let to = || error.redirect_node().and_then(|(address, _)| Address::read(address, asked));
-        let refusal = match error.code() {
-            Some("MOVED") => to().map(Self::Moved),
-            Some("ASK") => to().map(Self::Ask),
-            Some("TRYAGAIN") => Some(Self::TryAgain),
-            _ => None,
-        };
-        refusal.unwrap_or_else(|| Self::Failed(of_redis(error)))
-    }
-
-    /// What it means to a caller of the store, where it cannot be helped.
-    pub(super) fn into_error(self) -> Error {
-        match self {
-            Self::Failed(error) => error,
-            Self::Moved(_) | Self::Ask(_) | Self::TryAgain => {
-                Error::Moving("a slot of the cluster is being moved".into())
-            }
-        }
-    }
-}
 
 /// Whether the server does not know the script: it did nothing.
 pub(super) fn is_forgotten(answer: &std::result::Result<Value, RedisError>) -> bool {
@@ -90,6 +52,11 @@ pub(super) fn at(address: impl Display, error: Error) -> Error {
 /// The error's first line.
 pub(super) fn cause(error: &RedisError) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+/// What a server's silence means.
+pub(super) fn silent() -> Error {
+    Error::Unavailable("Redis does not answer in time".into())
 }
 
 #[cfg(test)]

@@ -17,8 +17,9 @@ use deadpool_redis::redis::{self, Cmd, FromRedisValue, Pipeline, RedisError, Val
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
 use super::address::Address;
-use super::dial::{self, Dialer, silent};
-use super::fault::{Refusal, is_forgotten, is_no_primary, is_of_the_map, of_redis};
+use super::dial::{self, Dialer};
+use super::fault::{is_forgotten, is_no_primary, is_of_the_map, of_redis, silent};
+use super::refusal::Refusal;
 use super::script;
 use super::server::{self, Server};
 use crate::breaker::{SharedBreaker, State, Verdict};

@@ -9,10 +9,10 @@ use futures_util::future::join_all;
 
 use super::Inner;
 use super::answer::corrupt;
-use super::fault::Refusal;
 use super::ids::script_call;
 use super::link::Repeat;
 use super::node::Purpose;
+use super::refusal::Refusal;
 use super::script::{self, Script};
 use super::{destination, identity, topic};
 use crate::clock::UnixMillis;

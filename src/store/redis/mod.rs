@@ -39,6 +39,7 @@ mod by_hand;
 mod claim;
 mod compose;
 mod confirming;
+mod connect;
 mod destination;
 mod dial;
 mod fault;
@@ -65,6 +66,7 @@ mod opening;
 mod query;
 mod reconcile;
 mod record;
+mod refusal;
 mod registry;
 #[doc(hidden)]
 pub mod script;

@@ -9,10 +9,10 @@ use deadpool_redis::redis::{FromRedisValue, cmd};
 use serde::{Deserialize, Serialize};
 
 use super::Inner;
-use super::fault::Refusal;
 use super::ids::script_call;
 use super::link::Repeat;
 use super::node::{Node, Purpose};
+use super::refusal::Refusal;
 use super::{reconcile, script};
 use crate::store::{Error, Result, TopicEntry};
 use crate::task::{Lane, Topic};

@@ -17,8 +17,8 @@ use deadpool_redis::redis::{FromRedisValue, RedisError, Value, cmd, pipe};
 use futures_util::future::join_all;
 
 use super::address::{Address, Login};
-use super::dial;
-use super::fault::of_redis;
+use super::connect::connect;
+use super::fault::{of_redis, silent};
 use crate::store::{Error, Result};
 
 /// How much of the timeout a sentinel may take.
@@ -110,11 +110,11 @@ impl Sentinels {
             {
                 return Ok((word, kept));
             }
-            let mut connection = dial::connect(&sentinel.address, &self.login, self.patience).await?;
+            let mut connection = connect(&sentinel.address, &self.login, self.patience).await?;
             let word = self.ask_via(&mut connection, &sentinel.address).await.map_err(|error| of_redis(&error))?;
             Ok((word, connection))
         });
-        let (word, connection) = asked.await.unwrap_or_else(|_| Err(dial::silent()))?;
+        let (word, connection) = asked.await.unwrap_or_else(|_| Err(silent()))?;
         *sentinel.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
         Ok(word)
     }

@@ -24,12 +24,14 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::address::Address;
-use super::dial::{self, Target};
-use super::fault::{Refusal, of_redis};
+use super::connect::connect;
+use super::dial::Target;
+use super::fault::of_redis;
 use super::keys::Keys;
 use super::link::{Answers, Repeat};
 use super::map::Map;
 use super::node::{self, Node, Purpose};
+use super::refusal::Refusal;
 use super::slot;
 use crate::breaker::State;
 use crate::store::{Durability, Error, Result};
@@ -349,7 +351,7 @@ impl Servers {
     }
 
     async fn ask_seed(&self, seed: &Address) -> Result<(u64, Address, Value)> {
-        let mut connection = dial::connect(seed, &self.params.login, self.params.timeout).await?;
+        let mut connection = connect(seed, &self.params.login, self.params.timeout).await?;
         let mut answers = Vec::new();
         for command in map_commands() {
             let answer: std::result::Result<Value, _> = command.query_async(&mut connection).await;

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::super::rows::state_number;
 use super::super::sql::task::checked;
 use super::super::sql::{self, only};
 use super::super::values::rows;
+use super::super::values::state_number;
 use super::remedy::Remedy;
 use super::{PAGE, Page, Stage, is_moment, read_lane, read_text};
 use crate::clock::UnixMillis;

@@ -1,0 +1,46 @@
+//! `delayd format`: the formats of a file that no process has open, and raising them.
+
+use std::path::Path;
+
+use super::fault::explain;
+use super::format::read;
+use super::{schema, sql};
+use crate::store::{Error, FORMAT, Formats, Result};
+
+/// The formats of the file at `path`. Changes nothing, and may run beside a delayd that has the file.
+///
+/// # Errors
+/// [`Error::Misconfigured`] if there is no such store, or it is of a format or a schema that this program does not know.
+pub(super) fn formats_of(path: &Path) -> Result<Formats> {
+    ensure_there(path)?;
+    let db = schema::open_to_look(path)?;
+    Ok(Formats::of(read(&db, path)?))
+}
+
+/// Gives the file at `path`, which nothing else may have open, the newest format. Answers its formats before.
+///
+/// # Errors
+/// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what SQLite says.
+pub(super) fn raise(path: &Path) -> Result<Formats> {
+    ensure_there(path)?;
+    let _lock = schema::lock(path).map_err(|error| match error {
+        Error::Misconfigured(text) => {
+            Error::Misconfigured(format!("a store's format is raised while nothing has it open: {text}"))
+        }
+        error => error,
+    })?;
+    let db = schema::open(path)?;
+    let before = Formats::of(read(&db, path)?);
+    let explain = |failure| explain(path, &failure);
+    db.execute(sql::meta::SET_FORMAT, [FORMAT]).map_err(explain)?;
+    // `delayd check` looks at the file without its log.
+    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(explain)?;
+    Ok(before)
+}
+
+fn ensure_there(path: &Path) -> Result<()> {
+    match path.is_file() {
+        true => Ok(()),
+        false => Err(Error::Misconfigured(format!("there is no store at {}", path.display()))),
+    }
+}

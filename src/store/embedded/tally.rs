@@ -1,0 +1,22 @@
+//! How a transaction changes the counts of lanes.
+
+use std::collections::HashMap;
+
+use super::values::state_number;
+use crate::task::State;
+
+/// What a transaction has changed so far, per lane, by the numbers of the states.
+#[derive(Debug, Default)]
+pub(super) struct Tally(pub(super) HashMap<i64, [i64; State::ALL.len()]>);
+
+impl Tally {
+    pub(super) fn of(&mut self, lane: i64, state: State) -> &mut i64 {
+        let at = usize::try_from(state_number(state)).expect("the numbers of states are small");
+        &mut self.0.entry(lane).or_default()[at]
+    }
+
+    /// So many more tasks of the lane stand there, or fewer.
+    pub(super) fn count(&mut self, lane: i64, state: State, more: i64) {
+        *self.of(lane, state) += more;
+    }
+}

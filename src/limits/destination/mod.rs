@@ -138,7 +138,11 @@ impl DestinationLimits {
     pub fn standing(&self, destination: &Destination, allowance: Allowance) -> Standing {
         let (now, params) = (Instant::now(), self.0.params());
         match self.0.table().entries.get_mut(destination) {
-            Some(entry) => entry.standing(now),
+            Some(entry) => {
+                // A hold may have come before anybody asked by these settings.
+                entry.allow(params.resolved(allowance), now);
+                entry.standing(now)
+            }
             None => Entry::new(params.resolved(allowance), &params.breaker, now).standing(now),
         }
     }

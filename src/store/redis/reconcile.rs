@@ -165,7 +165,8 @@ fn adoptee(entry: &TopicEntry, task: Task) -> Option<Adoptee> {
         outcome,
         options,
         key_set,
-        lent: false,
+        // What is refused goes on where it lies.
+        lent: true,
         content,
     })
 }

@@ -152,7 +152,8 @@ impl Hand {
     /// Those whose ids also lead to another's lane may take some away from it; then there is another draw.
     pub(super) fn size_for(&self, wishes: &[Wish]) -> u64 {
         let usual = match self.blocks.last() {
-            Some(last) if last.is_used_up_early() => 2 * last.size(),
+            // Its ids are used up, or those of the lanes that are wished for.
+            Some(last) if !wishes.is_empty() || last.is_used_up_early() => 2 * last.size(),
             Some(last) => last.size(),
             None => self.usual,
         };
@@ -171,12 +172,12 @@ impl Hand {
         *self = Self { emptied: self.emptied + 1, ..Self::default() };
     }
 
-    /// A block that has been drawn, and how long that took.
-    pub(super) fn put(&mut self, ids: Range<u64>, took: Duration) {
-        self.took = took;
+    /// A block that was drawn between two moments.
+    pub(super) fn put(&mut self, ids: Range<u64>, began: Instant, drawn: Instant) {
+        self.took = drawn - began;
         // One that was drawn ahead may come after a later one.
         let place = self.blocks.partition_point(|block| block.ids.start < ids.start);
-        self.blocks.insert(place, Block::new(ids));
+        self.blocks.insert(place, Block::new(ids, drawn));
     }
 
     /// Whether the last block will be stale, or used up at its pace so far, before two draws are done.
@@ -187,8 +188,8 @@ impl Hand {
 }
 
 impl Block {
-    fn new(ids: Range<u64>) -> Self {
-        Self { given: vec![false; (ids.end - ids.start) as usize], ids, used: 0, drawn: Instant::now() }
+    fn new(ids: Range<u64>, drawn: Instant) -> Self {
+        Self { given: vec![false; (ids.end - ids.start) as usize], ids, used: 0, drawn }
     }
 
     /// For how long it can be used, if it goes on to be used up as it has been. The first adds do not
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
 
     fn hand(ids: Range<u64>) -> Hand {
-        Hand { blocks: vec![Block::new(ids)], ..Hand::default() }
+        Hand { blocks: vec![Block::new(ids, Instant::now())], ..Hand::default() }
     }
 
     fn wish(shard: impl Into<Option<u16>>, has_call: bool) -> Wish {
@@ -246,7 +247,7 @@ mod tests {
                     return drawn;
                 }
                 let size = self.size_for(&wishes[drawn.len()..]);
-                self.blocks.push(Block::new(*last + 1..*last + 1 + size));
+                self.blocks.push(Block::new(*last + 1..*last + 1 + size, Instant::now()));
                 *last += size;
             }
         }
@@ -265,7 +266,7 @@ mod tests {
     fn what_is_left_of_a_block_goes_before_the_next_one() {
         let mut hand = hand(8..12);
         assert_eq!(hand.take_all(&[wish(1, true)]), []);
-        hand.blocks.push(Block::new(20..32));
+        hand.blocks.push(Block::new(20..32, Instant::now()));
         let wishes = [wish(1, true), wish(2, false), wish(2, false), wish(None, true), wish(None, false)];
         let expected = [drawn(21, 25), drawn(10, None), drawn(22, None), drawn(8, 20), drawn(11, None)];
         assert_eq!(hand.take_all(&wishes), expected);
@@ -293,11 +294,26 @@ mod tests {
             hand.keep_fresh(true);
             let (size, first) = (hand.size_for(&[]), sizes.iter().sum::<u64>() + 1);
             sizes.push(size);
-            hand.put(first..first + size, Duration::ZERO);
+            hand.put(first..first + size, Instant::now(), Instant::now());
             hand.take_all(&vec![wish(None, false); used]);
             tokio::time::advance(Duration::from_millis(ms)).await;
         }
         assert_eq!(sizes, [1_000, 2_000, 4_000, 4_000, 2_000, 1_000]);
+    }
+
+    /// The ids of one lane are a small part of a block, and used up while most of it is left.
+    #[tokio::test(start_paused = true)]
+    async fn a_block_whose_lane_is_used_up_makes_the_next_one_longer() {
+        let (mut hand, mut last) = (Hand::default(), 0);
+        let mut draws = 0;
+        for _ in 0..500 {
+            hand.keep_fresh(true);
+            let before = last;
+            hand.draw(&[Wish { shards: 256, shard: Some(7), has_call: false }], &mut last);
+            draws += u32::from(last > before);
+            tokio::time::advance(Duration::from_millis(2)).await;
+        }
+        assert!(draws <= 10, "{draws} draws in a second");
     }
 
     #[tokio::test(start_paused = true)]
@@ -326,8 +342,8 @@ mod tests {
     #[test]
     fn a_block_that_comes_late_is_put_before_the_later_ones() {
         let mut hand = hand(8..10);
-        hand.put(20..22, Duration::ZERO);
-        hand.put(12..14, Duration::ZERO);
+        hand.put(20..22, Instant::now(), Instant::now());
+        hand.put(12..14, Instant::now(), Instant::now());
         assert_eq!(hand.take_all(&[wish(None, false); 6]), [8, 9, 12, 13, 20, 21].map(|own| drawn(own, None)));
     }
 
@@ -389,7 +405,7 @@ mod tests {
                     let first = last + 1 + last % 3;
                     last = first + sizes.next().unwrap_or(80);
                     left.extend(first..=last);
-                    hand.blocks.push(Block::new(first..last + 1));
+                    hand.blocks.push(Block::new(first..last + 1, Instant::now()));
                 }
             }
         }

@@ -86,7 +86,7 @@ impl Ids {
             }
             let began = Instant::now();
             let ids = draw_block(inner, &run, blocks.hand.size_for(open), blocks.skip(&run)).await?;
-            blocks.hand.put(ids, began.elapsed());
+            blocks.hand.put(ids, began, Instant::now());
             blocks.run = Some(run.clone());
         }
     }
@@ -119,6 +119,7 @@ impl Blocks {
 async fn draw_ahead(inner: Arc<Inner>, run: Run, size: u64, emptied: u64) {
     let began = Instant::now();
     let ids = draw_block(&inner, &run, size, 0).await;
+    let drawn = Instant::now();
     let mut blocks = inner.ids.0.lock().await;
     if blocks.hand.emptied != emptied {
         return;
@@ -128,7 +129,7 @@ async fn draw_ahead(inner: Arc<Inner>, run: Run, size: u64, emptied: u64) {
     if let Ok(ids) = ids
         && blocks.is_of(&run)
     {
-        blocks.hand.put(ids, began.elapsed());
+        blocks.hand.put(ids, began, drawn);
     }
 }
 

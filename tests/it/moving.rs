@@ -82,7 +82,7 @@ async fn everything_moves_while_both_serve(from: Kept, into: Kept) {
     let set = json!({"topic": "t", "shards": 4, "quota": 100_000, "retry": {"max_attempts": 3}}).to_string();
     old.post("/delay/topic/set", set).await.ok();
     // Half of them fall due meanwhile, as far as they are not moved by then.
-    let delay_ms = |n: usize| if n % 2 == 0 { 1_000 + n * 5 } else { HOUR_MS };
+    let delay_ms = |n: usize| if n.is_multiple_of(2) { 1_000 + n * 5 } else { HOUR_MS };
     let tasks: Vec<Value> = (0..3_000).map(|n| called("t", n, delay_ms(n))).collect();
     let mut ids = old.add_all(&tasks).await;
     let far: Vec<u64> = ids.iter().copied().skip(1).step_by(2).collect();

@@ -2,7 +2,7 @@
 //! functions of `lua/lib/` that it uses.
 //!
 //! They are called by their SHA-1 (`EVALSHA`). A Redis that restarted or failed over has forgotten
-//! them all and answers NOSCRIPT without having done anything; [`super::link`] then loads them and
+//! them all and answers NOSCRIPT without having done anything; `link` then loads them and
 //! repeats.
 //!
 //! Scripts on the way out carry `allow-oom`: at `maxmemory` work must go on, or memory never falls.

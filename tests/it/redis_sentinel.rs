@@ -23,15 +23,20 @@ fn under_sentinels(urls: &[String], further: &[&str]) -> StoreAt {
     StoreAt::Set(sets)
 }
 
+/// Another primary is elected, once: the sentinels depose nobody before or after.
 fn elect(watched: &Watched, old: u16) -> Instant {
+    watched.may_depose(true);
     until("another primary is elected", || watched.primary() != old);
-    Instant::now()
+    let elected = Instant::now();
+    watched.may_depose(false);
+    elected
 }
 
 /// kill -9 of the primary under load. What replication had not carried over yet is lost with it; nothing else is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_primary_is_followed_to_its_successor() {
     let mut watched = Watched::start();
+    watched.may_depose(false);
     let receiver = Receiver::start().await;
     let store = under_sentinels(&watched.urls(), &[]);
     let delayd = Arc::new(Program::start(&store, &[service("message.call", &receiver)]).await);
@@ -63,6 +68,7 @@ async fn a_killed_primary_is_followed_to_its_successor() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_wakes_up_demoted_gets_no_more_tasks() {
     let mut watched = Watched::start();
+    watched.may_depose(false);
     let receiver = Receiver::start().await;
     let store = under_sentinels(&watched.urls(), &[]);
     let delayd = Arc::new(Program::start(&store, &[service("message.call", &receiver)]).await);

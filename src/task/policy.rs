@@ -9,11 +9,9 @@ use crate::rate::Rate;
 use crate::retry::Backoff;
 use crate::span::Span;
 
-/// A topic's settings; what is absent follows the configuration. A task's own
-/// [`Options`](super::Options) go before them.
-///
-/// This is the one declaration of the settings: the registry keeps them as JSON of this shape, and
-/// answers show it. Settings may be added; unknown ones of a newer version are left alone.
+// This is the one declaration of the settings: the registry keeps them as JSON of this shape, and
+// answers show it. Settings may be added; unknown ones of a newer version are left alone.
+/// A topic's settings; what is absent follows the configuration. A task's own options go before them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct TopicPolicy {

@@ -174,4 +174,14 @@ mod tests {
             assert!(document.pointer(here).is_some(), "{place}");
         }
     }
+
+    /// A doc comment of a type becomes its description; a reader of the API knows no Rust paths.
+    #[test]
+    fn no_description_names_a_path_of_the_program() {
+        let text = document(&ROUTES).to_string();
+        for path in ["[`", "::"] {
+            let found = text.find(path).map(|at| text[at..].chars().take(60).collect::<String>());
+            assert_eq!(found, None);
+        }
+    }
 }

@@ -63,7 +63,7 @@ impl Drop for PanicGuard<'_> {
     }
 }
 
-/// What a failure means to whoever starts the program. Only what no restart mends is a matter of the configuration.
+/// What a failure means when the program starts. Only what no restart mends is a matter of the configuration.
 pub(super) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
     let path = path.display();
     if failure.sqlite_error_code() == Some(ErrorCode::NotADatabase) {

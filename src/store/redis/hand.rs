@@ -19,6 +19,7 @@ const BLOCK: u64 = 1_000;
 const LONGEST_BLOCK: u64 = 32_000;
 /// How long a block may be used.
 const FRESH: Duration = Duration::from_secs(1);
+
 /// What a task asks of its ids.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {

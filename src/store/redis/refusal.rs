@@ -1,4 +1,4 @@
-//! Why a command was not carried out, to whoever sends it: it may have to go to another server.
+//! Why a command was not carried out, as its sender needs to know: it may belong to another server.
 
 use deadpool_redis::redis::RedisError;
 

@@ -160,7 +160,7 @@ local function read_records(ids)
 end
 
 -- Those whose records this version can read. The others die: leased, they would come back again and
--- again. They are told all the same, so that whoever claims says so.
+-- again. They are answered all the same, so that the claim's caller logs them.
 local function readable(ids, records, count, destination, leased)
   local good_ids, good_records = {}, {}
   for i = 1, count do

@@ -1,5 +1,5 @@
--- Leases waiting tasks, due or not, to whoever takes them to another store; those that are lent
--- already, to him.    scheduled | leased -> leased
+-- Leases waiting tasks, due or not, to a mover; those that are lent already, to this one.
+--    scheduled | leased -> leased
 --
 -- ARGV    2 receipt; 3 lease ms; 4.. ids
 -- returns for each: 1 if it is lent by the receipt now, else 0

@@ -43,14 +43,18 @@ fn task() -> String {
 #[divan::bench]
 fn request_of_one_task(bencher: Bencher<'_, '_>) {
     let (requests, body) = (Requests::new(), task());
-    bencher.counter(BytesCount::of_str(&body)).bench_local(|| requests.add(black_box(body.as_bytes())));
+    bencher
+        .counter(BytesCount::of_str(&body))
+        .bench_local(|| requests.add(black_box(body.as_bytes())));
 }
 
 #[divan::bench(args = [10, 500])]
 fn request_of_many_tasks(bencher: Bencher<'_, '_>, tasks: usize) {
     let requests = Requests::new();
     let body = format!(r#"{{"tasks":[{}]}}"#, vec![task(); tasks].join(","));
-    bencher.counter(ItemsCount::new(tasks)).bench_local(|| requests.add_batch(black_box(body.as_bytes())));
+    bencher
+        .counter(ItemsCount::new(tasks))
+        .bench_local(|| requests.add_batch(black_box(body.as_bytes())));
 }
 
 #[divan::bench]
@@ -95,9 +99,16 @@ fn answer(kind: &str) -> Answer {
 
 #[divan::bench(args = ["delivered", "failed"])]
 fn outcome_of_an_answer(bencher: Bencher<'_, '_>, kind: &str) {
-    let backoff = Backoff::Exponential { base: Span::seconds(1), factor: 2.0, max: Span::seconds(10_800), jitter: 0.2 };
+    let backoff = Backoff::Exponential {
+        base: Span::seconds(1),
+        factor: 2.0,
+        max: Span::seconds(10_800),
+        jitter: 0.2,
+    };
     let (policy, answer) = (Policy { max_attempts: 22, backoff }, answer(kind));
-    bencher.bench_local(|| outcome::of(black_box(&policy), Duration::from_secs(30), 3, black_box(&answer), 0.5));
+    bencher.bench_local(|| {
+        outcome::of(black_box(&policy), Duration::from_secs(30), 3, black_box(&answer), 0.5)
+    });
 }
 
 #[divan::bench]

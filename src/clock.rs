@@ -22,7 +22,9 @@ use tokio::time::Instant;
 const RECHECK: Duration = Duration::from_secs(1);
 
 /// A moment: milliseconds since 1970-01-01T00:00:00Z.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct UnixMillis(pub i64);
 
@@ -105,7 +107,9 @@ impl Clock {
                 UnixMillis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
             }
             Source::Manual(time) => *time.borrow(),
-            Source::Running { since, start } => UnixMillis(start.load(Ordering::Relaxed)) + since.elapsed(),
+            Source::Running { since, start } => {
+                UnixMillis(start.load(Ordering::Relaxed)) + since.elapsed()
+            }
         }
     }
 
@@ -134,7 +138,9 @@ impl Clock {
         match &self.0 {
             Source::System => {}
             Source::Manual(time) => drop(time.send_replace(to)),
-            Source::Running { since, start } => start.store((to - since.elapsed()).0, Ordering::Relaxed),
+            Source::Running { since, start } => {
+                start.store((to - since.elapsed()).0, Ordering::Relaxed)
+            }
         }
     }
 

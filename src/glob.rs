@@ -47,7 +47,8 @@ impl FromStr for Glob {
     type Err = InvalidGlob;
 
     fn from_str(text: &str) -> Result<Self, InvalidGlob> {
-        let is_plain = (1..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_plain =
+            (1..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
         if is_plain { Ok(Self(text.to_owned())) } else { Err(InvalidGlob) }
     }
 }
@@ -89,7 +90,8 @@ mod tests {
 
     #[test]
     fn a_pattern_is_visible_text() {
-        let check = |text: &str, right: bool| assert_eq!(text.parse::<Glob>().is_ok(), right, "{text:?}");
+        let check =
+            |text: &str, right: bool| assert_eq!(text.parse::<Glob>().is_ok(), right, "{text:?}");
         check("*", true);
         check("", false);
         check("a b", false);

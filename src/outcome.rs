@@ -51,15 +51,26 @@ impl Policy {
 
 /// Where a task goes after the callback of its attempt number `attempt` (from 1). `lease` is for a receiver that will acknowledge later and
 /// does not say when; `random`, 0 to 1, is the jitter.
-pub fn of(policy: &Policy, lease: Duration, attempt: u32, answer: &Answer, random: f64) -> Transition {
+pub fn of(
+    policy: &Policy,
+    lease: Duration,
+    attempt: u32,
+    answer: &Answer,
+    random: f64,
+) -> Transition {
     match answer {
         Answer::Delivered { outcome } => Transition::Delivered { outcome: outcome.clone() },
         Answer::Accepted { lease: own } => Transition::Keep { lease: own.unwrap_or(lease) },
         Answer::Final { outcome } => Transition::Dead { outcome: outcome.clone() },
-        Answer::Failed { outcome, .. } if policy.is_last(attempt) => Transition::Dead { outcome: outcome.clone() },
+        Answer::Failed { outcome, .. } if policy.is_last(attempt) => {
+            Transition::Dead { outcome: outcome.clone() }
+        }
         Answer::Failed { outcome, retry_after, .. } => {
             let backoff = policy.backoff.wait(attempt, random);
-            Transition::Retry { after: backoff.max(retry_after.unwrap_or_default()), outcome: outcome.clone() }
+            Transition::Retry {
+                after: backoff.max(retry_after.unwrap_or_default()),
+                outcome: outcome.clone(),
+            }
         }
     }
 }
@@ -70,7 +81,10 @@ pub fn nacked(policy: &Policy, attempt: u32, delay: Option<Duration>, random: f6
     if policy.is_last(attempt) {
         return Transition::Dead { outcome };
     }
-    Transition::Retry { after: delay.unwrap_or_else(|| policy.backoff.wait(attempt, random)), outcome }
+    Transition::Retry {
+        after: delay.unwrap_or_else(|| policy.backoff.wait(attempt, random)),
+        outcome,
+    }
 }
 
 #[cfg(test)]
@@ -101,12 +115,20 @@ mod tests {
     fn an_answer_moves_its_task() {
         let check = |attempt: u32, answer: Answer, expected: Transition| {
             let lease = Duration::from_secs(30);
-            assert_eq!(of(&policy(), lease, attempt, &answer, 0.5), expected, "attempt {attempt}: {answer:?}");
+            assert_eq!(
+                of(&policy(), lease, attempt, &answer, 0.5),
+                expected,
+                "attempt {attempt}: {answer:?}"
+            );
         };
         let delivered = || Answer::Delivered { outcome: "200 OK".into() };
         check(1, delivered(), Transition::Delivered { outcome: "200 OK".into() });
         check(9, delivered(), Transition::Delivered { outcome: "200 OK".into() });
-        check(1, Answer::Accepted { lease: None }, Transition::Keep { lease: Duration::from_secs(30) });
+        check(
+            1,
+            Answer::Accepted { lease: None },
+            Transition::Keep { lease: Duration::from_secs(30) },
+        );
         let own = Duration::from_secs(7);
         check(9, Answer::Accepted { lease: Some(own) }, Transition::Keep { lease: own });
         check(1, Answer::Final { outcome: "410 Gone".into() }, dead("410 Gone"));
@@ -122,7 +144,11 @@ mod tests {
     #[test]
     fn a_nack_waits_as_its_consumer_wishes_and_dies_like_any_failure() {
         let check = |attempt: u32, delay: Option<u64>, expected: Transition| {
-            assert_eq!(nacked(&policy(), attempt, delay.map(Duration::from_secs), 0.5), expected, "attempt {attempt}");
+            assert_eq!(
+                nacked(&policy(), attempt, delay.map(Duration::from_secs), 0.5),
+                expected,
+                "attempt {attempt}"
+            );
         };
         check(1, None, retry(30, "nacked"));
         check(1, Some(0), retry(0, "nacked"));
@@ -139,7 +165,8 @@ mod tests {
         assert_eq!(policy().for_topic(&TopicPolicy::default()), policy());
         assert_eq!(policy().for_task(&Options::default()), policy());
         let backoff = Backoff::Fixed { every: Span::seconds(1) };
-        let options = Options { max_attempts: Some(9), backoff: Some(backoff.clone()), ..Options::default() };
+        let options =
+            Options { max_attempts: Some(9), backoff: Some(backoff.clone()), ..Options::default() };
         assert_eq!(policy().for_task(&options), Policy { max_attempts: 9, backoff });
     }
 }

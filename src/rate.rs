@@ -29,7 +29,9 @@ enum Unit {
 
 /// What a text that is no rate is told.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("must be a number from 1 to 1000000 with a unit of time, such as \"100/s\", \"6000/m\" or \"500/h\"")]
+#[error(
+    "must be a number from 1 to 1000000 with a unit of time, such as \"100/s\", \"6000/m\" or \"500/h\""
+)]
 pub struct InvalidRate;
 
 impl Rate {
@@ -138,7 +140,8 @@ impl Bucket {
         if self.available(now) > 0 {
             return None;
         }
-        let wait = Duration::from_secs_f64((1.0 - self.level(now)).max(0.0) / self.rate.per_second());
+        let wait =
+            Duration::from_secs_f64((1.0 - self.level(now)).max(0.0) / self.rate.per_second());
         Some(wait.max(SHORTEST_WAIT))
     }
 
@@ -148,7 +151,8 @@ impl Bucket {
     }
 
     fn level(&self, now: Instant) -> f64 {
-        let filled = now.saturating_duration_since(self.filled).as_secs_f64() * self.rate.per_second();
+        let filled =
+            now.saturating_duration_since(self.filled).as_secs_f64() * self.rate.per_second();
         (self.tokens + filled).min(self.capacity)
     }
 }
@@ -196,7 +200,10 @@ mod tests {
                 now += bucket.wait(now).expect("it is empty now");
             }
             let wanted = rate.per_second() * seconds as f64;
-            assert!(taken as f64 <= wanted + capacity(rate) + 1.0, "{text}: {taken} in {seconds} s");
+            assert!(
+                taken as f64 <= wanted + capacity(rate) + 1.0,
+                "{text}: {taken} in {seconds} s"
+            );
             assert!(taken as f64 >= wanted * 0.99, "{text}: {taken} in {seconds} s");
         };
         check("1/s", 100);

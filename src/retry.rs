@@ -164,7 +164,11 @@ impl Backoff {
                 wait("base", *base, RANGE)?;
                 wait("max", *max, RANGE)?;
                 if base > max {
-                    return Err(InvalidBackoff::of("base", format!("must be at most max, {max}"), base));
+                    return Err(InvalidBackoff::of(
+                        "base",
+                        format!("must be at most max, {max}"),
+                        base,
+                    ));
                 }
                 if !(1.0..=100.0).contains(factor) {
                     return Err(InvalidBackoff::of("factor", "must be from 1 to 100", factor));
@@ -176,11 +180,15 @@ impl Backoff {
             }
             Self::Fixed { every } => wait("every", *every, RANGE),
             Self::List { steps } if steps.is_empty() || steps.len() > MOST_STEPS => {
-                Err(InvalidBackoff::of("steps", format!("must hold 1 to {MOST_STEPS} durations"), steps.len()))
+                Err(InvalidBackoff::of(
+                    "steps",
+                    format!("must hold 1 to {MOST_STEPS} durations"),
+                    steps.len(),
+                ))
             }
-            Self::List { steps } => {
-                steps.iter().try_for_each(|step| wait("steps", *step, "must each be from 1ms to 365d"))
-            }
+            Self::List { steps } => steps
+                .iter()
+                .try_for_each(|step| wait("steps", *step, "must each be from 1ms to 365d")),
         }
     }
 
@@ -223,7 +231,11 @@ mod tests {
     #[test]
     fn each_kind_waits_as_its_formula_says() {
         let check = |json: &str, attempt: u32, random: f64, millis: u128| {
-            assert_eq!(backoff(json).wait(attempt, random).as_millis(), millis, "{json} after attempt {attempt}");
+            assert_eq!(
+                backoff(json).wait(attempt, random).as_millis(),
+                millis,
+                "{json} after attempt {attempt}"
+            );
         };
         let plain = r#"{"kind":"exponential","base":"1s","factor":2,"max":"1h"}"#;
         check(plain, 1, 0.0, 1_000);

@@ -80,8 +80,10 @@ fn edited(mut input: Vec<u8>, edits: Vec<Edit>) -> Vec<u8> {
 /// Runs `body` over all of it; a panic in it is the report.
 pub(crate) fn run(target: &str, body: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
-    let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let seeds: Vec<Vec<u8>> = files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
+    let files =
+        std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let seeds: Vec<Vec<u8>> =
+        files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
     assert!(seeds.len() >= 3, "{target} has too few seeds");
     seeds.iter().for_each(|seed| body(seed));
     let inputs = prop_oneof![

@@ -25,7 +25,8 @@ const MOST_BARE_LEASE: u64 = 3_600;
 const MOST_BARE_WAIT: u64 = 86_400;
 
 /// The units and their milliseconds, the largest first.
-const UNITS: [(u64, &str); 5] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+const UNITS: [(u64, &str); 5] =
+    [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
 /// The same, as words.
 const WORDS: [&str; 5] = ["day", "hour", "minute", "second", "millisecond"];
 
@@ -74,7 +75,8 @@ impl Span {
         if name.is_empty() {
             return Self::of_bare(count.parse().map_err(|_| InvalidSpan::TooLong)?, most);
         }
-        let is_fraction = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_fraction =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         match name.strip_prefix('.') {
             Some(fraction) if is_fraction(fraction) => {
                 Self::of_bare_fraction(text.parse().map_err(|_| InvalidSpan::Unreadable)?, most)
@@ -165,7 +167,9 @@ impl fmt::Display for Span {
     /// In the largest unit that leaves no rest: `3650d`, `90s`, `1500ms`. It reads back as it is written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
-        let whole = UNITS.into_iter().find(|(unit, _)| millis != 0 && millis.is_multiple_of(u128::from(*unit)));
+        let whole = UNITS
+            .into_iter()
+            .find(|(unit, _)| millis != 0 && millis.is_multiple_of(u128::from(*unit)));
         let (unit, name) = whole.unwrap_or((1_000, "s"));
         write!(f, "{}{name}", millis / u128::from(unit))
     }
@@ -194,7 +198,9 @@ pub(crate) fn wait_if_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option
 }
 
 /// For `deserialize_with`: several of them.
-pub(crate) fn waits_if_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Span>>, D::Error> {
+pub(crate) fn waits_if_given<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Vec<Span>>, D::Error> {
     let waits = Option::<Vec<UpTo<MOST_BARE_WAIT>>>::deserialize(from)?;
     Ok(waits.map(|waits| waits.into_iter().map(|UpTo(span)| span).collect()))
 }
@@ -252,7 +258,8 @@ mod tests {
     #[test]
     fn a_span_reads_what_people_write() {
         let check = |json: &str, millis: Option<u64>| {
-            let read = serde_json::from_str::<Span>(json).ok().map(|span| span.0.as_millis() as u64);
+            let read =
+                serde_json::from_str::<Span>(json).ok().map(|span| span.0.as_millis() as u64);
             assert_eq!(read, millis, "{json}");
         };
         check("90", Some(90_000));
@@ -275,7 +282,20 @@ mod tests {
         check("1000000.5", None);
         check("\"1000001\"", None);
         check("\"1000001s\"", Some(1_000_001_000));
-        for text in ["5M", "1w", "1y", "1M", "30 minutes", "30min", "1h30m", "1h 30m", "1.5h", "1H", "5us", "5sec"] {
+        for text in [
+            "5M",
+            "1w",
+            "1y",
+            "1M",
+            "30 minutes",
+            "30min",
+            "1h30m",
+            "1h 30m",
+            "1.5h",
+            "1H",
+            "5us",
+            "5sec",
+        ] {
             check(&format!("\"{text}\""), None);
         }
         for text in [" 5m", "5m ", "5 m", "+5", "1e3", ".5", "5.", "inf", "NaN", "0x10", "٥m"] {
@@ -289,7 +309,10 @@ mod tests {
         let check = |text: &str, says: &str| {
             let said = text.parse::<Span>().unwrap_err().to_string();
             assert_eq!(said, says, "{text}");
-            assert!(serde_json::from_str::<Span>(text).unwrap_err().to_string().starts_with(says), "{text}");
+            assert!(
+                serde_json::from_str::<Span>(text).unwrap_err().to_string().starts_with(says),
+                "{text}"
+            );
         };
         check(
             "1800000",
@@ -317,7 +340,8 @@ mod tests {
 
     #[test]
     fn a_span_is_shown_in_the_largest_whole_unit() {
-        let check = |text: &str, shown: &str| assert_eq!(text.parse::<Span>().unwrap().to_string(), shown);
+        let check =
+            |text: &str, shown: &str| assert_eq!(text.parse::<Span>().unwrap().to_string(), shown);
         check("3650d", "3650d");
         check("12h", "12h");
         check("90", "90s");

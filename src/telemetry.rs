@@ -24,7 +24,9 @@ pub struct Params {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The level cannot be read.
-    #[error("must be off, error, warn, info, debug or trace, or directives such as \"info,delayd=debug\": {0}")]
+    #[error(
+        "must be off, error, warn, info, debug or trace, or directives such as \"info,delayd=debug\": {0}"
+    )]
     Level(String),
     /// Someone else in this process takes the logs already.
     #[error("the logs are already taken care of: {0}")]
@@ -57,14 +59,19 @@ pub fn init(params: &Params) -> Result<Level, Error> {
     } else {
         lines.with_ansi(std::io::stderr().is_terminal()).boxed()
     };
-    tracing_subscriber::registry().with(filter).with(filter_fn(is_ours_to_tell)).with(lines).try_init()?;
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(filter_fn(is_ours_to_tell))
+        .with(lines)
+        .try_init()?;
     Ok(Level(handle))
 }
 
 /// Whether a line says something that no other line does. The verifier of certificates tells each refusal as an error, and names
 /// neither task nor service; the line of the attempt names both, and the refusal.
 fn is_ours_to_tell(line: &Metadata<'_>) -> bool {
-    !(*line.level() == tracing::Level::ERROR && line.target().starts_with("rustls_platform_verifier"))
+    !(*line.level() == tracing::Level::ERROR
+        && line.target().starts_with("rustls_platform_verifier"))
 }
 
 /// Reads a level or directives.
@@ -75,7 +82,9 @@ pub fn filter(level: &str) -> Result<Targets, Error> {
     // A directive without a level ("inof") would be the name of a module, and nothing else would be logged.
     let directives: Vec<_> = level.split(',').map(str::trim).collect();
     for directive in &directives {
-        if !directive.contains('=') && (directive.is_empty() || directive.parse::<LevelFilter>().is_err()) {
+        if !directive.contains('=')
+            && (directive.is_empty() || directive.parse::<LevelFilter>().is_err())
+        {
             return Err(Error::Level(format!("{directive:?} is no level")));
         }
     }
@@ -88,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_level_is_a_word_or_directives() {
-        let check = |level: &str, right: bool| assert_eq!(filter(level).is_ok(), right, "{level:?}");
+        let check =
+            |level: &str, right: bool| assert_eq!(filter(level).is_ok(), right, "{level:?}");
         check("info", true);
         check("WARN", true);
         check("off", true);

@@ -98,7 +98,10 @@ impl FromStr for Scope {
     type Err = InvalidScope;
 
     fn from_str(text: &str) -> Result<Self, InvalidScope> {
-        [Self::Produce, Self::Consume, Self::Admin].into_iter().find(|scope| scope.as_str() == text).ok_or(InvalidScope)
+        [Self::Produce, Self::Consume, Self::Admin]
+            .into_iter()
+            .find(|scope| scope.as_str() == text)
+            .ok_or(InvalidScope)
     }
 }
 
@@ -120,7 +123,8 @@ mod tests {
 
     #[test]
     fn what_is_no_hash_is_refused() {
-        let check = |text: &str| assert_eq!(text.parse::<TokenHash>(), Err(InvalidHash), "{text:?}");
+        let check =
+            |text: &str| assert_eq!(text.parse::<TokenHash>(), Err(InvalidHash), "{text:?}");
         check("");
         check("dly_abc");
         check(&OF_SECRET[1..]);
@@ -133,7 +137,10 @@ mod tests {
     fn fresh_tokens_differ_and_can_stand_in_a_header() {
         let token = fresh();
         assert!(token.starts_with(PREFIX) && token.len() == PREFIX.len() + 43, "{token}");
-        assert!(token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')), "{token}");
+        assert!(
+            token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')),
+            "{token}"
+        );
         assert_ne!(token, fresh());
     }
 }

@@ -57,7 +57,9 @@ mod tests {
     #[test]
     fn only_a_string_names_a_variant() {
         let said = |json: &str| serde_json::from_str::<Word<Mode>>(json).unwrap_err().to_string();
-        let check = |json: &str, says: &str| assert!(said(json).starts_with(says), "{json}: {}", said(json));
+        let check = |json: &str, says: &str| {
+            assert!(said(json).starts_with(says), "{json}: {}", said(json))
+        };
         assert_eq!(serde_json::from_str::<Word<Mode>>(r#""push""#).unwrap().0, Mode::Push);
         check("5", r#"invalid type: integer `5`, expected one of "auto", "push", "pull""#);
         check(r#"["push"]"#, r#"invalid type: sequence, expected one of "auto", "push", "pull""#);

@@ -95,7 +95,8 @@ impl Tokens {
             let bucket = params.rate.map(|rate| Mutex::new(Bucket::saving(rate, BURST, now)));
             Arc::new(Token { params, bucket })
         };
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = list.into_iter().map(token).collect();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) =
+            list.into_iter().map(token).collect();
     }
 
     fn all(&self) -> Arc<[Arc<Token>]> {
@@ -103,7 +104,12 @@ impl Tokens {
     }
 
     /// Who calls, if he may call the path. Nobody in particular where everyone may: a handler that asks who calls gets no answer there.
-    pub(crate) fn admit(&self, access: Access, uri: &Uri, headers: &HeaderMap) -> Result<Option<Caller>, Error> {
+    pub(crate) fn admit(
+        &self,
+        access: Access,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Option<Caller>, Error> {
         let Access::Token(scopes, _) = access else { return Ok(None) };
         let caller = self.caller(scopes, uri, headers)?;
         let (name, path) = (caller.name(), uri.path());
@@ -120,11 +126,13 @@ impl Tokens {
         }
         let presented = TokenHash::of(bearer(headers)?);
         // All are looked at, so that the time does not tell which was near.
-        let matching = known.iter().fold(None, |found, token| match token.params.hash.is(&presented) {
-            true => Some(token),
-            false => found,
-        });
-        let token = matching.ok_or(Error::Unauthenticated("Authorization: this token is not known here"))?;
+        let matching =
+            known.iter().fold(None, |found, token| match token.params.hash.is(&presented) {
+                true => Some(token),
+                false => found,
+            });
+        let token = matching
+            .ok_or(Error::Unauthenticated("Authorization: this token is not known here"))?;
         let Token { params, .. } = &**token;
         if !scopes.iter().any(|scope| params.scopes.contains(scope)) {
             let named = |scopes: &[Scope], between: &str| {
@@ -178,9 +186,10 @@ impl Caller {
     /// Refuses a topic that the token does not cover.
     pub(crate) fn may_use(&self, topic: &Topic) -> Result<(), Error> {
         match &self.0 {
-            Some(token) if !token.covers(topic) => {
-                Err(Error::Forbidden(format!("topic: the token does not cover {:?}", topic.as_str())))
-            }
+            Some(token) if !token.covers(topic) => Err(Error::Forbidden(format!(
+                "topic: the token does not cover {:?}",
+                topic.as_str()
+            ))),
             _ => Ok(()),
         }
     }
@@ -196,9 +205,9 @@ impl Caller {
 
     fn may_use_all(&self) -> Result<(), Error> {
         match &self.0 {
-            Some(token) if !token.covers_all() => {
-                Err(Error::Forbidden("this call is about all topics, and the token covers only some".into()))
-            }
+            Some(token) if !token.covers_all() => Err(Error::Forbidden(
+                "this call is about all topics, and the token covers only some".into(),
+            )),
             _ => Ok(()),
         }
     }
@@ -230,13 +239,22 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
     let value = match (given.next(), given.next()) {
         (Some(value), None) => value,
         (None, _) => {
-            return Err(Error::Unauthenticated("Authorization: is missing; must be \"Bearer <token>\""));
+            return Err(Error::Unauthenticated(
+                "Authorization: is missing; must be \"Bearer <token>\"",
+            ));
         }
-        _ => return Err(Error::Unauthenticated("Authorization: must be given once, as \"Bearer <token>\"")),
+        _ => {
+            return Err(Error::Unauthenticated(
+                "Authorization: must be given once, as \"Bearer <token>\"",
+            ));
+        }
     };
     let token = value.to_str().ok().and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+        scheme
+            .eq_ignore_ascii_case("bearer")
+            .then(|| token.trim())
+            .filter(|token| !token.is_empty())
     });
     token.ok_or(Error::Unauthenticated("Authorization: must be \"Bearer <token>\""))
 }
@@ -248,12 +266,20 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
 fn check_origin(uri: &Uri, headers: &HeaderMap, is_open: bool) -> Result<(), Error> {
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let foreign = || Error::Forbidden("Origin: pages of another site may not call".into());
-    let origin: Uri = origin.to_str().ok().and_then(|origin| origin.parse().ok()).ok_or_else(foreign)?;
-    let (Some(scheme), Some(page)) = (origin.scheme(), origin.authority()) else { return Err(foreign()) };
+    let origin: Uri =
+        origin.to_str().ok().and_then(|origin| origin.parse().ok()).ok_or_else(foreign)?;
+    let (Some(scheme), Some(page)) = (origin.scheme(), origin.authority()) else {
+        return Err(foreign());
+    };
     // HTTP/2 names the host in the request line.
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).and_then(|host| host.parse().ok());
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok())
+        .and_then(|host| host.parse().ok());
     let host: Authority = uri.authority().cloned().or(host).ok_or_else(foreign)?;
-    let port = |authority: &Authority| authority.port_u16().unwrap_or(if *scheme == Scheme::HTTPS { 443 } else { 80 });
+    let port = |authority: &Authority| {
+        authority.port_u16().unwrap_or(if *scheme == Scheme::HTTPS { 443 } else { 80 })
+    };
     if !page.host().eq_ignore_ascii_case(host.host()) || port(page) != port(&host) {
         return Err(foreign());
     }

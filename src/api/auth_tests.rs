@@ -14,7 +14,13 @@ const PART: &str = "dly_part-admin-token";
 
 fn token(name: &str, token: &str, scopes: &[Scope], topics: &[&str]) -> TokenParams {
     let topics = topics.iter().map(|glob| glob.parse().unwrap()).collect();
-    TokenParams { name: name.into(), hash: TokenHash::of(token), scopes: scopes.to_vec(), topics, rate: None }
+    TokenParams {
+        name: name.into(),
+        hash: TokenHash::of(token),
+        scopes: scopes.to_vec(),
+        topics,
+        rate: None,
+    }
 }
 
 fn known() -> Vec<TokenParams> {
@@ -46,7 +52,11 @@ async fn ask(tokens: Vec<TokenParams>, request: Request) -> (u16, Value, HeaderM
 async fn check(token: &str, path: &str, body: &str, status: u16, dm_error: u16) -> Value {
     let value = format!("Bearer {token}");
     let (got, answer, _) = ask(known(), request(path, &[("authorization", &value)], body)).await;
-    assert_eq!((got, &answer["dm_error"]), (status, &json!(dm_error)), "{token} {path} {body}: {answer}");
+    assert_eq!(
+        (got, &answer["dm_error"]),
+        (status, &json!(dm_error)),
+        "{token} {path} {body}: {answer}"
+    );
     answer
 }
 
@@ -79,14 +89,19 @@ async fn each_scope_opens_its_own_calls() {
 /// "must be given once" was said of a token that was not given at all.
 #[tokio::test]
 async fn a_refusal_says_what_is_expected_and_what_was_given() {
-    let said = async |headers: &[(&str, &str)]| ask(known(), request(ADD, headers, ORDER)).await.1["error_msg"].clone();
+    let said = async |headers: &[(&str, &str)]| {
+        ask(known(), request(ADD, headers, ORDER)).await.1["error_msg"].clone()
+    };
     assert_eq!(said(&[]).await, "Authorization: is missing; must be \"Bearer <token>\"");
     let value = format!("Bearer {WRITER}");
     let twice = [("authorization", value.as_str()), ("authorization", value.as_str())];
     assert_eq!(said(&twice).await, "Authorization: must be given once, as \"Bearer <token>\"");
     let value = format!("Bearer {READER}");
     let scope = said(&[("authorization", &value)]).await;
-    assert_eq!(scope, "Authorization: must be a token with the scope produce; \"reader\" has consume");
+    assert_eq!(
+        scope,
+        "Authorization: must be a token with the scope produce; \"reader\" has consume"
+    );
 }
 
 #[tokio::test]
@@ -97,7 +112,8 @@ async fn without_a_known_token_nobody_is_let_in() {
         assert_eq!(head["www-authenticate"], "Bearer", "{headers:?}");
         assert!(!answer.to_string().contains("dly_"), "{answer}");
     };
-    let (right, hash) = (format!("Bearer {WRITER}"), format!("Bearer {}", TokenHash::of(WRITER).to_hex()));
+    let (right, hash) =
+        (format!("Bearer {WRITER}"), format!("Bearer {}", TokenHash::of(WRITER).to_hex()));
     refused(&[]).await;
     refused(&[("authorization", "")]).await;
     refused(&[("authorization", "Bearer ")]).await;
@@ -121,8 +137,16 @@ async fn a_token_reaches_no_topic_that_it_does_not_cover() {
     check(PART, "/delay/task/get", r#"{"topic":"other","task_id":7}"#, 403, 1003).await;
     check(ADMIN, "/delay/task/get", r#"{"topic":"other","task_id":7}"#, 503, 2003).await;
     // One body, two topics: neither reader may take the one and the handler the other.
-    check(WRITER, ADD, r#"{"topic":"order.a","topic":"other","delay":1,"content":{}}"#, 400, 1000).await;
-    check(WRITER, ADD, r#"{"topic":"order.a","\u0074opic":"other","delay":1,"content":{}}"#, 400, 1000).await;
+    check(WRITER, ADD, r#"{"topic":"order.a","topic":"other","delay":1,"content":{}}"#, 400, 1000)
+        .await;
+    check(
+        WRITER,
+        ADD,
+        r#"{"topic":"order.a","\u0074opic":"other","delay":1,"content":{}}"#,
+        400,
+        1000,
+    )
+    .await;
     check(WRITER, ADD, r#"{"topic":null,"delay":1,"content":{}}"#, 400, 1000).await;
     check(WRITER, ADD, "no json", 400, 1000).await;
     check(WRITER, ADD, &format!(r#"{{"topic":"other","x":{}"#, "[".repeat(300)), 400, 1000).await;
@@ -133,7 +157,11 @@ async fn of_a_batch_each_task_is_looked_at() {
     let body = format!(r#"{{"tasks":[{OTHER},{{"topic":1}}]}}"#);
     let answer = check(WRITER, "/delay/task/add_batch", &body, 403, 1003).await;
     assert_eq!(answer["results"][0]["dm_error"], 1003, "{answer}");
-    assert_eq!((&answer["results"][1]["dm_error"], &answer["failed"]), (&json!(1000), &json!(2)), "{answer}");
+    assert_eq!(
+        (&answer["results"][1]["dm_error"], &answer["failed"]),
+        (&json!(1000), &json!(2)),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
@@ -141,7 +169,10 @@ async fn health_is_open_and_what_is_open_stays_so_without_tokens() {
     let (status, ..) = ask(known(), Request::get("/healthz").body(Body::empty()).unwrap()).await;
     assert_eq!(status, 200);
     assert_eq!(ask(Vec::new(), request(ADD, &[], ORDER)).await.0, 503);
-    assert_eq!(ask(Vec::new(), request(ADD, &[("authorization", "Bearer any")], ORDER)).await.0, 503);
+    assert_eq!(
+        ask(Vec::new(), request(ADD, &[("authorization", "Bearer any")], ORDER)).await.0,
+        503
+    );
 }
 
 #[tokio::test]
@@ -161,15 +192,26 @@ async fn tokens_can_be_exchanged_while_it_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_over_its_rate_is_told_when_to_come_again() {
-    let limited = TokenParams { rate: "30/m".parse().ok(), ..token("writer", WRITER, &[Scope::Produce], &["*"]) };
+    let limited = TokenParams {
+        rate: "30/m".parse().ok(),
+        ..token("writer", WRITER, &[Scope::Produce], &["*"])
+    };
     let tokens = Tokens::new(vec![limited, token("reader", READER, &[Scope::Produce], &["*"])]);
     let admit = |token: &str| {
-        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap())]);
-        tokens.admit(Access::Token(&[Scope::Produce], About::Topic), &Uri::from_static(ADD), &headers).map(|_| ())
+        let headers = HeaderMap::from_iter([(
+            header::AUTHORIZATION,
+            format!("Bearer {token}").parse().unwrap(),
+        )]);
+        tokens
+            .admit(Access::Token(&[Scope::Produce], About::Topic), &Uri::from_static(ADD), &headers)
+            .map(|_| ())
     };
     admit(WRITER).unwrap();
     let error = admit(WRITER).unwrap_err();
-    assert_eq!((error.code().number(), error.to_string().as_str()), (1029, "the token's rate, 30/m, is used up"));
+    assert_eq!(
+        (error.code().number(), error.to_string().as_str()),
+        (1029, "the token's rate, 30/m, is used up")
+    );
     let response = axum::response::IntoResponse::into_response(error);
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(response.headers()["retry-after"], "2");
@@ -189,7 +231,11 @@ async fn pages_of_another_site_may_not_call() {
         }
         let (status, answer, _) = ask(tokens, asked.body(Body::from(ORDER)).unwrap()).await;
         let expected = if allowed { (503, 2003) } else { (403, 1003) };
-        assert_eq!((status, &answer["dm_error"]), (expected.0, &json!(expected.1)), "{host} {origin}: {answer}");
+        assert_eq!(
+            (status, &answer["dm_error"]),
+            (expected.0, &json!(expected.1)),
+            "{host} {origin}: {answer}"
+        );
     };
     check(known(), "delay.example", "https://delay.example", true).await;
     check(known(), "delay.example:443", "https://Delay.example", true).await;
@@ -213,5 +259,8 @@ async fn pages_of_another_site_may_not_call() {
 #[test]
 fn debug_shows_names_and_no_hashes() {
     let shown = format!("{:?}", Tokens::new(known()));
-    assert!(shown.contains("writer") && !shown.contains(&TokenHash::of(WRITER).to_hex()[..8]), "{shown}");
+    assert!(
+        shown.contains("writer") && !shown.contains(&TokenHash::of(WRITER).to_hex()[..8]),
+        "{shown}"
+    );
 }

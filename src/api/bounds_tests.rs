@@ -48,11 +48,14 @@ fn hostile(length: usize) -> Vec<(&'static str, String)> {
     let long = |unit: &str| unit.repeat(length / unit.len());
     let task = |option: &str| format!(r#"{{"topic":"t","delay":1,"content":{{}},{option}}}"#);
     let record = |field: &str| {
-        let must = r#""topic":"t","task_id":1,"mode":"pull","created_ms":1,"due_ms":1,"content":"{}""#;
+        let must =
+            r#""topic":"t","task_id":1,"mode":"pull","created_ms":1,"due_ms":1,"content":"{}""#;
         format!(r#"{{"records":[{{{must},{field}}}]}}"#)
     };
-    let objects = |name: &str| filled(length, &format!(r#""{name}":{{"#), |n| format!(r#""a{n}":{{}}"#), "}");
-    let strings = |name: &str| filled(length, &format!(r#""{name}":{{"#), |n| format!(r#""a{n}":"""#), "}");
+    let objects =
+        |name: &str| filled(length, &format!(r#""{name}":{{"#), |n| format!(r#""a{n}":{{}}"#), "}");
+    let strings =
+        |name: &str| filled(length, &format!(r#""{name}":{{"#), |n| format!(r#""a{n}":"""#), "}");
     let note = r#"{"attempt":1,"started_ms":1,"duration_ms":1,"outcome":"","answer":""}"#;
     let one_each: Vec<String> = vec![
         format!(r#""{}":1"#, long("x")),
@@ -76,10 +79,18 @@ fn hostile(length: usize) -> Vec<(&'static str, String)> {
     ];
     let urls = |url: String| format!(r#"{{"topic":"t","delay":1,"content":{{"url":"{url}"}}}}"#);
     let mut all: Vec<(&str, String)> = one_each.iter().map(|option| (ADD, task(option))).collect();
-    all.extend(one_each.iter().map(|option| (ADD_BATCH, format!(r#"{{"tasks":[{}]}}"#, task(option)))));
-    all.extend(one_each.iter().map(|option| (UPDATE, format!(r#"{{"topic":"t","task_id":1,{option}}}"#))));
-    all.extend(one_each.iter().map(|option| (SET, format!(r#"{{"topic":"t","retry":{{{option}}}}}"#))));
-    all.extend(one_each.iter().map(|option| (ADOPT, record(&format!(r#""options":{{{option}}}"#)))));
+    all.extend(
+        one_each.iter().map(|option| (ADD_BATCH, format!(r#"{{"tasks":[{}]}}"#, task(option)))),
+    );
+    all.extend(
+        one_each.iter().map(|option| (UPDATE, format!(r#"{{"topic":"t","task_id":1,{option}}}"#))),
+    );
+    all.extend(
+        one_each.iter().map(|option| (SET, format!(r#"{{"topic":"t","retry":{{{option}}}}}"#))),
+    );
+    all.extend(
+        one_each.iter().map(|option| (ADOPT, record(&format!(r#""options":{{{option}}}"#)))),
+    );
     all.extend([
         (ADD, urls(format!("http://{}/", long("é")))),
         (ADD, urls(format!("http://{}/", long("a.")))),
@@ -91,14 +102,25 @@ fn hostile(length: usize) -> Vec<(&'static str, String)> {
         (ADD_BATCH, filled(length, r#"{"tasks":["#, |_| "{}".into(), "]}")),
         (ADD_BATCH, filled(length, r#"{"tasks":["#, |_| "[]".into(), "]}")),
         (ADD_BATCH, filled(length, r#"{"tasks":["#, |_| task(r#""x":1"#), "]}")),
-        (ADD_BATCH, filled(length, r#"{"tasks":["#, |_| task(&format!(r#""key":"{}""#, "k".repeat(8_000))), "]}")),
+        (
+            ADD_BATCH,
+            filled(
+                length,
+                r#"{"tasks":["#,
+                |_| task(&format!(r#""key":"{}""#, "k".repeat(8_000))),
+                "]}",
+            ),
+        ),
         (ADOPT, filled(length, r#"{"records":["#, |_| "{}".into(), "]}")),
         (ADOPT, record(&filled(length, r#""log":["#, |_| note.into(), "]"))),
         (ADOPT, record(&format!(r#""last_outcome":"{}""#, long("x")))),
         (REPLAY, filled(length, r#"{"topic":"t","task_ids":["#, |_| "1".into(), "]}")),
         (REPLAY, format!(r#"{{"topic":"t","all":true,"rate":"{}"}}"#, long("1"))),
         (SET, filled(length, r#"{"topic":"t","reset":["#, |_| r#""rate""#.into(), "]}")),
-        (SET, filled(length, r#"{"topic":"t","retry":{"final_statuses":["#, |_| "500".into(), "]}}")),
+        (
+            SET,
+            filled(length, r#"{"topic":"t","retry":{"final_statuses":["#, |_| "500".into(), "]}}"),
+        ),
     ]);
     all
 }
@@ -109,7 +131,8 @@ fn limits() -> Params {
 }
 
 fn anyone() -> Caller {
-    let admitted = Tokens::default().admit(ROUTES.access(ADD), &Uri::from_static(ADD), &HeaderMap::new());
+    let admitted =
+        Tokens::default().admit(ROUTES.access(ADD), &Uri::from_static(ADD), &HeaderMap::new());
     admitted.unwrap().expect("without tokens, anyone may call")
 }
 
@@ -125,7 +148,8 @@ async fn no_request_does_much_between_two_yields() {
     let edge = edge(Arc::new(api));
     for (path, body) in hostile(LENGTH) {
         let said = begin(&body).to_owned();
-        let mut answering = pin!(edge.clone().answer(Request::post(path).body(Body::from(body)).unwrap()));
+        let mut answering =
+            pin!(edge.clone().answer(Request::post(path).body(Body::from(body)).unwrap()));
         let mut most = 0;
         let response = poll_fn(|context| {
             let (spent, polled) = cost::of(|| answering.as_mut().poll(context));
@@ -149,11 +173,17 @@ fn read(api: &Api, path: &str, body: &[u8]) {
         ADOPT => adopt::all_checked(api, &anyone(), body).err(),
         UPDATE => json::read::<manage::UpdateRequest<'_>>(body).err(),
         REPLAY => json::read::<dead::ReplayRequest>(body).err(),
-        SET => json::read::<policy::Request<'_>>(body).and_then(|request| policy::check(&request)).err(),
+        SET => json::read::<policy::Request<'_>>(body)
+            .and_then(|request| policy::check(&request))
+            .err(),
         other => panic!("no reader for {other}"),
     };
     let length = refused.map_or(0, |refused| refused.message().len());
-    assert!(length < 1_000, "{path} {}: an error of {length} bytes", begin(&String::from_utf8_lossy(body)));
+    assert!(
+        length < 1_000,
+        "{path} {}: an error of {length} bytes",
+        begin(&String::from_utf8_lossy(body))
+    );
 }
 
 /// `backoff` with many small objects once took a hundred times its bytes.
@@ -165,7 +195,9 @@ async fn reading_a_request_goes_over_it_a_few_times_and_takes_little_more_than_i
         api.set_bounds(&Params { body_limit, batch_body_limit: 64 * MIB, ..limits() });
         for (path, body) in &bodies {
             let mut spent = 0;
-            let taken = allocation_counter::measure(|| (spent, ()) = cost::of(|| read(&api, path, body.as_bytes())));
+            let taken = allocation_counter::measure(|| {
+                (spent, ()) = cost::of(|| read(&api, path, body.as_bytes()))
+            });
             let (length, said) = (body.len(), begin(body));
             assert!(spent <= 12 * length, "{path} {said}: {spent} bytes looked at, of {length}");
             // A body of 1 MiB may take 16 MiB beside itself; 64 MiB would be allowed on top.

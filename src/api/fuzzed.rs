@@ -55,12 +55,23 @@ pub fn bounds(bytes: &[u8], peak_of: impl Fn(&mut dyn FnMut()) -> u64) {
         ("add_batch", &|| {
             if let Ok(request) = json::read::<add::BatchRequest<'_>>(bytes) {
                 let tasks = request.tasks.into_iter().flat_map(|AtMost(tasks)| tasks);
-                drop(tasks.map(|task| new_task::read(task.get().as_bytes(), &rules)).collect::<Vec<_>>());
+                drop(
+                    tasks
+                        .map(|task| new_task::read(task.get().as_bytes(), &rules))
+                        .collect::<Vec<_>>(),
+                );
             }
         }),
-        ("adopt", &|| drop(json::read::<adopt::RecordRequest<'_>>(bytes).map(|record| record.check_parts(&services)))),
+        ("adopt", &|| {
+            drop(
+                json::read::<adopt::RecordRequest<'_>>(bytes)
+                    .map(|record| record.check_parts(&services)),
+            )
+        }),
         ("replay", &|| drop(json::read::<dead::ReplayRequest>(bytes))),
-        ("set", &|| drop(json::read::<policy::Request<'_>>(bytes).map(|request| policy::check(&request)))),
+        ("set", &|| {
+            drop(json::read::<policy::Request<'_>>(bytes).map(|request| policy::check(&request)))
+        }),
     ];
     for (call, read) in readers {
         let mut spent = 0;
@@ -89,10 +100,16 @@ fn task(bytes: &[u8]) {
         Ok(checked) => {
             let Checked { options, content, destination, .. } = &checked;
             assert!(content.len() <= CONTENT);
-            assert!(destination.is_pull() || services.get(destination.as_str()).is_some(), "{destination}");
+            assert!(
+                destination.is_pull() || services.get(destination.as_str()).is_some(),
+                "{destination}"
+            );
             let stored = serde_json::to_string(options).expect("options are plain data");
             let read: Options = serde_json::from_str(&stored).expect("what is stored can be read");
-            assert_eq!(serde_json::to_string(&read.headers).ok(), serde_json::to_string(&options.headers).ok());
+            assert_eq!(
+                serde_json::to_string(&read.headers).ok(),
+                serde_json::to_string(&options.headers).ok()
+            );
             assert_eq!(new_task::read(bytes, &rules).ok(), Some(checked));
         }
     }
@@ -120,7 +137,8 @@ fn services() -> Services {
         secrets: Vec::new(),
     };
     let services = Services::new(vec![listed]).expect("a service that is right");
-    services.allow(Unlisted { hosts: vec!["*".parse().expect("a pattern")], ..Unlisted::default() });
+    services
+        .allow(Unlisted { hosts: vec!["*".parse().expect("a pattern")], ..Unlisted::default() });
     services
 }
 
@@ -133,6 +151,8 @@ mod tests {
 
     #[test]
     fn reading_any_bytes_stays_within_its_bounds() {
-        crate::seeds::run("bounds", |bytes| super::bounds(bytes, |does| allocation_counter::measure(does).bytes_max));
+        crate::seeds::run("bounds", |bytes| {
+            super::bounds(bytes, |does| allocation_counter::measure(does).bytes_max)
+        });
     }
 }

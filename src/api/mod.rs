@@ -70,8 +70,11 @@ pub use transport::listener::{Patience, ServerParams, listen, serve};
 /// Everything that is served, as one service.
 pub fn edge(
     api: Arc<Api>,
-) -> impl Service<Request, Response = Response, Error = Infallible, Future: Send + 'static> + Clone + Send + Sync + 'static
-{
+) -> impl Service<Request, Response = Response, Error = Infallible, Future: Send + 'static>
++ Clone
++ Send
++ Sync
++ 'static {
     let slots = Line::before(api.params.concurrency);
     let budget = Budget::new(api.params.bodies);
     let bodies = Bodies::new(&api.body_limit, &api.batch_body_limit, &budget, &slots);

@@ -14,7 +14,9 @@ use axum::routing::get;
 
 use super::*;
 use crate::api::middleware::response_budget::take_room;
-use crate::api::testing::{Ask, edge_before_a_silent_store, edge_with_store, edge_without_store, json_of};
+use crate::api::testing::{
+    Ask, edge_before_a_silent_store, edge_with_store, edge_without_store, json_of,
+};
 use crate::api::transport::delivery_confirmation::{Fate, watched};
 
 const ADD: &str = "/delay/task/add";
@@ -65,14 +67,17 @@ async fn a_wrong_route_or_method_is_told_so() {
 
 #[tokio::test]
 async fn a_request_id_is_the_callers_if_it_is_sane() {
-    let with_id = |id: &str| Request::get("/nowhere").header("x-request-id", id).body(Body::empty()).unwrap();
+    let with_id =
+        |id: &str| Request::get("/nowhere").header("x-request-id", id).body(Body::empty()).unwrap();
     assert_eq!(answer(with_id("mine-1")).await.headers()["x-request-id"], "mine-1");
     assert_ne!(answer(with_id("not mine")).await.headers()["x-request-id"], "not mine");
 }
 
 #[tokio::test]
 async fn a_content_type_that_is_not_json_is_refused() {
-    let typed = |kind: &str| Request::post(ADD).header("content-type", kind).body(Body::from("{}")).unwrap();
+    let typed = |kind: &str| {
+        Request::post(ADD).header("content-type", kind).body(Body::from("{}")).unwrap()
+    };
     check(typed("text/plain"), 415, 1015).await;
     check(typed("application/x-www-form-urlencoded"), 400, 1000).await;
     check(typed("application/json; charset=utf-8"), 400, 1000).await;
@@ -96,7 +101,8 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     };
     bad(ADD, "", "body: is empty").await;
     bad(ADD, "[]", "body: must be a JSON object").await;
-    bad(ADD, r#"{"topic":"a b","delay":1,"content":{}}"#, "topic: must be 1 to 128 characters").await;
+    bad(ADD, r#"{"topic":"a b","delay":1,"content":{}}"#, "topic: must be 1 to 128 characters")
+        .await;
     bad(ADD_BATCH, "{}", "tasks: is missing").await;
     bad(ADD_BATCH, r#"{"tasks":[]}"#, "tasks: must hold 1 to 3 tasks, not 0").await;
     bad(ADD_BATCH, r#"{"tasks":[1,2,3,4]}"#, "tasks: must hold 1 to 3 tasks, not 4").await;
@@ -107,36 +113,85 @@ async fn a_request_that_cannot_be_meant_is_refused_before_the_store_is_asked() {
     bad(pull, r#"{"topic":"t","lease":"999ms"}"#, "lease: must be from 1s to 12h").await;
     bad(pull, r#"{"topic":"t","lease":"13h"}"#, "lease: must be from 1s to 12h").await;
     bad(pull, r#"{"topic":"t","count":0}"#, "count: must be a whole number from 1 to 256").await;
-    bad(pull, r#"{"topic":"t","task_id":7,"count":1}"#, "lease, count and wait do not go with it").await;
+    bad(pull, r#"{"topic":"t","task_id":7,"count":1}"#, "lease, count and wait do not go with it")
+        .await;
     bad("/delay/task/get", r#"{"topic":"t","task_id":0}"#, "task_id: is missing").await;
-    bad("/delay/task/get", r#"{"topic":"t","task_id":"x"}"#, "task_id: must be a whole number").await;
+    bad("/delay/task/get", r#"{"topic":"t","task_id":"x"}"#, "task_id: must be a whole number")
+        .await;
     bad("/delay/task/cancel", r#"{"topic":"t"}"#, "task_id: is missing").await;
     bad("/delay/task/update", r#"{"topic":"t","task_id":1}"#, "give exactly one of the two").await;
-    bad("/delay/task/update", r#"{"topic":"t","task_id":1,"delay":"4000d"}"#, "delay: must be from 0s to 3650d").await;
+    bad(
+        "/delay/task/update",
+        r#"{"topic":"t","task_id":1,"delay":"4000d"}"#,
+        "delay: must be from 0s to 3650d",
+    )
+    .await;
     let list = "/delay/task/list";
     bad(list, r#"{"topic":"t"}"#, "state: is missing").await;
     bad(list, r#"{"topic":"t","state":"gone"}"#, "state: must be one of \"scheduled\"").await;
     bad(list, r#"{"topic":"t","state":5}"#, "\"cancelled\", \"expired\", not integer 5").await;
     bad(list, r#"{"topic":"t","state":["dead"]}"#, "state: must be one of \"scheduled\"").await;
-    bad(list, r#"{"topic":"t","state":"dead","limit":1001}"#, "limit: must be a whole number from 1 to 1000").await;
-    bad(list, r#"{"topic":"t","state":"dead","cursor":"7"}"#, "cursor: must be the cursor of the page before").await;
+    bad(
+        list,
+        r#"{"topic":"t","state":"dead","limit":1001}"#,
+        "limit: must be a whole number from 1 to 1000",
+    )
+    .await;
+    bad(
+        list,
+        r#"{"topic":"t","state":"dead","cursor":"7"}"#,
+        "cursor: must be the cursor of the page before",
+    )
+    .await;
     bad(list, r#"{"topic":"t","state":"dead","from":-1}"#, "from: must be Unix seconds").await;
     let replay = "/delay/dead/replay";
     bad(replay, r#"{"topic":"t"}"#, "task_ids and all: give exactly one of the two").await;
     bad(replay, r#"{"topic":"t","all":true,"task_ids":[1]}"#, "give exactly one of the two").await;
     bad(replay, r#"{"topic":"t","task_ids":[]}"#, "task_ids: must hold 1 to 10000 ids").await;
-    bad(replay, r#"{"topic":"t","all":true,"rate":"often"}"#, "rate: must be a number from 1 to 1000000").await;
-    bad(replay, r#"{"topic":"t","all":true,"limit":0}"#, "limit: must be a whole number from 1 to 100000").await;
-    bad(replay, r#"{"topic":"t","all":true,"cursor":"7"}"#, "cursor: must be the cursor of the call before").await;
-    bad("/delay/dead/purge", r#"{"topic":"t","all":true,"rate":"1/s"}"#, "unknown field \"rate\"").await;
-    bad("/delay/topic/purge", r#"{"topic":"t","confirm":"x"}"#, "confirm: must repeat the topic").await;
+    bad(
+        replay,
+        r#"{"topic":"t","all":true,"rate":"often"}"#,
+        "rate: must be a number from 1 to 1000000",
+    )
+    .await;
+    bad(
+        replay,
+        r#"{"topic":"t","all":true,"limit":0}"#,
+        "limit: must be a whole number from 1 to 100000",
+    )
+    .await;
+    bad(
+        replay,
+        r#"{"topic":"t","all":true,"cursor":"7"}"#,
+        "cursor: must be the cursor of the call before",
+    )
+    .await;
+    bad("/delay/dead/purge", r#"{"topic":"t","all":true,"rate":"1/s"}"#, "unknown field \"rate\"")
+        .await;
+    bad("/delay/topic/purge", r#"{"topic":"t","confirm":"x"}"#, "confirm: must repeat the topic")
+        .await;
     let forecast = "/delay/topic/forecast";
     bad(forecast, r#"{"topic":"t"}"#, "step: is missing").await;
-    bad(forecast, r#"{"topic":"t","step":"1h","steps":1001}"#, "steps: must be a whole number from 1 to 1000").await;
-    bad("/delay/topic/set", r#"{"topic":"t","shards":257}"#, "shards: must be a whole number from 1 to 256").await;
+    bad(
+        forecast,
+        r#"{"topic":"t","step":"1h","steps":1001}"#,
+        "steps: must be a whole number from 1 to 1000",
+    )
+    .await;
+    bad(
+        "/delay/topic/set",
+        r#"{"topic":"t","shards":257}"#,
+        "shards: must be a whole number from 1 to 256",
+    )
+    .await;
     bad("/delay/topic/set", r#"{"topic":"t","reset":["shards"]}"#, "reset").await;
     bad("/delay/task/ack", r#"{"topic":"t","task_id":1}"#, "receipt: is missing").await;
-    bad("/delay/task/ack", r#"{"topic":"t","task_id":1,"receipt":"r","delay":1}"#, "unknown field \"delay\"").await;
+    bad(
+        "/delay/task/ack",
+        r#"{"topic":"t","task_id":1,"receipt":"r","delay":1}"#,
+        "unknown field \"delay\"",
+    )
+    .await;
     bad("/delay/task/nack", r#"{"topic":"t","task_id":1,"receipt":"?"}"#, "receipt: must be").await;
 }
 
@@ -150,7 +205,11 @@ async fn a_store_out_of_reach_is_an_unconfirmed_503() {
         ("/delay/task/ack", ack.to_owned()),
         ("/delay/task/nack", ack.to_owned()),
     ] {
-        assert_eq!(answer(post_of(path, body.clone())).await.headers()["retry-after"], "1", "{path}");
+        assert_eq!(
+            answer(post_of(path, body.clone())).await.headers()["retry-after"],
+            "1",
+            "{path}"
+        );
         let said = check(post_of(path, body), 503, 2003).await["error_msg"].to_string();
         assert!(said.contains("not confirmed") && !said.contains("127.0.0.1"), "{path}: {said}");
     }
@@ -176,7 +235,10 @@ async fn a_read_without_a_store_is_to_be_tried_again() {
 #[tokio::test]
 async fn the_root_leads_to_the_page_for_readers() {
     let response = answer(get_of("/")).await;
-    assert_eq!((response.status().as_u16(), &response.headers()["location"]), (307, &"/docs".parse().unwrap()));
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["location"]),
+        (307, &"/docs".parse().unwrap())
+    );
 }
 
 #[tokio::test]
@@ -207,11 +269,20 @@ async fn while_draining_no_work_is_taken_in() {
     let (api, draining) = edge_without_store().await;
     draining.send_replace(true);
     let edge = edge(Arc::new(api));
-    for (path, body) in [(ADD, TASK), (ADD_BATCH, r#"{"tasks":[{}]}"#), ("/delay/task/pull", r#"{"topic":"t"}"#)] {
+    for (path, body) in
+        [(ADD, TASK), (ADD_BATCH, r#"{"tasks":[{}]}"#), ("/delay/task/pull", r#"{"topic":"t"}"#)]
+    {
         let response = edge.clone().answer(post_of(path, body)).await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE, "{path}");
-        assert_eq!(response.headers()["connection"], "close", "a caller that asks again goes elsewhere");
-        assert!(json_of(response).await["error_msg"].as_str().unwrap().contains("shutting down"), "{path}");
+        assert_eq!(
+            response.headers()["connection"],
+            "close",
+            "a caller that asks again goes elsewhere"
+        );
+        assert!(
+            json_of(response).await["error_msg"].as_str().unwrap().contains("shutting down"),
+            "{path}"
+        );
     }
 }
 
@@ -221,7 +292,10 @@ async fn one_request_too_many_is_turned_away_and_health_is_not() {
     api.params.concurrency = 0;
     let edge = edge(Arc::new(api));
     let response = edge.clone().answer(post_of(ADD, TASK)).await;
-    assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["retry-after"]),
+        (503, &"1".parse().unwrap())
+    );
     assert_eq!(json_of(response).await["dm_error"], 2003);
     assert_eq!(edge.answer(get_of("/healthz")).await.status(), StatusCode::OK);
 }
@@ -236,7 +310,9 @@ async fn a_request_holds_its_slot_to_its_end() {
     assert!(futures_util::poll!(&mut first).is_pending());
     let second = edge.clone().answer(post_of(ADD, TASK)).await;
     assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(json_of(second).await["error_msg"].as_str().unwrap().contains("too many requests at once"));
+    assert!(
+        json_of(second).await["error_msg"].as_str().unwrap().contains("too many requests at once")
+    );
     assert!(futures_util::poll!(&mut first).is_pending());
     drop(first);
     let third = Box::pin(edge.answer(post_of(ADD, TASK)));
@@ -257,7 +333,9 @@ async fn a_body_that_drips_gives_the_slot_from_the_door_back() {
 
 /// A body that never ends, and holds up whoever reads it.
 fn dripping() -> Body {
-    Body::new(StreamBody::new(futures_util::stream::pending::<Result<http_body::Frame<Bytes>, std::io::Error>>()))
+    Body::new(StreamBody::new(futures_util::stream::pending::<
+        Result<http_body::Frame<Bytes>, std::io::Error>,
+    >()))
 }
 
 #[tokio::test]
@@ -265,7 +343,8 @@ async fn bodies_that_drip_take_no_slot_from_those_that_have_come() {
     let (mut api, _draining) = edge_without_store().await;
     api.params.concurrency = 1;
     let edge = edge(Arc::new(api));
-    let mut drips: Vec<_> = (0..100).map(|_| Box::pin(edge.clone().answer(post_of(ADD, dripping())))).collect();
+    let mut drips: Vec<_> =
+        (0..100).map(|_| Box::pin(edge.clone().answer(post_of(ADD, dripping())))).collect();
     for drip in &mut drips {
         assert!(futures_util::poll!(drip).is_pending());
     }
@@ -281,7 +360,10 @@ async fn a_body_for_which_there_are_no_bytes_left_is_refused_at_once() {
     let response = edge.clone().answer(post_of(ADD, chunked(900))).await;
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
     let response = edge.answer(post_of(ADD_BATCH, chunked(3000))).await;
-    assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["retry-after"]),
+        (503, &"1".parse().unwrap())
+    );
     assert!(json_of(response).await["error_msg"].as_str().unwrap().contains("too many bytes"));
 }
 
@@ -294,7 +376,8 @@ async fn a_waiting_pull_holds_no_bytes() {
     let edge = edge(Arc::new(api));
     let padded = |body: &str| format!("{body:900}");
     let ask = |path, body| Box::pin(edge.clone().answer(post_of(path, padded(body))));
-    let mut pulls: Vec<_> = (0..3).map(|_| ask("/delay/task/pull", r#"{"topic":"t","wait":"30s"}"#)).collect();
+    let mut pulls: Vec<_> =
+        (0..3).map(|_| ask("/delay/task/pull", r#"{"topic":"t","wait":"30s"}"#)).collect();
     for pull in &mut pulls {
         assert!(futures_util::poll!(pull).is_pending());
     }
@@ -309,11 +392,16 @@ async fn batches_that_drip_leave_bytes_for_single_tasks() {
     api.params.bodies = 32_000;
     let edge = edge(Arc::new(api));
     let begun = || {
-        let first =
-            futures_util::stream::iter([Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(b"{")))]);
-        Body::new(StreamBody::new(futures_util::StreamExt::chain(first, futures_util::stream::pending())))
+        let first = futures_util::stream::iter([Ok::<_, std::io::Error>(http_body::Frame::data(
+            Bytes::from_static(b"{"),
+        ))]);
+        Body::new(StreamBody::new(futures_util::StreamExt::chain(
+            first,
+            futures_util::stream::pending(),
+        )))
     };
-    let mut drips: Vec<_> = (0..100).map(|_| Box::pin(edge.clone().answer(post_of(ADD_BATCH, begun())))).collect();
+    let mut drips: Vec<_> =
+        (0..100).map(|_| Box::pin(edge.clone().answer(post_of(ADD_BATCH, begun())))).collect();
     for drip in &mut drips {
         let _ = futures_util::poll!(drip);
     }
@@ -330,7 +418,9 @@ async fn an_answer_for_which_there_is_no_room_is_not_given_and_its_body_is_told(
             "/",
             get(move || {
                 let tell = tell.clone();
-                async move { watched(vec![b'x'; 3000].into(), far(), move |fate| tell.send(fate).unwrap()) }
+                async move {
+                    watched(vec![b'x'; 3000].into(), far(), move |fate| tell.send(fate).unwrap())
+                }
             }),
         )
         .layer(map_response(move |response| std::future::ready(take_room(&budget, response))));

@@ -203,11 +203,15 @@ fn destinations() -> Vec<Route> {
             .reads::<destination::HoldRequest>()
             .answers::<wire::Held>()
             .errors(UNKNOWN),
-        Route::call("/delay/destination/release", "End a hold by hand, and one by Retry-After", destination::release)
-            .access(&[Admin], All)
-            .reads::<destination::HoldRequest>()
-            .answers::<wire::Held>()
-            .errors(UNKNOWN),
+        Route::call(
+            "/delay/destination/release",
+            "End a hold by hand, and one by Retry-After",
+            destination::release,
+        )
+        .access(&[Admin], All)
+        .reads::<destination::HoldRequest>()
+        .answers::<wire::Held>()
+        .errors(UNKNOWN),
     ]
 }
 
@@ -217,16 +221,26 @@ fn pages() -> Vec<Route> {
     let health = |statuses| Answer::Health(described::<health::Health>, statuses);
     vec![
         Route::page("/healthz", "Is it alive?", health(&[200]), || get(health::alive)),
-        Route::page("/readyz", "Should it be given work?", health(&[200, 503]), || get(health::ready)),
-        Route::page("/metrics", "What is counted, for Prometheus", Answer::Text("text/plain"), || get(metrics::serve))
-            .access(&[Admin], NoTopic)
-            .errors(&[1001, 1003, 1029]),
+        Route::page("/readyz", "Should it be given work?", health(&[200, 503]), || {
+            get(health::ready)
+        }),
+        Route::page(
+            "/metrics",
+            "What is counted, for Prometheus",
+            Answer::Text("text/plain"),
+            || get(metrics::serve),
+        )
+        .access(&[Admin], NoTopic)
+        .errors(&[1001, 1003, 1029]),
         Route::page("/openapi.json", "This document", Answer::Text("application/json"), || {
             get(async || openapi::serve(&ROUTES))
         }),
-        Route::page("/docs", "A page to read this document by, and to try calls", Answer::Text("text/html"), || {
-            get(docs::page)
-        }),
+        Route::page(
+            "/docs",
+            "A page to read this document by, and to try calls",
+            Answer::Text("text/html"),
+            || get(docs::page),
+        ),
         Route::part("/", || get(docs::home)),
         Route::part("/docs/explorer.js", || get(docs::script)),
         Route::part("/docs/explorer.css", || get(docs::style)),
@@ -254,8 +268,12 @@ mod tests {
                 methods.as_object().unwrap().keys().map(|method| (path.clone(), method.clone()))
             })
             .collect();
-        let routes = ROUTES.all().iter().filter(|route| route.path != "/" && !route.path.starts_with("/docs/"));
-        let routes = routes.map(|route| (route.path.to_owned(), route.method().as_str().to_ascii_lowercase()));
+        let routes = ROUTES
+            .all()
+            .iter()
+            .filter(|route| route.path != "/" && !route.path.starts_with("/docs/"));
+        let routes = routes
+            .map(|route| (route.path.to_owned(), route.method().as_str().to_ascii_lowercase()));
         assert!(documented.len() >= 28);
         assert_eq!(documented, routes.collect());
     }
@@ -266,7 +284,9 @@ mod tests {
         let is_call = |route: &&Route| route.path.starts_with("/delay/");
         for route in ROUTES.all().iter().filter(is_call) {
             let about = match route.path {
-                "/delay/task/add_batch" | "/delay/task/adopt" | "/delay/topic/list" => About::EachOfThem,
+                "/delay/task/add_batch" | "/delay/task/adopt" | "/delay/topic/list" => {
+                    About::EachOfThem
+                }
                 path if path.starts_with("/delay/destination/") => About::All,
                 _ => About::Topic,
             };
@@ -282,7 +302,8 @@ mod tests {
 
     #[test]
     fn what_the_table_does_not_name_asks_for_admin() {
-        let check = |path: &str, expected: Access| assert_eq!(ROUTES.access(path), expected, "{path}");
+        let check =
+            |path: &str, expected: Access| assert_eq!(ROUTES.access(path), expected, "{path}");
         check("/delay/task/add/", Access::Token(&[Admin], About::Topic));
         check("/delay/something/new", Access::Token(&[Admin], About::Topic));
         check("/metrics", Access::Token(&[Admin], About::Nothing));
@@ -290,7 +311,8 @@ mod tests {
         check("/docsx", Access::Token(&[Admin], About::Nothing));
         check("/docs/app.js", Access::Open);
         check("/healthz", Access::Open);
-        let posted = ROUTES.call(&Method::POST, "/delay/something/new").expect("what is posted is checked");
+        let posted =
+            ROUTES.call(&Method::POST, "/delay/something/new").expect("what is posted is checked");
         assert_eq!(posted.access, Access::Token(&[Admin], About::Topic));
         assert!(ROUTES.call(&Method::GET, "/delay/task/add").is_none());
         assert!(ROUTES.call(&Method::POST, "/metrics").is_none());

@@ -67,9 +67,11 @@ impl Api {
         let Parts { store, topics, services, limits, tokens, clock, draining } = parts;
         let pending = TaskTracker::new();
         let giving_back = GivingBack { store: store.clone(), pending: pending.clone() };
-        let pulls = Arc::new(Pulls::new(giving_back, topics.clone(), draining.clone(), params.waiters));
+        let pulls =
+            Arc::new(Pulls::new(giving_back, topics.clone(), draining.clone(), params.waiters));
         let bounds = RwLock::new(params.bounds());
-        let (body_limit, batch_body_limit) = (Limit::of(params.body_limit), Limit::of(params.batch_body_limit));
+        let (body_limit, batch_body_limit) =
+            (Limit::of(params.body_limit), Limit::of(params.batch_body_limit));
         Self {
             params,
             bounds,
@@ -96,7 +98,10 @@ impl Api {
         self.pending.close();
         if tokio::time::timeout(LAST_SETTLES, self.pending.wait()).await.is_err() {
             let left = self.pending.len();
-            tracing::warn!(left, "The store does not answer: {left} pulls are not settled, and their tasks come back");
+            tracing::warn!(
+                left,
+                "The store does not answer: {left} pulls are not settled, and their tasks come back"
+            );
         }
     }
 
@@ -124,7 +129,9 @@ impl Api {
     /// Refuses new work while draining. What ends work (acks, nacks) goes on.
     pub(crate) fn check_accepting(&self) -> Result<(), Error> {
         match self.is_draining() {
-            true => Err(Error::Unavailable("this instance is shutting down, so this is not confirmed: repeat it")),
+            true => Err(Error::Unavailable(
+                "this instance is shutting down, so this is not confirmed: repeat it",
+            )),
             false => Ok(()),
         }
     }
@@ -184,6 +191,7 @@ impl Api {
     /// Room for so many waiting pulls.
     pub(crate) fn set_places(&mut self, places: usize) {
         let giving_back = GivingBack { store: self.store.clone(), pending: self.pending.clone() };
-        self.pulls = Arc::new(Pulls::new(giving_back, self.topics.clone(), self.draining.clone(), places));
+        self.pulls =
+            Arc::new(Pulls::new(giving_back, self.topics.clone(), self.draining.clone(), places));
     }
 }

@@ -63,20 +63,29 @@ pub(crate) async fn edge_without_store() -> (Api, watch::Sender<bool>) {
 /// An edge before a store that takes connections and never says a word, while the listener is held.
 pub(crate) async fn edge_before_a_silent_store() -> (Api, watch::Sender<bool>, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (api, draining) = edge_before(&format!("redis://{}/", listener.local_addr().unwrap())).await;
+    let (api, draining) =
+        edge_before(&format!("redis://{}/", listener.local_addr().unwrap())).await;
     (api, draining, listener)
 }
 
 async fn edge_before(url: &str) -> (Api, watch::Sender<bool>) {
     let clock = Clock::system();
-    let params = redis::Params { key_prefix: "test".into(), clock: clock.clone(), ..redis::Params::standalone(url) };
+    let params = redis::Params {
+        key_prefix: "test".into(),
+        clock: clock.clone(),
+        ..redis::Params::standalone(url)
+    };
     edge_over(AnyStore::Redis(Redis::connect(params).await.unwrap()), clock)
 }
 
 /// An edge over a store of its own, and the folder that this keeps its file in.
 pub(crate) fn edge_with_store() -> (Api, watch::Sender<bool>, tempfile::TempDir) {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::system());
-    let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 0, clock: clock.clone() };
+    let params = embedded::Params {
+        path: folder.path().join("delayd.db"),
+        reserve: 0,
+        clock: clock.clone(),
+    };
     let (api, draining) = edge_over(AnyStore::Embedded(Embedded::open(params).unwrap()), clock);
     (api, draining, folder)
 }
@@ -94,7 +103,15 @@ fn edge_over(store: AnyStore, clock: Clock) -> (Api, watch::Sender<bool>) {
     });
     let draining_seen = draining.subscribe();
     let tokens = Arc::new(Tokens::default());
-    let parts = Parts { store, topics, services: Arc::new(services()), limits, tokens, clock, draining: draining_seen };
+    let parts = Parts {
+        store,
+        topics,
+        services: Arc::new(services()),
+        limits,
+        tokens,
+        clock,
+        draining: draining_seen,
+    };
     let params = Params {
         body_limit: 1000,
         batch_limit: 3,

@@ -31,7 +31,8 @@ pub struct Checked {
 pub async fn check(settings: &Settings) -> Result<Checked, StartError> {
     let address = settings.http.bind;
     // Another port: the configured one may be a running delayd's, or about to be.
-    TcpListener::bind(SocketAddr::new(address.ip(), 0)).map_err(|source| StartError::Bind { address, source })?;
+    TcpListener::bind(SocketAddr::new(address.ip(), 0))
+        .map_err(|source| StartError::Bind { address, source })?;
     let clock = Clock::system();
     let (found, durability, mut warnings) = match settings.store.kind {
         StoreKind::Embedded => {

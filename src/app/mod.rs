@@ -102,8 +102,10 @@ impl App {
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         settings.http.ensure_guarded()?;
         let address = settings.http.bind;
-        let listener = api::listen(address).map_err(|source| StartError::Bind { address, source })?;
-        let address = listener.local_addr().map_err(|source| StartError::Bind { address, source })?;
+        let listener =
+            api::listen(address).map_err(|source| StartError::Bind { address, source })?;
+        let address =
+            listener.local_addr().map_err(|source| StartError::Bind { address, source })?;
         let clock = Clock::system();
         let store = Arc::new(open_store(&settings, &clock).await?);
         let topics = Arc::new(Registry::new(store.clone(), params::topic(&settings)));
@@ -188,9 +190,14 @@ impl App {
             () = broken(&self.store) => true,
         };
         if broken {
-            tracing::error!("The store's disk failed; stopping, so that nothing is accepted that may not be kept");
+            tracing::error!(
+                "The store's disk failed; stopping, so that nothing is accepted that may not be kept"
+            );
         } else {
-            tracing::info!("Draining: no more adds and claims; running calls have {:?} to end", self.grace);
+            tracing::info!(
+                "Draining: no more adds and claims; running calls have {:?} to end",
+                self.grace
+            );
         }
         self.draining.send_replace(true);
         if let Some(reloading) = &self.reloading {
@@ -209,7 +216,9 @@ impl App {
         self.serving.await.context("the HTTP server failed")?;
         self.api.finish().await;
         if tokio::time::timeout(STORE_CLOSING, self.store.close()).await.is_err() {
-            tracing::warn!("The store did not close in time and is left as it is; what was confirmed is kept");
+            tracing::warn!(
+                "The store did not close in time and is left as it is; what was confirmed is kept"
+            );
         }
         anyhow::ensure!(!broken, "the store's disk failed; see the log");
         tracing::info!("Drained");
@@ -225,7 +234,10 @@ async fn open_store(settings: &Settings, clock: &Clock) -> store::Result<AnyStor
 ///
 /// # Errors
 /// Says what is wrong with it.
-pub async fn open_store_for_check(settings: &Settings, repair: bool) -> Result<AnyStore, StartError> {
+pub async fn open_store_for_check(
+    settings: &Settings,
+    repair: bool,
+) -> Result<AnyStore, StartError> {
     let open = move |params| Embedded::open_for_check(params, repair);
     Ok(open_store_by(settings, &Clock::system(), open).await?)
 }
@@ -242,7 +254,9 @@ async fn open_store_by(
             let opened = tokio::task::spawn_blocking(move || open(params)).await;
             Ok(AnyStore::Embedded(opened.expect("opening the store does not panic")?))
         }
-        StoreKind::Redis => Ok(AnyStore::Redis(Redis::connect(params::redis(settings, clock)).await?)),
+        StoreKind::Redis => {
+            Ok(AnyStore::Redis(Redis::connect(params::redis(settings, clock)).await?))
+        }
     }
 }
 
@@ -250,7 +264,9 @@ async fn open_store_by(
 ///
 /// # Errors
 /// Says what is wrong with the store: an embedded one that a process has open is refused.
-pub async fn replace_store_id(settings: &Settings) -> Result<(Option<StoreId>, StoreId), StartError> {
+pub async fn replace_store_id(
+    settings: &Settings,
+) -> Result<(Option<StoreId>, StoreId), StartError> {
     match settings.store.kind {
         StoreKind::Embedded => {
             let (before, id) = of_file(settings, Embedded::replace_id).await?;
@@ -270,7 +286,9 @@ pub async fn replace_store_id(settings: &Settings) -> Result<(Option<StoreId>, S
 pub async fn formats(settings: &Settings) -> Result<Formats, StartError> {
     match settings.store.kind {
         StoreKind::Embedded => Ok(of_file(settings, Embedded::formats).await?),
-        StoreKind::Redis => Ok(Redis::connect(params::redis(settings, &Clock::system())).await?.formats().await?),
+        StoreKind::Redis => {
+            Ok(Redis::connect(params::redis(settings, &Clock::system())).await?.formats().await?)
+        }
     }
 }
 
@@ -281,7 +299,10 @@ pub async fn formats(settings: &Settings) -> Result<Formats, StartError> {
 pub async fn raise_format(settings: &Settings) -> Result<Formats, StartError> {
     match settings.store.kind {
         StoreKind::Embedded => Ok(of_file(settings, Embedded::raise_format).await?),
-        StoreKind::Redis => Ok(Redis::connect(params::redis(settings, &Clock::system())).await?.raise_format().await?),
+        StoreKind::Redis => Ok(Redis::connect(params::redis(settings, &Clock::system()))
+            .await?
+            .raise_format()
+            .await?),
     }
 }
 

@@ -21,7 +21,11 @@ pub(super) fn policy(settings: &Settings) -> Policy {
 
 pub(super) fn embedded(settings: &Settings, clock: &Clock) -> embedded::Params {
     let embedded = &settings.store.embedded;
-    embedded::Params { path: embedded.path.clone(), reserve: embedded.reserve.bytes() as u64, clock: clock.clone() }
+    embedded::Params {
+        path: embedded.path.clone(),
+        reserve: embedded.reserve.bytes() as u64,
+        clock: clock.clone(),
+    }
 }
 
 pub(super) fn redis(settings: &Settings, clock: &Clock) -> redis::Params {
@@ -31,7 +35,11 @@ pub(super) fn redis(settings: &Settings, clock: &Clock) -> redis::Params {
             Topology::Standalone => redis::Topology::Standalone,
             Topology::Sentinel => {
                 let (username, password) = redis.urls[0].sentinel_login();
-                redis::Topology::Sentinel { master_name: redis.master_name.clone(), username, password }
+                redis::Topology::Sentinel {
+                    master_name: redis.master_name.clone(),
+                    username,
+                    password,
+                }
             }
             Topology::Cluster => redis::Topology::Cluster,
         },
@@ -54,7 +62,11 @@ pub(super) fn services(settings: &Settings) -> Vec<callback::ServiceParams> {
     services
         .map(|(name, service)| callback::ServiceParams {
             name: name.clone(),
-            endpoints: service.endpoints.iter().map(|endpoint| endpoint.as_str().to_owned()).collect(),
+            endpoints: service
+                .endpoints
+                .iter()
+                .map(|endpoint| endpoint.as_str().to_owned())
+                .collect(),
             allowance: Allowance { concurrency: service.concurrency, rate: service.rate },
             success: match service.success {
                 Success::DmError => callback::SuccessRule::DmError,
@@ -97,7 +109,9 @@ pub(super) fn client(settings: &Settings, clock: &Clock) -> callback::Params {
 /// `open_files` is how many files this process may have open: each call needs one, and the edge and the store some.
 pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> LimitParams {
     let wanted = settings.callback.concurrency;
-    let most = open_files.and_then(|files| usize::try_from(files).ok()).map_or(usize::MAX, |files| (files / 2).max(16));
+    let most = open_files
+        .and_then(|files| usize::try_from(files).ok())
+        .map_or(usize::MAX, |files| (files / 2).max(16));
     if is_too_few(wanted, most) {
         tracing::warn!(
             "callback.concurrency: expected at most half of the open-file limit, {most}, got {wanted}. At most {most} calls run at a \
@@ -115,7 +129,9 @@ pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> LimitParam
 /// Whether an operator has to know that so many calls are not possible: they asked for them, or there are few. The default is more than
 /// anyone needs as a rule.
 fn is_too_few(wanted: usize, most: usize) -> bool {
-    let is_default = || Settings::load(&[], &[], std::iter::empty()).is_ok_and(|d| d.callback.concurrency == wanted);
+    let is_default = || {
+        Settings::load(&[], &[], std::iter::empty()).is_ok_and(|d| d.callback.concurrency == wanted)
+    };
     wanted > most && (most < AMPLE || !is_default())
 }
 
@@ -176,9 +192,11 @@ mod tests {
 
     #[test]
     fn calls_are_capped_by_the_open_file_limit() {
-        let settings = Settings::load(&[], &["callback.concurrency=1000".into()], std::iter::empty()).unwrap();
-        let check =
-            |open_files: Option<u64>, calls: usize| assert_eq!(limits(&settings, open_files).concurrency, calls);
+        let settings =
+            Settings::load(&[], &["callback.concurrency=1000".into()], std::iter::empty()).unwrap();
+        let check = |open_files: Option<u64>, calls: usize| {
+            assert_eq!(limits(&settings, open_files).concurrency, calls)
+        };
         check(None, 1_000);
         check(Some(1_048_576), 1_000);
         check(Some(1_024), 512);
@@ -187,8 +205,9 @@ mod tests {
     /// A limit of 20000 was told in two lines at each start, with nothing to be done.
     #[test]
     fn a_limit_is_told_where_something_should_be_done() {
-        let check =
-            |wanted: usize, most: usize, told: bool| assert_eq!(is_too_few(wanted, most), told, "{wanted} {most}");
+        let check = |wanted: usize, most: usize, told: bool| {
+            assert_eq!(is_too_few(wanted, most), told, "{wanted} {most}")
+        };
         check(16_384, 16_384, false);
         check(16_384, 10_000, false);
         check(16_384, 512, true);

@@ -95,7 +95,8 @@ pub(super) async fn run(parts: Parts, mut source: Source) {
         let _ = changed.try_send(());
     }
     let mut seen = source.files.clone();
-    let mut taken = Taken { files: std::mem::take(&mut source.files), settings: parts.started.clone() };
+    let mut taken =
+        Taken { files: std::mem::take(&mut source.files), settings: parts.started.clone() };
     loop {
         let is_told = tokio::select! {
             hangup = source.hangup.recv() => {
@@ -121,7 +122,9 @@ pub(super) async fn run(parts: Parts, mut source: Source) {
         parts.api.count_reload(reloaded.is_ok());
         match reloaded {
             Ok(now) => taken = now,
-            Err(why) => tracing::error!("The new configuration is not taken, the old one stays: {why}"),
+            Err(why) => {
+                tracing::error!("The new configuration is not taken, the old one stays: {why}")
+            }
         }
     }
 }
@@ -131,7 +134,12 @@ fn one_line(error: &settings::Error) -> String {
 }
 
 /// Makes settings of the files and refuses those that are wrong, or that a truncated file may have led to.
-fn checked(parts: &Parts, source: &Source, taken: &Taken, files: &[File]) -> Result<Settings, settings::Error> {
+fn checked(
+    parts: &Parts,
+    source: &Source,
+    taken: &Taken,
+    files: &[File],
+) -> Result<Settings, settings::Error> {
     files.iter().zip(&taken.files).try_for_each(|(new, old)| new.ensure_may_replace(old))?;
     let settings = (source.load)(files)?;
     settings.http.ensure_may_replace(&taken.settings.http, parts.started.http.bind)?;
@@ -139,7 +147,12 @@ fn checked(parts: &Parts, source: &Source, taken: &Taken, files: &[File]) -> Res
 }
 
 /// Loads, checks, and hands out.
-fn reload(parts: &Parts, source: &Source, taken: &Taken, files: Vec<File>) -> Result<Taken, String> {
+fn reload(
+    parts: &Parts,
+    source: &Source,
+    taken: &Taken,
+    files: Vec<File>,
+) -> Result<Taken, String> {
     let settings = checked(parts, source, taken, &files).map_err(|error| one_line(&error))?;
     // The level was checked with the settings; the services are checked by being put in place.
     parts.services.replace(params::services(&settings)).map_err(|error| error.to_string())?;
@@ -169,18 +182,25 @@ fn reload(parts: &Parts, source: &Source, taken: &Taken, files: Vec<File>) -> Re
 /// Which sections that can change are other than before.
 fn changed(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let (call, now) = (&old.callback, &new.callback);
-    let limits = |settings: &Settings| settings::Limits { bodies: old.limits.bodies, ..settings.limits.clone() };
+    let limits = |settings: &Settings| settings::Limits {
+        bodies: old.limits.bodies,
+        ..settings.limits.clone()
+    };
     named([
         ("services", old.services != new.services),
         ("services_fallback", old.services_fallback != new.services_fallback),
         ("http.auth", old.http.auth != new.http.auth),
         (
             "callback.allow_hosts",
-            call.allow_hosts != now.allow_hosts || call.deny_private_hosts != now.deny_private_hosts,
+            call.allow_hosts != now.allow_hosts
+                || call.deny_private_hosts != now.deny_private_hosts,
         ),
         ("limits", limits(old) != limits(new)),
         ("callback.concurrency", call.concurrency != now.concurrency),
-        ("callback.concurrency_per_service", call.concurrency_per_service != now.concurrency_per_service),
+        (
+            "callback.concurrency_per_service",
+            call.concurrency_per_service != now.concurrency_per_service,
+        ),
         ("callback.retry_after_max", call.retry_after_max != now.retry_after_max),
         ("callback.breaker", call.breaker != now.breaker),
         ("log.level", old.log.level != new.log.level),
@@ -210,7 +230,8 @@ fn named<const N: usize>(parts: [(&'static str, bool); N]) -> Vec<&'static str> 
 
 /// Reads the files. That blocks, so it has a thread of its own.
 async fn read(paths: Vec<PathBuf>) -> Vec<File> {
-    let read = tokio::task::spawn_blocking(move || paths.iter().map(|path| File::read(path)).collect());
+    let read =
+        tokio::task::spawn_blocking(move || paths.iter().map(|path| File::read(path)).collect());
     read.await.expect("reading a file does not panic")
 }
 

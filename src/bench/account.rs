@@ -116,14 +116,19 @@ impl Flaws {
         if self.missing + self.again + self.early + self.strange == 0 {
             return Ok(());
         }
-        let early = format!("{} came before their moment, by up to {} µs", self.early, -earliest_us);
+        let early =
+            format!("{} came before their moment, by up to {} µs", self.early, -earliest_us);
         let told = [
             (self.missing, format!("{} never arrived", self.missing)),
             (self.again, format!("{} callbacks were repeats", self.again)),
             (self.early, early),
-            (self.strange, format!("{} callbacks were of tasks that nobody was told of", self.strange)),
+            (
+                self.strange,
+                format!("{} callbacks were of tasks that nobody was told of", self.strange),
+            ),
         ];
-        let told: Vec<String> = told.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text).collect();
+        let told: Vec<String> =
+            told.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text).collect();
         Err(Error::Defect(format!("of {of} tasks: {}", told.join("; "))))
     }
 }
@@ -162,7 +167,8 @@ mod tests {
 
     #[test]
     fn what_came_once_and_not_early_is_told_with_its_lateness() {
-        let arrived = check(&accepted(&[2, 1]), &arrivals(&[(1, 1_000_000), (2, 1_002_500)])).unwrap();
+        let arrived =
+            check(&accepted(&[2, 1]), &arrivals(&[(1, 1_000_000), (2, 1_002_500)])).unwrap();
         assert_eq!((arrived.earliest_us, arrived.last_us), (0, 1_002_500));
         assert_eq!(percentile_ms(&arrived.late, 100.0).round(), 3.0);
     }
@@ -176,7 +182,11 @@ mod tests {
         check(&[1, 2], &[(1, 1_000_000)], "of 2 tasks: 1 never arrived");
         check(&[1], &[(1, 1_000_000), (1, 1_000_001)], "of 1 tasks: 1 callbacks were repeats");
         check(&[1], &[(1, 999_999)], "1 came before their moment, by up to 1 µs");
-        check(&[1], &[(0, 1_000_000), (1, 1_000_000), (3, 1)], "2 callbacks were of tasks that nobody was told of");
+        check(
+            &[1],
+            &[(0, 1_000_000), (1, 1_000_000), (3, 1)],
+            "2 callbacks were of tasks that nobody was told of",
+        );
         check(&[1, 1], &[(1, 1_000_000)], "the id 1 was given to two tasks");
     }
 
@@ -184,9 +194,13 @@ mod tests {
     fn the_answers_of_adds_and_batches_are_read() {
         let mut read = Vec::new();
         accepted_in(br#"{"dm_error":0,"task_id":7,"due_ms":8}"#, &mut read).unwrap();
-        let batch = br#"{"failed":0,"results":[{"task_id":1,"due_ms":2},{"task_id":3,"due_ms":4}]}"#;
+        let batch =
+            br#"{"failed":0,"results":[{"task_id":1,"due_ms":2},{"task_id":3,"due_ms":4}]}"#;
         accepted_in(batch, &mut read).unwrap();
-        assert_eq!(read.iter().map(|task| (task.id, task.due_ms)).collect::<Vec<_>>(), [(7, 8), (1, 2), (3, 4)]);
+        assert_eq!(
+            read.iter().map(|task| (task.id, task.due_ms)).collect::<Vec<_>>(),
+            [(7, 8), (1, 2), (3, 4)]
+        );
         assert!(accepted_in(br#"{"dm_error":2003}"#, &mut read).is_none());
     }
 }

@@ -49,10 +49,18 @@ pub async fn serve() -> io::Result<()> {
 async fn add(body: Bytes) -> Result<Json<Added>, StatusCode> {
     static NEXT: AtomicU64 = AtomicU64::new(1_795_234_567_000_000);
     let add: Add<'_> = serde_json::from_slice(&body).map_err(|_| StatusCode::BAD_REQUEST)?;
-    let content: Content<'_> = serde_json::from_str(add.content.get()).map_err(|_| StatusCode::BAD_REQUEST)?;
+    let content: Content<'_> =
+        serde_json::from_str(add.content.get()).map_err(|_| StatusCode::BAD_REQUEST)?;
     if add.topic.is_empty() || content.sn.is_empty() || !content.url.starts_with('/') {
         return Err(StatusCode::BAD_REQUEST);
     }
     let (task_id, due_ms) = (NEXT.fetch_add(1, Ordering::Relaxed), Clock::system().now().0);
-    Ok(Json(Added { dm_error: 0, error_msg: "操作成功", task_id, due_ms, mode: "push", durability: "fsynced" }))
+    Ok(Json(Added {
+        dm_error: 0,
+        error_msg: "操作成功",
+        task_id,
+        due_ms,
+        mode: "push",
+        durability: "fsynced",
+    }))
 }

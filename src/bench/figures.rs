@@ -21,7 +21,9 @@ impl Figures {
 
     /// An object of all of them.
     pub fn json(&self) -> Value {
-        Value::Object(self.0.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<_, _>>())
+        Value::Object(
+            self.0.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<_, _>>(),
+        )
     }
 
     pub(super) fn get(&self, name: &str) -> Option<f64> {
@@ -92,7 +94,13 @@ impl Usage {
         figures.put_any("server_cpus", share(now.server_cpu_s, self.server_cpu_s));
         figures.put_any("bench_cpus", share(now.bench_cpu_s, self.bench_cpu_s));
         let pid = stage.pids().next();
-        figures.put_any("server_resident_mib", pid.and_then(|pid| process::resident_mib(pid, "VmRSS")));
-        figures.put_any("server_resident_most_mib", pid.and_then(|pid| process::resident_mib(pid, "VmHWM")));
+        figures.put_any(
+            "server_resident_mib",
+            pid.and_then(|pid| process::resident_mib(pid, "VmRSS")),
+        );
+        figures.put_any(
+            "server_resident_most_mib",
+            pid.and_then(|pid| process::resident_mib(pid, "VmHWM")),
+        );
     }
 }

@@ -125,7 +125,13 @@ pub(super) async fn adds(
     let plan = Arc::new(Plan { pace, begun: Instant::now(), next: AtomicU64::new(0) });
     let mut callers = JoinSet::new();
     for connection in open {
-        callers.spawn(call(connection, plan.clone(), tally.clone(), request.clone(), progress.clone()));
+        callers.spawn(call(
+            connection,
+            plan.clone(),
+            tally.clone(),
+            request.clone(),
+            progress.clone(),
+        ));
     }
     while let Some(ended) = callers.join_next().await {
         ended.expect("a caller does not panic")?;

@@ -38,7 +38,8 @@ struct Desk {
 
 impl Receiver {
     pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
-        let (arrivals, is_held, connections) = (Mutex::default(), watch::Sender::new(false), AtomicUsize::new(0));
+        let (arrivals, is_held, connections) =
+            (Mutex::default(), watch::Sender::new(false), AtomicUsize::new(0));
         let desk = Arc::new(Desk { arrivals, is_held, connections });
         let mut receiver = Self { address, desk, accepting: JoinSet::new() };
         receiver.address = receiver.listen(address)?;
@@ -115,8 +116,8 @@ async fn serve(mut stream: TcpStream, desk: &Desk) -> io::Result<()> {
             return Ok(());
         }
         while let Some(frame) = Frame::of(&read)? {
-            let arrival =
-                header(&read[..frame.body], "delay-task-id").map(|id| Arrival { id, at_us: clock.now_micros() });
+            let arrival = header(&read[..frame.body], "delay-task-id")
+                .map(|id| Arrival { id, at_us: clock.now_micros() });
             desk.arrivals().extend(arrival);
             read.drain(..frame.end);
             is_held.wait_for(|is_held| !is_held).await.map_err(io::Error::other)?;

@@ -23,7 +23,10 @@ impl Redis {
     pub(super) async fn connect(url: &str, prefix: &str) -> Result<Self, Error> {
         let client = Client::open(url).map_err(Error::redis)?;
         let patient = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
-        let connection = client.get_multiplexed_async_connection_with_config(&patient).await.map_err(Error::redis)?;
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&patient)
+            .await
+            .map_err(Error::redis)?;
         Ok(Self { connection, prefix: prefix.to_owned() })
     }
 
@@ -35,7 +38,9 @@ impl Redis {
     pub(super) async fn info(&self, section: &str) -> Result<HashMap<String, f64>, Error> {
         let text: String = self.ask(cmd("INFO").arg(section)).await?;
         let numbers = text.lines().filter_map(|line| line.split_once(':'));
-        Ok(numbers.filter_map(|(name, value)| Some((name.to_owned(), value.trim().parse().ok()?))).collect())
+        Ok(numbers
+            .filter_map(|(name, value)| Some((name.to_owned(), value.trim().parse().ok()?)))
+            .collect())
     }
 
     /// One number of it; 0 if it is not there.
@@ -52,8 +57,10 @@ impl Redis {
     /// which on one would have come into it.
     pub(super) async fn slowest_ms(&self, since: i64) -> Result<f64, Error> {
         let entries = self.slow_entries(-1).await?;
-        let slowest = entries.iter().filter(|(number, _)| *number > since).map(|(_, took_us)| *took_us).max();
-        let told: HashMap<String, i64> = self.ask(cmd("CONFIG").arg("GET").arg("slowlog-log-slower-than")).await?;
+        let slowest =
+            entries.iter().filter(|(number, _)| *number > since).map(|(_, took_us)| *took_us).max();
+        let told: HashMap<String, i64> =
+            self.ask(cmd("CONFIG").arg("GET").arg("slowlog-log-slower-than")).await?;
         let threshold = told.values().next().copied().unwrap_or_default();
         Ok(slowest.unwrap_or(threshold) as f64 / 1_000.0)
     }
@@ -61,8 +68,11 @@ impl Redis {
     /// How long 999 of 1,000 script calls took at the most since the server was started, in milliseconds; nothing before Redis 7.
     pub(super) async fn scripts_p999_ms(&self) -> Result<Option<f64>, Error> {
         let text: String = self.ask(cmd("INFO").arg("latencystats")).await?;
-        let scripts = text.lines().find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:"));
-        let p999 = scripts.and_then(|spread| spread.split(',').find_map(|part| part.trim().strip_prefix("p99.9=")));
+        let scripts =
+            text.lines().find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:"));
+        let p999 = scripts.and_then(|spread| {
+            spread.split(',').find_map(|part| part.trim().strip_prefix("p99.9="))
+        });
         Ok(p999.and_then(|micros| micros.parse::<f64>().ok()).map(|micros| micros / 1_000.0))
     }
 
@@ -73,7 +83,10 @@ impl Redis {
             Some(Value::Int(number)) => Some(*number),
             _ => None,
         };
-        Ok(entries.iter().filter_map(|entry| Some((number(entry.first())?, number(entry.get(2))?))).collect())
+        Ok(entries
+            .iter()
+            .filter_map(|entry| Some((number(entry.first())?, number(entry.get(2))?)))
+            .collect())
     }
 
     /// How many fields a hash has.
@@ -85,8 +98,13 @@ impl Redis {
     pub(super) async fn clear(&self) -> Result<(), Error> {
         let mut cursor = 0_u64;
         loop {
-            let scan =
-                cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{}*", self.prefix)).arg("COUNT").arg(SCANNED).clone();
+            let scan = cmd("SCAN")
+                .arg(cursor)
+                .arg("MATCH")
+                .arg(format!("{}*", self.prefix))
+                .arg("COUNT")
+                .arg(SCANNED)
+                .clone();
             let (next, keys): (u64, Vec<Vec<u8>>) = self.ask(&scan).await?;
             if !keys.is_empty() {
                 let _: u64 = self.ask(cmd("UNLINK").arg(keys)).await?;

@@ -30,7 +30,9 @@ impl Instance {
         let program = std::env::current_exe().map_err(Error::Child)?;
         let mut command = Command::new(program);
         // Settings for a service that is served in earnest are none for this one.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DELAYD")) {
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DELAYD"))
+        {
             command.env_remove(name);
         }
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -71,7 +73,8 @@ fn read(said: ChildStderr, tell: oneshot::Sender<String>) {
     for line in BufReader::new(said).lines().map_while(Result::ok) {
         match line.split_once(LISTENS) {
             Some((_, rest)) => {
-                let address = rest.chars().take_while(|c| !c.is_whitespace() && *c != ',').collect();
+                let address =
+                    rest.chars().take_while(|c| !c.is_whitespace() && *c != ',').collect();
                 let _ = tell.take().map(|tell| tell.send(address));
             }
             None => eprintln!("{line}"),

@@ -81,9 +81,11 @@ impl Stage {
             None => [SERVICE.to_owned(), OTHER_SERVICE.to_owned()],
         };
         let peer = match &target.running {
-            Some(running) => {
-                Peer { address: running.address.clone(), base: running.base.clone(), token: running.token.clone() }
-            }
+            Some(running) => Peer {
+                address: running.address.clone(),
+                base: running.base.clone(),
+                token: running.token.clone(),
+            },
             None => Peer::at(""),
         };
         let redis_url = match &target.store {
@@ -110,7 +112,9 @@ impl Stage {
     /// Starts a service.
     pub(super) async fn start(&mut self, target: &Target, needs: Needs) -> Result<(), Error> {
         let mut arguments = target.configuration.clone();
-        let mut set = |key: &str, value: String| arguments.extend(["--set".to_owned(), format!("{key}={value}")]);
+        let mut set = |key: &str, value: String| {
+            arguments.extend(["--set".to_owned(), format!("{key}={value}")])
+        };
         set("http.bind", r#""127.0.0.1:0""#.into());
         // More than are asked for, for those of trials.
         set("limits.topics", "20000".into());
@@ -154,7 +158,8 @@ impl Stage {
     /// Removes what was made.
     pub(super) async fn clear(mut self) -> Result<(), Error> {
         if self.is_guest {
-            let topics = std::mem::take(&mut *self.topics.lock().unwrap_or_else(PoisonError::into_inner));
+            let topics =
+                std::mem::take(&mut *self.topics.lock().unwrap_or_else(PoisonError::into_inner));
             for topic in topics {
                 self.remove(&topic).await?;
             }
@@ -178,7 +183,9 @@ impl Stage {
                 Err(error) => return Err(error),
             }
         }
-        self.ask("/delay/topic/delete", &TopicRequest { topic: Some(topic) }).await.map(|Nothing {}| ())
+        self.ask("/delay/topic/delete", &TopicRequest { topic: Some(topic) })
+            .await
+            .map(|Nothing {}| ())
     }
 
     /// A topic of this run's own.
@@ -224,12 +231,17 @@ impl Stage {
     pub(super) fn disk_bytes(&self) -> Option<u64> {
         let entries = std::fs::read_dir(self.folder.as_ref()?.path()).ok()?.filter_map(Result::ok);
         // The ballast is no task's.
-        let kept = entries.filter(|entry| !entry.file_name().to_string_lossy().ends_with("-ballast"));
+        let kept =
+            entries.filter(|entry| !entry.file_name().to_string_lossy().ends_with("-ballast"));
         Some(kept.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum())
     }
 
     /// Asks the service something that is none of the load.
-    pub(super) async fn ask<A: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<A, Error> {
+    pub(super) async fn ask<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<A, Error> {
         // A connection of its own: a service closes those that were idle for long.
         let mut connection = self.peer.connect().await.map_err(Error::Broken)?;
         let request = self.peer.post(path, &json(body));
@@ -241,7 +253,8 @@ impl Stage {
     }
 
     pub(super) async fn counts(&self, topic: &str) -> Result<Count, Error> {
-        let shown: TopicShown<IgnoredAny> = self.ask("/delay/topic/get", &TopicRequest { topic: Some(topic) }).await?;
+        let shown: TopicShown<IgnoredAny> =
+            self.ask("/delay/topic/get", &TopicRequest { topic: Some(topic) }).await?;
         Ok(shown.counts)
     }
 
@@ -268,10 +281,13 @@ impl Stage {
             let body = batch(n * FILL_BATCH..count.min((n + 1) * FILL_BATCH), &write);
             Bytes::from(peer.post("/delay/task/add_batch", &body))
         };
-        let load = self.adds(FILL_CONNECTIONS, Pace::Fill(count.div_ceil(FILL_BATCH)), request).await?;
+        let load =
+            self.adds(FILL_CONNECTIONS, Pace::Fill(count.div_ceil(FILL_BATCH)), request).await?;
         match load.accepted.len() as u64 {
             all if all == count => Ok(load),
-            some => Err(Error::Defect(format!("of {count} tasks that were to fill the store, {some} were accepted"))),
+            some => Err(Error::Defect(format!(
+                "of {count} tasks that were to fill the store, {some} were accepted"
+            ))),
         }
     }
 
@@ -296,7 +312,12 @@ impl Stage {
     }
 
     /// As [`Stage::settled`], of many tasks that are due at some moment; it looks more seldom, so as not to stand in their way.
-    pub(super) async fn settled_after(&self, topic: &str, count: u64, due_ms: i64) -> Result<i64, Error> {
+    pub(super) async fn settled_after(
+        &self,
+        topic: &str,
+        count: u64,
+        due_ms: i64,
+    ) -> Result<i64, Error> {
         Clock::system().sleep_until(UnixMillis(due_ms)).await;
         self.settled_looking_every(SELDOM, topic, count).await
     }
@@ -309,7 +330,12 @@ impl Stage {
         self.settled_looking_every(LOOK, topic, count).await
     }
 
-    async fn settled_looking_every(&self, look: Duration, topic: &str, count: u64) -> Result<i64, Error> {
+    async fn settled_looking_every(
+        &self,
+        look: Duration,
+        topic: &str,
+        count: u64,
+    ) -> Result<i64, Error> {
         let (mut seen, mut moved) = (0, tokio::time::Instant::now());
         while moved.elapsed() < PATIENCE {
             let delivered = self.counts(topic).await?.delivered;
@@ -321,7 +347,9 @@ impl Stage {
             }
             tokio::time::sleep(look).await;
         }
-        Err(Error::Defect(format!("{seen} tasks are counted as delivered, which should be {count}")))
+        Err(Error::Defect(format!(
+            "{seen} tasks are counted as delivered, which should be {count}"
+        )))
     }
 }
 

@@ -35,10 +35,15 @@ impl Template {
     fn new(topic: &str, fields: &str, bytes: u16, options: &str) -> Result<Self, Error> {
         let used = fields.len() + r#"{"pad":""}"#.len();
         let Some(pad) = usize::from(bytes).checked_sub(used) else {
-            return Err(Error::Odd(format!("a content of {bytes} bytes is too short for the service's name")));
+            return Err(Error::Odd(format!(
+                "a content of {bytes} bytes is too short for the service's name"
+            )));
         };
         let content = format!(r#"{{{fields}"pad":"{}"}}"#, "x".repeat(pad));
-        Ok(Self { head: format!(r#"{{"topic":"{topic}","#), tail: format!(r#","content":{content}{options}}}"#) })
+        Ok(Self {
+            head: format!(r#"{{"topic":"{topic}","#),
+            tail: format!(r#","content":{content}{options}}}"#),
+        })
     }
 
     pub(super) fn task(&self, when: When) -> String {
@@ -80,7 +85,8 @@ mod tests {
     #[test]
     fn tasks_are_json_with_contents_of_the_wanted_length() {
         let template = Template::push("bench.t", "bench.receiver", 200).unwrap();
-        let body = batch(0..2, |n, body| template.write(When::At(1_795_234_567_007 + n as i64), body));
+        let body =
+            batch(0..2, |n, body| template.write(When::At(1_795_234_567_007 + n as i64), body));
         let read: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(read["tasks"][0]["timing_moment"], 1_795_234_567.007);
         assert_eq!(read["tasks"][1]["content"].to_string().len(), 200);

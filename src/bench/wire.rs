@@ -30,7 +30,11 @@ impl Peer {
     /// A whole request.
     pub(super) fn post(&self, path: &str, body: &str) -> Vec<u8> {
         let (base, address, length) = (&self.base, &self.address, body.len());
-        let token = self.token.as_ref().map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let token = self
+            .token
+            .as_ref()
+            .map(|token| format!("authorization: Bearer {token}\r\n"))
+            .unwrap_or_default();
         format!("POST {base}{path} HTTP/1.1\r\nhost: {address}\r\n{token}content-length: {length}\r\n\r\n{body}").into()
     }
 
@@ -77,7 +81,8 @@ impl Connection {
         };
         self.used = frame.end;
         // `HTTP/1.1 200 OK`
-        let status = self.read.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        let status =
+            self.read.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         let status = status.ok_or_else(|| invalid("an answer without a status"))?;
         Ok(Answer { status, body: &self.read[frame.body..frame.end] })
     }
@@ -95,7 +100,8 @@ impl Frame {
     pub(super) fn of(read: &[u8]) -> io::Result<Option<Self>> {
         let Some(head) = memmem::find(read, b"\r\n\r\n") else { return Ok(None) };
         let body = head + 4;
-        let length = header(&read[..head], "content-length").ok_or_else(|| invalid("a message without its length"))?;
+        let length = header(&read[..head], "content-length")
+            .ok_or_else(|| invalid("a message without its length"))?;
         let end = body + usize::try_from(length).map_err(io::Error::other)?;
         Ok((end <= read.len()).then_some(Self { body, end }))
     }
@@ -104,7 +110,8 @@ impl Frame {
 /// The number that a header of a message holds.
 pub(super) fn header(head: &[u8], name: &str) -> Option<u64> {
     let value = head.split(|byte| *byte == b'\n').find_map(|line| {
-        let is_it = line.get(name.len()) == Some(&b':') && line[..name.len()].eq_ignore_ascii_case(name.as_bytes());
+        let is_it = line.get(name.len()) == Some(&b':')
+            && line[..name.len()].eq_ignore_ascii_case(name.as_bytes());
         is_it.then(|| &line[name.len() + 1..])
     })?;
     std::str::from_utf8(value).ok()?.trim().parse().ok()

@@ -81,7 +81,9 @@ impl Breaker {
         match &self.phase {
             Phase::Closed { .. } => usize::MAX,
             Phase::Open { .. } => 0,
-            Phase::HalfOpen(probing) => self.params.half_open_probes.saturating_sub(probing.out()) as usize,
+            Phase::HalfOpen(probing) => {
+                self.params.half_open_probes.saturating_sub(probing.out()) as usize
+            }
         }
     }
 
@@ -150,7 +152,9 @@ impl Breaker {
                     None => {}
                 }
             }
-            (Phase::HalfOpen(probing), None) => probing.reserved = probing.reserved.saturating_sub(1),
+            (Phase::HalfOpen(probing), None) => {
+                probing.reserved = probing.reserved.saturating_sub(1)
+            }
             (Phase::HalfOpen(probing), Some((_, deadline))) => {
                 probing.forget(deadline);
                 match verdict {
@@ -203,7 +207,11 @@ impl Breaker {
         {
             self.streak = 0;
         }
-        let time = self.params.open.saturating_mul(2_u32.saturating_pow(self.streak)).min(self.params.open_max);
+        let time = self
+            .params
+            .open
+            .saturating_mul(2_u32.saturating_pow(self.streak))
+            .min(self.params.open_max);
         self.streak = self.streak.saturating_add(1);
         self.epoch += 1;
         self.phase = Phase::Open { until: now + time };
@@ -218,7 +226,8 @@ impl Breaker {
 /// Whether too large a share of the calls of late failed.
 fn is_failing(window: &mut Window, params: &Params, now: Instant) -> bool {
     let tally = window.tally(now);
-    tally.calls >= params.min_calls && f64::from(tally.failures) >= params.failure_ratio * f64::from(tally.calls)
+    tally.calls >= params.min_calls
+        && f64::from(tally.failures) >= params.failure_ratio * f64::from(tally.calls)
 }
 
 impl Phase {

@@ -103,7 +103,11 @@ fn a_probe_that_fails_opens_it_for_twice_as_long_up_to_the_longest() {
     for seconds in [10, 20, 40, 60, 60] {
         let left = bench.breaker.retry_in(bench.now).unwrap_or_default();
         bench.wait(left).calls("-");
-        assert_eq!(bench.wait(SECOND * seconds - Duration::from_millis(1)).state(), State::Open, "{seconds} s");
+        assert_eq!(
+            bench.wait(SECOND * seconds - Duration::from_millis(1)).state(),
+            State::Open,
+            "{seconds} s"
+        );
         assert_eq!(bench.wait(Duration::from_millis(1)).state(), State::HalfOpen, "{seconds} s");
     }
 }
@@ -112,7 +116,11 @@ fn a_probe_that_fails_opens_it_for_twice_as_long_up_to_the_longest() {
 fn a_calm_time_makes_the_next_opening_short_again_and_flapping_does_not() {
     let mut bench = Bench::opened();
     bench.wait(5 * SECOND).calls("+++").calls("-----");
-    assert_eq!(bench.wait(9 * SECOND).state(), State::Open, "it opened again at once, so for ten seconds");
+    assert_eq!(
+        bench.wait(9 * SECOND).state(),
+        State::Open,
+        "it opened again at once, so for ten seconds"
+    );
     bench.wait(SECOND).calls("+++").wait(10 * SECOND).calls("-----");
     assert_eq!(bench.wait(5 * SECOND).state(), State::HalfOpen);
 }

@@ -81,8 +81,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_gate_refuses_while_it_is_open_and_lets_probes_back_in() {
-        let breaker =
-            Arc::new(SharedBreaker::new(Params { consecutive_failures: 2, half_open_probes: 1, ..Params::default() }));
+        let breaker = Arc::new(SharedBreaker::new(Params {
+            consecutive_failures: 2,
+            half_open_probes: 1,
+            ..Params::default()
+        }));
         let second = Duration::from_secs(1);
         for _ in 0..2 {
             breaker.enter(second).unwrap().end(Verdict::Failure);

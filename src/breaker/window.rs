@@ -70,7 +70,9 @@ impl Window {
     /// Counts the end of a call that began at `began`; without a verdict it is forgotten.
     pub(super) fn end(&mut self, began: Instant, verdict: Option<Verdict>) {
         let after = self.buckets.partition_point(|bucket| bucket.start <= began);
-        let Some(bucket) = after.checked_sub(1).and_then(|i| self.buckets.get_mut(i)) else { return };
+        let Some(bucket) = after.checked_sub(1).and_then(|i| self.buckets.get_mut(i)) else {
+            return;
+        };
         bucket.running = bucket.running.saturating_sub(1);
         match verdict {
             Some(Verdict::Success) => bucket.successes += 1,
@@ -84,7 +86,10 @@ impl Window {
         self.buckets.iter().fold(Tally::default(), |sum, bucket| {
             let overdue = if now > bucket.overdue_at { bucket.running } else { 0 };
             let failures = bucket.failures + overdue;
-            Tally { calls: sum.calls + bucket.successes + failures, failures: sum.failures + failures }
+            Tally {
+                calls: sum.calls + bucket.successes + failures,
+                failures: sum.failures + failures,
+            }
         })
     }
 

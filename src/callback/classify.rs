@@ -82,7 +82,9 @@ impl Answer {
     /// In a few words.
     pub fn outcome(&self) -> &str {
         match self {
-            Self::Delivered { outcome } | Self::Failed { outcome, .. } | Self::Final { outcome } => outcome,
+            Self::Delivered { outcome }
+            | Self::Failed { outcome, .. }
+            | Self::Final { outcome } => outcome,
             Self::Accepted { .. } => "202 Accepted, to be acknowledged",
         }
     }
@@ -120,18 +122,27 @@ pub(super) struct Rules<'a> {
 pub(super) fn replied(reply: &Reply<'_>, rules: &Rules<'_>) -> Answer {
     let header = |name: &str| reply.headers.get(name).and_then(|value| value.to_str().ok());
     let Some((outcome, fault)) = failure(reply, rules.success) else {
-        let is_later = header("delay-ack").is_some_and(|value| value.trim().eq_ignore_ascii_case("later"));
+        let is_later =
+            header("delay-ack").is_some_and(|value| value.trim().eq_ignore_ascii_case("later"));
         return match reply.status {
-            StatusCode::ACCEPTED if is_later => Answer::Accepted { lease: header("delay-lease").and_then(read_lease) },
+            StatusCode::ACCEPTED if is_later => {
+                Answer::Accepted { lease: header("delay-lease").and_then(read_lease) }
+            }
             status => Answer::Delivered { outcome: status_text(status) },
         };
     };
-    let says_no_retry = header("delay-no-retry").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let says_no_retry =
+        header("delay-no-retry").is_some_and(|value| value.eq_ignore_ascii_case("true"));
     if says_no_retry || rules.final_statuses.contains(&reply.status.as_u16()) {
         return Answer::Final { outcome };
     }
     let retry_after = header("retry-after").and_then(|text| read_retry_after(text, rules.now));
-    Answer::Failed { outcome, retry_after, hold: retry_after.filter(|_| is_busy(reply.status)), fault }
+    Answer::Failed {
+        outcome,
+        retry_after,
+        hold: retry_after.filter(|_| is_busy(reply.status)),
+        fault,
+    }
 }
 
 /// Why the reply is no success, and whose fault that is; `None` if it is one.
@@ -237,8 +248,16 @@ mod tests {
 
     const NOW: UnixMillis = UnixMillis(784_111_777_000); // Sun, 06 Nov 1994 08:49:37 GMT
 
-    fn judge(status: u16, headers: &[(&'static str, &'static str)], body: &str, success: SuccessRule) -> Answer {
-        let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+    fn judge(
+        status: u16,
+        headers: &[(&'static str, &'static str)],
+        body: &str,
+        success: SuccessRule,
+    ) -> Answer {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect();
         let reply = Reply {
             status: StatusCode::from_u16(status).unwrap(),
             headers: &headers,
@@ -276,7 +295,11 @@ mod tests {
         check(200, r#"{"data":"cut he"#, delivered("200 OK"));
         check(200, r#"{"dm_error":7,"dm_error":7}"#, failed("200 OK, dm_error 7", Fault::Task));
         check(200, "\u{feff}{\"dm_error\":7}", failed("200 OK, dm_error 7", Fault::Task));
-        check(200, r#" {"error_msg":"no","dm_error":7} "#, failed("200 OK, dm_error 7", Fault::Task));
+        check(
+            200,
+            r#" {"error_msg":"no","dm_error":7} "#,
+            failed("200 OK, dm_error 7", Fault::Task),
+        );
         check(200, r#"{"dm_error":-1}"#, failed("200 OK, dm_error -1", Fault::Task));
         check(200, r#"{"dm_error":0.5}"#, failed("200 OK, dm_error 0.5", Fault::Task));
         check(301, "", failed("301 Moved Permanently", Fault::Task));
@@ -295,9 +318,17 @@ mod tests {
 
     #[test]
     fn a_202_may_say_that_the_acknowledgement_follows() {
-        let later = |lease: Option<u64>| Answer::Accepted { lease: lease.map(Duration::from_millis) };
-        let check = |status: u16, headers: &[(&'static str, &'static str)], body: &str, expected: Answer| {
-            assert_eq!(judge(status, headers, body, SuccessRule::DmError), expected, "{status} {headers:?} {body}");
+        let later =
+            |lease: Option<u64>| Answer::Accepted { lease: lease.map(Duration::from_millis) };
+        let check = |status: u16,
+                     headers: &[(&'static str, &'static str)],
+                     body: &str,
+                     expected: Answer| {
+            assert_eq!(
+                judge(status, headers, body, SuccessRule::DmError),
+                expected,
+                "{status} {headers:?} {body}"
+            );
         };
         let ack = ("delay-ack", "later");
         check(202, &[ack], "", later(None));
@@ -317,7 +348,12 @@ mod tests {
     #[test]
     fn delay_no_retry_is_final_whatever_the_failure() {
         let check = |status: u16, value: &'static str, is_final: bool| {
-            let answer = judge(status, &[("delay-no-retry", value)], r#"{"dm_error":7}"#, SuccessRule::DmError);
+            let answer = judge(
+                status,
+                &[("delay-no-retry", value)],
+                r#"{"dm_error":7}"#,
+                SuccessRule::DmError,
+            );
             assert_eq!(matches!(answer, Answer::Final { .. }), is_final, "{status} {value}");
         };
         check(500, "true", true);
@@ -326,17 +362,25 @@ mod tests {
         check(500, "false", false);
         check(500, "", false);
         // Services that never want a retry send it always.
-        assert_eq!(judge(200, &[("delay-no-retry", "true")], "", SuccessRule::DmError), delivered("200 OK"));
+        assert_eq!(
+            judge(200, &[("delay-no-retry", "true")], "", SuccessRule::DmError),
+            delivered("200 OK")
+        );
     }
 
     #[test]
     fn retry_after_puts_off_the_task_and_on_429_and_503_the_destination() {
-        let check = |status: u16, value: &'static str, task: Option<u64>, destination: Option<u64>| {
-            let answer = judge(status, &[("retry-after", value)], "", SuccessRule::DmError);
-            let Answer::Failed { retry_after, hold, .. } = answer else { panic!("{answer:?}") };
-            let seconds = |wait: Option<Duration>| wait.map(|wait| wait.as_secs());
-            assert_eq!((seconds(retry_after), seconds(hold)), (task, destination), "{status} {value}");
-        };
+        let check =
+            |status: u16, value: &'static str, task: Option<u64>, destination: Option<u64>| {
+                let answer = judge(status, &[("retry-after", value)], "", SuccessRule::DmError);
+                let Answer::Failed { retry_after, hold, .. } = answer else { panic!("{answer:?}") };
+                let seconds = |wait: Option<Duration>| wait.map(|wait| wait.as_secs());
+                assert_eq!(
+                    (seconds(retry_after), seconds(hold)),
+                    (task, destination),
+                    "{status} {value}"
+                );
+            };
         check(503, "120", Some(120), Some(120));
         check(429, "1", Some(1), Some(1));
         check(500, "120", Some(120), None);
@@ -356,10 +400,19 @@ mod tests {
     fn a_broken_answer_counts_by_its_status_unless_the_rule_needed_the_rest() {
         let check = |status: u16, success: SuccessRule, expected: Answer| {
             let status = StatusCode::from_u16(status).unwrap();
-            let reply = Reply { status, headers: &HeaderMap::new(), body: b"{\"dm_", broken: Some(Trouble::Reset) };
-            assert_eq!(replied(&reply, &Rules { success, final_statuses: &[410], now: NOW }), expected);
+            let reply = Reply {
+                status,
+                headers: &HeaderMap::new(),
+                body: b"{\"dm_",
+                broken: Some(Trouble::Reset),
+            };
+            assert_eq!(
+                replied(&reply, &Rules { success, final_statuses: &[410], now: NOW }),
+                expected
+            );
         };
-        let broken = failed("200 OK, but the answer broke off: connection reset", Fault::Destination);
+        let broken =
+            failed("200 OK, but the answer broke off: connection reset", Fault::Destination);
         check(200, SuccessRule::DmError, broken);
         check(200, SuccessRule::Status, delivered("200 OK"));
         check(404, SuccessRule::DmError, failed("404 Not Found", Fault::Task));
@@ -369,8 +422,14 @@ mod tests {
     #[test]
     fn no_answer_is_the_destinations_fault_unless_it_is_ours() {
         let check = |trouble: Trouble, expected: Answer| assert_eq!(unanswered(trouble), expected);
-        check(Trouble::TimedOut(Duration::from_secs(15)), failed("timed out after 15s", Fault::Destination));
-        check(Trouble::ConnectTimedOut(Duration::from_secs(2)), failed("no connection within 2s", Fault::Destination));
+        check(
+            Trouble::TimedOut(Duration::from_secs(15)),
+            failed("timed out after 15s", Fault::Destination),
+        );
+        check(
+            Trouble::ConnectTimedOut(Duration::from_secs(2)),
+            failed("no connection within 2s", Fault::Destination),
+        );
         check(Trouble::Refused, failed("connection refused", Fault::Destination));
         check(Trouble::TooManyFiles, failed("too many open files in delayd", Fault::Here));
     }

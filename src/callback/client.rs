@@ -177,8 +177,15 @@ impl Client {
     }
 
     /// Makes the call, and waits for its answer's head.
-    async fn answered(&self, call: &Call<'_>, deadline: Instant) -> Result<Response<Incoming>, Answer> {
-        let aim = call.service.aim(call.url).map_err(|error| refused(format!("not called: url {error}")))?;
+    async fn answered(
+        &self,
+        call: &Call<'_>,
+        deadline: Instant,
+    ) -> Result<Response<Incoming>, Answer> {
+        let aim = call
+            .service
+            .aim(call.url)
+            .map_err(|error| refused(format!("not called: url {error}")))?;
         let sent = timeout_at(deadline, self.send(call, &aim)).await;
         sent.unwrap_or(Err(Trouble::TimedOut(call.timeout))).map_err(|trouble| {
             if let (Trouble::Refused, Some(endpoint)) = (trouble, aim.endpoint) {
@@ -204,7 +211,10 @@ impl Client {
             return Err(trouble);
         }
         let content = Content::new(call.body.clone());
-        pair.unpooled.request(self.request(call, aim, content)).await.map_err(|error| self.trouble(&error))
+        pair.unpooled
+            .request(self.request(call, aim, content))
+            .await
+            .map_err(|error| self.trouble(&error))
     }
 
     /// Sends the call by a connection that others use as well; `None` if it got no stream of one and was withdrawn.
@@ -215,9 +225,12 @@ impl Client {
         aim: &Aim<'_>,
     ) -> Option<Result<Response<Incoming>, legacy::Error>> {
         // Only TLS tells that a server speaks HTTP/2. What has no second part would never begin.
-        let may_be_queued = aim.url.scheme() == Some(&Scheme::HTTPS) && call.body.len() > content::SEND_BUFFER;
+        let may_be_queued =
+            aim.url.scheme() == Some(&Scheme::HTTPS) && call.body.len() > content::SEND_BUFFER;
         if !may_be_queued {
-            return Some(pair.pooled.request(self.request(call, aim, Content::new(call.body.clone()))).await);
+            return Some(
+                pair.pooled.request(self.request(call, aim, Content::new(call.body.clone()))).await,
+            );
         }
         let (content, beginning) = Content::watched(call.body.clone());
         let mut sending = pin!(pair.pooled.request(self.request(call, aim, content)));
@@ -250,7 +263,12 @@ impl Client {
     }
 
     /// Reads what matters of the answer, and what broke it off.
-    async fn read(&self, answer: &mut Incoming, call: &Call<'_>, deadline: Instant) -> (Vec<u8>, Option<Trouble>) {
+    async fn read(
+        &self,
+        answer: &mut Incoming,
+        call: &Call<'_>,
+        deadline: Instant,
+    ) -> (Vec<u8>, Option<Trouble>) {
         let mut body = Vec::new();
         while body.len() < MAX_ANSWER && !answer.is_end_stream() {
             match timeout_at(deadline, answer.frame()).await {
@@ -302,9 +320,12 @@ fn refused(outcome: String) -> Answer {
 
 /// What the headers say about the task, and who says so.
 fn headers(call: &Call<'_>, aim: &Aim<'_>, now: UnixMillis) -> HeaderMap {
-    let text = |text: &str| HeaderValue::from_str(text).expect("names, receipts and base64 are visible ASCII");
+    let text = |text: &str| {
+        HeaderValue::from_str(text).expect("names, receipts and base64 are visible ASCII")
+    };
     let is_signed = !call.service.secrets().is_empty();
-    let further = usize::from(aim.authorization().is_some()) + if is_signed { SIGNED_HEADERS } else { 0 };
+    let further =
+        usize::from(aim.authorization().is_some()) + if is_signed { SIGNED_HEADERS } else { 0 };
     let mut headers = HeaderMap::with_capacity(HEADERS + call.headers.len() + further);
     headers.extend([(CONTENT_TYPE, JSON), (ACCEPT, ANY), (USER_AGENT, DELAYD)]);
     if let Some(authorization) = aim.authorization() {

@@ -51,7 +51,9 @@ enum Made {
 ///
 /// A connection that lost the race against a used one is finished elsewhere than in the call's task, for whoever comes next.
 pub(super) async fn with_mark<T>(call: impl Future<Output = T>) -> (T, bool) {
-    CONNECTION.scope(Cell::new(Made::No), async { (call.await, CONNECTION.with(Cell::get) == Made::Yes) }).await
+    CONNECTION
+        .scope(Cell::new(Made::No), async { (call.await, CONNECTION.with(Cell::get) == Made::Yes) })
+        .await
 }
 
 /// Whether a connection was begun for the call that runs in this task, and may not have come about.
@@ -89,13 +91,17 @@ pub(super) fn client(
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
     let mut tls = tls.clone();
     tls.resumption = Resumption::in_memory_sessions(SESSIONS);
-    let https =
-        HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_all_versions().wrap_connector(tcp);
+    let https = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_all_versions()
+        .wrap_connector(tcp);
     let mut builder = Client::builder(TokioExecutor::new());
     match pooled {
-        Pooled::For(idle) => {
-            builder.pool_timer(TokioTimer::new()).pool_idle_timeout(idle).http2_max_send_buf_size(content::SEND_BUFFER)
-        }
+        Pooled::For(idle) => builder
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(idle)
+            .http2_max_send_buf_size(content::SEND_BUFFER),
         Pooled::Never => builder.pool_max_idle_per_host(0),
     };
     builder.build(Connector { https, timeout: connect_timeout })
@@ -129,7 +135,8 @@ impl Service<Uri> for Connector {
         let _ = CONNECTION.try_with(|made| made.set(Made::Begun));
         let (connecting, timeout) = (self.https.call(to), self.timeout);
         Box::pin(async move {
-            let connection = tokio::time::timeout(timeout, connecting).await.map_err(|_| TooLate)??;
+            let connection =
+                tokio::time::timeout(timeout, connecting).await.map_err(|_| TooLate)??;
             let _ = CONNECTION.try_with(|made| made.set(Made::Yes));
             Ok(connection)
         })

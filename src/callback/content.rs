@@ -63,7 +63,10 @@ impl Body for Content {
     type Data = Bytes;
     type Error = Withdrawn;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Withdrawn>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Withdrawn>>> {
         if self.rest.is_empty() {
             return Poll::Ready(None);
         }

@@ -32,9 +32,14 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     pub(super) fn new(text: &str) -> Result<Self, String> {
-        let wrong = || format!("holds {text:?}, which must be written like \"http://host:port\" or \"https://host\"");
+        let wrong = || {
+            format!(
+                "holds {text:?}, which must be written like \"http://host:port\" or \"https://host\""
+            )
+        };
         let base = text.trim_end_matches('/');
-        if base.bytes().any(|byte| matches!(byte, b'?' | b'#' | b'\\') || !byte.is_ascii_graphic()) {
+        if base.bytes().any(|byte| matches!(byte, b'?' | b'#' | b'\\') || !byte.is_ascii_graphic())
+        {
             return Err(wrong());
         }
         let mut parsed = Url::parse(base).map_err(|_| wrong())?;
@@ -62,8 +67,13 @@ impl Endpoint {
     /// The URL as it is meant, if it is one of this endpoint.
     fn read(&self, url: &str) -> Result<String, InvalidUrl> {
         let url = Url::parse(url).map_err(|_| InvalidUrl("must be a path"))?;
-        let origin =
-            |url: &Url| (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default());
+        let origin = |url: &Url| {
+            (
+                url.scheme().to_owned(),
+                url.host_str().map(str::to_owned),
+                url.port_or_known_default(),
+            )
+        };
         let folder = self.parsed.path().trim_end_matches('/');
         let stays = url.path().strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
         if origin(&url) != origin(&self.parsed) || !stays {

@@ -42,12 +42,17 @@ fn path(text: &str) {
 /// An absolute URL that is taken names a host on the public Internet, or a name that is still to be resolved; and that very host.
 fn absolute(text: &str) {
     let services = Services::new(Vec::new()).expect("no services");
-    services.allow(Unlisted { hosts: vec!["*".parse().expect("a pattern")], ..Unlisted::default() });
+    services
+        .allow(Unlisted { hosts: vec!["*".parse().expect("a pattern")], ..Unlisted::default() });
     let Ok(Some(host)) = services.host_of(text) else { return };
     let url = Url::parse(text).expect("its host was read");
     assert!(Reach::Public.allows_literal(&url), "{text:?}");
     assert!(url.username().is_empty() && url.password().is_none(), "{text:?}");
-    let named = format!("{}:{}", url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
+    let named = format!(
+        "{}:{}",
+        url.host_str().unwrap_or_default(),
+        url.port_or_known_default().unwrap_or_default()
+    );
     assert_eq!(named, host.as_str(), "{text:?}");
 }
 

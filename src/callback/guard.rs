@@ -202,8 +202,11 @@ impl Service<Name> for Guard {
         let (allows, found) = (self.allows, (self.look_up)(name.as_str().to_owned()));
         Box::pin(async move {
             let found = found.await.map_err(|_| Unresolved::Unknown)?;
-            let allowed: Vec<_> =
-                found.iter().filter(|&&address| allows(address)).map(|&address| SocketAddr::new(address, 0)).collect();
+            let allowed: Vec<_> = found
+                .iter()
+                .filter(|&&address| allows(address))
+                .map(|&address| SocketAddr::new(address, 0))
+                .collect();
             match (found.is_empty(), allowed.is_empty()) {
                 (true, _) => Err(Unresolved::Unknown),
                 (false, true) => Err(Unresolved::Denied),
@@ -304,9 +307,15 @@ mod tests {
         for address in ["fd00:ec2::254", "fd00:ec2::23", "fe80::1", "fe80::a9fe:a9fe"] {
             check(address, false);
         }
-        for address in
-            ["127.0.0.1", "10.0.0.1", "100.100.100.201", "168.63.129.17", "::1", "fd00:ec3::254", "64:ff9b::a00:1"]
-        {
+        for address in [
+            "127.0.0.1",
+            "10.0.0.1",
+            "100.100.100.201",
+            "168.63.129.17",
+            "::1",
+            "fd00:ec3::254",
+            "64:ff9b::a00:1",
+        ] {
             check(address, true);
         }
     }
@@ -338,13 +347,19 @@ mod tests {
 
     #[tokio::test]
     async fn of_a_names_addresses_only_the_allowed_are_handed_on() {
-        let check = async |reach: fn(IpAddr) -> bool, found: &[&str], expected: Result<&[&str], Unresolved>| {
-            let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
+        let check = async |reach: fn(IpAddr) -> bool,
+                           found: &[&str],
+                           expected: Result<&[&str], Unresolved>| {
+            let addresses = |texts: &[&str]| {
+                texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>()
+            };
             let known = addresses(found);
-            let guard = Guard::asking(reach, move |_| Box::pin(std::future::ready(Ok(known.clone()))));
+            let guard =
+                Guard::asking(reach, move |_| Box::pin(std::future::ready(Ok(known.clone()))));
             assert_eq!(resolved(guard).await, expected.map(addresses), "{found:?}");
         };
-        let (public, network) = (|address| Reach::Public.allows(address), |address| Reach::Network.allows(address));
+        let (public, network) =
+            (|address| Reach::Public.allows(address), |address| Reach::Network.allows(address));
         let denied = Err(Unresolved::Denied);
         check(public, &["1.1.1.1", "127.0.0.1", "::1"], Ok(&["1.1.1.1"])).await;
         check(public, &["10.0.0.7", "::1"], denied).await;

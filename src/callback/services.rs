@@ -135,17 +135,23 @@ pub struct Service {
 impl Service {
     fn new(params: ServiceParams) -> Result<Self, InvalidService> {
         let invalid = |what: String| InvalidService { name: params.name.clone(), what };
-        let name: Destination = params.name.parse().map_err(|error| invalid(format!(": a service's name {error}")))?;
+        let name: Destination =
+            params.name.parse().map_err(|error| invalid(format!(": a service's name {error}")))?;
         if name.is_pull() {
             return Err(invalid(": that name stands for the consumers that pull".into()));
         }
         if name.is_host() {
-            return Err(invalid(": a service's name has no colon; hosts are allowed by callback.allow_hosts".into()));
+            return Err(invalid(
+                ": a service's name has no colon; hosts are allowed by callback.allow_hosts".into(),
+            ));
         }
         if params.endpoints.is_empty() {
-            return Err(invalid(".endpoints must name at least one, such as \"http://127.0.0.1:9000\"".into()));
+            return Err(invalid(
+                ".endpoints must name at least one, such as \"http://127.0.0.1:9000\"".into(),
+            ));
         }
-        let endpoints = params.endpoints.iter().map(|text| Endpoint::new(text)).collect::<Result<_, _>>();
+        let endpoints =
+            params.endpoints.iter().map(|text| Endpoint::new(text)).collect::<Result<_, _>>();
         let endpoints = endpoints.map_err(|what| invalid(format!(".endpoints {what}")))?;
         let ServiceParams { allowance, success, secrets, .. } = params;
         let (reach, next) = (Reach::Anywhere, AtomicUsize::new(0));
@@ -155,7 +161,15 @@ impl Service {
     /// One without a section of its own; without endpoints it is a host, and each URL says all.
     fn unlisted(name: Destination, endpoints: Vec<Endpoint>, reach: Reach) -> Self {
         let (allowance, success) = (Allowance::default(), SuccessRule::default());
-        Self { name, endpoints, allowance, success, secrets: Vec::new(), reach, next: AtomicUsize::new(0) }
+        Self {
+            name,
+            endpoints,
+            allowance,
+            success,
+            secrets: Vec::new(),
+            reach,
+            next: AtomicUsize::new(0),
+        }
     }
 
     /// Its name.
@@ -189,10 +203,12 @@ impl Service {
     /// If it would go elsewhere.
     pub(super) fn aim(&self, url: &str) -> Result<Aim<'_>, InvalidUrl> {
         let denied = match self.reach {
-            Reach::Private => {
-                InvalidUrl("must not name the address of a cloud's metadata; only a service in [services] may be there")
+            Reach::Private => InvalidUrl(
+                "must not name the address of a cloud's metadata; only a service in [services] may be there",
+            ),
+            _ => {
+                InvalidUrl("must name a host on the public Internet (callback.deny_private_hosts)")
             }
-            _ => InvalidUrl("must name a host on the public Internet (callback.deny_private_hosts)"),
         };
         if !self.name.is_host() {
             let endpoint = self.pick();
@@ -201,18 +217,27 @@ impl Service {
             return if may_go { Ok(Aim { url, endpoint: Some(endpoint) }) } else { Err(denied) };
         }
         let read = CallersUrl::read(url).filter(|read| read.host == self.name);
-        let read = read.ok_or(InvalidUrl("must be an absolute URL on the host that it was added for"))?;
+        let read =
+            read.ok_or(InvalidUrl("must be an absolute URL on the host that it was added for"))?;
         read.check(url)?;
         let may_go = self.reach.allows_literal(&read.url);
-        if may_go { Ok(Aim { url: sendable(read.url.into())?, endpoint: None }) } else { Err(denied) }
+        if may_go {
+            Ok(Aim { url: sendable(read.url.into())?, endpoint: None })
+        } else {
+            Err(denied)
+        }
     }
 
     /// The next endpoint in turn that did not just refuse a connection; if all did, the next in turn.
     pub(super) fn pick(&self) -> &Endpoint {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let in_turn = |offset: usize| &self.endpoints[turn.wrapping_add(offset) % self.endpoints.len()];
+        let in_turn =
+            |offset: usize| &self.endpoints[turn.wrapping_add(offset) % self.endpoints.len()];
         let now = Instant::now();
-        (0..self.endpoints.len()).map(in_turn).find(|endpoint| !endpoint.is_avoided(now)).unwrap_or(in_turn(0))
+        (0..self.endpoints.len())
+            .map(in_turn)
+            .find(|endpoint| !endpoint.is_avoided(now))
+            .unwrap_or(in_turn(0))
     }
 }
 
@@ -249,7 +274,10 @@ mod tests {
             let error = Services::new(list).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         };
-        check(vec![params("a b", &["http://h"])], "services.\"a b\": a service's name must be 1 to 128");
+        check(
+            vec![params("a b", &["http://h"])],
+            "services.\"a b\": a service's name must be 1 to 128",
+        );
         check(vec![params("@pull", &["http://h"])], "consumers that pull");
         check(vec![params("h:80", &["http://h"])], "has no colon");
         check(vec![params("a", &[])], "services.\"a\".endpoints must name at least one");
@@ -278,9 +306,15 @@ mod tests {
 
     #[test]
     fn an_absolute_url_goes_to_an_allowed_host_alone() {
-        let services = services_that_allow(&["*.example.com", "127.0.0.1", "93.184.216.34:80"], true, "");
-        let check = |url: &str, expected: Result<Option<&str>, &str>| match (services.host_of(url), expected) {
-            (Ok(host), Ok(expected)) => assert_eq!(host.as_ref().map(Destination::as_str), expected, "{url}"),
+        let services =
+            services_that_allow(&["*.example.com", "127.0.0.1", "93.184.216.34:80"], true, "");
+        let check = |url: &str, expected: Result<Option<&str>, &str>| match (
+            services.host_of(url),
+            expected,
+        ) {
+            (Ok(host), Ok(expected)) => {
+                assert_eq!(host.as_ref().map(Destination::as_str), expected, "{url}")
+            }
             (Err(error), Err(says)) => assert!(error.to_string().contains(says), "{url}: {error}"),
             (found, _) => panic!("{url}: {found:?}"),
         };
@@ -330,9 +364,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn endpoints_take_turns_and_one_that_refused_rests_for_a_second() {
-        let services = Services::new(vec![params("s", &["http://a", "http://b", "http://c"])]).unwrap();
+        let services =
+            Services::new(vec![params("s", &["http://a", "http://b", "http://c"])]).unwrap();
         let service = services.get("s").unwrap();
-        let picks = |count: usize| (0..count).map(|_| service.pick().parsed.host_str().unwrap()).collect::<Vec<_>>();
+        let picks = |count: usize| {
+            (0..count).map(|_| service.pick().parsed.host_str().unwrap()).collect::<Vec<_>>()
+        };
         assert_eq!(picks(4), ["a", "b", "c", "a"]);
         service.endpoints[1].has_refused();
         assert_eq!(picks(3), ["c", "c", "a"]);

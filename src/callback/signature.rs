@@ -49,7 +49,10 @@ pub enum Unverified {
 impl Secret {
     /// The signature of what is sent, as one word of `webhook-signature`.
     pub fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
-        format!("{VERSION}{}", STANDARD.encode(self.mac(id, timestamp, body).finalize().into_bytes()))
+        format!(
+            "{VERSION}{}",
+            STANDARD.encode(self.mac(id, timestamp, body).finalize().into_bytes())
+        )
     }
 
     /// Checks what was received: `signatures` is the header, of which one has to fit.
@@ -135,7 +138,11 @@ mod tests {
     /// The example of the specification's own reference implementations.
     #[test]
     fn a_signature_is_that_of_the_specification() {
-        let signature = secret(OLD).sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, b"{\"test\": 2432232314}");
+        let signature = secret(OLD).sign(
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            1_614_265_330,
+            b"{\"test\": 2432232314}",
+        );
         assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 
@@ -146,7 +153,9 @@ mod tests {
         let headers = |signature: &str| {
             let pairs = [("webhook-id", "42".to_owned()), ("webhook-timestamp", now.to_string())];
             let pairs = pairs.into_iter().chain([("webhook-signature", signature.to_owned())]);
-            pairs.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect::<http::HeaderMap>()
+            pairs
+                .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+                .collect::<http::HeaderMap>()
         };
         for known in [OLD, NEW] {
             Webhook::new(known).unwrap().verify(body, &headers(&header)).unwrap();
@@ -165,7 +174,11 @@ mod tests {
         let check = |change: fn(&mut Received<'_>), expected: Result<(), Unverified>| {
             let mut received = Received { id: "7", timestamp: &text, signatures: &both, body };
             change(&mut received);
-            assert_eq!(secret(OLD).verify(&received, UnixMillis(now * 1000)), expected, "{received:?}");
+            assert_eq!(
+                secret(OLD).verify(&received, UnixMillis(now * 1000)),
+                expected,
+                "{received:?}"
+            );
         };
         check(|_| {}, Ok(()));
         check(|received| received.body = b"{} ", Err(Unverified::Wrong));
@@ -186,7 +199,10 @@ mod tests {
         let check = |text: &str, right: bool| {
             let read = text.parse::<Secret>();
             assert_eq!(read.is_ok(), right, "{text}");
-            let shown = format!("{read:?} {}", read.as_ref().map_or_else(ToString::to_string, |_| String::new()));
+            let shown = format!(
+                "{read:?} {}",
+                read.as_ref().map_or_else(ToString::to_string, |_| String::new())
+            );
             assert!(!shown.contains("QUFB"), "{shown}");
         };
         check(&format!("whsec_{}", "QUFB".repeat(8)), true);

@@ -16,8 +16,7 @@ use crate::task::Destination;
 
 /// The longest `url`, in bytes. HTTP libraries give up on request lines of 64 KiB, many servers on 8 KiB.
 const MAX_URL: usize = 8 * 1024;
-const PLAIN: &str =
-    "may hold no \\, no #, no whitespace or control characters and nothing beyond ASCII: percent-encode them";
+const PLAIN: &str = "may hold no \\, no #, no whitespace or control characters and nothing beyond ASCII: percent-encode them";
 const SHORT: &str = "must be at most 8192 bytes long";
 
 /// Whom to call.
@@ -57,10 +56,14 @@ pub fn target(content: &str) -> Result<Option<Target>, InvalidTarget> {
         return Err(no_object(""));
     }
     let fields = Fields::read(content).map_err(|error| match error.classify() {
-        Category::Data => {
-            InvalidTarget(format!("content.sn and content.url must be strings, each given once: {error}"))
-        }
-        _ => no_object(&format!(": it breaks off being one at line {} column {}", error.line(), error.column())),
+        Category::Data => InvalidTarget(format!(
+            "content.sn and content.url must be strings, each given once: {error}"
+        )),
+        _ => no_object(&format!(
+            ": it breaks off being one at line {} column {}",
+            error.line(),
+            error.column()
+        )),
     })?;
     fields.target()
 }
@@ -116,7 +119,8 @@ impl<'a> Fields<'a> {
                             _ => None,
                         };
                         if let Some(field) = field {
-                            let value = object[at + 1..].trim_start().strip_prefix(':')?.trim_start();
+                            let value =
+                                object[at + 1..].trim_start().strip_prefix(':')?.trim_start();
                             at = object.len() - value.len() - 1;
                             let value = match value.as_bytes().first()? {
                                 b'"' => Some(string_at(object, at + 1)?),
@@ -152,14 +156,18 @@ impl<'a> Fields<'a> {
         };
         let Some(url) = self.url else {
             return Err(InvalidTarget(
-                "content.sn needs a content.url beside it: the path to call, such as \"/done\"".into(),
+                "content.sn needs a content.url beside it: the path to call, such as \"/done\""
+                    .into(),
             ));
         };
         let sn = text("content.sn", sn)?;
         let url = text("content.url", url)?;
-        let sn: Destination = sn.parse().map_err(|error| InvalidTarget(format!("content.sn {error}")))?;
+        let sn: Destination =
+            sn.parse().map_err(|error| InvalidTarget(format!("content.sn {error}")))?;
         if !sn.is_service() {
-            return Err(InvalidTarget("content.sn must name a service; leave it out for a task that is pulled".into()));
+            return Err(InvalidTarget(
+                "content.sn must name a service; leave it out for a task that is pulled".into(),
+            ));
         }
         check_url(&url).map_err(|error| InvalidTarget(format!("content.url {error}")))?;
         Ok(Some(Target { sn: Some(sn), url: url.into_owned() }))
@@ -180,7 +188,9 @@ fn string_at(json: &str, at: usize) -> Option<&str> {
 
 /// Whether it means to be an absolute URL.
 fn is_absolute(text: &str) -> bool {
-    let begins = |scheme: &str| text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
+    let begins = |scheme: &str| {
+        text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+    };
     begins("http://") || begins("https://")
 }
 
@@ -227,7 +237,8 @@ fn text<'a>(field: &str, value: &'a str) -> Result<Cow<'a, str>, InvalidTarget> 
     let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
     match bare.filter(|bare| !bare.contains('\\')) {
         Some(bare) => Ok(Cow::Borrowed(bare)),
-        None => serde_json::from_str(value).map_err(|_| InvalidTarget(format!("{field} must be a string"))),
+        None => serde_json::from_str(value)
+            .map_err(|_| InvalidTarget(format!("{field} must be a string"))),
     }
 }
 
@@ -258,7 +269,8 @@ mod tests {
 
     #[test]
     fn a_url_is_a_plain_path_on_the_same_host() {
-        let check = |url: &str, allowed: bool| assert_eq!(check_url(url).is_ok(), allowed, "{url:?}");
+        let check =
+            |url: &str, allowed: bool| assert_eq!(check_url(url).is_ok(), allowed, "{url:?}");
         check("/", true);
         check("/order/cancel?id=7&next=http://shop.example/", true);
         check("/%E8%AE%A2%E5%8D%95", true);
@@ -285,11 +297,19 @@ mod tests {
     fn a_target_is_read_from_any_object_that_has_one() {
         let check = |content: &str, expected: Option<(&str, &str)>| {
             let read = target(content).unwrap();
-            let sn = |target: &'_ Target| target.sn.as_ref().map_or(String::new(), ToString::to_string);
+            let sn =
+                |target: &'_ Target| target.sn.as_ref().map_or(String::new(), ToString::to_string);
             let read = read.as_ref().map(|target| (sn(target), target.url.clone()));
-            assert_eq!(read, expected.map(|(sn, url)| (sn.to_owned(), url.to_owned())), "{content}");
+            assert_eq!(
+                read,
+                expected.map(|(sn, url)| (sn.to_owned(), url.to_owned())),
+                "{content}"
+            );
         };
-        check(r#"{"sn":"message.call","url":"/call","id":[1,{"sn":"x"}]}"#, Some(("message.call", "/call")));
+        check(
+            r#"{"sn":"message.call","url":"/call","id":[1,{"sn":"x"}]}"#,
+            Some(("message.call", "/call")),
+        );
         check(" \n{ \"url\" : \"\\/a\", \"sn\":\"s\" }", Some(("s", "/a")));
         check(r#"{"n":{"sn":"inner","url":"/inner"}}"#, None);
         check("{}", None);
@@ -310,7 +330,10 @@ mod tests {
         };
         check(r#"{"sn":"message.call","url":"/call","id":[1,{"sn":"x"}]}"#, true);
         check(" \n{ \"url\" \t:\r \"\\/a\" ,\n \"sn\":\"s\"} \n", true);
-        check(r#"{"a":{"sn":"inner","url":"/inner"},"url":"/outer","b":["sn","url",{"sn":1}],"sn":"s"}"#, true);
+        check(
+            r#"{"a":{"sn":"inner","url":"/inner"},"url":"/outer","b":["sn","url",{"sn":1}],"sn":"s"}"#,
+            true,
+        );
         check(r#"{"a":"sn","b":"url","c":"\"sn\":","d":"\\","sn":"s","url":"/\u0061"}"#, true);
         check(r#"{"sn":null,"url":null}"#, true);
         check(r#"{"sn":"","url":"\\"}"#, true);
@@ -363,7 +386,9 @@ mod tests {
             let error = target(content).unwrap_err().to_string();
             assert!(error.contains(says), "{content}: {error}");
         };
-        for url in [r#""/alone""#, r#""""#, "5", "{}", r#""ftp://h/""#, r#""http:/h/""#, r#""//h/""#] {
+        for url in
+            [r#""/alone""#, r#""""#, "5", "{}", r#""ftp://h/""#, r#""http:/h/""#, r#""//h/""#]
+        {
             check(&format!(r#"{{"url":{url}}}"#), "content.sn is missing");
             check(&format!(r#"{{"sn":null,"url":{url}}}"#), "content.sn is missing");
         }

@@ -52,10 +52,13 @@ impl Trouble {
     pub(super) fn of(error: Cause<'_>, connect_timeout: Duration) -> Self {
         // The innermost cause that says anything is the one to name.
         let named = causes(error).filter_map(Self::of_cause).last();
-        let is_connect = error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect);
+        let is_connect =
+            error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect);
         match named {
             Some(named) => named,
-            None if is_connect && causes(error).any(is_too_late) => Self::ConnectTimedOut(connect_timeout),
+            None if is_connect && causes(error).any(is_too_late) => {
+                Self::ConnectTimedOut(connect_timeout)
+            }
             None if is_connect => Self::NoConnection,
             None => Self::Other,
         }
@@ -90,11 +93,13 @@ impl Trouble {
         let error = cause.downcast_ref::<io::Error>()?;
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Some(Self::Refused),
-            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
-                Some(Self::Reset)
-            }
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe => Some(Self::Reset),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::NotConnected => Some(Self::Closed),
-            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Some(Self::Unreachable),
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                Some(Self::Unreachable)
+            }
             _ if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => Some(Self::TooManyFiles),
             _ => None,
         }
@@ -106,11 +111,17 @@ fn of_tls(error: &rustls::Error) -> &'static str {
     use rustls::{CertificateError as Certificate, Error};
 
     match error {
-        Error::InvalidMessage(_) => "the answer is not TLS; a port without TLS is called by http://",
+        Error::InvalidMessage(_) => {
+            "the answer is not TLS; a port without TLS is called by http://"
+        }
         Error::InvalidCertificate(certificate) => match certificate {
             Certificate::UnknownIssuer => "the certificate's issuer is not trusted",
-            Certificate::Expired | Certificate::ExpiredContext { .. } => "the certificate has expired",
-            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => "the certificate is not valid yet",
+            Certificate::Expired | Certificate::ExpiredContext { .. } => {
+                "the certificate has expired"
+            }
+            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
+                "the certificate is not valid yet"
+            }
             Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
                 "the certificate is for another host"
             }

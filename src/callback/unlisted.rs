@@ -68,7 +68,9 @@ impl FromStr for HostPattern {
     fn from_str(text: &str) -> Result<Self, InvalidPattern> {
         let text = text.to_ascii_lowercase();
         let (host, port) = match text.split_once(':') {
-            Some((host, port)) => (host, Some(port.parse().ok().filter(|port| *port > 0).ok_or(InvalidPattern)?)),
+            Some((host, port)) => {
+                (host, Some(port.parse().ok().filter(|port| *port > 0).ok_or(InvalidPattern)?))
+            }
             None => (text.as_str(), None),
         };
         let is_plain = host.chars().all(|c| c.is_ascii_alphanumeric() || "._-*".contains(c));
@@ -109,7 +111,8 @@ impl FromStr for Fallback {
     fn from_str(text: &str) -> Result<Self, InvalidFallback> {
         let (before, after) = text.split_once(PLACE).ok_or(InvalidFallback)?;
         let (_, host_before) = before.split_once("://").ok_or(InvalidFallback)?;
-        let is_in_host = !host_before.contains(['/', '@', '?', '#', ':']) && !after.contains(['{', '@']);
+        let is_in_host =
+            !host_before.contains(['/', '@', '?', '#', ':']) && !after.contains(['{', '@']);
         let fallback = Self { before: before.to_owned(), after: after.to_owned() };
         let is_right = is_in_host && fallback.endpoint("a-1.b").is_some();
         if is_right { Ok(fallback) } else { Err(InvalidFallback) }
@@ -118,8 +121,10 @@ impl FromStr for Fallback {
 
 /// Whether it is `[a-z0-9-]+(\.[a-z0-9-]+)*`.
 fn is_host_name(text: &str) -> bool {
-    let is_label =
-        |label: &str| !label.is_empty() && label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+    };
     text.split('.').all(is_label)
 }
 
@@ -142,7 +147,9 @@ mod tests {
         check("*.example.com", "a.example.com.evil:80", false);
         check("example.com", "example.com", false);
         check("*", "127.0.0.1:80", true);
-        for text in ["", ":80", "a:", "a:0", "a:70000", "a:b", "http://a", "a/b", "a b", "[::1]", "a:80:80"] {
+        for text in
+            ["", ":80", "a:", "a:0", "a:70000", "a:b", "http://a", "a/b", "a b", "[::1]", "a:80:80"]
+        {
             assert_eq!(text.parse::<HostPattern>(), Err(InvalidPattern), "{text}");
         }
     }
@@ -164,14 +171,17 @@ mod tests {
         for sn in ["10.0.0.1", "127.1", "2130706433", "0x7f.1", "0177.0.0.1", "1", "a.1"] {
             check("http://{sn}:8080", sn, None);
         }
-        for sn in ["Billing", "a_b", "a..b", ".a", "a.", "", "a/b", "a@b", "a:1", "[::1]", "a b", "ａ"] {
+        for sn in
+            ["Billing", "a_b", "a..b", ".a", "a.", "", "a/b", "a@b", "a:1", "[::1]", "a b", "ａ"]
+        {
             check("http://{sn}:8080", sn, None);
         }
     }
 
     #[test]
     fn a_template_has_its_place_in_the_host() {
-        let check = |text: &str| assert_eq!(text.parse::<Fallback>(), Err(InvalidFallback), "{text}");
+        let check =
+            |text: &str| assert_eq!(text.parse::<Fallback>(), Err(InvalidFallback), "{text}");
         check("http://host:8080");
         check("{sn}");
         check("ftp://{sn}");

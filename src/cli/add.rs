@@ -78,7 +78,9 @@ pub(super) fn content(given: &str) -> anyhow::Result<String> {
         return Ok(given.to_owned());
     }
     let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).context("cannot read the content from standard input")?;
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .context("cannot read the content from standard input")?;
     Ok(text)
 }
 
@@ -139,13 +141,20 @@ mod tests {
             let args = Alone::try_parse_from([&["add"], line].concat()).unwrap().args;
             assert_eq!(json!(body(&args, args.content.clone())), expected);
         };
-        check(&["t", "--in", "10s", "{}"], json!({"topic": "t", "delay": "10000ms", "content": "{}"}));
-        check(&["t", "--at", "17952.5", "x"], json!({"topic": "t", "timing_moment": 17952.5, "content": "x"}));
+        check(
+            &["t", "--in", "10s", "{}"],
+            json!({"topic": "t", "delay": "10000ms", "content": "{}"}),
+        );
+        check(
+            &["t", "--at", "17952.5", "x"],
+            json!({"topic": "t", "timing_moment": 17952.5, "content": "x"}),
+        );
         check(
             &["t", "--at", "5", "--mode", "pull", "--max-attempts", "3", "--timeout", "2", "x"],
             json!({"topic": "t", "timing_moment": 5, "content": "x", "mode": "pull", "max_attempts": 3, "timeout": "2000ms"}),
         );
-        let wishes = ["--key", "k", "--idempotency-key", "i", "--backoff", "30s", "--expires-after", "1h"];
+        let wishes =
+            ["--key", "k", "--idempotency-key", "i", "--backoff", "30s", "--expires-after", "1h"];
         let calls = ["-H", "x-a: 1", "--header", "x-b: 2", "--on-dead", "s/dead"];
         check(
             &[&["t", "--in", "0", "x"], &wishes[..], &calls].concat(),

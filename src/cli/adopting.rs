@@ -50,7 +50,10 @@ pub(super) async fn adopt(
     between: impl AsyncFn(),
 ) -> anyhow::Result<Vec<Adoption>> {
     let mut results: Vec<Adoption> =
-        vec![Err(Refusal { code: ErrorCode::Unavailable, sentence: "was not answered".into() }); records.len()];
+        vec![
+            Err(Refusal { code: ErrorCode::Unavailable, sentence: "was not answered".into() });
+            records.len()
+        ];
     let mut open: Vec<usize> = (0..records.len()).collect();
     let mut waits = to.waits();
     loop {

@@ -84,7 +84,8 @@ impl FromStr for PlainUrl {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const WRONG: &str = "must be an address such as http://127.0.0.1:7799; https is not spoken here";
+        const WRONG: &str =
+            "must be an address such as http://127.0.0.1:7799; https is not spoken here";
         let url = Url::parse(text).map_err(|_| WRONG)?;
         let is_plain = url.scheme() == "http" && url.query().is_none() && url.fragment().is_none();
         let (Some(host), true) = (url.host_str(), is_plain) else { return Err(WRONG) };
@@ -95,14 +96,17 @@ impl FromStr for PlainUrl {
 
 fn redis_url(text: &str) -> Result<String, &'static str> {
     match Url::parse(text) {
-        Ok(url) if matches!(url.scheme(), "redis" | "rediss") && url.has_host() => Ok(text.to_owned()),
+        Ok(url) if matches!(url.scheme(), "redis" | "rediss") && url.has_host() => {
+            Ok(text.to_owned())
+        }
         _ => Err("must be an address such as redis://127.0.0.1:6379/0"),
     }
 }
 
 impl Args {
     pub(super) fn misplaced_configuration(&self) -> Option<&'static str> {
-        let why = "--config and --set are for a service that is started; --server names one that runs";
+        let why =
+            "--config and --set are for a service that is started; --server names one that runs";
         self.server.is_some().then_some(why)
     }
 
@@ -128,7 +132,8 @@ impl Args {
         let running = self.server.as_ref().map(|server| Running {
             address: server.address.clone(),
             base: server.base.clone(),
-            token: Hidden::unless_empty(self.token.clone()).map(|token| token.expose().trim().to_owned()),
+            token: Hidden::unless_empty(self.token.clone())
+                .map(|token| token.expose().trim().to_owned()),
             service: self.service.clone().unwrap_or_default(),
             receiver: self.receiver,
         });
@@ -161,7 +166,11 @@ pub(super) async fn run(args: Args, configuration: &Configuration) -> anyhow::Re
 }
 
 /// Plays the scenario on a thread of its own: work that moves between threads would cost more than it is.
-async fn on_one_thread(scenario: Scenario, target: Target, progress: Progress) -> (Scenario, anyhow::Result<Figures>) {
+async fn on_one_thread(
+    scenario: Scenario,
+    target: Target,
+    progress: Progress,
+) -> (Scenario, anyhow::Result<Figures>) {
     let played = tokio::task::spawn_blocking(move || {
         let play = || -> anyhow::Result<Figures> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -222,7 +231,8 @@ fn told(scenario: &Scenario, store: &str, figures: &Figures, is_json: bool) -> S
     }
     let rows: Vec<(String, String)> =
         figures.iter().map(|(name, value)| (name.replace('_', " "), number(value))).collect();
-    let rows: Vec<(&str, String)> = rows.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    let rows: Vec<(&str, String)> =
+        rows.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     format!("{}, store: {store}; each task verified\n{}", scenario.name(), table::pairs(&rows))
 }
 
@@ -233,8 +243,12 @@ fn number(value: f64) -> String {
         return text.trim_end_matches('0').trim_end_matches('.').to_owned();
     }
     let digits = format!("{:.0}", value.abs());
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or_default()).collect();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).unwrap_or_default())
+        .collect();
     format!("{}{}", if value < 0.0 { "-" } else { "" }, groups.join(","))
 }
 
@@ -266,7 +280,11 @@ mod tests {
         let check = |line: &str, expected: Option<&str>| {
             let args = Alone::try_parse_from(line.split(' ')).unwrap().args;
             let objection = args.objection();
-            assert_eq!(objection.as_deref().map(|text| text.split(':').next().unwrap()), expected, "{line}");
+            assert_eq!(
+                objection.as_deref().map(|text| text.split(':').next().unwrap()),
+                expected,
+                "{line}"
+            );
         };
         check("bench add", None);
         check("bench add --server http://127.0.0.1:7799", Some("--server needs --service"));
@@ -285,7 +303,10 @@ mod tests {
     fn a_server_is_a_plain_address() {
         let check = |text: &str, expected: Option<(&str, &str)>| {
             let read = text.parse::<PlainUrl>().ok();
-            assert_eq!(read.as_ref().map(|url| (url.address.as_str(), url.base.as_str())), expected);
+            assert_eq!(
+                read.as_ref().map(|url| (url.address.as_str(), url.base.as_str())),
+                expected
+            );
         };
         check("http://127.0.0.1:7799", Some(("127.0.0.1:7799", "")));
         check("http://delay.example/base/", Some(("delay.example:80", "/base")));

@@ -1,6 +1,8 @@
 //! What the values of answers look like in a table.
 
-use delayd_wire::{BreakerState, Durability, Holder, ServiceName, TaskId, TaskState, TopicName, UnixMillis, Way};
+use delayd_wire::{
+    BreakerState, Durability, Holder, ServiceName, TaskId, TaskState, TopicName, UnixMillis, Way,
+};
 use serde_json::Value;
 
 use super::{out, time};

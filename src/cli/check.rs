@@ -32,8 +32,9 @@ pub(super) async fn run(args: &Args, settings: &Settings) -> anyhow::Result<Code
         out::line("not looked at  the address and the store (--offline)")?;
         return Ok(Code::Done);
     }
-    let Checked { store, warnings } =
-        check(settings).await.with_context(|| format!("a start would fail ({})", settings.store.summary()))?;
+    let Checked { store, warnings } = check(settings)
+        .await
+        .with_context(|| format!("a start would fail ({})", settings.store.summary()))?;
     out::line(&format!("store answers  {store}"))?;
     warn(&warnings)?;
     Ok(Code::Done)
@@ -52,7 +53,10 @@ fn summary(settings: &Settings) -> String {
     let work = if worker.enabled { format!("yes, lease {}", worker.lease) } else { "no".into() };
     let calls = format!(
         "{} at most, {} per service, timeout {}, {} attempts",
-        callback.concurrency, callback.concurrency_per_service, callback.timeout, callback.retry.max_attempts
+        callback.concurrency,
+        callback.concurrency_per_service,
+        callback.timeout,
+        callback.retry.max_attempts
     );
     let mut pairs = vec![
         ("configuration", "valid".to_owned()),
@@ -77,7 +81,11 @@ mod tests {
 
     #[test]
     fn a_summary_names_what_matters() {
-        let sets = ["http.bind='0.0.0.0:80'", "services.a.endpoints=['http://b', 'http://c']", "store.kind=redis"];
+        let sets = [
+            "http.bind='0.0.0.0:80'",
+            "services.a.endpoints=['http://b', 'http://c']",
+            "store.kind=redis",
+        ];
         let sets = [&sets[..], &["store.redis.urls=['redis://:secret@d']"]].concat();
         let sets: Vec<_> = sets.into_iter().map(str::to_owned).collect();
         let settings = Settings::load(&[], &sets, std::iter::empty()).unwrap();

@@ -33,7 +33,12 @@ pub(super) struct ServerArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Server {
     /// The service
-    #[arg(long, value_name = "URL", env = "DELAYD_SERVER", default_value = "http://127.0.0.1:7799")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "DELAYD_SERVER",
+        default_value = "http://127.0.0.1:7799"
+    )]
     server: ServerUrl,
     /// The access token, if the service asks for one; other users of this machine can see what stands here, unlike the variable
     #[arg(long, value_name = "TOKEN", env = "DELAYD_TOKEN", hide_env_values = true)]
@@ -91,7 +96,9 @@ impl Server {
     /// For a command that prints something else than answers.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         let (server, given_by) = (self.server.clone(), self.given_by);
-        let token = Hidden::unless_empty(self.token.clone()).map(|token| bearer(&token, given_by)).transpose()?;
+        let token = Hidden::unless_empty(self.token.clone())
+            .map(|token| bearer(&token, given_by))
+            .transpose()?;
         Ok(Client { http: http(TIMEOUT)?, server, token, given_by, json: false })
     }
 }
@@ -111,7 +118,11 @@ impl Client {
     ///
     /// # Errors
     /// No answer, or one that says what is wrong.
-    pub(super) async fn call<A: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<A> {
+    pub(super) async fn call<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<A> {
         let answer = self.post(path, body).await?;
         if self.json {
             out::line(&answer.text)?;
@@ -135,8 +146,12 @@ impl Client {
     fn advice(&self) -> String {
         let (server, GivenBy { variable, option }) = (&self.server, self.given_by);
         match self.token {
-            None => format!("{server} expects an access token, got none: set {variable} or give {option}"),
-            Some(_) => format!("{server} does not know this access token: check {variable} or {option}"),
+            None => format!(
+                "{server} expects an access token, got none: set {variable} or give {option}"
+            ),
+            Some(_) => {
+                format!("{server} does not know this access token: check {variable} or {option}")
+            }
         }
     }
 
@@ -159,8 +174,11 @@ impl FromStr for ServerUrl {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_right =
-            |url: &Url| matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none();
+        let is_right = |url: &Url| {
+            matches!(url.scheme(), "http" | "https")
+                && url.query().is_none()
+                && url.fragment().is_none()
+        };
         match Url::parse(text) {
             Ok(url) if is_right(&url) => Ok(Self(url.as_str().trim_end_matches('/').to_owned())),
             _ => Err("must be an address such as http://127.0.0.1:7799"),
@@ -234,7 +252,8 @@ impl Answer {
             return serde_json::from_str(&self.text)
                 .context("the service answers what this version does not understand");
         }
-        let sentence = self.advice.or(self.head.error_msg).unwrap_or_else(|| "no error_msg".to_owned());
+        let sentence =
+            self.advice.or(self.head.error_msg).unwrap_or_else(|| "no error_msg".to_owned());
         Err(Refused { code, number, sentence }.into())
     }
 
@@ -249,7 +268,10 @@ impl Answer {
 
 /// A client that waits no longer than `timeout` and goes past proxies, which have no place before one's own service.
 pub(super) fn http(timeout: Duration) -> anyhow::Result<reqwest::Client> {
-    let client = reqwest::Client::builder().timeout(timeout).no_proxy().redirect(reqwest::redirect::Policy::none());
+    let client = reqwest::Client::builder()
+        .timeout(timeout)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none());
     client.build().map_err(|e| anyhow::anyhow!("cannot build an HTTP client: {}", cause(&e)))
 }
 
@@ -267,14 +289,23 @@ pub(super) async fn post(
         None => post,
     };
     let sent = post.send().await;
-    let answer =
-        sent.map_err(|e| anyhow::anyhow!("{server} does not answer: {}; is `delayd serve` running?", cause(&e)))?;
+    let answer = sent.map_err(|e| {
+        anyhow::anyhow!("{server} does not answer: {}; is `delayd serve` running?", cause(&e))
+    })?;
     let status = answer.status();
-    let retry_after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let retry_after =
+        answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let text = answer.text().await.with_context(|| format!("the answer of {server} broke off"))?;
     match serde_json::from_str(&text) {
-        Ok(head) => Ok(Answer { text, head, retry_after: retry_after.map(Duration::from_secs), advice: None }),
-        Err(_) => bail!("{server} answered {status}, but not as delayd does; is the address right?"),
+        Ok(head) => Ok(Answer {
+            text,
+            head,
+            retry_after: retry_after.map(Duration::from_secs),
+            advice: None,
+        }),
+        Err(_) => {
+            bail!("{server} answered {status}, but not as delayd does; is the address right?")
+        }
     }
 }
 
@@ -282,7 +313,10 @@ fn bearer(token: &Hidden, given_by: GivenBy) -> anyhow::Result<HeaderValue> {
     let text = token.expose().trim();
     let GivenBy { variable, option } = given_by;
     let is_token = text.bytes().all(|byte| byte.is_ascii_graphic());
-    anyhow::ensure!(is_token, "{variable}, {option}: must be visible ASCII characters, without spaces");
+    anyhow::ensure!(
+        is_token,
+        "{variable}, {option}: must be visible ASCII characters, without spaces"
+    );
     let mut value = HeaderValue::try_from(format!("Bearer {text}"))?;
     value.set_sensitive(true);
     Ok(value)
@@ -307,7 +341,10 @@ mod tests {
     #[test]
     fn a_server_is_an_http_address() {
         let check = |text: &str, expected: Option<&str>| {
-            assert_eq!(text.parse::<ServerUrl>().ok().map(|url| url.to_string()).as_deref(), expected);
+            assert_eq!(
+                text.parse::<ServerUrl>().ok().map(|url| url.to_string()).as_deref(),
+                expected
+            );
         };
         check("http://127.0.0.1:7799", Some("http://127.0.0.1:7799"));
         check("https://delay.example/base/", Some("https://delay.example/base"));
@@ -318,8 +355,12 @@ mod tests {
 
     #[test]
     fn an_error_tells_its_sentence_and_number() {
-        let refused = Answer::of(&serde_json::json!({"dm_error": 1004, "error_msg": "no such task"}));
-        assert_eq!(refused.checked::<Nothing>().unwrap_err().to_string(), "no such task (dm_error 1004)");
+        let refused =
+            Answer::of(&serde_json::json!({"dm_error": 1004, "error_msg": "no such task"}));
+        assert_eq!(
+            refused.checked::<Nothing>().unwrap_err().to_string(),
+            "no such task (dm_error 1004)"
+        );
         assert!(Answer::of(&serde_json::json!({"dm_error": 0})).checked::<Nothing>().is_ok());
     }
 
@@ -329,7 +370,8 @@ mod tests {
         let check = |token: Option<&str>, given_by: GivenBy, says: &str| {
             let token = token.map(|token| token.parse::<Hidden>().unwrap());
             let server = Server::at("http://a:1".parse().unwrap(), token, given_by);
-            let advice = server.client().map_or_else(|error| error.to_string(), |client| client.advice());
+            let advice =
+                server.client().map_or_else(|error| error.to_string(), |client| client.advice());
             assert_eq!(advice, says);
         };
         crate::install_crypto();
@@ -338,8 +380,20 @@ mod tests {
         check(None, TOKEN, none);
         check(Some(""), TOKEN, none);
         check(Some("\n"), TOKEN, none);
-        check(None, other, "http://a:1 expects an access token, got none: set DELAYD_TO_TOKEN or give --to-token");
-        check(Some("x"), other, "http://a:1 does not know this access token: check DELAYD_TO_TOKEN or --to-token");
-        check(Some("a b"), TOKEN, "DELAYD_TOKEN, --token: must be visible ASCII characters, without spaces");
+        check(
+            None,
+            other,
+            "http://a:1 expects an access token, got none: set DELAYD_TO_TOKEN or give --to-token",
+        );
+        check(
+            Some("x"),
+            other,
+            "http://a:1 does not know this access token: check DELAYD_TO_TOKEN or --to-token",
+        );
+        check(
+            Some("a b"),
+            TOKEN,
+            "DELAYD_TOKEN, --token: must be visible ASCII characters, without spaces",
+        );
     }
 }

@@ -2,7 +2,9 @@
 
 use anyhow::Context;
 use clap::{ArgGroup, Subcommand};
-use delayd_wire::{Cause, Causes, CausesRequest, DeadPurgeRequest, DeadReplayRequest, Done, TaskState, TopicShown};
+use delayd_wire::{
+    Cause, Causes, CausesRequest, DeadPurgeRequest, DeadReplayRequest, Done, TaskState, TopicShown,
+};
 use serde::Serialize;
 use serde::de::IgnoredAny;
 
@@ -60,7 +62,9 @@ struct ListArgs {
 /// It goes on until all have been replayed that were dead at the beginning, however many are passed over. With --rate their due moments
 /// are spread; where there are more than one call goes over it waits in between.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "delayd dead replay [OPTIONS] <TOPIC> <TASK_ID>...|--all|--reason <OUTCOME>")]
+#[command(
+    override_usage = "delayd dead replay [OPTIONS] <TOPIC> <TASK_ID>...|--all|--reason <OUTCOME>"
+)]
 struct ReplayArgs {
     #[command(flatten)]
     which: Which,
@@ -150,11 +154,16 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             list::show(&server.client()?, &topic, TaskState::Dead, page).await
         }
         Verb::Replay(ReplayArgs { which, rate, server }) => {
-            let replay = Repeated { path: "/delay/dead/replay", done: "replayed", client: server.client()? };
+            let replay =
+                Repeated { path: "/delay/dead/replay", done: "replayed", client: server.client()? };
             replay.run(&which, |cursor| which.replay(rate.as_deref(), cursor)).await
         }
         Verb::Purge(PurgeArgs { which, server, .. }) => {
-            let purge = Repeated { path: "/delay/dead/purge", done: "thrown away", client: server.client()? };
+            let purge = Repeated {
+                path: "/delay/dead/purge",
+                done: "thrown away",
+                client: server.client()?,
+            };
             purge.run(&which, |cursor| which.purge(cursor)).await
         }
     }
@@ -169,14 +178,19 @@ struct Repeated {
 }
 
 impl Repeated {
-    async fn run<B: Serialize>(self, which: &Which, body: impl Fn(Option<String>) -> B) -> anyhow::Result<Code> {
+    async fn run<B: Serialize>(
+        self,
+        which: &Which,
+        body: impl Fn(Option<String>) -> B,
+    ) -> anyhow::Result<Code> {
         let most = self.most(which).await?;
         let Self { path, done, client } = self;
         let (mut from, mut total) = (None, 0);
         // It moves with what is passed over as well.
         let bar = progress::towards(most, "gone over");
         loop {
-            let Done { count, seen, more, cursor, until_ms } = client.call(path, &body(from)).await?;
+            let Done { count, seen, more, cursor, until_ms } =
+                client.call(path, &body(from)).await?;
             total += count;
             bar.inc(seen);
             // What is replayed and dies again lies behind the cursor's end: it is not replayed once more.
@@ -249,13 +263,19 @@ mod tests {
         check(&["t"], None);
         check(&["t", "7", "--all"], None);
         check(&["t", "7", "8"], Some(json!({"topic": "t", "task_ids": [7, 8]})));
-        check(&["t", "7", "--reason", "410 Gone"], Some(json!({"topic": "t", "task_ids": [7], "reason": "410 Gone"})));
+        check(
+            &["t", "7", "--reason", "410 Gone"],
+            Some(json!({"topic": "t", "task_ids": [7], "reason": "410 Gone"})),
+        );
         check(&["t", "--reason", "410 Gone"], None);
         let all_of_a_cause = json!({"topic": "t", "all": true, "reason": "410 Gone"});
         check(&["t", "--reason", "410 Gone", "--yes"], Some(all_of_a_cause));
         check(&["t", "--all"], None);
         check(&["t", "--all", "--yes"], Some(json!({"topic": "t", "all": true})));
-        check(&["t", "--all", "--dry-run"], Some(json!({"topic": "t", "all": true, "dry_run": true})));
+        check(
+            &["t", "--all", "--dry-run"],
+            Some(json!({"topic": "t", "all": true, "dry_run": true})),
+        );
     }
 
     /// The usage named the ids alone.

@@ -47,17 +47,24 @@ pub(super) async fn run(args: Args, mut settings: Settings) -> anyhow::Result<Co
     // The log of a healthy start would only stand between the callbacks.
     start_logs(&settings, (settings.log.level == "info").then_some("warn"))?;
     let mut signals = Signals::listen().context("cannot listen for signals")?;
-    let folder = temporary::Folder::create("delayd-demo").context("cannot make a temporary folder")?;
+    let folder =
+        temporary::Folder::create("delayd-demo").context("cannot make a temporary folder")?;
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
     let params = Params::default();
-    let (receiver, arrivals) = Receiver::bind(any_port, params).await.context("cannot listen on 127.0.0.1")?;
+    let (receiver, arrivals) =
+        Receiver::bind(any_port, params).await.context("cannot listen on 127.0.0.1")?;
     adapt(&mut settings, &folder, receiver.local_addr(), any_port)?;
     let (stop_receiver, receiver_stopped) = oneshot::channel::<()>();
     let receiving = tokio::spawn(receiver.run(async { drop(receiver_stopped.await) }));
 
     let app = App::start(settings).await?;
-    let server: ServerUrl = format!("http://{}", app.local_addr()).parse().map_err(|e| anyhow!("{e}"))?;
-    out::line(&format!("delayd {} on {server}, a receiver, {} tasks", env!("CARGO_PKG_VERSION"), args.tasks))?;
+    let server: ServerUrl =
+        format!("http://{}", app.local_addr()).parse().map_err(|e| anyhow!("{e}"))?;
+    out::line(&format!(
+        "delayd {} on {server}, a receiver, {} tasks",
+        env!("CARGO_PKG_VERSION"),
+        args.tasks
+    ))?;
     let (stop_app, app_stopped) = oneshot::channel::<()>();
     let mut serving = tokio::spawn(app.run(async { drop(app_stopped.await) }));
 
@@ -97,12 +104,18 @@ fn adapt(
 }
 
 /// Adds the tasks, then prints what arrives until all have come or patience ends.
-async fn show(server: &ServerUrl, tasks: u16, mut arrivals: mpsc::Receiver<Callback>) -> anyhow::Result<Seen> {
+async fn show(
+    server: &ServerUrl,
+    tasks: u16,
+    mut arrivals: mpsc::Receiver<Callback>,
+) -> anyhow::Result<Seen> {
     let clock = Clock::system();
     let http = client::http(ADD_TIMEOUT)?;
     let mut seen = Seen::default();
     for number in 0..tasks {
-        let answer = client::post(&http, server, None, "/delay/task/add", &task(number, clock.now())).await?;
+        let answer =
+            client::post(&http, server, None, "/delay/task/add", &task(number, clock.now()))
+                .await?;
         let stored: Stored = answer.checked()?;
         seen.due.insert(stored.task_id.to_string(), UnixMillis(stored.due_ms.0));
     }
@@ -125,7 +138,8 @@ async fn show(server: &ServerUrl, tasks: u16, mut arrivals: mpsc::Receiver<Callb
 /// The task number `number`: every other one at a whole second, the rest in between, all within some five seconds.
 fn task(number: u16, now: UnixMillis) -> Map<String, Value> {
     let content = json!({ "sn": SERVICE, "url": "/demo", "number": number + 1 });
-    let mut task = Map::from_iter([("topic".to_owned(), json!("demo")), ("content".to_owned(), content)]);
+    let mut task =
+        Map::from_iter([("topic".to_owned(), json!("demo")), ("content".to_owned(), content)]);
     let number = i64::from(number);
     if number % 2 == 0 {
         task.insert("timing_moment".into(), json!(now.0 / 1000 + 2 + number / 2 % 3));
@@ -152,7 +166,11 @@ impl Seen {
             self.repeats += 1;
         }
         let (at, due_at) = (time::rfc3339(callback.at), time::rfc3339(due));
-        Some(format!("{at}  task {}  due {due_at}  {}", callback.task_id, time::lateness(due, callback.at)))
+        Some(format!(
+            "{at}  task {}  due {due_at}  {}",
+            callback.task_id,
+            time::lateness(due, callback.at)
+        ))
     }
 
     fn is_complete(&self) -> bool {
@@ -168,13 +186,22 @@ impl Seen {
     }
 
     fn summary(&self) -> String {
-        let arrived = if self.is_complete() { "all arrived".into() } else { format!("{} arrived", self.late.len()) };
+        let arrived = if self.is_complete() {
+            "all arrived".into()
+        } else {
+            format!("{} arrived", self.late.len())
+        };
         let early = match self.early() {
             0 => "none early".into(),
             early => format!("{early} EARLY"),
         };
-        let repeats = if self.repeats > 0 { format!(", {} came twice", self.repeats) } else { String::new() };
-        let latest = self.late.values().max().map_or_else(String::new, |late| format!(", latest {late:+} ms"));
+        let repeats =
+            if self.repeats > 0 { format!(", {} came twice", self.repeats) } else { String::new() };
+        let latest = self
+            .late
+            .values()
+            .max()
+            .map_or_else(String::new, |late| format!(", latest {late:+} ms"));
         format!("{} tasks, {arrived}, {early}{repeats}{latest}", self.due.len())
     }
 }
@@ -211,7 +238,9 @@ mod tests {
             let task = task(number, now);
             let ahead = match (task.get("timing_moment"), task.get("delay")) {
                 (Some(moment), None) => moment.as_i64().unwrap() * 1000 - now.0,
-                (None, Some(delay)) => delay.as_str().unwrap().strip_suffix("ms").unwrap().parse().unwrap(),
+                (None, Some(delay)) => {
+                    delay.as_str().unwrap().strip_suffix("ms").unwrap().parse().unwrap()
+                }
                 _ => panic!("a task has one due moment"),
             };
             assert!((1000..5000).contains(&ahead), "{ahead}");

@@ -50,10 +50,14 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             server.ask("/delay/destination/list", &DestinationListRequest {}, shown).await?
         }
         Verb::Hold(OneArgs { sn, server }) => {
-            server.ask("/delay/destination/hold", &of(&sn), |_: Held| format!("{sn} is held")).await?;
+            server
+                .ask("/delay/destination/hold", &of(&sn), |_: Held| format!("{sn} is held"))
+                .await?;
         }
         Verb::Release(OneArgs { sn, server }) => {
-            server.ask("/delay/destination/release", &of(&sn), |_: Held| format!("{sn} is released")).await?;
+            server
+                .ask("/delay/destination/release", &of(&sn), |_: Held| format!("{sn} is released"))
+                .await?;
         }
     }
     Ok(Code::Done)

@@ -6,7 +6,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use delayd_wire::{Page, Records, TaskId, TaskState, TopicListRequest, TopicRequest, TopicShown, Topics};
+use delayd_wire::{
+    Page, Records, TaskId, TaskState, TopicListRequest, TopicRequest, TopicShown, Topics,
+};
 use indicatif::ProgressBar;
 
 use super::client::{Client, Server};
@@ -54,7 +56,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         given => given.iter().map(ToString::to_string).collect(),
     };
     let ended = if args.history { &ENDED[..] } else { &[] };
-    let states: Vec<TaskState> = WAITING.iter().chain(&[TaskState::Dead]).chain(ended).copied().collect();
+    let states: Vec<TaskState> =
+        WAITING.iter().chain(&[TaskState::Dead]).chain(ended).copied().collect();
     let count = match &args.out {
         None => write(&client, &topics, &states, &mut BufWriter::new(io::stdout())).await?,
         Some(path) => {
@@ -90,11 +93,17 @@ async fn all_topics(client: &Client) -> anyhow::Result<Vec<String>> {
 }
 
 /// Writes what these topics have in these states; answers how many tasks that is.
-async fn write(client: &Client, topics: &[String], states: &[TaskState], to: &mut impl Write) -> anyhow::Result<u64> {
+async fn write(
+    client: &Client,
+    topics: &[String],
+    states: &[TaskState],
+    to: &mut impl Write,
+) -> anyhow::Result<u64> {
     let mut settings = Vec::new();
     let mut total = 0;
     for topic in topics {
-        let shown: TopicShown<_> = client.call("/delay/topic/get", &TopicRequest { topic: Some(topic) }).await?;
+        let shown: TopicShown<_> =
+            client.call("/delay/topic/get", &TopicRequest { topic: Some(topic) }).await?;
         let counts = counts(&shown.counts).into_iter().filter(|(state, _)| states.contains(state));
         total += counts.map(|(_, count)| count).sum::<u64>();
         settings.push(TopicSettings::from(shown));
@@ -163,7 +172,8 @@ async fn write_state(
 async fn records(client: &Client, topic: &str, ids: &[TaskId]) -> anyhow::Result<Vec<Exported>> {
     let (mut records, mut rest) = (Vec::new(), ids.to_vec());
     while !rest.is_empty() {
-        let answer: Records<Exported> = client.call("/delay/task/records", &records_of(topic, &rest)).await?;
+        let answer: Records<Exported> =
+            client.call("/delay/task/records", &records_of(topic, &rest)).await?;
         rest = answer.rest;
         records.extend(answer.records);
     }

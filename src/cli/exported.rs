@@ -23,7 +23,12 @@ pub(super) fn list_of(topic: &str, state: TaskState, cursor: Option<String>) -> 
 
 /// The records of tasks, which are not lent.
 pub(super) fn records_of(topic: &str, ids: &[TaskId]) -> impl Serialize {
-    RecordsRequest { topic: Some(topic), task_ids: Some(ids), lend: None::<&str>, receipt: None::<&str> }
+    RecordsRequest {
+        topic: Some(topic),
+        task_ids: Some(ids),
+        lend: None::<&str>,
+        receipt: None::<&str>,
+    }
 }
 
 /// A line.
@@ -72,7 +77,18 @@ impl Exported {
 
     /// The task of an add.
     pub(super) fn into_task(self) -> Map<String, Value> {
-        let Record { topic, task_id, created_ms, due_ms, waits_ms, mode, key, mut options, content, .. } = self.record;
+        let Record {
+            topic,
+            task_id,
+            created_ms,
+            due_ms,
+            waits_ms,
+            mode,
+            key,
+            mut options,
+            content,
+            ..
+        } = self.record;
         // It becomes a task of its new store, as does the call for it if it dies.
         let origin = options.remove("origin");
         let from = origin.as_ref().and_then(Value::as_str).unwrap_or_default();
@@ -138,7 +154,11 @@ mod tests {
         };
         let check = |now: TaskState, listed: TaskState, expected: Option<TaskState>| {
             let exported = record(now, false).standing(listed);
-            assert_eq!(exported.map(|exported| exported.record.state), expected, "{now:?}, {listed:?}");
+            assert_eq!(
+                exported.map(|exported| exported.record.state),
+                expected,
+                "{now:?}, {listed:?}"
+            );
         };
         check(TaskState::Delivered, TaskState::Scheduled, None);
         check(TaskState::Dead, TaskState::Leased, None);
@@ -150,8 +170,7 @@ mod tests {
 
     #[test]
     fn a_line_says_what_it_is() {
-        let task =
-            r#"{"topic":"t","task_id":1,"state":"scheduled","created_ms":1,"due_ms":2,"mode":"push","content":"{}"}"#;
+        let task = r#"{"topic":"t","task_id":1,"state":"scheduled","created_ms":1,"due_ms":2,"mode":"push","content":"{}"}"#;
         assert!(matches!(serde_json::from_str(task), Ok(Line::Task(task)) if task.waits()));
         let topic = r#"{"topic":"t","shards":1,"policy":{},"paused":false}"#;
         assert!(matches!(serde_json::from_str(topic), Ok(Line::Topic(_))));

@@ -24,7 +24,11 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args, settings: &Settings) -> anyhow::Result<Code> {
-    let formats = if args.raise { app::raise_format(settings).await? } else { app::formats(settings).await? };
+    let formats = if args.raise {
+        app::raise_format(settings).await?
+    } else {
+        app::formats(settings).await?
+    };
     out::line(&said(formats, args.raise))?;
     Ok(Code::Done)
 }
@@ -33,7 +37,9 @@ fn said(formats: Formats, was_raised: bool) -> String {
     let Formats { stored, newest } = formats;
     match (formats.can_rise(), was_raised) {
         (true, true) => format!("The store has format {newest} now; it had {stored}."),
-        (true, false) => format!("The store has format {stored}. This version knows {newest}: raise it with --raise."),
+        (true, false) => format!(
+            "The store has format {stored}. This version knows {newest}: raise it with --raise."
+        ),
         (false, _) => format!("The store has format {stored}, the newest that this version knows."),
     }
 }
@@ -49,7 +55,10 @@ mod tests {
         assert_eq!(said(old, true), "The store has format 2 now; it had 1.");
         let new = Formats { stored: 2, newest: 2 };
         for was_raised in [false, true] {
-            assert_eq!(said(new, was_raised), "The store has format 2, the newest that this version knows.");
+            assert_eq!(
+                said(new, was_raised),
+                "The store has format 2, the newest that this version knows."
+            );
         }
     }
 }

@@ -63,7 +63,11 @@ async fn look(store: &AnyStore, repair: bool) -> anyhow::Result<Report> {
         }
         if last_sign.elapsed() >= SIGN {
             last_sign = Instant::now();
-            eprintln!("delayd: {} tasks looked at so far, {} findings", report.tasks, report.count());
+            eprintln!(
+                "delayd: {} tasks looked at so far, {} findings",
+                report.tasks,
+                report.count()
+            );
         }
         next = checked.next;
     }
@@ -112,7 +116,11 @@ impl Report {
     }
 
     fn text(&self) -> String {
-        let looked = format!("{} and {} looked at", out::many(self.tasks, "task"), out::many(self.lanes, "lane"));
+        let looked = format!(
+            "{} and {} looked at",
+            out::many(self.tasks, "task"),
+            out::many(self.lanes, "lane")
+        );
         if self.flaws.is_empty() {
             return format!("{looked}, all in order");
         }
@@ -125,11 +133,16 @@ impl Report {
         let rows: Vec<_> = self.flaws.iter().map(|(flaw, found)| found.row(*flaw)).collect();
         let table = table::columns(&["finding", "count", "repaired", "first"], &rows);
         let meanings: Vec<_> = self.flaws.keys().map(|flaw| meaning(*flaw)).collect();
-        format!("{table}\n\n{}\n\n{looked}: {}{ending}", meanings.join("\n"), out::many(self.count(), "finding"))
+        format!(
+            "{table}\n\n{}\n\n{looked}: {}{ending}",
+            meanings.join("\n"),
+            out::many(self.count(), "finding")
+        )
     }
 
     fn json(&self) -> Value {
-        let findings: Vec<Value> = self.flaws.iter().map(|(flaw, found)| found.json(*flaw)).collect();
+        let findings: Vec<Value> =
+            self.flaws.iter().map(|(flaw, found)| found.json(*flaw)).collect();
         json!({
             "tasks": self.tasks, "lanes": self.lanes, "found": self.count(), "repaired": self.repaired(),
             "findings": findings,
@@ -149,8 +162,11 @@ impl Found {
     }
 
     fn json(&self, flaw: Flaw) -> Value {
-        let first: Vec<Value> =
-            self.first.iter().map(|(lane, subject)| json!({"lane": lane, "subject": subject})).collect();
+        let first: Vec<Value> = self
+            .first
+            .iter()
+            .map(|(lane, subject)| json!({"lane": lane, "subject": subject}))
+            .collect();
         json!({
             "finding": flaw.name(), "meaning": flaw.meaning(), "repair": flaw.remedy(),
             "count": self.count, "repaired": self.repaired, "first": first,
@@ -171,7 +187,12 @@ mod tests {
         let mut report = Report { repair, tasks: 12_000, lanes: 1, ..Report::default() };
         for (flaw, subject, repaired) in findings {
             let lane = (*flaw != Flaw::StrayKey).then(|| "orders:0".parse().unwrap());
-            report.add(&Finding { flaw: *flaw, lane, subject: (*subject).into(), repaired: *repaired });
+            report.add(&Finding {
+                flaw: *flaw,
+                lane,
+                subject: (*subject).into(),
+                repaired: *repaired,
+            });
         }
         report
     }
@@ -186,7 +207,8 @@ mod tests {
     #[test]
     fn findings_are_counted_and_explained() {
         let body = |id| (Flaw::BodyWithoutPlace, id, true);
-        let findings = [body("1"), body("2"), body("3"), body("4"), (Flaw::StrayKey, "p:\u{1b}[2J{x}", false)];
+        let findings =
+            [body("1"), body("2"), body("3"), body("4"), (Flaw::StrayKey, "p:\u{1b}[2J{x}", false)];
         let report = report(true, &findings);
         assert!(!report.is_in_order());
         insta::assert_snapshot!(report.text(), @r#"
@@ -206,7 +228,11 @@ mod tests {
     #[test]
     fn what_was_repaired_is_in_order() {
         let finding = (Flaw::EarliestWrong, "message.call");
-        assert!(report(true, &[(finding.0, finding.1, true)]).text().ends_with(": 1 finding, all repaired"));
+        assert!(
+            report(true, &[(finding.0, finding.1, true)])
+                .text()
+                .ends_with(": 1 finding, all repaired")
+        );
         let look = report(false, &[(finding.0, finding.1, false)]);
         assert!(look.text().ends_with("--repair puts right what can be") && !look.is_in_order());
     }

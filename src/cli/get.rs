@@ -58,7 +58,13 @@ fn shown(task: &Task<Value>) -> String {
 fn log(attempts: &[Note]) -> String {
     let row = |note: &Note| {
         let duration = format!("{}ms", note.duration_ms);
-        vec![note.attempt.cell(), note.started_ms.cell(), duration, note.outcome.cell(), note.answer.cell()]
+        vec![
+            note.attempt.cell(),
+            note.started_ms.cell(),
+            duration,
+            note.outcome.cell(),
+            note.answer.cell(),
+        ]
     };
     let rows: Vec<_> = attempts.iter().map(row).collect();
     table::columns(&["attempt", "started", "duration", "outcome", "answer"], &rows)
@@ -83,7 +89,10 @@ mod tests {
         });
         let task: Task<Value> = serde_json::from_value(task).unwrap();
         let long = "x".repeat(1_000);
-        assert!(shown(&Task { content: long.clone(), log: Vec::new(), ..task.clone() }).ends_with(&long));
+        assert!(
+            shown(&Task { content: long.clone(), log: Vec::new(), ..task.clone() })
+                .ends_with(&long)
+        );
         insta::assert_snapshot!(shown(&task), @r#"
         task_id       7
         state         scheduled

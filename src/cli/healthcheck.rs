@@ -41,7 +41,11 @@ pub(super) async fn run(args: Args, configuration: &Configuration) -> anyhow::Re
 fn reachable(bind: SocketAddr) -> SocketAddr {
     let mut to = bind;
     if bind.ip().is_unspecified() {
-        to.set_ip(if bind.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+        to.set_ip(if bind.is_ipv4() {
+            Ipv4Addr::LOCALHOST.into()
+        } else {
+            Ipv6Addr::LOCALHOST.into()
+        });
     }
     to
 }
@@ -52,7 +56,8 @@ mod tests {
 
     #[test]
     fn an_unspecified_address_is_asked_on_loopback() {
-        let check = |bind: &str, to: &str| assert_eq!(reachable(bind.parse().unwrap()).to_string(), to);
+        let check =
+            |bind: &str, to: &str| assert_eq!(reachable(bind.parse().unwrap()).to_string(), to);
         check("0.0.0.0:80", "127.0.0.1:80");
         check("[::]:80", "[::1]:80");
         check("10.0.0.5:80", "10.0.0.5:80");

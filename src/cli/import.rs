@@ -77,8 +77,10 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     bar.finish_and_clear();
     let Import { counts, .. } = import;
     if counts.sent > 0 {
-        let after =
-            format!("after {}; what is stored stays, and the import can be repeated", out::many(counts.sent, "task"));
+        let after = format!(
+            "after {}; what is stored stays, and the import can be repeated",
+            out::many(counts.sent, "task")
+        );
         result = result.context(after);
     }
     result?;
@@ -161,7 +163,9 @@ impl Import {
         }
         match serde_json::from_slice::<Line>(line) {
             Ok(Line::Task(exported)) => {
-                if self.batch.len() + self.records.len() == self.most || self.bytes + line.len() > BATCH_BYTES {
+                if self.batch.len() + self.records.len() == self.most
+                    || self.bytes + line.len() > BATCH_BYTES
+                {
                     self.send().await?;
                 }
                 self.bytes += line.len();
@@ -194,11 +198,14 @@ impl Import {
     /// Sends what was gathered.
     async fn send(&mut self) -> anyhow::Result<()> {
         self.add().await?;
-        let (lines, records) = (std::mem::take(&mut self.lines_of_records), std::mem::take(&mut self.records));
+        let (lines, records) =
+            (std::mem::take(&mut self.lines_of_records), std::mem::take(&mut self.records));
         if records.is_empty() {
             return Ok(());
         }
-        for (line, adopted) in lines.into_iter().zip(adopt(&self.patient, &records, async || ()).await?) {
+        for (line, adopted) in
+            lines.into_iter().zip(adopt(&self.patient, &records, async || ()).await?)
+        {
             match adopted {
                 Ok(Adopted::New) => self.counts.stored += 1,
                 Ok(Adopted::Known | Adopted::Superseded | Adopted::Held) => self.counts.known += 1,
@@ -220,7 +227,10 @@ impl Import {
             }
             let is_last = attempt == TRIES;
             let tasks: Vec<&Map<String, Value>> = batch.iter().map(|(_, task)| task).collect();
-            let answer = self.client.post("/delay/task/add_batch", &fields([("tasks", Some(json!(tasks)))])).await;
+            let answer = self
+                .client
+                .post("/delay/task/add_batch", &fields([("tasks", Some(json!(tasks)))]))
+                .await;
             match answer {
                 // Nobody there at the very beginning is a wrong address rather than a restart.
                 Err(error) if is_last || self.counts.sent == 0 => return Err(error),
@@ -237,7 +247,12 @@ impl Import {
     }
 
     /// Counts what an answer says of each task; answers those that are to be sent again.
-    fn note(&mut self, batch: Vec<Waiting>, answer: Answer, is_last: bool) -> anyhow::Result<Vec<Waiting>> {
+    fn note(
+        &mut self,
+        batch: Vec<Waiting>,
+        answer: Answer,
+        is_last: bool,
+    ) -> anyhow::Result<Vec<Waiting>> {
         let results = answer.results()?;
         if results.len() != batch.len() {
             bail!("the service answered {} results to {} tasks", results.len(), batch.len());
@@ -303,8 +318,20 @@ mod tests {
         assert_eq!(import.counts.json(), json!({"stored": 1, "known": 1, "failed": 1}));
         assert!(import.note(batch(), answer(), true).unwrap().is_empty());
         assert_eq!(import.counts.json(), json!({"stored": 2, "known": 2, "failed": 3}));
-        assert!(import.note(batch(), Answer::of(&json!({"dm_error": 0, "failed": 0, "results": []})), true).is_err());
-        assert!(import.note(batch(), Answer::of(&json!({"dm_error": 1003, "error_msg": "no"})), true).is_err());
+        assert!(
+            import
+                .note(
+                    batch(),
+                    Answer::of(&json!({"dm_error": 0, "failed": 0, "results": []})),
+                    true
+                )
+                .is_err()
+        );
+        assert!(
+            import
+                .note(batch(), Answer::of(&json!({"dm_error": 1003, "error_msg": "no"})), true)
+                .is_err()
+        );
         let bad = json!({"dm_error": 1000, "error_msg": "content: is missing"});
         let none = json!({"dm_error": 1000, "error_msg": "none", "failed": 4, "results": [bad, bad, bad, bad]});
         assert!(import.note(batch(), Answer::of(&none), false).unwrap().is_empty());

@@ -56,7 +56,12 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
 }
 
 /// Prints the page, or all from there on.
-pub(super) async fn show(client: &Client, topic: &Topic, state: TaskState, page: Page) -> anyhow::Result<Code> {
+pub(super) async fn show(
+    client: &Client,
+    topic: &Topic,
+    state: TaskState,
+    page: Page,
+) -> anyhow::Result<Code> {
     let Page { limit, mut cursor, all, from, to } = page;
     let mut is_first = true;
     loop {
@@ -78,7 +83,10 @@ pub(super) async fn show(client: &Client, topic: &Topic, state: TaskState, page:
             None => return Ok(Code::Done),
             Some(next) if !all => {
                 if !client.is_json() {
-                    eprintln!("delayd: there may be more: --cursor {}, or --all", out::plain(next, 100));
+                    eprintln!(
+                        "delayd: there may be more: --cursor {}, or --all",
+                        out::plain(next, 100)
+                    );
                 }
                 return Ok(Code::Done);
             }

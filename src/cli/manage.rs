@@ -55,7 +55,8 @@ pub(super) async fn cancel(args: CancelArgs) -> anyhow::Result<Code> {
 pub(super) async fn update(args: UpdateArgs) -> anyhow::Result<Code> {
     let content = args.content.as_deref().map(add::content).transpose()?;
     let UpdateArgs { topic, task_id, due, server, .. } = args;
-    let (topic, task_id, timing_moment, delay) = (Some(topic), Some(task_id), due.timing_moment(), due.delay());
+    let (topic, task_id, timing_moment, delay) =
+        (Some(topic), Some(task_id), due.timing_moment(), due.delay());
     let body = UpdateRequest { topic, task_id, timing_moment, delay, content };
     server.ask("/delay/task/update", &body, shown).await?;
     Ok(Code::Done)

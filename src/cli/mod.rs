@@ -140,13 +140,15 @@ impl From<Code> for ExitCode {
 }
 
 /// The commands that take settings. The help of the others does not list --config and --set.
-const CONFIGURED: [&str; 8] = ["serve", "demo", "check", "fsck", "store", "format", "healthcheck", "bench"];
+const CONFIGURED: [&str; 8] =
+    ["serve", "demo", "check", "fsck", "store", "format", "healthcheck", "bench"];
 
 /// The whole command line. All that is done with it starts here, not at `Cli::command`.
 fn command() -> clap::Command {
     let cli = Cli::command();
     let configuration = Configuration::augment_args(clap::Command::new("configuration"));
-    let hidden: Vec<_> = configuration.get_arguments().map(|argument| argument.clone().hide(true)).collect();
+    let hidden: Vec<_> =
+        configuration.get_arguments().map(|argument| argument.clone().hide(true)).collect();
     let others = cli.get_subcommands().map(|command| command.get_name().to_owned());
     let others: Vec<_> = others.filter(|name| !CONFIGURED.contains(&name.as_str())).collect();
     // An argument of the same name stands before the one that the command would inherit.
@@ -154,7 +156,9 @@ fn command() -> clap::Command {
 }
 
 /// Reads the process's arguments.
-fn parse(words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>) -> Result<Cli, clap::Error> {
+fn parse(
+    words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
+) -> Result<Cli, clap::Error> {
     let parsed = command().try_get_matches_from(words).and_then(|matches| {
         let cli = Cli::from_arg_matches(&matches)?;
         match cli.misplaced_configuration(matches.subcommand_name().unwrap_or_default()) {
@@ -193,10 +197,15 @@ impl Cli {
         match &self.command {
             Command::Bench(args) => args.misplaced_configuration(),
             _ if CONFIGURED.contains(&name) => None,
-            Command::Receive(_) | Command::Token(_) | Command::Completions(_) | Command::Openapi(_) => {
-                Some("--config and --set are for the service; this command takes its options from the command line")
+            Command::Receive(_)
+            | Command::Token(_)
+            | Command::Completions(_)
+            | Command::Openapi(_) => Some(
+                "--config and --set are for the service; this command takes its options from the command line",
+            ),
+            _ => {
+                Some("--config and --set are for the service; a client command takes --server URL")
             }
-            _ => Some("--config and --set are for the service; a client command takes --server URL"),
         }
     }
 }
@@ -204,7 +213,8 @@ impl Cli {
 impl Configuration {
     /// As another delayd would be given it.
     fn words(&self) -> Vec<String> {
-        let files = self.files.iter().map(|file| ["--config".to_owned(), file.display().to_string()]);
+        let files =
+            self.files.iter().map(|file| ["--config".to_owned(), file.display().to_string()]);
         let sets = self.sets.iter().map(|set| ["--set".to_owned(), set.clone()]);
         files.chain(sets).flatten().collect()
     }
@@ -236,7 +246,11 @@ const READ_BY_SAMPLES: &str = "DELAYD_SECRETS";
 /// The variables that options are taken from, whatever the command.
 fn option_variables() -> Vec<String> {
     fn walk(command: &clap::Command, into: &mut Vec<String>) {
-        into.extend(command.get_arguments().filter_map(|argument| Some(argument.get_env()?.to_str()?.to_owned())));
+        into.extend(
+            command
+                .get_arguments()
+                .filter_map(|argument| Some(argument.get_env()?.to_str()?.to_owned())),
+        );
         command.get_subcommands().for_each(|command| walk(command, into));
     }
     let mut variables = vec![READ_BY_SAMPLES.to_owned()];
@@ -324,7 +338,10 @@ fn code_of(error: &anyhow::Error) -> Code {
 }
 
 /// Starts the logs as `settings` say, at `level` instead if one is given.
-fn start_logs(settings: &Settings, level: Option<&str>) -> Result<telemetry::Level, telemetry::Error> {
+fn start_logs(
+    settings: &Settings,
+    level: Option<&str>,
+) -> Result<telemetry::Level, telemetry::Error> {
     telemetry::init(&telemetry::Params {
         level: level.unwrap_or(&settings.log.level).to_owned(),
         json: settings.log.format == LogFormat::Json,
@@ -347,7 +364,11 @@ mod tests {
             let name = format!("{of} {}", command.get_name());
             assert!(command.get_about().is_some(), "{name} does not say what it does");
             for argument in command.get_arguments() {
-                assert!(argument.get_help().is_some(), "{name} does not say what {} is", argument.get_id());
+                assert!(
+                    argument.get_help().is_some(),
+                    "{name} does not say what {} is",
+                    argument.get_id()
+                );
             }
             for verb in command.get_subcommands() {
                 check(verb, &name);
@@ -357,7 +378,11 @@ mod tests {
         check(&cli, "");
         for command in cli.get_subcommands() {
             let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(examples.starts_with("Examples:\n  "), "{} has no examples", command.get_name());
+            assert!(
+                examples.starts_with("Examples:\n  "),
+                "{} has no examples",
+                command.get_name()
+            );
         }
     }
 
@@ -395,7 +420,10 @@ mod tests {
             helps.extend(verbs.map(clap::Command::render_long_help));
             for help in helps {
                 let listed = help.to_string().contains("--config <FILE>");
-                assert!(name == "help" || listed == CONFIGURED.contains(&name.as_str()), "{name}: {help}");
+                assert!(
+                    name == "help" || listed == CONFIGURED.contains(&name.as_str()),
+                    "{name}: {help}"
+                );
             }
         }
     }
@@ -405,16 +433,26 @@ mod tests {
     fn an_errors_usage_is_the_one_of_the_commands_help() {
         let usage = |line: &str| {
             let said = parse(line.split(' ')).expect_err(line).to_string();
-            said.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or_default().to_owned()
+            said.lines()
+                .find_map(|line| line.strip_prefix("Usage: "))
+                .unwrap_or_default()
+                .to_owned()
         };
-        assert_eq!(usage("delayd get t --server http://a --token x"), "delayd get [OPTIONS] <TOPIC> <TASK_ID>");
-        assert_eq!(usage("delayd topic set --server http://a"), "delayd topic set [OPTIONS] <TOPIC>");
+        assert_eq!(
+            usage("delayd get t --server http://a --token x"),
+            "delayd get [OPTIONS] <TOPIC> <TASK_ID>"
+        );
+        assert_eq!(
+            usage("delayd topic set --server http://a"),
+            "delayd topic set [OPTIONS] <TOPIC>"
+        );
         assert_eq!(usage("delayd move --server http://a"), "delayd move [OPTIONS] --to <URL>");
     }
 
     #[test]
     fn settings_go_anywhere() {
-        let cli = parse(["delayd", "--config", "x", "check", "--config", "y", "--set", "a.b=1"]).unwrap();
+        let cli =
+            parse(["delayd", "--config", "x", "check", "--config", "y", "--set", "a.b=1"]).unwrap();
         assert!(matches!(cli.command, Command::Check(_)));
         assert_eq!(cli.configuration.sets, ["a.b=1"]);
     }
@@ -472,7 +510,13 @@ mod tests {
     #[test]
     fn every_variable_of_an_option_is_known() {
         let variables = option_variables();
-        for variable in ["DELAYD_SERVER", "DELAYD_TOKEN", "DELAYD_TO", "DELAYD_TO_TOKEN", "DELAYD_RECEIVE_SECRET"] {
+        for variable in [
+            "DELAYD_SERVER",
+            "DELAYD_TOKEN",
+            "DELAYD_TO",
+            "DELAYD_TO_TOKEN",
+            "DELAYD_RECEIVE_SECRET",
+        ] {
             assert!(variables.contains(&variable.to_owned()), "{variables:?}");
         }
     }

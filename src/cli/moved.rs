@@ -6,8 +6,17 @@ use serde_json::{Value, json};
 
 use super::table;
 
-const HEADS: [&str; 9] =
-    ["topic", "moved", "there already", "superseded", "withdrawn", "dead copied", "history copied", "refused", "left"];
+const HEADS: [&str; 9] = [
+    "topic",
+    "moved",
+    "there already",
+    "superseded",
+    "withdrawn",
+    "dead copied",
+    "history copied",
+    "refused",
+    "left",
+];
 
 /// What became of a topic's tasks.
 #[derive(Debug, Default)]
@@ -42,7 +51,9 @@ impl Tallies {
 
     /// How many were moved, and how many are left.
     pub(super) fn totals(&self) -> (u64, u64) {
-        self.0.values().fold((0, 0), |(moved, left), tally| (moved + tally.moved, left + tally.left))
+        self.0
+            .values()
+            .fold((0, 0), |(moved, left), tally| (moved + tally.moved, left + tally.left))
     }
 
     pub(super) fn text(&self) -> String {
@@ -51,7 +62,8 @@ impl Tallies {
         }
         let row = |(topic, tally): (&String, &Tally)| {
             let Tally { moved, known, superseded, withdrawn, dead, ended, refused, left } = tally;
-            let numbers = [moved, known, superseded, withdrawn, dead, ended, refused, left].map(ToString::to_string);
+            let numbers = [moved, known, superseded, withdrawn, dead, ended, refused, left]
+                .map(ToString::to_string);
             [vec![topic.clone()], numbers.to_vec()].concat()
         };
         let rows: Vec<_> = self.0.iter().map(row).collect();

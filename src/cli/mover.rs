@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use delayd_wire::{
-    Count, Ended, Entry, ErrorCode, Holder, MovedRequest, Page, Records, RecordsRequest, TaskId, TaskState,
-    TopicListRequest, TopicRequest, TopicShown, Topics, UnixMillis,
+    Count, Ended, Entry, ErrorCode, Holder, MovedRequest, Page, Records, RecordsRequest, TaskId,
+    TaskState, TopicListRequest, TopicRequest, TopicShown, Topics, UnixMillis,
 };
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -109,7 +109,10 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     ensure!(args.server.url() != &args.to, "--to must be another service than --server");
     let old = Patient::new(args.server.client()?, args.patience.0);
-    let new = Patient::new(Server::at(args.to.clone(), args.to_token.clone(), TO_TOKEN).client()?, args.patience.0);
+    let new = Patient::new(
+        Server::at(args.to.clone(), args.to_token.clone(), TO_TOKEN).client()?,
+        args.patience.0,
+    );
     let mut mover = Mover {
         bar: progress::counting("tasks moved"),
         began: Instant::now(),
@@ -132,7 +135,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
         let after = format!("after {}; start it again to go on", out::many(moved, "moved task"));
         return Err(error.context(after));
     }
-    out::line(&if mover.args.json { mover.tallies.json().to_string() } else { mover.tallies.text() })?;
+    out::line(&if mover.args.json {
+        mover.tallies.json().to_string()
+    } else {
+        mover.tallies.text()
+    })?;
     if left > 0 {
         eprintln!(
             "delayd: {} left at the old service: in someone's hands, about to fire, or refused; run it again later",
@@ -231,7 +238,10 @@ impl Mover {
         }
         let shown: TopicShown<_> = self.old.call("/delay/topic/get", &of_topic(topic)).await?;
         let settings = TopicSettings::from(shown);
-        let there = settings.create_at(&self.new).await.with_context(|| format!("topic {topic} at the new service"))?;
+        let there = settings
+            .create_at(&self.new)
+            .await
+            .with_context(|| format!("topic {topic} at the new service"))?;
         for (is_other, what) in [
             (
                 there.shards != settings.shards,
@@ -275,14 +285,22 @@ impl Mover {
     fn see(&mut self, task: &Entry) {
         let &Entry { task_id, state, due_ms, attempts, .. } = task;
         self.listed.insert(task_id);
-        if let Some(seen) = self.refused.get_mut(&task_id).filter(|_| state == TaskState::Scheduled) {
+        if let Some(seen) = self.refused.get_mut(&task_id).filter(|_| state == TaskState::Scheduled)
+        {
             // An attempt that failed moves a task as well.
-            let was_pushed_back = |(before, attempts_before)| due_ms != before && attempts <= attempts_before;
+            let was_pushed_back =
+                |(before, attempts_before)| due_ms != before && attempts <= attempts_before;
             self.signs += u64::from(seen.replace((due_ms, attempts)).is_some_and(was_pushed_back));
         }
     }
 
-    async fn page(&self, at: &Patient, topic: &str, state: TaskState, cursor: Option<String>) -> anyhow::Result<Page> {
+    async fn page(
+        &self,
+        at: &Patient,
+        topic: &str,
+        state: TaskState,
+        cursor: Option<String>,
+    ) -> anyhow::Result<Page> {
         at.call("/delay/task/list", &list_of(topic, state, cursor)).await
     }
 
@@ -309,9 +327,11 @@ impl Mover {
     async fn batch(&mut self, topic: &str, ids: &[TaskId]) -> anyhow::Result<()> {
         let mut rest = ids.to_vec();
         while !rest.is_empty() {
-            let answer: Records<Exported> = self.old.call("/delay/task/records", &self.lending(topic, &rest)).await?;
+            let answer: Records<Exported> =
+                self.old.call("/delay/task/records", &self.lending(topic, &rest)).await?;
             rest = answer.rest;
-            let records: Vec<Exported> = answer.records.into_iter().filter(Exported::waits).collect();
+            let records: Vec<Exported> =
+                answer.records.into_iter().filter(Exported::waits).collect();
             if !records.is_empty() {
                 self.hand_over(topic, records).await?;
             }
@@ -320,19 +340,26 @@ impl Mover {
     }
 
     fn lending<'a>(&'a self, topic: &'a str, ids: &'a [TaskId]) -> impl Serialize + 'a {
-        RecordsRequest { topic: Some(topic), task_ids: Some(ids), lend: Some(HOLD), receipt: Some(&self.receipt) }
+        RecordsRequest {
+            topic: Some(topic),
+            task_ids: Some(ids),
+            lend: Some(HOLD),
+            receipt: Some(&self.receipt),
+        }
     }
 
     /// Has lent tasks adopted, and ends them here.
     async fn hand_over(&mut self, topic: &str, records: Vec<Exported>) -> anyhow::Result<()> {
-        let (cancelled, records): (Vec<_>, Vec<_>) = records.into_iter().partition(|task| task.record.cancelling);
+        let (cancelled, records): (Vec<_>, Vec<_>) =
+            records.into_iter().partition(|task| task.record.cancelling);
         self.withdraw(topic, cancelled).await?;
         if records.is_empty() {
             return Ok(());
         }
         let ids: Vec<TaskId> = records.iter().map(Exported::id).collect();
         let adopted = self.adopt(records, Some(topic)).await?;
-        let (mut kept, mut superseded, mut back, mut is_own) = (Vec::new(), Vec::new(), Vec::new(), false);
+        let (mut kept, mut superseded, mut back, mut is_own) =
+            (Vec::new(), Vec::new(), Vec::new(), false);
         let mut known = 0;
         for (id, adopted) in ids.into_iter().zip(adopted) {
             match adopted {
@@ -380,17 +407,28 @@ impl Mover {
             return Ok(Vec::new());
         }
         let receipt = Some(&self.receipt);
-        let body = MovedRequest { topic: Some(topic), task_ids: Some(ids), receipt, back: back.then_some(true) };
+        let body = MovedRequest {
+            topic: Some(topic),
+            task_ids: Some(ids),
+            receipt,
+            back: back.then_some(true),
+        };
         let ended: Ended = self.old.call("/delay/task/moved", &body).await?;
         Ok(ended.stale.into_iter().map(|stale| stale.task_id).collect())
     }
 
     /// Has records adopted; answers for each whether it was there already, or why not. Those of `lent_in` are held for longer if that takes long.
-    async fn adopt(&self, records: Vec<Exported>, lent_in: Option<&str>) -> anyhow::Result<Vec<Adoption>> {
+    async fn adopt(
+        &self,
+        records: Vec<Exported>,
+        lent_in: Option<&str>,
+    ) -> anyhow::Result<Vec<Adoption>> {
         let held_since = Cell::new(Instant::now());
         let ids: Vec<TaskId> = records.iter().map(Exported::id).collect();
         let renew = async || {
-            let Some(topic) = lent_in.filter(|_| held_since.get().elapsed() >= RENEW) else { return };
+            let Some(topic) = lent_in.filter(|_| held_since.get().elapsed() >= RENEW) else {
+                return;
+            };
             if self.old.try_once("/delay/task/records", &self.lending(topic, &ids)).await {
                 held_since.set(Instant::now());
             }
@@ -399,7 +437,8 @@ impl Mover {
     }
 
     async fn count_left(&mut self, topic: &str) -> anyhow::Result<u64> {
-        let shown: Option<TopicShown<IgnoredAny>> = self.old.find("/delay/topic/get", &of_topic(topic)).await?;
+        let shown: Option<TopicShown<IgnoredAny>> =
+            self.old.find("/delay/topic/get", &of_topic(topic)).await?;
         let Count { scheduled, leased, .. } = shown.map(|shown| shown.counts).unwrap_or_default();
         let left = scheduled + leased;
         self.tallies.of(topic).left = left;
@@ -410,7 +449,8 @@ impl Mover {
     async fn pace(&mut self, more: u64) {
         self.sent += more;
         if let Some(rate) = self.args.rate {
-            sleep_until(self.began + Duration::from_secs_f64(self.sent as f64 / rate.per_second())).await;
+            sleep_until(self.began + Duration::from_secs_f64(self.sent as f64 / rate.per_second()))
+                .await;
         }
     }
 

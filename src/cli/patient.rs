@@ -41,7 +41,11 @@ impl Patient {
     ///
     /// # Errors
     /// No, or nothing for longer than the patience.
-    pub(super) async fn call<A: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<A> {
+    pub(super) async fn call<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<A> {
         self.call_and(path, body, async || ()).await
     }
 
@@ -97,7 +101,11 @@ impl Waits {
     ///
     /// # Errors
     /// `why`, once the patience is at its end.
-    pub(super) async fn wait(&mut self, why: anyhow::Error, asked: Option<Duration>) -> anyhow::Result<()> {
+    pub(super) async fn wait(
+        &mut self,
+        why: anyhow::Error,
+        asked: Option<Duration>,
+    ) -> anyhow::Result<()> {
         let now = Instant::now();
         if now >= self.until {
             return Err(why);

@@ -85,7 +85,9 @@ mod tests {
         assert!(one(task(json!({"task_id": 7, "content": &long}))).ends_with(&long));
         let two = [
             task(json!({"task_id": 7, "attempt": 1, "receipt": "abc", "content": "x"})),
-            task(json!({"task_id": 1_795_234_567_000_042_u64, "attempt": 12, "receipt": "def", "content": "y\nz"})),
+            task(
+                json!({"task_id": 1_795_234_567_000_042_u64, "attempt": 12, "receipt": "def", "content": "y\nz"}),
+            ),
         ];
         insta::assert_snapshot!(shown(&two), @r#"
         TASK_ID           ATTEMPT  RECEIPT  CONTENT

@@ -46,7 +46,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "TEXT", default_value = receiver::OK)]
     body: String,
     /// Answer 401 to what is not signed with this secret of the service (whsec_…); may be given several times
-    #[arg(long, value_name = "SECRET", env = "DELAYD_RECEIVE_SECRET", hide_env_values = true, value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "SECRET",
+        env = "DELAYD_RECEIVE_SECRET",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
     secret: Vec<Hidden>,
     /// End after N callbacks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -62,11 +68,21 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let status = StatusCode::from_u16(args.status).context("no HTTP status")?;
-    let secrets = args.secret.iter().map(|secret| secret.expose().parse()).collect::<Result<_, _>>();
-    let secrets = secrets.map_err(|error| anyhow::anyhow!("the secret (--secret or DELAYD_RECEIVE_SECRET) {error}"))?;
-    let params = Params { status, fail_first: args.fail_first, delay: args.delay.0, body: args.body, secrets };
-    let (receiver, mut arrivals) =
-        Receiver::bind(args.bind, params).await.with_context(|| format!("cannot listen on {}", args.bind))?;
+    let secrets =
+        args.secret.iter().map(|secret| secret.expose().parse()).collect::<Result<_, _>>();
+    let secrets = secrets.map_err(|error| {
+        anyhow::anyhow!("the secret (--secret or DELAYD_RECEIVE_SECRET) {error}")
+    })?;
+    let params = Params {
+        status,
+        fail_first: args.fail_first,
+        delay: args.delay.0,
+        body: args.body,
+        secrets,
+    };
+    let (receiver, mut arrivals) = Receiver::bind(args.bind, params)
+        .await
+        .with_context(|| format!("cannot listen on {}", args.bind))?;
     eprintln!("receiving callbacks on http://{}", receiver.local_addr());
     let (stop, stopped) = oneshot::channel::<()>();
     let answering = tokio::spawn(receiver.run(async { drop(stopped.await) }));
@@ -95,7 +111,9 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
 }
 
 fn line(callback: &Callback) -> String {
-    let late = callback.due.map_or_else(|| "-".into(), |due| format!("{:+}", callback.at.0.saturating_sub(due.0)));
+    let late = callback
+        .due
+        .map_or_else(|| "-".into(), |due| format!("{:+}", callback.at.0.saturating_sub(due.0)));
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     let mut line = format!(
         "{} task={} attempt={} topic={} path={} late_ms={late} body={}",
@@ -110,7 +128,9 @@ fn line(callback: &Callback) -> String {
         line.push_str(&format!(" answered={}", callback.status.as_u16()));
     }
     if let Some(signature) = callback.signature {
-        line.push_str(&signature.map_or_else(|why| format!(" refused={why:?}"), |()| " signature=ok".into()));
+        line.push_str(
+            &signature.map_or_else(|why| format!(" refused={why:?}"), |()| " signature=ok".into()),
+        );
     }
     line
 }
@@ -156,9 +176,13 @@ mod tests {
     #[test]
     fn a_callback_is_one_line() {
         insta::assert_snapshot!(line(&callback(StatusCode::OK)), @r#"2026-11-21T04:16:07.044Z task=1795234567000042 attempt=1 topic=orders path=/order/cancel late_ms=+2 body={\n}"#);
-        let stray = Callback { task_id: String::new(), due: None, ..callback(StatusCode::BAD_GATEWAY) };
+        let stray =
+            Callback { task_id: String::new(), due: None, ..callback(StatusCode::BAD_GATEWAY) };
         insta::assert_snapshot!(line(&stray), @r#"2026-11-21T04:16:07.044Z task=- attempt=1 topic=orders path=/order/cancel late_ms=- body={\n} answered=502"#);
-        let forged = Callback { signature: Some(Err(Unverified::Wrong)), ..callback(StatusCode::UNAUTHORIZED) };
+        let forged = Callback {
+            signature: Some(Err(Unverified::Wrong)),
+            ..callback(StatusCode::UNAUTHORIZED)
+        };
         assert!(line(&forged).ends_with(" answered=401 refused=Wrong"), "{}", line(&forged));
         let signed = Callback { signature: Some(Ok(())), ..callback(StatusCode::OK) };
         assert!(line(&signed).ends_with(" signature=ok"), "{}", line(&signed));

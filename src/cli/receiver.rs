@@ -91,11 +91,19 @@ struct Answering {
 
 impl Receiver {
     /// Listens on `bind`. What arrives comes out of the channel, before it is answered.
-    pub(super) async fn bind(bind: SocketAddr, params: Params) -> io::Result<(Self, mpsc::Receiver<Callback>)> {
+    pub(super) async fn bind(
+        bind: SocketAddr,
+        params: Params,
+    ) -> io::Result<(Self, mpsc::Receiver<Callback>)> {
         let listener = TcpListener::bind(bind).await?;
         let local_addr = listener.local_addr()?;
         let (arrived, arrivals) = mpsc::channel(1024);
-        let answering = Arc::new(Answering { params, clock: Clock::system(), count: AtomicU64::new(0), arrived });
+        let answering = Arc::new(Answering {
+            params,
+            clock: Clock::system(),
+            count: AtomicU64::new(0),
+            arrived,
+        });
         Ok((Self { listener, local_addr, answering }, arrivals))
     }
 
@@ -105,9 +113,14 @@ impl Receiver {
     }
 
     /// Answers until `shutdown`, then what has arrived by then.
-    pub(super) async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
-        let router =
-            Router::new().fallback(answer).layer(DefaultBodyLimit::max(LARGEST_BODY)).with_state(self.answering);
+    pub(super) async fn run(
+        self,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        let router = Router::new()
+            .fallback(answer)
+            .layer(DefaultBodyLimit::max(LARGEST_BODY))
+            .with_state(self.answering);
         // Without it a small answer may wait for the peer's acknowledgement.
         let listener = self.listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         axum::serve(listener, router).with_graceful_shutdown(shutdown).await
@@ -123,13 +136,16 @@ async fn answer(
     let at = answering.clock.now();
     let params = &answering.params;
     let is_failing = answering.count.fetch_add(1, Ordering::Relaxed) < params.fail_first;
-    let signature = (!params.secrets.is_empty()).then(|| verify(&params.secrets, &headers, &body, at));
+    let signature =
+        (!params.secrets.is_empty()).then(|| verify(&params.secrets, &headers, &body, at));
     let status = match signature {
         Some(Err(_)) => StatusCode::UNAUTHORIZED,
         _ if is_failing => StatusCode::INTERNAL_SERVER_ERROR,
         _ => params.status,
     };
-    let text_of = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let text_of = |name: &str| {
+        headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+    };
     let callback = Callback {
         at,
         task_id: text_of("delay-task-id"),
@@ -149,11 +165,19 @@ async fn answer(
 }
 
 /// Whether one of the secrets has signed it; if not, what the last one found.
-fn verify(secrets: &[Secret], headers: &HeaderMap, body: &[u8], now: UnixMillis) -> Result<(), Unverified> {
-    let text_of = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+fn verify(
+    secrets: &[Secret],
+    headers: &HeaderMap,
+    body: &[u8],
+    now: UnixMillis,
+) -> Result<(), Unverified> {
+    let text_of =
+        |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (id, timestamp) = (text_of("webhook-id"), text_of("webhook-timestamp"));
     let received = Received { id, timestamp, signatures: text_of("webhook-signature"), body };
-    let found = |found: Result<(), Unverified>, secret: &Secret| found.or_else(|_| secret.verify(&received, now));
+    let found = |found: Result<(), Unverified>, secret: &Secret| {
+        found.or_else(|_| secret.verify(&received, now))
+    };
     secrets.iter().fold(Err(Unverified::Missing), found)
 }
 
@@ -164,17 +188,31 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_signed_by_a_known_secret_is_answered_401() {
         crate::install_crypto();
-        let known = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDzzjGJkMzvZw="];
-        let params = Params { secrets: known.map(|secret| secret.parse().unwrap()).into(), ..Params::default() };
-        let (receiver, mut arrivals) = Receiver::bind(([127, 0, 0, 1], 0).into(), params).await.unwrap();
+        let known = [
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDzzjGJkMzvZw=",
+        ];
+        let params = Params {
+            secrets: known.map(|secret| secret.parse().unwrap()).into(),
+            ..Params::default()
+        };
+        let (receiver, mut arrivals) =
+            Receiver::bind(([127, 0, 0, 1], 0).into(), params).await.unwrap();
         let url = format!("http://{}/", receiver.local_addr());
         let running = tokio::spawn(receiver.run(std::future::pending()));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let now = Clock::system().now().0 / 1000;
-        let mut check = async |secret: Option<&str>, body: &'static str, expected: Result<(), Unverified>| {
-            let mut post = http.post(&url).body(body).header("webhook-id", "7").header("webhook-timestamp", now);
+        let mut check = async |secret: Option<&str>,
+                               body: &'static str,
+                               expected: Result<(), Unverified>| {
+            let mut post = http
+                .post(&url)
+                .body(body)
+                .header("webhook-id", "7")
+                .header("webhook-timestamp", now);
             if let Some(secret) = secret {
-                let signature = standardwebhooks::Webhook::new(secret).unwrap().sign("7", now, b"{}").unwrap();
+                let signature =
+                    standardwebhooks::Webhook::new(secret).unwrap().sign("7", now, b"{}").unwrap();
                 post = post.header("webhook-signature", signature);
             }
             let status = post.send().await.unwrap().status().as_u16();
@@ -193,13 +231,18 @@ mod tests {
     async fn the_first_callbacks_fail_as_asked_and_all_are_seen() {
         crate::install_crypto();
         let params = Params { status: StatusCode::ACCEPTED, fail_first: 1, ..Params::default() };
-        let (receiver, mut arrivals) = Receiver::bind(([127, 0, 0, 1], 0).into(), params).await.unwrap();
+        let (receiver, mut arrivals) =
+            Receiver::bind(([127, 0, 0, 1], 0).into(), params).await.unwrap();
         let url = format!("http://{}/a/b?c=d", receiver.local_addr());
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let running = tokio::spawn(receiver.run(async { drop(stopped.await) }));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         for expected in [500, 202] {
-            let post = http.post(&url).header("delay-task-id", "7").header("delay-due-ms", "1000").body("{}");
+            let post = http
+                .post(&url)
+                .header("delay-task-id", "7")
+                .header("delay-due-ms", "1000")
+                .body("{}");
             let answer = post.send().await.unwrap();
             assert_eq!(answer.status().as_u16(), expected);
             assert_eq!(answer.text().await.unwrap(), OK);

@@ -27,7 +27,12 @@ pub(super) async fn run(configuration: Configuration) -> anyhow::Result<Code> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     // From here on a SIGHUP ends nothing any more.
     let hangup = signal(SignalKind::hangup()).context("cannot listen for signals")?;
-    let source = reload::Source { files, load: Box::new(move |files| configuration.load_from(files)), hangup, level };
+    let source = reload::Source {
+        files,
+        load: Box::new(move |files| configuration.load_from(files)),
+        hangup,
+        level,
+    };
     let store = settings.store.summary();
     let warnings = check::warnings(&settings);
     let mut app = tokio::select! {

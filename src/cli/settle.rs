@@ -66,7 +66,8 @@ pub(super) struct ExtendArgs {
 
 pub(super) async fn ack(args: AckArgs) -> anyhow::Result<Code> {
     let Held { topic, task_id, receipt } = args.held;
-    let body = AckRequest { topic: Some(topic), task_id: Some(task_id), receipt: Some(receipt.as_str()) };
+    let body =
+        AckRequest { topic: Some(topic), task_id: Some(task_id), receipt: Some(receipt.as_str()) };
     args.server.ask("/delay/task/ack", &body, |_: Nothing| "delivered".into()).await?;
     Ok(Code::Done)
 }

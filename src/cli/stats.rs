@@ -41,7 +41,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             Ok(Some((text, answer.checked::<Shown>()?)))
         }
     });
-    let answers: Vec<Option<(String, Shown)>> = stream::iter(asked).buffered(AT_A_TIME).try_collect().await?;
+    let answers: Vec<Option<(String, Shown)>> =
+        stream::iter(asked).buffered(AT_A_TIME).try_collect().await?;
     let (texts, topics): (Vec<String>, Vec<Shown>) = answers.into_iter().flatten().unzip();
     if !client.is_json() {
         out::line(&shown(&topics))?;

@@ -10,7 +10,12 @@ pub(super) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
 
 /// Names and values, one pair a line.
 pub(super) fn pairs(pairs: &[(&str, String)]) -> String {
-    padded(&pairs.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect::<Vec<_>>())
+    padded(
+        &pairs
+            .iter()
+            .map(|(name, value)| vec![(*name).to_owned(), value.clone()])
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn padded(rows: &[Vec<String>]) -> String {
@@ -18,11 +23,15 @@ fn padded(rows: &[Vec<String>]) -> String {
     let width_of = |text: &String| text.width();
     let most = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<_> = (0..most)
-        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(width_of).max().unwrap_or(0))
+        .map(|column| {
+            rows.iter().filter_map(|row| row.get(column)).map(width_of).max().unwrap_or(0)
+        })
         .collect();
     let lines = rows.iter().map(|row| {
-        let cells =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell}{}", " ".repeat(width - width_of(cell))));
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell}{}", " ".repeat(width - width_of(cell))));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -34,7 +43,10 @@ mod tests {
 
     #[test]
     fn columns_stand_under_their_heads() {
-        let rows = [vec!["1".into(), "first".into(), "x".into()], vec!["1000000".into(), String::new(), "y".into()]];
+        let rows = [
+            vec!["1".into(), "first".into(), "x".into()],
+            vec!["1000000".into(), String::new(), "y".into()],
+        ];
         insta::assert_snapshot!(columns(&["task", "state", "body"], &rows), @r#"
         TASK     STATE  BODY
         1        first  x
@@ -46,7 +58,8 @@ mod tests {
     /// What stood to the right of a Chinese cell was shifted by a column for each character.
     #[test]
     fn columns_align_by_the_width_of_their_characters() {
-        let rows = [vec!["订单取消".into(), "x".into()], vec!["e\u{301}t\u{301}".into(), "y".into()]];
+        let rows =
+            [vec!["订单取消".into(), "x".into()], vec!["e\u{301}t\u{301}".into(), "y".into()]];
         let aligned = "REASON    N\n订单取消  x\ne\u{301}t\u{301}        y";
         assert_eq!(columns(&["reason", "n"], &rows), aligned);
     }

@@ -26,7 +26,8 @@ pub(super) struct Args {
 
 /// What can stand between quotes.
 fn plain(text: &str) -> Result<String, &'static str> {
-    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(&byte));
+    let is_plain = !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(&byte));
     if is_plain { Ok(text.to_owned()) } else { Err("must be visible characters without quotes") }
 }
 
@@ -37,7 +38,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Code> {
 
 fn shown(args: &Args, token: &str) -> String {
     let hash = TokenHash::of(token).to_hex();
-    let list = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ");
+    let list = |texts: &[String]| {
+        texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ")
+    };
     let (name, scopes, topics) = (&args.name, list(&args.scope), list(&args.topic));
     format!(
         "token  {token}\n\n[[http.auth.tokens]]\nname = {name:?}\ntoken_sha256 = \"{hash}\"\nscopes = [{scopes}]\ntopics = [{topics}]"
@@ -59,8 +62,16 @@ mod tests {
 
     #[test]
     fn what_is_printed_can_be_pasted_into_the_configuration() {
-        let args =
-            Alone::parse_from(["token", "--name", "shop", "--scope", "produce,admin", "--topic", "order.*"]).args;
+        let args = Alone::parse_from([
+            "token",
+            "--name",
+            "shop",
+            "--scope",
+            "produce,admin",
+            "--topic",
+            "order.*",
+        ])
+        .args;
         let text = shown(&args, "dly_secret");
         insta::assert_snapshot!(text, @r#"
         token  dly_secret

@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use crate::span::{InvalidSpan, Span, wait_of};
 
 /// One of several names, as the wire writes them.
-pub(super) fn one_of<T>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
+pub(super) fn one_of<T>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T>
 where
     T: Copy + Send + Sync + 'static,
 {
@@ -37,7 +40,9 @@ pub(super) fn backoff(text: &str) -> Result<Value, String> {
 /// `name: value`, as curl takes it.
 pub(super) fn header(text: &str) -> Result<(String, String), &'static str> {
     match text.split_once(':') {
-        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
         _ => Err("must be a name and a value, such as 'x-tenant: a'"),
     }
 }
@@ -56,7 +61,9 @@ mod tests {
 
     #[test]
     fn a_backoff_is_one_wait_several_or_an_object() {
-        let check = |text: &str, expected: Option<Value>| assert_eq!(backoff(text).ok(), expected, "{text}");
+        let check = |text: &str, expected: Option<Value>| {
+            assert_eq!(backoff(text).ok(), expected, "{text}")
+        };
         check("30s", Some(json!({"kind": "fixed", "every": "30000ms"})));
         check("5s, 5m", Some(json!({"kind": "list", "steps": ["5000ms", "300000ms"]})));
         check(r#"{"kind":"fixed","every":1}"#, Some(json!({"kind": "fixed", "every": 1})));
@@ -68,7 +75,11 @@ mod tests {
     #[test]
     fn a_header_is_split_at_its_first_colon() {
         let check = |text: &str, expected: Option<(&str, &str)>| {
-            assert_eq!(header(text).ok(), expected.map(|(name, value)| (name.to_owned(), value.to_owned())), "{text}");
+            assert_eq!(
+                header(text).ok(),
+                expected.map(|(name, value)| (name.to_owned(), value.to_owned())),
+                "{text}"
+            );
         };
         check("x-tenant: a:b", Some(("x-tenant", "a:b")));
         check("x-empty:", Some(("x-empty", "")));
@@ -78,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_call_for_the_dead_is_split_at_its_first_slash() {
-        let check = |text: &str, expected: Option<Value>| assert_eq!(call(text).ok(), expected, "{text}");
+        let check =
+            |text: &str, expected: Option<Value>| assert_eq!(call(text).ok(), expected, "{text}");
         check("message.call/a/b", Some(json!({"sn": "message.call", "url": "/a/b"})));
         check("/a", None);
         check("message.call", None);

@@ -80,7 +80,11 @@ impl Bulkhead {
 
     /// Wakes the waiters for which there are free slots. Returns how many it woke. Without a free
     /// slot it only ensures that somebody keeps the timer, if time alone can free one.
-    pub(super) fn wake(&mut self, free: usize, retry_in: impl FnOnce() -> Option<Duration>) -> usize {
+    pub(super) fn wake(
+        &mut self,
+        free: usize,
+        retry_in: impl FnOnce() -> Option<Duration>,
+    ) -> usize {
         let woken = self.queue.wake(free);
         if free == 0 && retry_in().is_some() {
             self.queue.ensure_timer();

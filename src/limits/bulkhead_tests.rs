@@ -31,7 +31,8 @@ impl Bench {
     }
 
     fn check(&mut self, waiter: usize) -> Availability {
-        let availability = self.bulkhead.check(self.free(), waiter as u64, &self.wakes[waiter], || None);
+        let availability =
+            self.bulkhead.check(self.free(), waiter as u64, &self.wakes[waiter], || None);
         self.serve();
         availability
     }
@@ -54,7 +55,9 @@ impl Bench {
 
     /// The waiters that have been woken since this was last asked.
     fn woken(&self) -> Vec<usize> {
-        (0..self.wakes.len()).filter(|waiter| self.wakes[*waiter].notified().now_or_never().is_some()).collect()
+        (0..self.wakes.len())
+            .filter(|waiter| self.wakes[*waiter].notified().now_or_never().is_some())
+            .collect()
     }
 }
 
@@ -124,9 +127,12 @@ fn a_lower_limit_takes_nothing_away_and_gives_nothing_out() {
 
 #[test]
 fn one_waiter_keeps_the_timer_and_passes_it_on() {
-    let (mut bulkhead, wakes) = (Bulkhead::new(9), [Arc::<Notify>::default(), Arc::default(), Arc::default()]);
+    let (mut bulkhead, wakes) =
+        (Bulkhead::new(9), [Arc::<Notify>::default(), Arc::default(), Arc::default()]);
     let second = Some(Duration::from_secs(1));
-    let check = |bulkhead: &mut Bulkhead, waiter: usize| bulkhead.check(0, waiter as u64, &wakes[waiter], || second);
+    let check = |bulkhead: &mut Bulkhead, waiter: usize| {
+        bulkhead.check(0, waiter as u64, &wakes[waiter], || second)
+    };
     assert_eq!(check(&mut bulkhead, 0), Availability::Later(second));
     assert_eq!(check(&mut bulkhead, 1), Availability::Later(None));
     assert_eq!(check(&mut bulkhead, 2), Availability::Later(None));

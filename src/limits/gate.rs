@@ -112,7 +112,13 @@ impl Gate {
 
     /// A call has ended. Without an ending it says nothing about the destination. `limit` is the
     /// most calls that may ever run at a time.
-    pub(super) fn end(&mut self, ticket: Option<Ticket>, ending: Option<Ending>, limit: usize, now: Instant) {
+    pub(super) fn end(
+        &mut self,
+        ticket: Option<Ticket>,
+        ending: Option<Ending>,
+        limit: usize,
+        now: Instant,
+    ) {
         let verdict = match ending {
             Some(Ending::Succeeded) => {
                 self.slow_start.succeeded(now, limit);
@@ -138,17 +144,22 @@ impl Gate {
             return false;
         }
         self.logged = state;
-        let outcome = self.last_failure.as_ref().map_or("calls hang", |(outcome, _)| outcome.as_str());
+        let outcome =
+            self.last_failure.as_ref().map_or("calls hang", |(outcome, _)| outcome.as_str());
         let open_ms = self.breaker.retry_in(now).unwrap_or_default().as_millis() as u64;
         match (before, state) {
-            (_, State::Closed) => tracing::info!(%sn, breaker = "closed", "Service {sn} is well again"),
+            (_, State::Closed) => {
+                tracing::info!(%sn, breaker = "closed", "Service {sn} is well again")
+            }
             (State::Closed, State::Open) => {
                 tracing::warn!(%sn, breaker = "open", open_ms, outcome, "Service {sn} keeps failing ({outcome}); its tasks wait");
             }
             (_, State::Open) => {
                 tracing::info!(%sn, breaker = "open", open_ms, outcome, "Service {sn} still fails ({outcome})");
             }
-            (_, State::HalfOpen) => tracing::debug!(%sn, breaker = "half_open", "Trying whether service {sn} is back"),
+            (_, State::HalfOpen) => {
+                tracing::debug!(%sn, breaker = "half_open", "Trying whether service {sn} is back")
+            }
         }
         if state == State::Open {
             // On its return the destination is met by a few calls, not by a herd.

@@ -24,12 +24,13 @@ fn fail(gate: &mut Gate, now: Instant) {
 #[test]
 fn a_gate_admits_what_the_strictest_of_its_parts_does() {
     type Steps = fn(&mut Gate, Instant);
-    let check = |what: &str, rate: &str, steps: Steps, admits: usize, retry_in: Option<Duration>| {
-        let now = Instant::now();
-        let mut gate = gate(rate, now);
-        steps(&mut gate, now);
-        assert_eq!((gate.admits(now), gate.retry_in(now)), (admits, retry_in), "{what}");
-    };
+    let check =
+        |what: &str, rate: &str, steps: Steps, admits: usize, retry_in: Option<Duration>| {
+            let now = Instant::now();
+            let mut gate = gate(rate, now);
+            steps(&mut gate, now);
+            assert_eq!((gate.admits(now), gate.retry_in(now)), (admits, retry_in), "{what}");
+        };
     const MAX: usize = usize::MAX;
     let probe = Duration::from_millis(1);
     check("new", "", |_, _| {}, MAX, None);
@@ -39,9 +40,27 @@ fn a_gate_admits_what_the_strictest_of_its_parts_does() {
     };
     check("without a token", "10/s", reserve, 0, Some(SECOND / 10));
     check("four failures", "", |gate, now| (0..4).for_each(|_| fail(gate, now)), MAX, None);
-    check("five failures", "", |gate, now| (0..5).for_each(|_| fail(gate, now)), 0, Some(5 * SECOND + probe));
-    check("successes", "", |gate, now| (0..9).for_each(|_| call(gate, Some(Ending::Succeeded), now)), MAX, None);
-    check("calls that say nothing", "", |gate, now| (0..9).for_each(|_| call(gate, None, now)), MAX, None);
+    check(
+        "five failures",
+        "",
+        |gate, now| (0..5).for_each(|_| fail(gate, now)),
+        0,
+        Some(5 * SECOND + probe),
+    );
+    check(
+        "successes",
+        "",
+        |gate, now| (0..9).for_each(|_| call(gate, Some(Ending::Succeeded), now)),
+        MAX,
+        None,
+    );
+    check(
+        "calls that say nothing",
+        "",
+        |gate, now| (0..9).for_each(|_| call(gate, None, now)),
+        MAX,
+        None,
+    );
     check("Retry-After", "", |gate, now| gate.retry_after(now + 7 * SECOND), 0, Some(7 * SECOND));
     check("held by an operator", "", |gate, _| gate.set_held(true), 0, None);
     let held_and_open: Steps = |gate, now| {
@@ -64,7 +83,10 @@ fn a_gate_admits_what_the_strictest_of_its_parts_does() {
     check("both holds ended", "", ended, MAX, None);
     let shorter: Steps = |gate, now| {
         gate.retry_after(now + 30 * SECOND);
-        assert!(gate.shorten_retry_after(now + 4 * SECOND) && !gate.shorten_retry_after(now + 9 * SECOND));
+        assert!(
+            gate.shorten_retry_after(now + 4 * SECOND)
+                && !gate.shorten_retry_after(now + 9 * SECOND)
+        );
     };
     check("a shorter maximum", "", shorter, 0, Some(4 * SECOND));
 }

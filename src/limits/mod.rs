@@ -35,6 +35,8 @@ mod topic;
 mod wait_queue;
 
 pub use allowance::Allowance;
-pub use destination::{DestinationLimits, HoldsAsked, LimitParams, Permit, Permits, Standing, Waiter};
+pub use destination::{
+    DestinationLimits, HoldsAsked, LimitParams, Permit, Permits, Standing, Waiter,
+};
 pub use topic::{TopicBulkhead, TopicLimits, TopicPermit, TopicPermits, TopicWaiter};
 pub use wait_queue::Availability;

@@ -43,7 +43,9 @@ impl TopicLimits {
     pub fn forget_idle(&self) {
         let now = Instant::now();
         // Who has a bulkhead may be about to take a slot of it. It came by it under this lock.
-        self.topics().retain(|_, bulkhead| Arc::strong_count(bulkhead) > 1 || !bulkhead.state().is_idle(now));
+        self.topics().retain(|_, bulkhead| {
+            Arc::strong_count(bulkhead) > 1 || !bulkhead.state().is_idle(now)
+        });
     }
 
     fn topics(&self) -> MutexGuard<'_, HashMap<Topic, Arc<TopicBulkhead>>> {
@@ -87,7 +89,12 @@ impl TopicBulkhead {
         TopicWaiter { bulkhead: Arc::clone(self), number: state.waiters, wake }
     }
 
-    fn take(self: &Arc<Self>, waiter: Option<u64>, allowance: Allowance, most: usize) -> TopicPermits {
+    fn take(
+        self: &Arc<Self>,
+        waiter: Option<u64>,
+        allowance: Allowance,
+        most: usize,
+    ) -> TopicPermits {
         let now = Instant::now();
         let mut state = self.state();
         state.allow(allowance, now);

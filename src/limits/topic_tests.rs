@@ -59,7 +59,8 @@ fn waiters_get_slots_in_turn_and_those_that_go_away_keep_none() {
     let allowance = at_a_time(1);
     let permits = bulkhead.reserve(allowance, 1);
     let wakes: Vec<Arc<Notify>> = (0..4).map(|_| Arc::default()).collect();
-    let mut waiters: Vec<TopicWaiter> = wakes.iter().map(|wake| bulkhead.enqueue(wake.clone())).collect();
+    let mut waiters: Vec<TopicWaiter> =
+        wakes.iter().map(|wake| bulkhead.enqueue(wake.clone())).collect();
     for waiter in &waiters {
         assert_eq!(waiter.check(allowance), Availability::Later(None));
     }
@@ -115,7 +116,10 @@ async fn idle_bulkheads_are_forgotten_and_used_ones_are_not() {
     drop(idle);
     limits.forget_idle();
     assert!(!limits.topics().contains_key(&topic(3)));
-    assert!(limits.of(&topic(1)).reserve(slow, 1).is_empty(), "it would come back with a full bucket");
+    assert!(
+        limits.of(&topic(1)).reserve(slow, 1).is_empty(),
+        "it would come back with a full bucket"
+    );
     assert!(limits.of(&topic(2)).reserve(at_a_time(1), 1).is_empty());
     drop(permits);
     tokio::time::advance(Duration::from_secs(3_601)).await;

@@ -10,7 +10,9 @@ use tokio::time::Instant;
 
 use super::{Parts, misfires};
 use crate::clock::UnixMillis;
-use crate::store::{Counts, Histories, History, ListQuery, Maintenance, Registered, Result, TopicEntry, Topics};
+use crate::store::{
+    Counts, Histories, History, ListQuery, Maintenance, Registered, Result, TopicEntry, Topics,
+};
 use crate::task::{Lane, State, Topic};
 use crate::topic;
 
@@ -56,7 +58,11 @@ async fn restore_missing(parts: &Parts<impl Topics + Maintenance>) {
     }
 }
 
-async fn keep_house(parts: &Parts<impl Topics + Maintenance>, round: u32, said: &mut Said) -> Result<()> {
+async fn keep_house(
+    parts: &Parts<impl Topics + Maintenance>,
+    round: u32,
+    said: &mut Said,
+) -> Result<()> {
     let params = parts.params;
     restore_topics(parts).await?;
     // Another number of lanes: tasks may lie where they lay by the old one, if a failover has lost something.
@@ -71,7 +77,12 @@ async fn keep_house(parts: &Parts<impl Topics + Maintenance>, round: u32, said: 
     let mut histories = lanes.into_iter();
     for known in topics {
         let keep = known.policy.history.keep.map_or(params.keep, |keep| keep.0);
-        let most = known.policy.history.max.unwrap_or(params.keep_most).div_ceil(u64::from(known.entry.shards));
+        let most = known
+            .policy
+            .history
+            .max
+            .unwrap_or(params.keep_most)
+            .div_ceil(u64::from(known.entry.shards));
         let mut capped = 0;
         for (lane, history) in known.entry.lanes().zip(histories.by_ref()) {
             // A lane whose server is away keeps its history for a minute more.
@@ -84,7 +95,9 @@ async fn keep_house(parts: &Parts<impl Topics + Maintenance>, round: u32, said: 
             };
             match forgotten.await {
                 Ok(count) => capped += count,
-                Err(error) => tracing::debug!(%lane, %error, "Could not forget what ended long ago"),
+                Err(error) => {
+                    tracing::debug!(%lane, %error, "Could not forget what ended long ago")
+                }
             }
         }
         if let Err(error) = misfires::forget(&*parts.store, &known, now).await {
@@ -127,7 +140,8 @@ async fn restore(parts: &Parts<impl Topics + Maintenance>, missing: Vec<TopicEnt
 
 async fn is_empty(store: &impl Topics, topic: &TopicEntry) -> Result<bool> {
     for lane in topic.lanes() {
-        let Counts { scheduled, leased, delivered, dead, cancelled, expired, .. } = store.stats(&lane).await?;
+        let Counts { scheduled, leased, delivered, dead, cancelled, expired, .. } =
+            store.stats(&lane).await?;
         if scheduled + leased + delivered + dead + cancelled + expired > 0 {
             return Ok(false);
         }
@@ -145,19 +159,30 @@ async fn forget(store: &impl Maintenance, lane: &Lane, before: UnixMillis) -> Re
 }
 
 /// Forgets the oldest of a lane's history beyond so many. Answers how many went.
-async fn cap(store: &(impl Topics + Maintenance), lane: &Lane, most: u64, now: UnixMillis) -> Result<u64> {
+async fn cap(
+    store: &(impl Topics + Maintenance),
+    lane: &Lane,
+    most: u64,
+    now: UnixMillis,
+) -> Result<u64> {
     let mut forgotten = 0;
     loop {
         let Counts { delivered, cancelled, expired, .. } = store.stats(lane).await?;
         let excess = (delivered + cancelled + expired).saturating_sub(most);
         let limit = usize::try_from(excess).unwrap_or(usize::MAX).min(CHUNK);
-        let Some((state, until)) = oldest(store, lane, now).await?.filter(|_| limit > 0) else { return Ok(forgotten) };
+        let Some((state, until)) = oldest(store, lane, now).await?.filter(|_| limit > 0) else {
+            return Ok(forgotten);
+        };
         forgotten += store.purge(lane, state, until, limit).await? as u64;
     }
 }
 
 /// The state whose oldest task ended first of all, and the moment up to which its tasks are older than those of the other states.
-async fn oldest(store: &impl Topics, lane: &Lane, now: UnixMillis) -> Result<Option<(State, UnixMillis)>> {
+async fn oldest(
+    store: &impl Topics,
+    lane: &Lane,
+    now: UnixMillis,
+) -> Result<Option<(State, UnixMillis)>> {
     let mut heads = Vec::new();
     for state in HISTORY {
         let (from, to) = (UnixMillis(i64::MIN), UnixMillis(i64::MAX));

@@ -20,7 +20,11 @@ use crate::task::{Lane, State};
 const GRACE: Duration = Duration::from_secs(3_600);
 
 /// Forgets the topic's pauses in which nothing can lie any more. `now` is the store's.
-pub(super) async fn forget(store: &(impl Topics + Maintenance), topic: &Registered, now: UnixMillis) -> Result<()> {
+pub(super) async fn forget(
+    store: &(impl Topics + Maintenance),
+    topic: &Registered,
+    now: UnixMillis,
+) -> Result<()> {
     for misfire in topic.misfires.iter().filter(|misfire| misfire.to + GRACE < now) {
         if is_outlived(store, topic, misfire).await? {
             store.forget_misfire(&topic.entry.topic, *misfire).await?;
@@ -42,7 +46,13 @@ async fn is_outlived(store: &impl Topics, topic: &Registered, misfire: &Misfire)
     Ok(true)
 }
 
-async fn has_any(store: &impl Topics, lane: &Lane, state: State, from: UnixMillis, to: UnixMillis) -> Result<bool> {
+async fn has_any(
+    store: &impl Topics,
+    lane: &Lane,
+    state: State,
+    from: UnixMillis,
+    to: UnixMillis,
+) -> Result<bool> {
     let query = ListQuery { lane: lane.clone(), state, from, to, after: None, limit: 1 };
     Ok(!store.list(query).await?.is_empty())
 }
@@ -51,7 +61,9 @@ async fn has_any(store: &impl Topics, lane: &Lane, state: State, from: UnixMilli
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::store::{Claim, Delivery, Intake, Misfired, Moment, NewTask, TopicEntry, Want, embedded};
+    use crate::store::{
+        Claim, Delivery, Intake, Misfired, Moment, NewTask, TopicEntry, Want, embedded,
+    };
     use crate::task::Options;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -67,7 +79,11 @@ mod tests {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let clock = Clock::manual(UnixMillis(1_800_000_000_000));
-            let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 0, clock: clock.clone() };
+            let params = embedded::Params {
+                path: folder.path().join("delayd.db"),
+                reserve: 0,
+                clock: clock.clone(),
+            };
             let topic = TopicEntry { topic: "orders".parse().unwrap(), shards: 2 };
             Self { store: embedded::Embedded::open(params).unwrap(), clock, topic, _folder: folder }
         }
@@ -99,8 +115,18 @@ mod tests {
             for lane in self.topic.lanes() {
                 let wants = vec![Want { destination: "a".parse().unwrap(), slots: 9 }];
                 let misfires = misfires.to_vec();
-                let claim = Claim { lane, wants, lease, holder: None, more: false, skip: 0, in_hand: 0, misfires };
-                let crate::store::Claimed::Granted(grant) = self.store.claim(claim).await.unwrap() else {
+                let claim = Claim {
+                    lane,
+                    wants,
+                    lease,
+                    holder: None,
+                    more: false,
+                    skip: 0,
+                    in_hand: 0,
+                    misfires,
+                };
+                let crate::store::Claimed::Granted(grant) = self.store.claim(claim).await.unwrap()
+                else {
                     panic!("refused")
                 };
                 taken += grant.tasks.len();

@@ -39,7 +39,11 @@ pub struct Janitor(AbortHandle);
 
 impl Janitor {
     /// Starts it. The first round comes at once.
-    pub fn start<S: Topics + Maintenance>(store: Arc<S>, topics: Arc<Registry<S>>, params: Params) -> Self {
+    pub fn start<S: Topics + Maintenance>(
+        store: Arc<S>,
+        topics: Arc<Registry<S>>,
+        params: Params,
+    ) -> Self {
         let parts = Parts { store, topics, params };
         Self(tokio::spawn(async move { janitor::run(&parts).await }).abort_handle())
     }

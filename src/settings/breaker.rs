@@ -30,13 +30,17 @@ impl Breaker {
     /// Checks the section named `section`.
     pub(super) fn check(&self, section: &str) -> Result<(), Wrong> {
         let key = |name: &str| format!("{section}.{name}");
-        ensure(&key("failure_ratio"), (0.01..=1.0).contains(&self.failure_ratio), || "must be from 0.01 to 1".into())?;
+        ensure(&key("failure_ratio"), (0.01..=1.0).contains(&self.failure_ratio), || {
+            "must be from 0.01 to 1".into()
+        })?;
         within(&key("min_calls"), self.min_calls, 1..=1_000_000)?;
         within_spans(&key("window"), self.window, "100ms", "1h")?;
         within(&key("consecutive_failures"), self.consecutive_failures, 1..=1_000_000)?;
         within_spans(&key("open_max"), self.open_max, "10ms", "1h")?;
         within_spans(&key("open"), self.open, "10ms", "1h")?;
-        ensure(&key("open"), self.open <= self.open_max, || format!("must not be longer than {section}.open_max"))?;
+        ensure(&key("open"), self.open <= self.open_max, || {
+            format!("must not be longer than {section}.open_max")
+        })?;
         within(&key("half_open_probes"), self.half_open_probes, 1..=1_000)
     }
 

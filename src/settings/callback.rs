@@ -63,10 +63,13 @@ impl Callback {
 impl Retry {
     fn check(&self) -> Result<(), Wrong> {
         within("callback.retry.max_attempts", self.max_attempts, 1..=1000)?;
-        ensure("callback.retry.final_statuses", self.final_statuses.iter().all(|s| (300..=599).contains(s)), || {
-            "must be a list of HTTP statuses from 300 to 599".into()
-        })?;
-        let at_field = |e: InvalidBackoff| Wrong::at(&format!("callback.retry.backoff.{}", e.field), e.reason);
+        ensure(
+            "callback.retry.final_statuses",
+            self.final_statuses.iter().all(|s| (300..=599).contains(s)),
+            || "must be a list of HTTP statuses from 300 to 599".into(),
+        )?;
+        let at_field =
+            |e: InvalidBackoff| Wrong::at(&format!("callback.retry.backoff.{}", e.field), e.reason);
         self.backoff.check().map_err(at_field)
     }
 }

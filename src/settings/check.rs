@@ -22,17 +22,34 @@ impl Wrong {
 }
 
 /// Refuses a value out of its range.
-pub(super) fn within<T: PartialOrd + Display>(path: &str, value: T, range: RangeInclusive<T>) -> Result<(), Wrong> {
-    ensure(path, range.contains(&value), || format!("must be from {} to {}", range.start(), range.end()))
+pub(super) fn within<T: PartialOrd + Display>(
+    path: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<(), Wrong> {
+    ensure(path, range.contains(&value), || {
+        format!("must be from {} to {}", range.start(), range.end())
+    })
 }
 
 /// Refuses a duration out of its range; the ends are written as people write them, and shown so.
-pub(super) fn within_spans(path: &str, value: Span, shortest: &str, longest: &str) -> Result<(), Wrong> {
+pub(super) fn within_spans(
+    path: &str,
+    value: Span,
+    shortest: &str,
+    longest: &str,
+) -> Result<(), Wrong> {
     let end = |text: &str| text.parse::<Span>().expect("an end of a range is a duration");
-    ensure(path, (end(shortest)..=end(longest)).contains(&value), || format!("must be from {shortest} to {longest}"))
+    ensure(path, (end(shortest)..=end(longest)).contains(&value), || {
+        format!("must be from {shortest} to {longest}")
+    })
 }
 
 /// Refuses a value unless `right`.
-pub(super) fn ensure(path: &str, right: bool, reason: impl FnOnce() -> String) -> Result<(), Wrong> {
+pub(super) fn ensure(
+    path: &str,
+    right: bool,
+    reason: impl FnOnce() -> String,
+) -> Result<(), Wrong> {
     if right { Ok(()) } else { Err(Wrong::at(path, reason())) }
 }

@@ -18,7 +18,10 @@ pub struct File {
 impl File {
     /// Reads it. A file that cannot be read becomes an error once settings are made of it.
     pub fn read(path: &Path) -> Self {
-        Self { path: path.to_owned(), text: std::fs::read_to_string(path).map_err(|error| error.to_string()) }
+        Self {
+            path: path.to_owned(),
+            text: std::fs::read_to_string(path).map_err(|error| error.to_string()),
+        }
     }
 
     /// Where it is.
@@ -39,7 +42,10 @@ impl File {
     pub(super) fn layer(&self) -> Result<Layer, Error> {
         match &self.text {
             Ok(text) => Layer::of_text(&self.path.display().to_string(), text),
-            Err(reason) => Err(Error::File { path: self.path.clone(), source: io::Error::other(reason.clone()) }),
+            Err(reason) => Err(Error::File {
+                path: self.path.clone(),
+                source: io::Error::other(reason.clone()),
+            }),
         }
     }
 }

@@ -99,17 +99,35 @@ impl Http {
         })?;
         for (i, token) in tokens.iter().enumerate() {
             let ensure = |key: &str, right: bool, reason: &str| {
-                let path = ["http", "auth", "tokens", &format!("[{i}]"), key].map(str::to_owned).to_vec();
+                let path =
+                    ["http", "auth", "tokens", &format!("[{i}]"), key].map(str::to_owned).to_vec();
                 if right { Ok(()) } else { Err(Wrong { path, reason: reason.into() }) }
             };
             let (name, others) = (&token.name, &tokens[..i]);
-            let is_plain = (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+            let is_plain = (1..=LONGEST_NAME).contains(&name.len())
+                && name.bytes().all(|byte| byte.is_ascii_graphic());
             ensure("name", is_plain, "must be 1 to 64 visible characters")?;
-            ensure("name", others.iter().all(|other| other.name != *name), "is the name of another token already")?;
+            ensure(
+                "name",
+                others.iter().all(|other| other.name != *name),
+                "is the name of another token already",
+            )?;
             let is_new = |other: &Token| other.token_sha256.0 != token.token_sha256.0;
-            ensure("token_sha256", others.iter().all(is_new), "is the hash of another token already")?;
-            ensure("scopes", !token.scopes.is_empty(), "must hold \"produce\", \"consume\" or \"admin\"")?;
-            ensure("topics", !token.topics.is_empty(), "must hold at least one, such as \"order.*\" or \"*\"")?;
+            ensure(
+                "token_sha256",
+                others.iter().all(is_new),
+                "is the hash of another token already",
+            )?;
+            ensure(
+                "scopes",
+                !token.scopes.is_empty(),
+                "must hold \"produce\", \"consume\" or \"admin\"",
+            )?;
+            ensure(
+                "topics",
+                !token.topics.is_empty(),
+                "must hold at least one, such as \"order.*\" or \"*\"",
+            )?;
         }
         Ok(())
     }
@@ -122,7 +140,9 @@ fn is_loopback(bind: SocketAddr) -> bool {
 
 fn address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
     String::deserialize(from)?.parse().map_err(|_| {
-        serde::de::Error::custom("must be an IP address and a port, such as \"127.0.0.1:7799\" or \"[::1]:7799\"")
+        serde::de::Error::custom(
+            "must be an IP address and a port, such as \"127.0.0.1:7799\" or \"[::1]:7799\"",
+        )
     })
 }
 
@@ -136,8 +156,9 @@ mod tests {
     const ANONYMOUS: &str = "http.auth.anonymous=true";
 
     fn http(bind: &str, more: &[&str]) -> Http {
-        let sets: Vec<_> =
-            std::iter::once(format!("http.bind='{bind}'")).chain(more.iter().map(ToString::to_string)).collect();
+        let sets: Vec<_> = std::iter::once(format!("http.bind='{bind}'"))
+            .chain(more.iter().map(ToString::to_string))
+            .collect();
         Settings::load(&[], &sets, std::iter::empty()).unwrap().http
     }
 
@@ -147,8 +168,14 @@ mod tests {
             let refusal = http(bind, &[]).ensure_guarded().err().map(|error| error.to_string());
             assert_eq!(refusal.is_none(), is_local, "{bind}");
             let says = |word: &str| refusal.as_ref().is_none_or(|text| text.contains(word));
-            assert!(says(bind) && says("http.auth.anonymous = true") && says("delayd token"), "{refusal:?}");
-            assert!(http(bind, &[TOKEN]).ensure_guarded().is_ok() && http(bind, &[TOKEN]).warning().is_none());
+            assert!(
+                says(bind) && says("http.auth.anonymous = true") && says("delayd token"),
+                "{refusal:?}"
+            );
+            assert!(
+                http(bind, &[TOKEN]).ensure_guarded().is_ok()
+                    && http(bind, &[TOKEN]).warning().is_none()
+            );
             assert!(http(bind, &[ANONYMOUS]).ensure_guarded().is_ok());
             assert_eq!(http(bind, &[ANONYMOUS]).warning().is_none(), is_local, "{bind}");
         };
@@ -168,10 +195,16 @@ mod tests {
     fn a_reload_lets_everyone_in_only_if_it_says_so() {
         const LOCAL: &str = "127.0.0.1:7799";
         const OPEN: &str = "0.0.0.0:7799";
-        let check = |bound: &str, current: &[&str], (bind, new): (&str, &[&str]), is_taken: bool| {
-            let replaced = http(bind, new).ensure_may_replace(&http(bound, current), bound.parse().unwrap());
-            assert_eq!(replaced.is_ok(), is_taken, "{bound} {current:?} to {bind} {new:?}: {replaced:?}");
-        };
+        let check =
+            |bound: &str, current: &[&str], (bind, new): (&str, &[&str]), is_taken: bool| {
+                let replaced = http(bind, new)
+                    .ensure_may_replace(&http(bound, current), bound.parse().unwrap());
+                assert_eq!(
+                    replaced.is_ok(),
+                    is_taken,
+                    "{bound} {current:?} to {bind} {new:?}: {replaced:?}"
+                );
+            };
         check(LOCAL, &[], (LOCAL, &[]), true);
         check(LOCAL, &[TOKEN], (LOCAL, &[TOKEN]), true);
         check(LOCAL, &[TOKEN], (LOCAL, &[]), false);

@@ -110,7 +110,10 @@ fn default_of(path: &[&str]) -> Option<&'static toml::Value> {
 }
 
 /// The value at `path`.
-pub(super) fn find<'a>(table: &'a Map<String, Value>, mut path: impl Iterator<Item = &'a str>) -> Option<&'a Value> {
+pub(super) fn find<'a>(
+    table: &'a Map<String, Value>,
+    mut path: impl Iterator<Item = &'a str>,
+) -> Option<&'a Value> {
     path.next().and_then(|first| {
         path.try_fold(table.get(first)?, |at, key| match &at.kind {
             ValueKind::Table(inner) => inner.get(key),
@@ -125,13 +128,21 @@ pub(super) fn check(table: &Map<String, Value>) -> Result<(), Error> {
     walk(table, &KNOWN, &mut Vec::new())
 }
 
-fn walk<'a>(table: &'a Map<String, Value>, known: &toml::Table, path: &mut Vec<&'a str>) -> Result<(), Error> {
+fn walk<'a>(
+    table: &'a Map<String, Value>,
+    known: &toml::Table,
+    path: &mut Vec<&'a str>,
+) -> Result<(), Error> {
     let mut keys: Vec<_> = table.iter().collect();
     keys.sort_by_key(|(key, _)| *key);
     for (key, value) in keys {
         path.push(key);
         let Some(default) = known.get(key).or_else(|| known.get("*")) else {
-            return Err(Error::Unknown { origin: origin(value), key: dotted(path), hint: hint(path, value) });
+            return Err(Error::Unknown {
+                origin: origin(value),
+                key: dotted(path),
+                hint: hint(path, value),
+            });
         };
         let kind = Kind::of(default);
         if !kind.takes(&value.kind) {
@@ -160,7 +171,9 @@ pub(super) fn origin(value: &Value) -> String {
 
 /// A path as TOML writes it: `services."message.call".endpoints[0]`.
 pub(super) fn dotted<T: AsRef<str>>(path: &[T]) -> String {
-    let is_bare = |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    let is_bare = |key: &str| {
+        !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+    };
     let mut text = String::new();
     for key in path.iter().map(AsRef::as_ref) {
         if !text.is_empty() && index_of(key).is_none() {
@@ -187,17 +200,28 @@ fn hint(path: &[&str], value: &Value) -> String {
     }
     let nearest = nearest(path, matches!(value.kind, ValueKind::Table(_)));
     let (key, section) = path.split_last().expect("a key has a name");
-    let is_in_section = nearest.len() == path.len() && nearest.iter().zip(section).all(|(one, other)| one == other);
+    let is_in_section =
+        nearest.len() == path.len() && nearest.iter().zip(section).all(|(one, other)| one == other);
     let is_unlike = is_in_section
-        && nearest.last().is_some_and(|nearest| strsim::normalized_damerau_levenshtein(nearest, key) < ALIKE);
-    let is_above = path.len() > nearest.len() && nearest.iter().zip(path).all(|(one, other)| one == other);
+        && nearest
+            .last()
+            .is_some_and(|nearest| strsim::normalized_damerau_levenshtein(nearest, key) < ALIKE);
+    let is_above =
+        path.len() > nearest.len() && nearest.iter().zip(path).all(|(one, other)| one == other);
     if !is_unlike && !is_above {
         return format!("the nearest is {}", dotted(&nearest));
     }
     let takes = table_of(section).map(|known| known.keys().map(String::as_str).collect::<Vec<_>>());
-    let others: Vec<_> =
-        leaves().iter().filter(|leaf| leaf.last().is_some_and(|name| name == key)).map(|leaf| dotted(leaf)).collect();
-    let others = if others.is_empty() { String::new() } else { format!("; elsewhere there is {}", others.join(", ")) };
+    let others: Vec<_> = leaves()
+        .iter()
+        .filter(|leaf| leaf.last().is_some_and(|name| name == key))
+        .map(|leaf| dotted(leaf))
+        .collect();
+    let others = if others.is_empty() {
+        String::new()
+    } else {
+        format!("; elsewhere there is {}", others.join(", "))
+    };
     format!("{} takes {}{others}", dotted(section), takes.unwrap_or_default().join(", "))
 }
 
@@ -223,14 +247,28 @@ fn nearest(path: &[&str], is_section: bool) -> Vec<String> {
     let mut candidates = Vec::new();
     collect(&KNOWN, path, is_section, &mut Vec::new(), &mut candidates);
     let wanted = dotted(path);
-    let likeness = |key: &Vec<String>| strsim::normalized_damerau_levenshtein(&dotted(key), &wanted);
-    candidates.into_iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other))).unwrap_or_default()
+    let likeness =
+        |key: &Vec<String>| strsim::normalized_damerau_levenshtein(&dotted(key), &wanted);
+    candidates
+        .into_iter()
+        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
+        .unwrap_or_default()
 }
 
-fn collect(known: &toml::Table, wanted: &[&str], sections: bool, path: &mut Vec<String>, into: &mut Vec<Vec<String>>) {
+fn collect(
+    known: &toml::Table,
+    wanted: &[&str],
+    sections: bool,
+    path: &mut Vec<String>,
+    into: &mut Vec<Vec<String>>,
+) {
     for (key, default) in known {
         // Any name is the unknown key's own name, or an example.
-        let named = wanted.get(path.len()).copied().filter(|_| wanted.len() > path.len() + 1).unwrap_or("NAME");
+        let named = wanted
+            .get(path.len())
+            .copied()
+            .filter(|_| wanted.len() > path.len() + 1)
+            .unwrap_or("NAME");
         path.push(if key == "*" { named.to_owned() } else { key.clone() });
         let is_section = default.is_table();
         if is_section == sections {
@@ -256,7 +294,8 @@ pub(super) fn leaves() -> Vec<Vec<String>> {
     }
     let mut leaves = Vec::new();
     walk(&KNOWN, &[], &mut leaves);
-    leaves.retain(|path| path[0] != "services" && !path.ends_with(&["auth".into(), "tokens".into()]));
+    leaves
+        .retain(|path| path[0] != "services" && !path.ends_with(&["auth".into(), "tokens".into()]));
     leaves
 }
 
@@ -274,13 +313,19 @@ mod tests {
         check(&["store", "redis", "url"], false, "store.redis.urls");
         check(&["wroker"], true, "worker");
         check(&["calback", "retry"], true, "callback.retry");
-        check(&["services", "message.call", "endpoint"], false, "services.\"message.call\".endpoints");
+        check(
+            &["services", "message.call", "endpoint"],
+            false,
+            "services.\"message.call\".endpoints",
+        );
         check(&["callback", "retry", "backoff", "step"], false, "callback.retry.backoff.steps");
     }
 
     #[test]
     fn every_key_has_the_kind_of_its_default() {
-        let check = |path: &str, kind: Option<Kind>| assert_eq!(kind_of(&path.split('.').collect::<Vec<_>>()), kind);
+        let check = |path: &str, kind: Option<Kind>| {
+            assert_eq!(kind_of(&path.split('.').collect::<Vec<_>>()), kind)
+        };
         check("worker.claim_batch", Some(Kind::Whole));
         check("worker.enabled", Some(Kind::Flag));
         check("store.redis.urls", Some(Kind::List));

@@ -64,7 +64,9 @@ impl Layer {
     /// Whether it sets nothing.
     pub(super) fn is_empty(&self) -> bool {
         fn is_empty(table: &Map<String, Value>) -> bool {
-            table.values().all(|value| matches!(&value.kind, ValueKind::Table(inner) if is_empty(inner)))
+            table
+                .values()
+                .all(|value| matches!(&value.kind, ValueKind::Table(inner) if is_empty(inner)))
         }
         is_empty(&self.table)
     }
@@ -79,11 +81,17 @@ impl Layer {
         let mut table = Map::new();
         for (key, value) in keys {
             let path: Vec<&str> = key.split('.').collect();
-            let variable = format!("{PREFIX}{SEPARATOR}{}", key.to_uppercase().replace('.', SEPARATOR));
+            let variable =
+                format!("{PREFIX}{SEPARATOR}{}", key.to_uppercase().replace('.', SEPARATOR));
             let text = value.into_string().expect("a variable is a text");
             if path[0] == "services" || path.starts_with(&["http", "auth", "tokens"]) {
                 let reason = "cannot come from the environment; services and tokens come from files or --set";
-                return Err(Error::Invalid { origin: variable, key, given: "…".into(), reason: reason.into() });
+                return Err(Error::Invalid {
+                    origin: variable,
+                    key,
+                    given: "…".into(),
+                    reason: reason.into(),
+                });
             }
             let kind = keys::kind_of(&path);
             if kind == Some(Kind::Section) {
@@ -104,20 +112,32 @@ impl Layer {
             return Err(wrong(set, "must be written section.key=value".into()));
         };
         // One key on one line, and nothing smuggled in behind it.
-        let path = toml::from_str::<toml::Table>(&format!("{key} = 0")).ok().filter(|_| !key.contains('\n'));
+        let path = toml::from_str::<toml::Table>(&format!("{key} = 0"))
+            .ok()
+            .filter(|_| !key.contains('\n'));
         let Some(path) = path.map(only_path).filter(|path| path.len() > 1) else {
-            return Err(wrong(key, "must be written section.key=value, such as --set worker.lease=30s".into()));
+            return Err(wrong(
+                key,
+                "must be written section.key=value, such as --set worker.lease=30s".into(),
+            ));
         };
         let value = match text.trim().parse::<toml::Value>() {
             Ok(value) => value,
             Err(e) if text.trim_start().starts_with(['[', '{', '"', '\'']) => {
-                return Err(wrong(key, format!("the value is not valid TOML: {}", e.message().replace('\n', " "))));
+                return Err(wrong(
+                    key,
+                    format!("the value is not valid TOML: {}", e.message().replace('\n', " ")),
+                ));
             }
             Err(_) => toml::Value::String(text.trim().to_owned()),
         };
         let origin = "--set".to_owned();
         let mut table = Map::new();
-        insert(&mut table, &path.iter().map(String::as_str).collect::<Vec<_>>(), tagged(value, &origin));
+        insert(
+            &mut table,
+            &path.iter().map(String::as_str).collect::<Vec<_>>(),
+            tagged(value, &origin),
+        );
         Ok(Self { table })
     }
 
@@ -185,7 +205,9 @@ fn tagged(value: toml::Value, origin: &String) -> Value {
         toml::Value::Float(number) => number.into(),
         toml::Value::Boolean(flag) => flag.into(),
         toml::Value::Datetime(moment) => moment.to_string().into(),
-        toml::Value::Array(values) => ValueKind::Array(values.into_iter().map(|value| tagged(value, origin)).collect()),
+        toml::Value::Array(values) => {
+            ValueKind::Array(values.into_iter().map(|value| tagged(value, origin)).collect())
+        }
         toml::Value::Table(table) => ValueKind::Table(tagged_table(table, origin)),
     };
     Value::new(Some(origin), kind)
@@ -210,8 +232,9 @@ fn insert(table: &mut Map<String, Value>, path: &[&str], value: Value) {
         [] => {}
         [last] => drop(table.insert((*last).to_owned(), value)),
         [first, rest @ ..] => {
-            let section =
-                table.entry((*first).to_owned()).or_insert_with(|| Value::new(None, Map::<String, Value>::new()));
+            let section = table
+                .entry((*first).to_owned())
+                .or_insert_with(|| Value::new(None, Map::<String, Value>::new()));
             if !matches!(section.kind, ValueKind::Table(_)) {
                 section.kind = ValueKind::Table(Map::new());
             }

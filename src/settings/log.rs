@@ -28,6 +28,8 @@ choice! {
 
 impl Log {
     pub(super) fn check(&self) -> Result<(), Wrong> {
-        telemetry::filter(&self.level).map(|_| ()).map_err(|e| Wrong::at("log.level", e.to_string()))
+        telemetry::filter(&self.level)
+            .map(|_| ())
+            .map_err(|e| Wrong::at("log.level", e.to_string()))
     }
 }

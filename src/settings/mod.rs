@@ -171,7 +171,10 @@ fn unreadable(tree: &Map<String, Value>, mut path: Vec<String>, error: ConfigErr
         ConfigError::NotFound(field) => {
             let section = keys::find(tree, path.iter().map(String::as_str)).map(keys::origin);
             path.push(field.rsplit(['.', ']']).next().unwrap_or_default().to_owned());
-            Error::Missing { origin: section.unwrap_or("the configuration".into()), key: keys::dotted(&path) }
+            Error::Missing {
+                origin: section.unwrap_or("the configuration".into()),
+                key: keys::dotted(&path),
+            }
         }
         ConfigError::Type { expected, .. } if expected.contains(" bit ") => {
             invalid(tree, &path, "is too large, or negative".into())
@@ -182,15 +185,27 @@ fn unreadable(tree: &Map<String, Value>, mut path: Vec<String>, error: ConfigErr
                 let field = said.split('`').nth(1).map(str::to_owned);
                 path.extend(field.filter(|field| path.last() != Some(field)));
                 if path[0] == "http" {
-                    return invalid(tree, &path, format!("is no setting of a token, which takes {expected}"));
+                    return invalid(
+                        tree,
+                        &path,
+                        format!("is no setting of a token, which takes {expected}"),
+                    );
                 }
-                invalid(tree, &path, format!("does not go with the kind beside it, which takes {expected}"))
+                invalid(
+                    tree,
+                    &path,
+                    format!("does not go with the kind beside it, which takes {expected}"),
+                )
             }
-            Some((_, "struct Token")) => {
-                invalid(tree, &path, "must be a table with name, token_sha256, scopes and topics".into())
-            }
+            Some((_, "struct Token")) => invalid(
+                tree,
+                &path,
+                "must be a table with name, token_sha256, scopes and topics".into(),
+            ),
             // serde's own words; what stands before may repeat the value.
-            Some((said, expected)) if said.starts_with("unknown") || said.starts_with("invalid") => {
+            Some((said, expected))
+                if said.starts_with("unknown") || said.starts_with("invalid") =>
+            {
                 invalid(tree, &path, format!("must be {expected}"))
             }
             // Sentences of our own begin with a verb.
@@ -205,5 +220,10 @@ fn invalid(tree: &Map<String, Value>, path: &[String], reason: String) -> Error 
     let found = keys::find(tree, path.iter().map(String::as_str));
     let nothing = Value::new(None, ValueKind::Nil);
     let value = found.unwrap_or(&nothing);
-    Error::Invalid { origin: keys::origin(value), key: keys::dotted(path), given: value::given(path, value), reason }
+    Error::Invalid {
+        origin: keys::origin(value),
+        key: keys::dotted(path),
+        given: value::given(path, value),
+        reason,
+    }
 }

@@ -103,7 +103,8 @@ impl Service {
             path: [&["services", name], key].concat().into_iter().map(str::to_owned).collect(),
             reason,
         };
-        let is_service = name.parse::<Destination>().is_ok_and(|destination| destination.is_service());
+        let is_service =
+            name.parse::<Destination>().is_ok_and(|destination| destination.is_service());
         if !is_service {
             let reason = "has a name that cannot be used: it must be 1 to 128 characters out of A-Z a-z 0-9 . _ -";
             return Err(wrong(&[], reason.into()));

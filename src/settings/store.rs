@@ -111,7 +111,11 @@ impl RedisUrl {
         if url.scheme() == "rediss" {
             return Err("cannot be used: TLS to Redis is not supported yet, only redis://");
         }
-        if url.scheme() != "redis" || !url.has_host() || !is_database(url.path()) || url.fragment().is_some() {
+        if url.scheme() != "redis"
+            || !url.has_host()
+            || !is_database(url.path())
+            || url.fragment().is_some()
+        {
             return Err(form);
         }
         let mut sentinel = (None, None);
@@ -120,7 +124,11 @@ impl RedisUrl {
                 "sentinel_username" => sentinel.0 = Some(value.into_owned()),
                 "sentinel_password" => sentinel.1 = Some(value.into_owned()),
                 _ if url.query().is_some_and(|query| query.contains('@')) => return Err(form),
-                _ => return Err("may be followed by nothing but ?sentinel_username=…&sentinel_password=…"),
+                _ => {
+                    return Err(
+                        "may be followed by nothing but ?sentinel_username=…&sentinel_password=…",
+                    );
+                }
             }
         }
         let database = url.path().trim_matches('/').to_owned();
@@ -162,7 +170,11 @@ impl Store {
                 let urls: Vec<_> = self.redis.urls.iter().map(ToString::to_string).collect();
                 let Redis { topology, master_name, key_prefix, .. } = &self.redis;
                 let space = if master_name.is_empty() { "" } else { " " };
-                format!("redis, {}{space}{master_name} {}, keys {key_prefix}:*", topology.as_str(), urls.join(", "))
+                format!(
+                    "redis, {}{space}{master_name} {}, keys {key_prefix}:*",
+                    topology.as_str(),
+                    urls.join(", ")
+                )
             }
         }
     }
@@ -180,15 +192,23 @@ impl Redis {
     fn check(&self) -> Result<(), Wrong> {
         self.check_urls()?;
         let is_sentinel = self.topology == Topology::Sentinel;
-        ensure("store.redis.master_name", is_sentinel != self.master_name.is_empty(), || match is_sentinel {
-            true => "must be what the sentinels call the primary, for the topology \"sentinel\"".into(),
-            false => "goes only with the topology \"sentinel\"".into(),
+        ensure("store.redis.master_name", is_sentinel != self.master_name.is_empty(), || {
+            match is_sentinel {
+                true => {
+                    "must be what the sentinels call the primary, for the topology \"sentinel\""
+                        .into()
+                }
+                false => "goes only with the topology \"sentinel\"".into(),
+            }
         })?;
         let prefix = &self.key_prefix;
-        let is_plain = prefix.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != '{' && c != '}');
-        ensure("store.redis.key_prefix", is_plain && (1..=64).contains(&prefix.chars().count()), || {
-            "must be 1 to 64 characters without braces and spaces".into()
-        })?;
+        let is_plain =
+            prefix.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != '{' && c != '}');
+        ensure(
+            "store.redis.key_prefix",
+            is_plain && (1..=64).contains(&prefix.chars().count()),
+            || "must be 1 to 64 characters without braces and spaces".into(),
+        )?;
         within_spans("store.redis.timeout", self.timeout, "10ms", "60s")?;
         within("store.redis.wait_replicas", self.wait_replicas, 0..=16)?;
         self.breaker.check("store.redis.breaker")
@@ -198,13 +218,21 @@ impl Redis {
         let urls = |right: bool, reason: &str| ensure("store.redis.urls", right, || reason.into());
         match self.topology {
             Topology::Standalone => {
-                urls(self.urls.len() == 1, "must be a list of exactly one address for the topology \"standalone\"")?;
+                urls(
+                    self.urls.len() == 1,
+                    "must be a list of exactly one address for the topology \"standalone\"",
+                )?;
             }
             Topology::Sentinel | Topology::Cluster => {
-                urls((1..=MOST_URLS).contains(&self.urls.len()), "must be a list of 1 to 32 addresses")?;
+                urls(
+                    (1..=MOST_URLS).contains(&self.urls.len()),
+                    "must be a list of 1 to 32 addresses",
+                )?;
             }
         }
-        let alike = |one: &RedisUrl| one.login == self.urls[0].login && one.sentinel == self.urls[0].sentinel;
+        let alike = |one: &RedisUrl| {
+            one.login == self.urls[0].login && one.sentinel == self.urls[0].sentinel
+        };
         urls(self.urls.iter().all(alike), "must all have the same user, password and database")?;
         let is_zero = |url: &RedisUrl| matches!(url.login.2.as_str(), "" | "0");
         urls(

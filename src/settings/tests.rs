@@ -40,7 +40,10 @@ fn the_defaults_document_every_key() {
         if line.starts_with('#') {
             comment.push_str(line);
         } else if let Some((key, _)) = line.split_once(" = ") {
-            assert!(comment.contains(". ") || comment.contains(".#"), "{key} has no sentence above it");
+            assert!(
+                comment.contains(". ") || comment.contains(".#"),
+                "{key} has no sentence above it"
+            );
             assert!(comment.contains("# Range: "), "{key} has no range above it");
             comment.clear();
             documented += 1;
@@ -51,21 +54,35 @@ fn the_defaults_document_every_key() {
     fn leaves(table: &toml::Table) -> usize {
         table.values().map(|value| value.as_table().map_or(1, leaves)).sum()
     }
-    assert_eq!(documented, leaves(&toml::from_str(DEFAULTS).unwrap()), "a key stands on a line of its own");
+    assert_eq!(
+        documented,
+        leaves(&toml::from_str(DEFAULTS).unwrap()),
+        "a key stands on a line of its own"
+    );
 }
 
 #[test]
 fn the_development_file_maps_the_services_of_the_examples() {
     let settings = load(include_str!("../../config/dev.toml"), &[], &[]).unwrap();
-    let endpoints: Vec<_> =
-        settings.services.iter().map(|(name, s)| (name.as_str(), s.endpoints[0].as_str())).collect();
-    assert_eq!(endpoints, [("message.call", "http://127.0.0.1:9000"), ("other.server", "http://127.0.0.1:9000")]);
+    let endpoints: Vec<_> = settings
+        .services
+        .iter()
+        .map(|(name, s)| (name.as_str(), s.endpoints[0].as_str()))
+        .collect();
+    assert_eq!(
+        endpoints,
+        [("message.call", "http://127.0.0.1:9000"), ("other.server", "http://127.0.0.1:9000")]
+    );
 }
 
 #[test]
 fn later_layers_win() {
     let file = "[worker]\nlease = '10s'\nidle_stop = '10s'\nclaim_batch = 10";
-    let env = [("DELAYD__WORKER__LEASE", "20s"), ("DELAYD__WORKER__IDLE_STOP", "20"), ("DELAYD_SERVER", "x")];
+    let env = [
+        ("DELAYD__WORKER__LEASE", "20s"),
+        ("DELAYD__WORKER__IDLE_STOP", "20"),
+        ("DELAYD_SERVER", "x"),
+    ];
     let settings = load(file, &["worker.lease=30s", "worker.lease=40s"], &env).unwrap();
     assert_eq!(settings.worker.lease, crate::span::Span::seconds(40));
     assert_eq!(settings.worker.idle_stop, crate::span::Span::seconds(20));
@@ -109,14 +126,24 @@ fn a_set_takes_toml_and_bare_words() {
     let settings = load("", &sets, &[]).unwrap();
     assert_eq!(settings.http.bind.port(), 80);
     let service = &settings.services["Message.Call"];
-    assert_eq!(service.endpoints.iter().map(Endpoint::as_str).collect::<Vec<_>>(), ["http://a:1/x", "https://b"]);
+    assert_eq!(
+        service.endpoints.iter().map(Endpoint::as_str).collect::<Vec<_>>(),
+        ["http://a:1/x", "https://b"]
+    );
     assert_eq!((service.concurrency, service.success), (0, Success::Status));
     assert_eq!(service.rate, "100/s".parse().ok());
-    let check = |set: &str, expected: &str| assert_eq!(load("", &[set], &[]).unwrap_err(), expected);
+    let check =
+        |set: &str, expected: &str| assert_eq!(load("", &[set], &[]).unwrap_err(), expected);
     check("http.bind", "--set http.bind: must be written section.key=value");
-    check("bind=1", "--set bind: must be written section.key=value, such as --set worker.lease=30s");
+    check(
+        "bind=1",
+        "--set bind: must be written section.key=value, such as --set worker.lease=30s",
+    );
     check("=1", "--set : must be written section.key=value, such as --set worker.lease=30s");
-    check("worker.lease=\"30s", "--set worker.lease: the value is not valid TOML: invalid basic string, expected `\"`");
+    check(
+        "worker.lease=\"30s",
+        "--set worker.lease: the value is not valid TOML: invalid basic string, expected `\"`",
+    );
     check(
         "worker.lease=",
         "--set: worker.lease = \"\" must be a number of seconds or a whole number with one of the units ms, s, m, h and d, such as \"1500ms\", \"10s\", \"5m\", \"2h\" or \"7d\"",
@@ -130,7 +157,9 @@ fn another_kind_of_backoff_starts_anew() {
     let sets = ["callback.retry.backoff.kind=fixed", "callback.retry.backoff.every=5"];
     assert_eq!(load("", &sets, &[]).unwrap().callback.retry.backoff.wait(1, 0.0).as_secs(), 5);
     // The same kind keeps what the layers before said.
-    let base = load("callback.retry.backoff.base = '4s'", &["callback.retry.backoff.jitter=0"], &[]).unwrap();
+    let base =
+        load("callback.retry.backoff.base = '4s'", &["callback.retry.backoff.jitter=0"], &[])
+            .unwrap();
     assert_eq!(base.callback.retry.backoff.wait(2, 1.0).as_secs(), 8);
 }
 
@@ -142,7 +171,8 @@ fn unknown_keys_name_the_nearest() {
         "[services.\"message.call\"]\nendpoint = []",
         "test.toml: there is no setting services.\"message.call\".endpoint; the nearest is services.\"message.call\".endpoints",
     );
-    let from_env = load("", &[], &[("DELAYD__STORE__REDIS__URL", "redis://:secret@h")]).unwrap_err();
+    let from_env =
+        load("", &[], &[("DELAYD__STORE__REDIS__URL", "redis://:secret@h")]).unwrap_err();
     insta::assert_snapshot!(from_env, @"DELAYD__STORE__REDIS__URL: there is no setting store.redis.url; the nearest is store.redis.urls");
     let from_set = load("", &["history.max_topic=5"], &[]).unwrap_err();
     insta::assert_snapshot!(from_set, @"--set: there is no setting history.max_topic; the nearest is history.max_per_topic");
@@ -154,10 +184,15 @@ fn unknown_keys_name_the_nearest() {
 #[test]
 fn a_services_name_with_a_dot_wants_quotes() {
     let hint = |key: &str, name: &str| {
-        format!("test.toml: there is no setting {key}; a service's name with a dot stands in quotes: services.{name:?}")
+        format!(
+            "test.toml: there is no setting {key}; a service's name with a dot stands in quotes: services.{name:?}"
+        )
     };
     let endpoints = "endpoints = ['http://a']";
-    check(&format!("[services.message.call]\n{endpoints}"), &hint("services.message.call", "message.call"));
+    check(
+        &format!("[services.message.call]\n{endpoints}"),
+        &hint("services.message.call", "message.call"),
+    );
     check(&format!("[services]\na.b.c.{endpoints}"), &hint("services.a.b", "a.b.c"));
     check("[services.message.call]", &hint("services.message.call", "message.call"));
     let set = load("", &["services.message.call.endpoints=['http://a']"], &[]).unwrap_err();
@@ -186,7 +221,9 @@ fn a_key_like_no_other_is_told_what_its_section_takes() {
 #[test]
 fn a_password_with_special_characters_is_to_be_percent_encoded() {
     for password in ["p@s/s", "p#x", "p/x", "p?x", "12/0", "@/@"] {
-        let said = load(&format!("store.redis.urls = ['redis://:{password}@host:6379/0']"), &[], &[]).unwrap_err();
+        let said =
+            load(&format!("store.redis.urls = ['redis://:{password}@host:6379/0']"), &[], &[])
+                .unwrap_err();
         let hint = "percent-encode special characters of user and password: @ as %40, / as %2F, # as %23, ? as %3F";
         assert!(said.ends_with(hint), "{said}");
     }
@@ -360,7 +397,10 @@ fn tokens_secrets_and_hosts_are_read() {
     assert_eq!((operator.name.as_str(), operator.rate), ("operator", None));
     assert!(operator.topics[0].0.is_all());
     assert_eq!(settings.services["a"].secrets.len(), 2);
-    assert_eq!((settings.callback.allow_hosts.len(), settings.callback.deny_private_hosts), (2, false));
+    assert_eq!(
+        (settings.callback.allow_hosts.len(), settings.callback.deny_private_hosts),
+        (2, false)
+    );
     assert!(settings.services_fallback.dns.is_some());
     assert_eq!(settings.http.warning(), None);
 }
@@ -391,7 +431,10 @@ fn bad_tokens_secrets_and_hosts_say_what_would_be_right_and_show_no_secret() {
             "http.auth.tokens = [{{ {good}, scopes = ['admin'], {all} }}, {{ {}, scopes = ['admin'], {all} }}]",
             good.replace("'a'", "'b'")
         ),
-        format!("http.auth.anonymous = true\n{}", token(&format!("{good}, scopes = ['admin'], {all}"))),
+        format!(
+            "http.auth.anonymous = true\n{}",
+            token(&format!("{good}, scopes = ['admin'], {all}"))
+        ),
         "http.auth.anonymous = 'yes'".into(),
         "services.a = { endpoints = ['http://a'], secrets = ['whsec_c2VjcmV0'] }".into(),
         "services.a = { endpoints = ['http://a'], secrets = 'whsec_c2VjcmV0' }".into(),
@@ -403,9 +446,13 @@ fn bad_tokens_secrets_and_hosts_say_what_would_be_right_and_show_no_secret() {
         "callback.deny_private_hosts = 'no'".into(),
         "services_fallback.dns = 'http://a:8080'".into(),
     ];
-    let messages: Vec<_> = cases.iter().map(|toml: &String| load(toml, &[], &[]).expect_err(toml)).collect();
+    let messages: Vec<_> =
+        cases.iter().map(|toml: &String| load(toml, &[], &[]).expect_err(toml)).collect();
     for message in &messages {
-        assert!(!message.contains("secret\"") && !message.contains("c2Vj") && !message.contains("2bb8"), "{message}");
+        assert!(
+            !message.contains("secret\"") && !message.contains("c2Vj") && !message.contains("2bb8"),
+            "{message}"
+        );
     }
     insta::assert_snapshot!(messages.join("\n"), @r#"
     test.toml: http.auth.tokens = *** must be a list
@@ -441,15 +488,17 @@ fn bad_tokens_secrets_and_hosts_say_what_would_be_right_and_show_no_secret() {
 
 #[test]
 fn a_missing_file_is_named() {
-    let error = Settings::load(&["/nowhere/delayd.toml".into()], &[], std::iter::empty()).unwrap_err().to_string();
+    let error = Settings::load(&["/nowhere/delayd.toml".into()], &[], std::iter::empty())
+        .unwrap_err()
+        .to_string();
     insta::assert_snapshot!(error, @"cannot read the configuration file /nowhere/delayd.toml: No such file or directory (os error 2)");
 }
 
 #[test]
 fn no_password_is_shown_anywhere() {
     let check = |toml: &str| {
-        let shown =
-            load(toml, &[], &[]).map_or_else(|e| e, |settings| format!("{settings:?} {}", settings.store.summary()));
+        let shown = load(toml, &[], &[])
+            .map_or_else(|e| e, |settings| format!("{settings:?} {}", settings.store.summary()));
         assert!(!shown.contains("secret"), "{shown}");
     };
     check("store.redis.urls = ['redis://me:secret@host']\nstore.kind = 'redis'");
@@ -473,7 +522,10 @@ fn no_password_is_shown_anywhere() {
         &[],
     );
     let shown = format!("{:?}", settings.unwrap());
-    assert!(!shown.contains("2bb8") && !shown.contains("c2Vj") && !shown.contains("43, 184"), "{shown}");
+    assert!(
+        !shown.contains("2bb8") && !shown.contains("c2Vj") && !shown.contains("43, 184"),
+        "{shown}"
+    );
     let error = load("", &["store.redis.urls=['redis://me:secret@host"], &[]).unwrap_err();
     assert!(!error.contains("secret"), "{error}");
 }

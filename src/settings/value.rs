@@ -89,7 +89,11 @@ where
     D: Deserializer<'de>,
 {
     let text = String::deserialize(from)?;
-    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(serde::de::Error::custom) }
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        text.parse().map(Some).map_err(serde::de::Error::custom)
+    }
 }
 
 /// A rate; an empty text is no limit.
@@ -129,10 +133,14 @@ pub(super) fn redacted(text: &str) -> String {
 fn shown(value: &Value) -> String {
     let text = match &value.kind {
         ValueKind::String(text) => format!("{:?}", redacted(text)),
-        ValueKind::Array(values) => format!("[{}]", values.iter().map(shown).collect::<Vec<_>>().join(", ")),
+        ValueKind::Array(values) => {
+            format!("[{}]", values.iter().map(shown).collect::<Vec<_>>().join(", "))
+        }
         ValueKind::Table(table) => {
-            let mut pairs: Vec<_> =
-                table.iter().map(|(key, value)| format!("{key} = {}", given(&[key], value))).collect();
+            let mut pairs: Vec<_> = table
+                .iter()
+                .map(|(key, value)| format!("{key} = {}", given(&[key], value)))
+                .collect();
             pairs.sort();
             format!("{{{}}}", pairs.join(", "))
         }

@@ -19,20 +19,29 @@ pub fn check_variables(env: &[(String, String)], others: &[String]) -> Result<()
     let stray = env.iter().map(|(name, _)| name).find(|name| {
         let upper = name.to_uppercase();
         let is_ours = upper.starts_with(&format!("{PREFIX}_"));
-        is_ours && !is_setting(&upper) && !others.contains(name) && !services.iter().any(|service| is_of(service, name))
+        is_ours
+            && !is_setting(&upper)
+            && !others.contains(name)
+            && !services.iter().any(|service| is_of(service, name))
     });
     let Some(variable) = stray else { return Ok(()) };
     let upper = variable.to_uppercase();
-    let known =
-        keys::leaves().into_iter().map(|key| format!("{PREFIX}{SEPARATOR}{}", key.join(SEPARATOR).to_uppercase()));
+    let known = keys::leaves()
+        .into_iter()
+        .map(|key| format!("{PREFIX}{SEPARATOR}{}", key.join(SEPARATOR).to_uppercase()));
     let likeness = |name: &String| strsim::normalized_damerau_levenshtein(name, &upper);
-    let nearest = known.chain(others.iter().cloned()).max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
+    let nearest = known
+        .chain(others.iter().cloned())
+        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
     Err(Error::Variable { variable: variable.clone(), nearest: nearest.unwrap_or_default() })
 }
 
 /// Services and tokens are settings, too: that they cannot come from the environment is said when the settings are read.
 fn is_setting(upper: &str) -> bool {
-    let key = upper.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix(SEPARATOR)).map(str::to_lowercase);
+    let key = upper
+        .strip_prefix(PREFIX)
+        .and_then(|rest| rest.strip_prefix(SEPARATOR))
+        .map(str::to_lowercase);
     key.is_some_and(|key| keys::kind_of(&key.split(SEPARATOR).collect::<Vec<_>>()).is_some())
 }
 
@@ -44,7 +53,9 @@ fn kubernetes_services(env: &[(String, String)]) -> Vec<&str> {
 
 /// Whether Kubernetes sets this variable for the service.
 fn is_of(service: &str, name: &str) -> bool {
-    let Some(rest) = name.strip_prefix(service).and_then(|rest| rest.strip_prefix('_')) else { return false };
+    let Some(rest) = name.strip_prefix(service).and_then(|rest| rest.strip_prefix('_')) else {
+        return false;
+    };
     match rest {
         "SERVICE_HOST" | "SERVICE_PORT" | "PORT" => true,
         _ if rest.starts_with("SERVICE_PORT_") => true,
@@ -53,7 +64,9 @@ fn is_of(service: &str, name: &str) -> bool {
             let is_port = parts.next() == Some("PORT")
                 && parts.next().is_some_and(|number| number.parse::<u16>().is_ok())
                 && matches!(parts.next(), Some("TCP" | "UDP" | "SCTP"));
-            is_port && matches!(parts.next(), None | Some("PROTO" | "PORT" | "ADDR")) && parts.next().is_none()
+            is_port
+                && matches!(parts.next(), None | Some("PROTO" | "PORT" | "ADDR"))
+                && parts.next().is_none()
         }
     }
 }
@@ -63,15 +76,20 @@ mod tests {
     use super::*;
 
     fn check(variables: &[(&str, &str)]) -> Result<(), String> {
-        let env: Vec<_> = variables.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        check_variables(&env, &["DELAYD_TOKEN".into(), "DELAYD_SERVER".into()]).map_err(|error| error.to_string())
+        let env: Vec<_> =
+            variables.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        check_variables(&env, &["DELAYD_TOKEN".into(), "DELAYD_SERVER".into()])
+            .map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_variable_that_nothing_reads_names_the_nearest_that_is_read() {
         let nearest = |variable: &str, expected: &str| {
             let said = check(&[("PATH", "/bin"), (variable, "secret")]).expect_err(variable);
-            assert!(said.starts_with(&format!("{variable}: ")) && !said.contains("secret"), "{said}");
+            assert!(
+                said.starts_with(&format!("{variable}: ")) && !said.contains("secret"),
+                "{said}"
+            );
             assert!(said.contains(&format!("the nearest is {expected}.")), "{said}");
         };
         nearest("DELAYD_HTTP_BIND", "DELAYD__HTTP__BIND");

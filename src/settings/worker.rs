@@ -26,7 +26,9 @@ pub struct Worker {
 impl Worker {
     pub(super) fn check(&self) -> Result<(), Wrong> {
         let in_range = self.lease.0 > Duration::from_secs(1) && self.lease.0 <= MAX_LEASE;
-        ensure("worker.lease", in_range, || format!("must be longer than 1s and at most {}", Span(MAX_LEASE)))?;
+        ensure("worker.lease", in_range, || {
+            format!("must be longer than 1s and at most {}", Span(MAX_LEASE))
+        })?;
         within_spans("worker.idle_stop", self.idle_stop, "100ms", "24h")?;
         within("worker.claim_batch", self.claim_batch, 1..=4096)
     }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery,
-    Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
-    Misfired, Moment, NewContent, NewTask, NextDue, PING_TIMEOUT, Registered, Rescheduled, Result, Settle, Settled,
-    Spread, Store, Summary, Task, TopicEntry, Topics, Waiting, embedded, redis,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
+    Cursor, Delivery, Durability, Error, Forecast, Hint, Histories, Holds, Intake, ListQuery,
+    Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
+    PING_TIMEOUT, Registered, Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task,
+    TopicEntry, Topics, Waiting, embedded, redis,
 };
 use crate::breaker;
 use crate::clock::UnixMillis;
@@ -53,7 +54,13 @@ impl Delivery for AnyStore {
         either!(self, settle_confirmed(settles))
     }
 
-    async fn extend_confirmed(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+    async fn extend_confirmed(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Settled> {
         either!(self, extend_confirmed(lane, id, receipt, lease))
     }
 
@@ -64,7 +71,13 @@ impl Delivery for AnyStore {
         }
     }
 
-    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+    async fn extend(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Settled> {
         either!(self, extend(lane, id, receipt, lease))
     }
 
@@ -186,7 +199,13 @@ impl Admin for AnyStore {
         either!(self, notes(lane, id))
     }
 
-    async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
+    async fn lend(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Vec<bool>> {
         either!(self, lend(lane, ids, receipt, lease))
     }
 
@@ -216,7 +235,13 @@ impl Maintenance for AnyStore {
         either!(self, histories(lanes))
     }
 
-    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+    async fn purge(
+        &self,
+        lane: &Lane,
+        state: State,
+        before: UnixMillis,
+        limit: usize,
+    ) -> Result<usize> {
         either!(self, purge(lane, state, before, limit))
     }
 

@@ -204,7 +204,11 @@ mod tests {
     fn each_flaw_has_a_name_and_sentences_of_its_own() {
         for flaw in Flaw::ALL {
             assert_eq!(Flaw::from_name(flaw.name()).unwrap(), *flaw);
-            assert!(flaw.meaning().ends_with('.') && flaw.remedy().is_none_or(|text| text.ends_with('.')), "{flaw:?}");
+            assert!(
+                flaw.meaning().ends_with('.')
+                    && flaw.remedy().is_none_or(|text| text.ends_with('.')),
+                "{flaw:?}"
+            );
         }
     }
 }

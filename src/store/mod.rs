@@ -145,11 +145,12 @@ pub mod redis;
 pub use any::AnyStore;
 pub use check::{Checked, Cursor, Finding, Flaw};
 pub use contract::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Durability, Forecast,
-    Grant, Hint, Histories, History, Holder, Holds, Idempotency, Intake, LeaseKind, LeasedTask, ListQuery, Listed,
-    Look, Looked, MOVED, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook,
-    Registered, Rescheduled, Revision, Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Topics,
-    Transition, Waiting, Want, warning_of,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery,
+    Durability, Forecast, Grant, Hint, Histories, History, Holder, Holds, Idempotency, Intake,
+    LeaseKind, LeasedTask, ListQuery, Listed, Look, Looked, MOVED, Maintenance, Misfire, Misfired,
+    Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Registered, Rescheduled, Revision,
+    Settle, Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Topics, Transition,
+    Waiting, Want, warning_of,
 };
 pub use error::{Error, Result};
 pub use format::{FORMAT, Formats};

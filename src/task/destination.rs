@@ -58,14 +58,19 @@ impl FromStr for Destination {
     type Err = InvalidName;
 
     fn from_str(name: &str) -> Result<Self, InvalidName> {
-        let is_port = |port: &str| port.len() <= 5 && port.parse::<u16>().is_ok() && !port.starts_with(['0', '+']);
+        let is_port = |port: &str| {
+            port.len() <= 5 && port.parse::<u16>().is_ok() && !port.starts_with(['0', '+'])
+        };
         let (host, has_port) = match memchr(b':', name.as_bytes()) {
             Some(colon) => (&name[..colon], is_port(&name[colon + 1..])),
             None => (name, true),
         };
-        let is_called = !host.is_empty() && name.len() <= MAX_LENGTH && is_made_of(host, "._-") && has_port;
+        let is_called =
+            !host.is_empty() && name.len() <= MAX_LENGTH && is_made_of(host, "._-") && has_port;
         if name != PULL && !is_called {
-            return Err(InvalidName(format!("must be 1 to {MAX_LENGTH} characters out of A-Z a-z 0-9 . _ -")));
+            return Err(InvalidName(format!(
+                "must be 1 to {MAX_LENGTH} characters out of A-Z a-z 0-9 . _ -"
+            )));
         }
         Ok(Self(name.into()))
     }

@@ -53,7 +53,9 @@ impl Headers {
         for (name, value) in given {
             bytes += name.len() + value.len();
             if headers.len() == MOST || bytes > MOST_BYTES {
-                return Err(InvalidHeaders(format!("must be at most {MOST}, of {MOST_BYTES} bytes together")));
+                return Err(InvalidHeaders(format!(
+                    "must be at most {MOST}, of {MOST_BYTES} bytes together"
+                )));
             }
             let name = check(&name, &value)?;
             if headers.insert(name.clone(), value).is_some() {
@@ -78,7 +80,8 @@ impl Headers {
         for (name, value) in &self.0 {
             // They were checked when the task was added; what is no header all the same is not sent.
             if check(name, value).is_ok()
-                && let (Ok(name), Ok(mut value)) = (HeaderName::try_from(name), HeaderValue::try_from(value))
+                && let (Ok(name), Ok(mut value)) =
+                    (HeaderName::try_from(name), HeaderValue::try_from(value))
             {
                 // So that no `Debug` of a request shows it.
                 value.set_sensitive(true);
@@ -96,10 +99,18 @@ fn check(name: &str, value: &str) -> Result<String, InvalidHeaders> {
     };
     let known = known.as_str();
     if REFUSED.contains(&known) || REFUSED_PREFIXES.iter().any(|prefix| known.starts_with(prefix)) {
-        return Err(InvalidHeaders(format!("{:?} is delayd's own business and cannot be given", shown())));
+        return Err(InvalidHeaders(format!(
+            "{:?} is delayd's own business and cannot be given",
+            shown()
+        )));
     }
-    if HeaderValue::try_from(value).is_err() || !value.bytes().all(|byte| byte == b'\t' || (32..127).contains(&byte)) {
-        return Err(InvalidHeaders(format!("the value of {:?} must be one line of visible ASCII", shown())));
+    if HeaderValue::try_from(value).is_err()
+        || !value.bytes().all(|byte| byte == b'\t' || (32..127).contains(&byte))
+    {
+        return Err(InvalidHeaders(format!(
+            "the value of {:?} must be one line of visible ASCII",
+            shown()
+        )));
     }
     Ok(known.to_owned())
 }
@@ -123,7 +134,8 @@ mod tests {
 
     #[test]
     fn headers_that_change_the_call_are_refused_in_any_case() {
-        let check = |name: &str, right: bool| assert_eq!(read(&[(name, "x")]).is_ok(), right, "{name}");
+        let check =
+            |name: &str, right: bool| assert_eq!(read(&[(name, "x")]).is_ok(), right, "{name}");
         check("x-tenant", true);
         check("Authorization", true);
         check("content-type", true);
@@ -166,7 +178,9 @@ mod tests {
     fn their_number_and_bytes_are_bounded() {
         let many = |count: usize| (0..count).map(|n| (format!("x-{n}"), "v".to_owned()));
         assert!(Headers::new(many(32)).is_ok() && Headers::new(many(33)).is_err());
-        assert!(read(&[("x", &"v".repeat(8191))]).is_ok() && read(&[("x", &"v".repeat(8192))]).is_err());
+        assert!(
+            read(&[("x", &"v".repeat(8191))]).is_ok() && read(&[("x", &"v".repeat(8192))]).is_err()
+        );
         assert!(read(&[("x-a", "1"), ("X-A", "2")]).unwrap_err().contains("more than once"));
     }
 
@@ -181,7 +195,8 @@ mod tests {
 
     #[test]
     fn what_was_never_checked_is_not_sent() {
-        let stored: Headers = serde_json::from_str(r#"{"host":"evil","x-a":"a\r\nb","x-b":"1"}"#).unwrap();
+        let stored: Headers =
+            serde_json::from_str(r#"{"host":"evil","x-a":"a\r\nb","x-b":"1"}"#).unwrap();
         let mut head = HeaderMap::new();
         stored.put_into(&mut head);
         assert_eq!(head.keys().collect::<Vec<_>>(), ["x-b"]);

@@ -29,9 +29,9 @@ impl Lane {
     /// The shard of everything that has this key, in a topic of `shards` lanes: FNV-1a of 64 bits
     /// (<https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>), which never changes, for stored tasks rest on it.
     pub fn shard_of_key(key: &str, shards: u16) -> u16 {
-        let hash = key
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
         u16::try_from(hash % u64::from(shards.max(1))).expect("a remainder of a u16 is a u16")
     }
 }

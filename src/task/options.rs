@@ -54,8 +54,12 @@ impl Options {
     /// Whether nothing is asked for.
     pub fn is_default(&self) -> bool {
         // Nearly all tasks are asked, and to make another one and compare costs ten times as much.
-        let Self { origin, max_attempts, timeout, backoff, headers, key, expires_after, on_dead } = self;
-        let has_times = max_attempts.is_some() || timeout.is_some() || backoff.is_some() || expires_after.is_some();
+        let Self { origin, max_attempts, timeout, backoff, headers, key, expires_after, on_dead } =
+            self;
+        let has_times = max_attempts.is_some()
+            || timeout.is_some()
+            || backoff.is_some()
+            || expires_after.is_some();
         origin.is_none() && !has_times && headers.is_empty() && key.is_none() && on_dead.is_none()
     }
 }

@@ -89,7 +89,8 @@ impl TopicPolicy {
     }
 
     /// The names of the settings.
-    pub const SETTINGS: [&str; 8] = ["retry", "timeout", "mode", "rate", "concurrency", "quota", "history", "misfire"];
+    pub const SETTINGS: [&str; 8] =
+        ["retry", "timeout", "mode", "rate", "concurrency", "quota", "history", "misfire"];
 
     /// These settings without those that are named, and with those that are `given`. Of settings that
     /// have parts, such as `retry`, each part that is given replaces its own.
@@ -115,7 +116,9 @@ fn merge(settings: &mut Map<String, Value>, given: Map<String, Value>) {
     for (name, value) in given {
         match (settings.get_mut(&name), value) {
             // A backoff is one setting, whatever its kind has.
-            (Some(Value::Object(parts)), Value::Object(given)) if name != "backoff" => merge(parts, given),
+            (Some(Value::Object(parts)), Value::Object(given)) if name != "backoff" => {
+                merge(parts, given)
+            }
             (_, value) => drop(settings.insert(name, value)),
         }
     }
@@ -153,6 +156,11 @@ mod tests {
             r#"{"retry":{"backoff":{"kind":"list","steps":["1s","2s"]}}}"#,
             r#"{"retry":{"max_attempts":2,"backoff":{"kind":"list","steps":["1s","2s"]}}}"#,
         );
-        check(r#"{"retry":{"max_attempts":2},"quota":7}"#, &["retry", "quota"], r#"{"quota":9}"#, r#"{"quota":9}"#);
+        check(
+            r#"{"retry":{"max_attempts":2},"quota":7}"#,
+            &["retry", "quota"],
+            r#"{"quota":9}"#,
+            r#"{"quota":9}"#,
+        );
     }
 }

@@ -29,9 +29,12 @@ impl FromStr for StoreId {
     type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
-        let is_plain = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let is_plain =
+            text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         let read = is_plain.then(|| u64::from_str_radix(text, 16).ok()).flatten();
-        read.map(Self).ok_or_else(|| InvalidName("must be 16 characters out of 0-9 a-f, as a store is called".into()))
+        read.map(Self).ok_or_else(|| {
+            InvalidName("must be 16 characters out of 0-9 a-f, as a store is called".into())
+        })
     }
 }
 
@@ -62,10 +65,20 @@ mod tests {
     fn a_store_is_called_by_16_digits_and_its_tasks_by_its_name_and_their_number() {
         let store: StoreId = "00c0ffee00c0ffee".parse().unwrap();
         assert_eq!(store.to_string(), "00c0ffee00c0ffee");
-        assert_eq!(store.webhook_id(TaskId(1_795_268_529_000_001)), "00c0ffee00c0ffee-1795268529000001");
+        assert_eq!(
+            store.webhook_id(TaskId(1_795_268_529_000_001)),
+            "00c0ffee00c0ffee-1795268529000001"
+        );
         assert_eq!(serde_json::to_string(&store).unwrap(), "\"00c0ffee00c0ffee\"");
         assert_eq!(serde_json::from_str::<StoreId>("\"00c0ffee00c0ffee\"").unwrap(), store);
-        for wrong in ["", "c0ffee", "00C0FFEE00C0FFEE", "+0c0ffee00c0ffee", "00c0ffee00c0ffee0", "00c0ffee00c0ffeg"] {
+        for wrong in [
+            "",
+            "c0ffee",
+            "00C0FFEE00C0FFEE",
+            "+0c0ffee00c0ffee",
+            "00c0ffee00c0ffee0",
+            "00c0ffee00c0ffeg",
+        ] {
             assert!(wrong.parse::<StoreId>().is_err(), "{wrong:?}");
         }
     }

@@ -29,7 +29,9 @@ impl FromStr for Topic {
 
     fn from_str(name: &str) -> Result<Self, InvalidName> {
         if name.is_empty() || name.len() > MAX_LENGTH || !is_made_of(name, "._:-") {
-            return Err(InvalidName(format!("must be 1 to {MAX_LENGTH} characters out of A-Z a-z 0-9 . _ : -")));
+            return Err(InvalidName(format!(
+                "must be 1 to {MAX_LENGTH} characters out of A-Z a-z 0-9 . _ : -"
+            )));
         }
         Ok(Self(name.into()))
     }
@@ -53,7 +55,9 @@ mod tests {
 
     #[test]
     fn a_topic_is_1_to_128_plain_characters() {
-        let check = |name: &str, allowed: bool| assert_eq!(name.parse::<Topic>().is_ok(), allowed, "{name:?}");
+        let check = |name: &str, allowed: bool| {
+            assert_eq!(name.parse::<Topic>().is_ok(), allowed, "{name:?}")
+        };
         check("order.cancel:v2_eu-1", true);
         check(&"a".repeat(128), true);
         check("", false);

@@ -38,7 +38,11 @@ impl Awaited {
     pub fn lanes(&self, known: impl Fn(&Topic) -> Option<Registered>) -> Vec<Lane> {
         let mut topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         topics.retain(|_, outlook| outlook.receiver_count() > 0);
-        topics.keys().filter_map(known).flat_map(|known| known.entry.lanes().collect::<Vec<_>>()).collect()
+        topics
+            .keys()
+            .filter_map(known)
+            .flat_map(|known| known.entry.lanes().collect::<Vec<_>>())
+            .collect()
     }
 
     /// What a look that began then has found of these lanes. Of those that are `unknown` it has found
@@ -71,14 +75,16 @@ mod tests {
     use crate::store::TopicEntry;
 
     fn entry(topic: &Topic) -> Option<Registered> {
-        (topic.as_str() != "unknown").then(|| Registered::plain(TopicEntry { topic: topic.clone(), shards: 2 }))
+        (topic.as_str() != "unknown")
+            .then(|| Registered::plain(TopicEntry { topic: topic.clone(), shards: 2 }))
     }
 
     /// Of one topic both lanes are on the server that is away, of the other one of them.
     #[tokio::test]
     async fn each_topic_hears_of_its_own_lanes() {
         let awaited = Awaited::default();
-        let [away, half, unknown]: [Topic; 3] = ["away", "half", "unknown"].map(|name| name.parse().unwrap());
+        let [away, half, unknown]: [Topic; 3] =
+            ["away", "half", "unknown"].map(|name| name.parse().unwrap());
         let (mut of_away, mut of_half) = (awaited.follow(&away), awaited.follow(&half));
         let of_unknown = awaited.follow(&unknown);
         let lanes = awaited.lanes(entry);
@@ -88,7 +94,9 @@ mod tests {
         let moments = lanes.iter().map(|lane| (!is_away(&lane)).then_some(UnixMillis(7))).collect();
         let next = NextDue { now: UnixMillis(5), lanes: moments };
         awaited.tell(Instant::now(), &lanes, Ok(next), &gone);
-        let told = |of: &mut watch::Receiver<Option<Outlook>>| of.borrow_and_update().clone().unwrap().next;
+        let told = |of: &mut watch::Receiver<Option<Outlook>>| {
+            of.borrow_and_update().clone().unwrap().next
+        };
         assert!(matches!(told(&mut of_away), Err(Error::Unavailable(_))));
         assert_eq!(told(&mut of_half).unwrap().lanes, [Some(UnixMillis(7)), None]);
         assert!(!of_unknown.has_changed().unwrap());

@@ -117,7 +117,9 @@ mod tests {
         let release = async { go_on.send(()).unwrap() };
         let (first, others, ()) = tokio::join!(first, others, release);
         assert_eq!(first.unwrap().entry.shards, 3);
-        assert!(others.iter().all(|other| other.as_ref().is_ok_and(|known| known.entry.shards == 3)));
+        assert!(
+            others.iter().all(|other| other.as_ref().is_ok_and(|known| known.entry.shards == 3))
+        );
         assert!(coming.is_empty());
     }
 

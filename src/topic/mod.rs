@@ -99,14 +99,19 @@ impl<S: Topics> Registry<S> {
             return Ok(entry);
         }
         let entry = TopicEntry { topic: topic.clone(), shards };
-        let entry = self.coming.share(topic, |others| self.found_or_registered(entry, others)).await?;
+        let entry =
+            self.coming.share(topic, |others| self.found_or_registered(entry, others)).await?;
         self.learn(std::slice::from_ref(&entry));
         Ok(entry)
     }
 
     /// Asks the store for a topic, and registers it if there is none and the limit allows one more.
     /// `others` are the new topics that others register at the same time.
-    fn found_or_registered(&self, entry: TopicEntry, others: &mut dyn Iterator<Item = &Topic>) -> Outcome {
+    fn found_or_registered(
+        &self,
+        entry: TopicEntry,
+        others: &mut dyn Iterator<Item = &Topic>,
+    ) -> Outcome {
         let most = self.max_topics.load(Ordering::Relaxed);
         let (known, coming) = {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -181,18 +186,23 @@ impl<S> Registry<S> {
     pub fn seen(&self) -> Seen {
         let changes = self.changes.load(Ordering::SeqCst);
         let revision = *self.revision.lock().unwrap_or_else(PoisonError::into_inner);
-        Seen { revision: revision.filter(|(_, then)| *then == changes).map(|(revision, _)| revision), changes }
+        Seen {
+            revision: revision.filter(|(_, then)| *then == changes).map(|(revision, _)| revision),
+            changes,
+        }
     }
 
     /// Takes in all entries of a revision. [`Registry::missing`] answers those that this instance knows and that are not among
     /// them: deleted, or lost.
     pub fn take_in(&self, seen: Seen, revision: Revision, entries: &[Registered]) {
         self.write(entries);
-        *self.revision.lock().unwrap_or_else(PoisonError::into_inner) = Some((revision, seen.changes));
+        *self.revision.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((revision, seen.changes));
         let registered: HashSet<&Topic> = entries.iter().map(|known| &known.entry.topic).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let known = known.values().map(|known| &known.entry);
-        let missing: Vec<_> = known.filter(|entry| !registered.contains(&entry.topic)).cloned().collect();
+        let missing: Vec<_> =
+            known.filter(|entry| !registered.contains(&entry.topic)).cloned().collect();
         if !missing.is_empty() {
             *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = missing;
             self.misses.notify_one();
@@ -202,7 +212,8 @@ impl<S> Registry<S> {
     /// Waits until a look did not find topics that this instance knows, and answers them.
     pub async fn missing(&self) -> Vec<TopicEntry> {
         loop {
-            let missing = std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner));
+            let missing =
+                std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner));
             if !missing.is_empty() {
                 return missing;
             }
@@ -240,7 +251,8 @@ impl<S> Registry<S> {
     /// Answers whether anything is news. Most entries are as they were, and readers need not wait while those are looked through.
     fn write(&self, entries: &[Registered]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let news: Vec<_> = entries.iter().filter(|entry| known.get(&entry.entry.topic) != Some(*entry)).collect();
+        let news: Vec<_> =
+            entries.iter().filter(|entry| known.get(&entry.entry.topic) != Some(*entry)).collect();
         drop(known);
         if news.is_empty() {
             return false;
@@ -268,7 +280,11 @@ mod tests {
     use crate::store::embedded;
 
     fn registry(folder: &tempfile::TempDir, max_topics: usize) -> Registry<embedded::Embedded> {
-        let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 0, clock: Clock::system() };
+        let params = embedded::Params {
+            path: folder.path().join("delayd.db"),
+            reserve: 0,
+            clock: Clock::system(),
+        };
         Registry::new(Arc::new(embedded::Embedded::open(params).unwrap()), Params { max_topics })
     }
 
@@ -281,7 +297,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let registry = registry(&folder, 3);
         let names: Vec<Topic> = (0..10).map(|n| topic(n % 5)).collect();
-        let made = futures_util::future::join_all(names.iter().map(|topic| registry.ensure(topic))).await;
+        let made =
+            futures_util::future::join_all(names.iter().map(|topic| registry.ensure(topic))).await;
         let refused = made.iter().filter(|made| matches!(made, Err(Error::TooMany(3)))).count();
         assert_eq!((refused, registry.store.topics().await.unwrap().len()), (4, 3), "{made:?}");
         assert!(registry.coming.is_empty());

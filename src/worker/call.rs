@@ -32,7 +32,11 @@ pub(super) fn start(
     since: Instant,
     slots: &mut Slots,
 ) {
-    let lease = Lease { receipt: receipt.clone(), until: since + shared.params.lease, attempt: task.attempt };
+    let lease = Lease {
+        receipt: receipt.clone(),
+        until: since + shared.params.lease,
+        attempt: task.attempt,
+    };
     let Some(holding) = shared.held.take(lane, task.id, lease) else {
         tracing::debug!(task.id = %task.id, %lane, "Task {} is still in flight here; its call goes on", task.id);
         return;
@@ -78,7 +82,8 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         self.permits.destination.begin(timeout + OVERDUE);
         self.permits.topic.iter_mut().for_each(TopicPermit::begin);
         let shared = self.shared.clone();
-        let (began, started, excerpt) = (Instant::now(), self.shared.time.store_now(), Excerpt::default());
+        let (began, started, excerpt) =
+            (Instant::now(), self.shared.time.store_now(), Excerpt::default());
         let answer = tokio::select! {
             biased;
             answer = self.call(&service, &webhook_id, &policy, timeout, &excerpt) => answer,
@@ -90,7 +95,10 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             Answer::Failed { fault: Fault::Destination, outcome, .. } => permit.failed(outcome),
             Answer::Failed { fault: Fault::Here, .. } => {}
             // A destination that answered is well, whatever it thinks of this task.
-            Answer::Delivered { .. } | Answer::Accepted { .. } | Answer::Failed { .. } | Answer::Final { .. } => {
+            Answer::Delivered { .. }
+            | Answer::Accepted { .. }
+            | Answer::Failed { .. }
+            | Answer::Final { .. } => {
                 permit.succeeded();
             }
         }
@@ -141,7 +149,13 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
                 return true;
             }
             let (since, span) = (Instant::now(), needed + self.shared.params.lease);
-            match self.shared.parts.store.extend(&self.lane, self.task.id, &lease.receipt, span).await {
+            match self
+                .shared
+                .parts
+                .store
+                .extend(&self.lane, self.task.id, &lease.receipt, span)
+                .await
+            {
                 // Looked at again: the answer may have been so long on its way that little is left.
                 Ok(Settled::Done) => self.holding.extended(since + span),
                 Ok(Settled::Stale { .. } | Settled::Unknown) => return false,
@@ -176,7 +190,8 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
     fn conclude(&self, policy: &TopicPolicy, answer: &Answer) -> Transition {
         let policy = self.shared.params.policy.for_topic(policy).for_task(&self.task.options);
         let attempt = self.holding.lease().attempt;
-        let transition = outcome::of(&policy, self.shared.params.lease, attempt, answer, rand::random());
+        let transition =
+            outcome::of(&policy, self.shared.params.lease, attempt, answer, rand::random());
         let (id, topic) = (self.task.id, &self.lane.topic);
         match &transition {
             Transition::Delivered { outcome } => {

@@ -10,7 +10,9 @@ use tokio::time::Instant;
 use super::{Shared, topic};
 use crate::callback::Caller;
 use crate::clock::UnixMillis;
-use crate::limits::{Availability, Permit, Permits, TopicPermit, TopicPermits, TopicWaiter, Waiter};
+use crate::limits::{
+    Availability, Permit, Permits, TopicPermit, TopicPermits, TopicWaiter, Waiter,
+};
 use crate::store::{Claim, Claimed, Delivery, Grant, MAX_OUTLOOK, Result, Want};
 use crate::task::{Destination, Lane};
 
@@ -130,7 +132,12 @@ impl Claimer {
             Claimed::Granted(mut grant) => {
                 shared.time.saw(grant.now, asked);
                 // Behind the last one that has something, the bytes of a claim may have run out.
-                self.last = grant.tasks.last().map(|task| task.destination.clone()).or(last).or(self.last.take());
+                self.last = grant
+                    .tasks
+                    .last()
+                    .map(|task| task.destination.clone())
+                    .or(last)
+                    .or(self.last.take());
                 self.keeps_lock &= !grant.outlook.due.is_empty();
                 self.learn(&mut grant);
                 Ok(Taken::Granted { grant, slots, since })
@@ -140,7 +147,10 @@ impl Claimer {
 
     /// Each once, beginning after the one that got something last. In the order of names: of the moments that they are due since, those of a
     /// flooded destination are always the first.
-    fn in_turn<'a>(&self, names: impl Iterator<Item = &'a Destination>) -> impl Iterator<Item = &'a Destination> {
+    fn in_turn<'a>(
+        &self,
+        names: impl Iterator<Item = &'a Destination>,
+    ) -> impl Iterator<Item = &'a Destination> {
         let names: BTreeSet<&Destination> = names.collect();
         let mut names: Vec<&Destination> = names.into_iter().collect();
         let first = names.partition_point(|name| Some(*name) <= self.last.as_ref());
@@ -150,7 +160,11 @@ impl Claimer {
 
     /// Free slots for each wanted destination, together at most a batch, of which none takes so much that nothing is left for
     /// the others; and whether more slots are free than that.
-    fn reserve(&self, shared: &Shared<impl Delivery, impl Caller>, due: &[Destination]) -> (Slots, bool) {
+    fn reserve(
+        &self,
+        shared: &Shared<impl Delivery, impl Caller>,
+        due: &[Destination],
+    ) -> (Slots, bool) {
         let mut slots = Slots { of_topic: self.reserve_of_topic(shared), ..Slots::default() };
         let mut left = slots.of_topic.as_ref().map_or(shared.params.claim_batch, TopicPermits::len);
         if left == 0 {
@@ -184,9 +198,13 @@ impl Claimer {
     }
 
     /// Free slots of the lane's topic, at most a batch; `None`: it has no limits.
-    fn reserve_of_topic(&self, shared: &Shared<impl Delivery, impl Caller>) -> Option<TopicPermits> {
+    fn reserve_of_topic(
+        &self,
+        shared: &Shared<impl Delivery, impl Caller>,
+    ) -> Option<TopicPermits> {
         let topic = &self.lane.topic;
-        let (allowance, most) = (topic::allowance(&shared.policy_of(topic))?, shared.params.claim_batch);
+        let (allowance, most) =
+            (topic::allowance(&shared.policy_of(topic))?, shared.params.claim_batch);
         Some(match &self.topic_waiter {
             Some(waiter) => waiter.reserve(allowance, most),
             None => shared.topic_limits.of(topic).reserve(allowance, most),
@@ -248,7 +266,11 @@ impl Claimer {
     }
 
     /// Whether there is a slot of the lane's topic. If not, the lane waits for it.
-    fn check_topic(&mut self, shared: &Shared<impl Delivery, impl Caller>, wake: &Arc<Notify>) -> Availability {
+    fn check_topic(
+        &mut self,
+        shared: &Shared<impl Delivery, impl Caller>,
+        wake: &Arc<Notify>,
+    ) -> Availability {
         let topic = &self.lane.topic;
         let Some(allowance) = topic::allowance(&shared.policy_of(topic)) else {
             self.topic_waiter = None;
@@ -300,7 +322,9 @@ pub(super) fn warn_of_unknown(
     if now.since(*last) < EVERY {
         return;
     }
-    for sn in due.iter().filter(|destination| shared.parts.services.get(destination.as_str()).is_none()) {
+    for sn in
+        due.iter().filter(|destination| shared.parts.services.get(destination.as_str()).is_none())
+    {
         *last = now;
         tracing::warn!(%sn, %lane, "Tasks for {sn} are due but neither [services] nor callback.allow_hosts names it; they wait");
     }

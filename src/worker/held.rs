@@ -77,7 +77,10 @@ impl Holding {
     /// The lease that it was taken with.
     pub(super) fn lease(&self) -> Lease {
         let leases = lock(&self.leases);
-        leases.get(&self.name).map(|leases| leases.own.clone()).expect("a holding keeps its lease until it is dropped")
+        leases
+            .get(&self.name)
+            .map(|leases| leases.own.clone())
+            .expect("a holding keeps its lease until it is dropped")
     }
 
     /// Notes an extension.
@@ -128,7 +131,11 @@ mod tests {
         let holding = held.take(&lane("t:0"), TaskId(1), lease("first", 1)).unwrap();
         assert!(held.take(&lane("t:0"), TaskId(1), lease("second", 2)).is_none());
         assert!(held.take(&lane("t:0"), TaskId(1), lease("third", 3)).is_none());
-        assert_eq!(holding.lease().receipt.as_str(), "first", "the call that runs was made by that one");
+        assert_eq!(
+            holding.lease().receipt.as_str(),
+            "first",
+            "the call that runs was made by that one"
+        );
         let holding = holding.let_go().unwrap();
         assert_eq!((holding.lease().receipt.as_str(), holding.lease().attempt), ("third", 3));
         assert!(held.take(&lane("t:0"), TaskId(2), lease("other", 1)).is_some());

@@ -172,7 +172,9 @@ impl<S: Delivery, C: Caller> Worker<S, C> {
         shared.cut_off.store(true, Ordering::Relaxed);
         shared.settler.finish();
         if tokio::time::timeout(settler::LAST_FLUSH, settling).await.is_err() {
-            tracing::warn!("The store took no more settles; those tasks come back when their leases run out");
+            tracing::warn!(
+                "The store took no more settles; those tasks come back when their leases run out"
+            );
         }
         cut_off
     }

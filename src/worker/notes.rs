@@ -43,7 +43,10 @@ impl Notes {
 }
 
 /// Writes until the instance stops; what waits then is still written.
-pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>, mut notes: mpsc::Receiver<AttemptNote>) {
+pub(super) async fn run(
+    shared: Arc<Shared<impl Delivery, impl Caller>>,
+    mut notes: mpsc::Receiver<AttemptNote>,
+) {
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         let is_stopping = tokio::select! {

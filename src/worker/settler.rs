@@ -132,7 +132,10 @@ impl Settler {
 }
 
 /// Sorts the settles by the server that they go to, until the settler is finished and all are flushed.
-pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>, mut settles: mpsc::UnboundedReceiver<Ending>) {
+pub(super) async fn run(
+    shared: Arc<Shared<impl Delivery, impl Caller>>,
+    mut settles: mpsc::UnboundedReceiver<Ending>,
+) {
     let mut servers: HashMap<u64, mpsc::UnboundedSender<Ending>> = HashMap::new();
     let mut flushing = JoinSet::new();
     let mut batch = Vec::with_capacity(BATCH);
@@ -175,7 +178,10 @@ async fn run_server(
         // Calls whose answers are there already end first, and come along: a larger batch, and nobody waits longer for it.
         tokio::task::yield_now().await;
         take_along(&mut settles, &mut batch);
-        let batch = std::mem::take(&mut batch).into_iter().filter_map(|ending| beside.join(ending)).collect();
+        let batch = std::mem::take(&mut batch)
+            .into_iter()
+            .filter_map(|ending| beside.join(ending))
+            .collect();
         for ending in flush(&shared, server, batch).await {
             beside.put(&shared, ending);
         }
@@ -258,7 +264,11 @@ fn take_along(settles: &mut mpsc::UnboundedReceiver<Ending>, batch: &mut Vec<End
 }
 
 /// Flushes a batch, however long its server is away. Gives back what is out of reach for its own lane's sake.
-async fn flush(shared: &Arc<Shared<impl Delivery, impl Caller>>, server: u64, mut batch: Vec<Ending>) -> Vec<Ending> {
+async fn flush(
+    shared: &Arc<Shared<impl Delivery, impl Caller>>,
+    server: u64,
+    mut batch: Vec<Ending>,
+) -> Vec<Ending> {
     let mut pause = FIRST_PAUSE;
     let mut stuck = Vec::new();
     while !batch.is_empty() {
@@ -268,11 +278,18 @@ async fn flush(shared: &Arc<Shared<impl Delivery, impl Caller>>, server: u64, mu
         for (ending, error) in failed {
             // It may have moved while this batch was under way; then it is another server's batch that it waits in.
             let moved = shared.parts.store.server_of(&ending.lane) != server;
-            let ending =
-                if moved { shared.settler.sender.send(ending).err().map(|refused| refused.0) } else { Some(ending) };
+            let ending = if moved {
+                shared.settler.sender.send(ending).err().map(|refused| refused.0)
+            } else {
+                Some(ending)
+            };
             match ending {
                 None => {}
-                Some(ending) if moved || answered || matches!(error, Error::Moving(_) | Error::Corrupt(_)) => {
+                Some(ending)
+                    if moved
+                        || answered
+                        || matches!(error, Error::Moving(_) | Error::Corrupt(_)) =>
+                {
                     stuck.push(ending);
                 }
                 Some(ending) => {
@@ -359,7 +376,12 @@ fn conclude(shared: &Arc<Shared<impl Delivery, impl Caller>>, ending: Ending, an
 
 /// Gives a lease back when the wait that follows a failure is over. The failure itself could not be settled, for by then its lease had gone to this one:
 /// given back at once, the task would be called again at once. The attempts tell that it is the same revision, whose wait it is.
-async fn hold_back(shared: Arc<Shared<impl Delivery, impl Caller>>, lane: Lane, holding: Holding, wait: Duration) {
+async fn hold_back(
+    shared: Arc<Shared<impl Delivery, impl Caller>>,
+    lane: Lane,
+    holding: Holding,
+    wait: Duration,
+) {
     tokio::select! {
         biased;
         () = shared.stopping.cancelled() => {}
@@ -369,7 +391,12 @@ async fn hold_back(shared: Arc<Shared<impl Delivery, impl Caller>>, lane: Lane, 
 }
 
 /// Returns at that moment, or when the lease cannot be kept for so long.
-async fn keep(shared: &Shared<impl Delivery, impl Caller>, lane: &Lane, holding: &Holding, until: Instant) {
+async fn keep(
+    shared: &Shared<impl Delivery, impl Caller>,
+    lane: &Lane,
+    holding: &Holding,
+    until: Instant,
+) {
     loop {
         let Lease { receipt, until: end, .. } = holding.lease();
         let in_time = end.checked_sub(MARGIN).unwrap_or(end);

@@ -80,8 +80,10 @@ async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
         parts.topics.known_entry(topic).filter(|known| known.paused.is_none())
     });
     let began = Instant::now();
-    let (seen, asked_holds, asked) = (parts.topics.seen(), parts.limits.ask_holds(), parts.clock.now());
-    let look = Look { seen: seen.revision, workers: asked_lanes.clone(), consumers: awaited.clone() };
+    let (seen, asked_holds, asked) =
+        (parts.topics.seen(), parts.limits.ask_holds(), parts.clock.now());
+    let look =
+        Look { seen: seen.revision, workers: asked_lanes.clone(), consumers: awaited.clone() };
     let Looked { registry, holds, next, pulls, unknown } = parts.store.look(look).await;
     if let Some(pulls) = pulls.transpose() {
         parts.topics.awaited().tell(began, &awaited, pulls, &unknown);
@@ -105,11 +107,17 @@ async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     let mut due = Vec::new();
     let mut see = |lanes: &mut Vec<Lane>, next: NextDue| {
         shared.time.saw(next.now, asked);
-        due.extend(std::mem::take(lanes).into_iter().zip(next.lanes).filter_map(|(lane, due)| Some((lane, due?))));
+        due.extend(
+            std::mem::take(lanes)
+                .into_iter()
+                .zip(next.lanes)
+                .filter_map(|(lane, due)| Some((lane, due?))),
+        );
     };
     // Those of topics that this look has brought.
     let known: HashSet<Lane> = asked_lanes.iter().cloned().collect();
-    let mut new: Vec<Lane> = lanes(shared).into_iter().filter(|lane| !known.contains(lane)).collect();
+    let mut new: Vec<Lane> =
+        lanes(shared).into_iter().filter(|lane| !known.contains(lane)).collect();
     match next {
         Ok(next) => next.into_iter().for_each(|next| see(&mut asked_lanes, next)),
         Err(error) => failed = failed.or(Some(error.to_string())),
@@ -129,7 +137,11 @@ fn lanes(shared: &Shared<impl Delivery, impl Caller>) -> Vec<Lane> {
         return Vec::new();
     }
     let known = shared.parts.topics.known();
-    known.iter().filter(|known| known.paused.is_none()).flat_map(|known| known.entry.lanes()).collect()
+    known
+        .iter()
+        .filter(|known| known.paused.is_none())
+        .flat_map(|known| known.entry.lanes())
+        .collect()
 }
 
 fn take_in(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, seen: Seen) {
@@ -161,7 +173,12 @@ fn take_hint(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes
 }
 
 /// Wakes the lane's task, or starts it if its work is near.
-fn tell(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, lane: Lane, due: UnixMillis) {
+fn tell(
+    shared: &Arc<Shared<impl Delivery, impl Caller>>,
+    lanes: &mut Lanes,
+    lane: Lane,
+    due: UnixMillis,
+) {
     if let Some(nudge) = lanes.nudges.get(&lane) {
         nudge.at(due, shared.time.store_now());
     } else if due <= shared.time.store_now() + COMING && !shared.is_paused(&lane.topic) {
@@ -178,7 +195,11 @@ fn start(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, la
 }
 
 /// A lane's task has ended: by itself after idling, or by a panic, after which it starts again.
-fn reap(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, ended: Result<(Id, ()), JoinError>) {
+fn reap(
+    shared: &Arc<Shared<impl Delivery, impl Caller>>,
+    lanes: &mut Lanes,
+    ended: Result<(Id, ()), JoinError>,
+) {
     let (id, panicked) = match ended {
         Ok((id, ())) => (id, false),
         Err(error) => (error.id(), true),

@@ -35,7 +35,11 @@ pub(super) struct Watched {
 impl Watched {
     fn new(clock: &Clock) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 0, clock: clock.clone() };
+        let params = embedded::Params {
+            path: folder.path().join("delayd.db"),
+            reserve: 0,
+            clock: clock.clone(),
+        };
         Self {
             store: embedded::Embedded::open(params).unwrap(),
             claims: Mutex::default(),
@@ -52,7 +56,8 @@ impl Watched {
     pub(super) async fn until<T>(&self, found: impl Fn(&[Claim]) -> Option<T>) -> T {
         loop {
             let claimed = self.claimed.notified();
-            if let Some(found) = found(&self.claims.lock().unwrap_or_else(PoisonError::into_inner)) {
+            if let Some(found) = found(&self.claims.lock().unwrap_or_else(PoisonError::into_inner))
+            {
                 return found;
             }
             claimed.await;
@@ -93,7 +98,13 @@ impl Delivery for Watched {
         self.store.settle(settles).await
     }
 
-    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+    async fn extend(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Settled> {
         self.store.extend(lane, id, receipt, lease).await
     }
 
@@ -133,7 +144,12 @@ impl Made {
 
     pub(super) fn fail(self) {
         let fault = Fault::Destination;
-        let _ = self.end.send(Answer::Failed { outcome: "503".into(), retry_after: None, hold: None, fault });
+        let _ = self.end.send(Answer::Failed {
+            outcome: "503".into(),
+            retry_after: None,
+            hold: None,
+            fault,
+        });
     }
 }
 
@@ -169,7 +185,10 @@ pub(super) struct Bench {
 
 impl Bench {
     /// Starts the workers, of whose settings some may be changed; `services` names each and its concurrency.
-    pub(super) fn start(services: &[(impl AsRef<str>, usize)], change: impl FnOnce(&mut Params)) -> Self {
+    pub(super) fn start(
+        services: &[(impl AsRef<str>, usize)],
+        change: impl FnOnce(&mut Params),
+    ) -> Self {
         crate::install_crypto();
         let clock = Clock::system();
         let store = Arc::new(Watched::new(&clock));
@@ -216,9 +235,12 @@ impl Bench {
 
     /// Sets what the topic asks for.
     pub(super) async fn set_policy(&self, policy: TopicPolicy) {
-        let entry = self.store.store.register(TopicEntry { topic: lane().topic, shards: 1 }).await.unwrap();
+        let entry =
+            self.store.store.register(TopicEntry { topic: lane().topic, shards: 1 }).await.unwrap();
         self.store.store.set_policy(&entry.topic, &policy).await.unwrap();
-        self.parts().topics.learn(&[Registered { policy: Arc::new(policy), ..Registered::plain(entry) }]);
+        self.parts()
+            .topics
+            .learn(&[Registered { policy: Arc::new(policy), ..Registered::plain(entry) }]);
     }
 
     /// Adds a task that is due now for each name.
@@ -245,7 +267,10 @@ impl Bench {
 
     /// The next call.
     pub(super) async fn call(&mut self) -> Made {
-        timeout(LONG, self.calls.recv()).await.expect("something is called").expect("the workers run")
+        timeout(LONG, self.calls.recv())
+            .await
+            .expect("something is called")
+            .expect("the workers run")
     }
 
     /// Whether nothing more has been called so far.

@@ -12,14 +12,20 @@ use crate::task::{Destination, TopicPolicy};
 /// The look had read what is held before the hold was set, and ended it when the answer had come.
 #[tokio::test]
 async fn a_look_that_began_before_a_hold_does_not_undo_it() {
-    let bench = Bench::start(&[("message.call", 0)], |params| params.look_every = Duration::from_millis(10));
+    let bench = Bench::start(&[("message.call", 0)], |params| {
+        params.look_every = Duration::from_millis(10)
+    });
     let (store, parts) = (&bench.store, bench.parts());
     let destination: Destination = "message.call".parse().unwrap();
     store.holds_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
     soon(store.holds_read.notified()).await;
 
     store.store.set_hold(&destination, true).await.unwrap();
-    parts.limits.set_holds(parts.limits.ask_holds(), [destination.clone()].into(), Default::default());
+    parts.limits.set_holds(
+        parts.limits.ask_holds(),
+        [destination.clone()].into(),
+        Default::default(),
+    );
     store.holds_gate.add_permits(1);
     // The next look begins when that one is over.
     soon(store.holds_read.notified()).await;
@@ -43,8 +49,10 @@ async fn more_flooded_destinations_than_one_claim_has_room_for_starve_none_behin
 #[tokio::test]
 async fn a_slot_of_any_of_a_great_many_due_destinations_wakes_their_lane() {
     let names: Vec<String> = (0..MAX_OUTLOOK + 10).map(|number| format!("d{number:04}")).collect();
-    let services: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 1)).chain([("z", 1)]).collect();
-    let mut bench = Bench::start(&services, |params| params.look_every = Duration::from_secs(3_600));
+    let services: Vec<(&str, usize)> =
+        names.iter().map(|name| (name.as_str(), 1)).chain([("z", 1)]).collect();
+    let mut bench =
+        Bench::start(&services, |params| params.look_every = Duration::from_secs(3_600));
     bench.add(names.iter().chain(&names)).await;
     let mut calls = BTreeMap::new();
     for _ in 0..names.len() {
@@ -68,7 +76,9 @@ async fn a_slot_of_any_of_a_great_many_due_destinations_wakes_their_lane() {
 #[tokio::test]
 async fn all_slots_of_a_topic_are_there_from_its_first_call_and_no_more() {
     let names = ["a", "b", "c"];
-    let mut bench = Bench::start(&names.map(|name| (name, 100)), |params| params.timeout = Duration::from_secs(30));
+    let mut bench = Bench::start(&names.map(|name| (name, 100)), |params| {
+        params.timeout = Duration::from_secs(30)
+    });
     bench.set_policy(TopicPolicy { concurrency: Some(40), ..TopicPolicy::default() }).await;
     bench.add(names.iter().cycle().take(60)).await;
     let mut calls = Vec::new();
@@ -94,23 +104,26 @@ async fn a_lane_whose_due_work_is_all_blocked_gives_its_lock_back() {
     bench.add(["free"]).await;
     let _call = bench.call().await;
     let keeping = soon(bench.store.until(|claims| {
-        claims
-            .iter()
-            .rposition(|claim| claim.more && claim.wants.iter().any(|want| want.destination.as_str() == "free"))
+        claims.iter().rposition(|claim| {
+            claim.more && claim.wants.iter().any(|want| want.destination.as_str() == "free")
+        })
     }))
     .await;
-    soon(
-        bench.store.until(|claims| {
-            claims[keeping + 1..].iter().any(|claim| !claim.more && claim.wants.is_empty()).then_some(())
-        }),
-    )
+    soon(bench.store.until(|claims| {
+        claims[keeping + 1..]
+            .iter()
+            .any(|claim| !claim.more && claim.wants.is_empty())
+            .then_some(())
+    }))
     .await;
 }
 
 /// The look had passed its lane by, and its hint was dropped: it waited for the next look, a second later.
 #[tokio::test]
 async fn what_is_added_during_the_first_look_is_called_without_another_second() {
-    let mut bench = Bench::start(&[("message.call", 0)], |params| params.look_every = Duration::from_secs(3_600));
+    let mut bench = Bench::start(&[("message.call", 0)], |params| {
+        params.look_every = Duration::from_secs(3_600)
+    });
     let store = bench.store.clone();
     store.holds_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
     soon(store.holds_read.notified()).await;
@@ -126,7 +139,9 @@ async fn what_is_added_during_the_first_look_is_called_without_another_second() 
 /// A look waits for a server that is silent until it is given up, and once more for the next thing it asks: for seconds, nobody took a hint.
 #[tokio::test]
 async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {
-    let mut bench = Bench::start(&[("message.call", 0)], |params| params.look_every = Duration::from_millis(10));
+    let mut bench = Bench::start(&[("message.call", 0)], |params| {
+        params.look_every = Duration::from_millis(10)
+    });
     let store = bench.store.clone();
     bench.add(["message.call"]).await;
     bench.call().await.succeed();
@@ -168,7 +183,8 @@ async fn a_failure_that_comes_after_its_lease_is_followed_by_its_backoff_and_spe
 async fn what_waits_again_is_called_without_a_look() {
     let mut bench = Bench::start(&[("message.call", 0)], |params| {
         params.look_every = Duration::from_secs(3_600);
-        params.policy.backoff = serde_json::from_str(r#"{"kind":"fixed","every":"200ms"}"#).unwrap();
+        params.policy.backoff =
+            serde_json::from_str(r#"{"kind":"fixed","every":"200ms"}"#).unwrap();
     });
     bench.add(["message.call"]).await;
     let call = bench.call().await;
@@ -181,7 +197,8 @@ async fn what_waits_again_is_called_without_a_look() {
     while store.store.get(&lane(), id).await.unwrap().unwrap().last_outcome != KEPT {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let transition = Transition::Retry { after: Duration::from_millis(200), outcome: "nacked".into() };
+    let transition =
+        Transition::Retry { after: Duration::from_millis(200), outcome: "nacked".into() };
     let back = store.settle(vec![Settle { lane: lane(), id, receipt, transition }]).await;
     assert!(matches!(back[..], [Ok(Settled::Done)]), "{back:?}");
     assert_eq!(bench.call().await.attempt, 3);

@@ -79,7 +79,11 @@ mod tests {
         let check = |store_now: i64, asked: i64, ahead: i64| {
             let (time, _) = at(10_000);
             time.saw(UnixMillis(store_now), UnixMillis(asked));
-            assert_eq!(time.store_now().0, 10_000 + ahead, "store at {store_now}, asked at {asked}");
+            assert_eq!(
+                time.store_now().0,
+                10_000 + ahead,
+                "store at {store_now}, asked at {asked}"
+            );
         };
         check(10_000, 10_000, 0);
         check(9_999, 9_998, 0);
@@ -94,7 +98,11 @@ mod tests {
         let (time, clock) = at(10_000);
         let check = |store_now: i64, asked: i64, ahead: i64| {
             time.saw(UnixMillis(store_now), UnixMillis(asked));
-            assert_eq!(time.store_now().0, clock.now().0 + ahead, "store at {store_now}, asked at {asked}");
+            assert_eq!(
+                time.store_now().0,
+                clock.now().0 + ahead,
+                "store at {store_now}, asked at {asked}"
+            );
         };
         check(13_000, 10_000, 3_000);
         check(13_001, 10_000, 3_000);

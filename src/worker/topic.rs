@@ -13,7 +13,10 @@ const ROUND: Duration = Duration::from_secs(60);
 /// How much of a topic there may be at a time; `None`: nothing is said.
 pub(super) fn allowance(policy: &TopicPolicy) -> Option<Allowance> {
     let is_limited = policy.rate.is_some() || policy.concurrency.is_some();
-    is_limited.then(|| Allowance { concurrency: policy.concurrency.unwrap_or(usize::MAX), rate: policy.rate })
+    is_limited.then(|| Allowance {
+        concurrency: policy.concurrency.unwrap_or(usize::MAX),
+        rate: policy.rate,
+    })
 }
 
 /// Forgets the limits of destinations and topics that rest, once a minute until the instance stops.

@@ -29,19 +29,22 @@ impl Graph {
     /// All imports from one file to another, below a first-level module.
     pub(crate) fn below(&self, folder: &str) -> impl Iterator<Item = (&str, &str)> {
         let is_below = move |module: &str| first(module) == folder;
-        let edges = self.0.iter().flat_map(|(from, all)| all.iter().map(|to| (from.as_str(), to.as_str())));
+        let edges =
+            self.0.iter().flat_map(|(from, all)| all.iter().map(|to| (from.as_str(), to.as_str())));
         edges.filter(move |(from, to)| is_below(from) && is_below(to))
     }
 
     /// The groups of files of a first-level module that import each other in a circle.
     pub(crate) fn cycles(&self, folder: &str) -> Vec<Vec<&str>> {
-        let files: Vec<&str> = self.0.keys().map(String::as_str).filter(|module| first(module) == folder).collect();
+        let files: Vec<&str> =
+            self.0.keys().map(String::as_str).filter(|module| first(module) == folder).collect();
         let reach: BTreeMap<&str, BTreeSet<&str>> =
             files.iter().map(|file| (*file, self.reach(file, folder))).collect();
         let mut seen = BTreeSet::new();
         let mut cycles = Vec::new();
         for file in &files {
-            let circle: Vec<&str> = reach[file].iter().copied().filter(|other| reach[other].contains(file)).collect();
+            let circle: Vec<&str> =
+                reach[file].iter().copied().filter(|other| reach[other].contains(file)).collect();
             if circle.len() > 1 && circle.iter().all(|file| seen.insert(*file)) {
                 cycles.push(circle);
             }
@@ -54,7 +57,12 @@ impl Graph {
         let mut found = BTreeSet::new();
         let mut open = vec![file];
         while let Some(next) = open.pop() {
-            for (_, to) in self.0.get_key_value(next).into_iter().flat_map(|(_, all)| all.iter().map(|to| (next, to))) {
+            for (_, to) in self
+                .0
+                .get_key_value(next)
+                .into_iter()
+                .flat_map(|(_, all)| all.iter().map(|to| (next, to)))
+            {
                 if first(to) == folder && found.insert(to.as_str()) {
                     open.push(to);
                 }
@@ -97,8 +105,11 @@ impl Module {
         let mut after = code;
         while let Some((before, tail)) = split_at_use(after) {
             let (tree, tail) = tail.split_once(';').unwrap_or((tail, ""));
-            let is_public =
-                before.trim_end().rsplit(['\n', ';']).next().is_some_and(|line| line.trim().starts_with("pub"));
+            let is_public = before
+                .trim_end()
+                .rsplit(['\n', ';'])
+                .next()
+                .is_some_and(|line| line.trim().starts_with("pub"));
             expand(tree, "", if is_public { &mut exported } else { &mut imported });
             rest.push_str(before);
             after = tail;
@@ -106,7 +117,12 @@ impl Module {
         rest.push_str(after);
         let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
         imported.extend(rest.match_indices("crate::").map(|(at, _)| {
-            rest[at..].split(|c| !is_part(c)).next().unwrap_or_default().trim_end_matches(':').to_owned()
+            rest[at..]
+                .split(|c| !is_part(c))
+                .next()
+                .unwrap_or_default()
+                .trim_end_matches(':')
+                .to_owned()
         }));
         Self { imported: imported.into_iter().collect(), exported }
     }
@@ -155,7 +171,8 @@ fn expand(tree: &str, before: &str, paths: &mut Vec<String>) {
 /// The file that a path leads into: that of its longest beginning which is a module, or, if that
 /// one re-exports the rest of the path, the file that the rest is in.
 fn file_of(path: &str, module: &str, modules: &Modules) -> Option<String> {
-    let mut names: Vec<&str> = if module.is_empty() { Vec::new() } else { module.split("::").collect() };
+    let mut names: Vec<&str> =
+        if module.is_empty() { Vec::new() } else { module.split("::").collect() };
     let mut rest: Vec<&str> = path.split("::").map(str::trim).collect();
     match rest[0] {
         "crate" => {
@@ -178,8 +195,10 @@ fn file_of(path: &str, module: &str, modules: &Modules) -> Option<String> {
         names.push(rest.remove(0));
     }
     let (file, found) = modules.get_key_value(&names.join("::"))?;
-    let from =
-        found.exported.iter().find(|path| rest.first().is_some_and(|item| path.rsplit("::").next() == Some(item)));
+    let from = found
+        .exported
+        .iter()
+        .find(|path| rest.first().is_some_and(|item| path.rsplit("::").next() == Some(item)));
     from.and_then(|path| file_of(path, file, modules)).or_else(|| Some(file.clone()))
 }
 

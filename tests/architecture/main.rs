@@ -35,8 +35,8 @@ const RULES: &[(&str, &[&str])] = &[
     (
         "api",
         &[
-            "breaker", "callback", "clock", "glob", "limits", "outcome", "rate", "retry", "span", "store", "task",
-            "token", "topic", "word",
+            "breaker", "callback", "clock", "glob", "limits", "outcome", "rate", "retry", "span",
+            "store", "task", "token", "topic", "word",
         ],
     ),
     ("telemetry", &[]),
@@ -44,7 +44,21 @@ const RULES: &[(&str, &[&str])] = &[
     ("open_files", &[]),
     // It knows the service by its wire and its command line alone.
     ("bench", &["clock", "open_files", "span", "temporary"]),
-    ("settings", &["breaker", "callback", "glob", "rate", "retry", "span", "store", "task", "telemetry", "token"]),
+    (
+        "settings",
+        &[
+            "breaker",
+            "callback",
+            "glob",
+            "rate",
+            "retry",
+            "span",
+            "store",
+            "task",
+            "telemetry",
+            "token",
+        ],
+    ),
     (
         "app",
         &[
@@ -92,8 +106,16 @@ const CRATES: &[(&str, &[&str], &str)] = &[
         &["axum", "reqwest", "hyper", "rusqlite", "deadpool_redis"],
         "the worker knows neither HTTP nor a backend",
     ),
-    ("callback", &["axum", "rusqlite", "deadpool_redis"], "the callback client knows neither the edge nor a store"),
-    ("api", &["reqwest", "rusqlite", "deadpool_redis", "config"], "the edge knows neither a backend nor the settings"),
+    (
+        "callback",
+        &["axum", "rusqlite", "deadpool_redis"],
+        "the callback client knows neither the edge nor a store",
+    ),
+    (
+        "api",
+        &["reqwest", "rusqlite", "deadpool_redis", "config"],
+        "the edge knows neither a backend nor the settings",
+    ),
     ("task", &["tokio", "axum", "reqwest"], "tasks are pure"),
     ("retry", &["tokio", "rand"], "the retry formula is pure"),
     ("outcome", &["tokio", "axum", "reqwest", "rand"], "the outcome is pure"),
@@ -160,7 +182,9 @@ fn code(file: &Path) -> String {
 /// The identifiers that follow `start`, such as the modules after `crate::`; braces are looked
 /// into.
 fn names_after(code: &str, start: &str) -> BTreeSet<String> {
-    let identifier = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let identifier = |text: &str| {
+        text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
+    };
     let mut names = BTreeSet::new();
     for (at, _) in code.match_indices(start) {
         let rest = &code[at + start.len()..];
@@ -227,7 +251,10 @@ fn no_files_import_each_other_in_a_circle() {
         }
     }
     let known: BTreeSet<String> = CIRCULAR.iter().map(|folder| (*folder).to_owned()).collect();
-    assert_eq!(circular, known, "found and known; take a folder from the list once it has no circle");
+    assert_eq!(
+        circular, known,
+        "found and known; take a folder from the list once it has no circle"
+    );
 }
 
 #[test]
@@ -240,7 +267,10 @@ fn no_layer_imports_one_above_it() {
         };
         for (from, to) in graph.below(folder) {
             println!("{from} ─▶ {to}");
-            assert!(layer(from) >= layer(to), "{from} may not import {to}: it stands in a higher layer");
+            assert!(
+                layer(from) >= layer(to),
+                "{from} may not import {to}: it stands in a higher layer"
+            );
         }
     }
 }
@@ -251,7 +281,8 @@ fn crates_stay_where_they_belong() {
         for file in files_of(module) {
             let code = code(&file);
             for name in *banned {
-                let names_it = code.contains(&format!("use {name}::")) || code.contains(&format!(" {name}::"));
+                let names_it =
+                    code.contains(&format!("use {name}::")) || code.contains(&format!(" {name}::"));
                 assert!(!names_it, "{} uses {name}, but {why}", file.display());
             }
         }
@@ -278,7 +309,11 @@ fn every_script_has_a_head_that_names_its_arguments_answer_and_transition() {
                 continue;
             }
             let text = fs::read_to_string(&path).unwrap();
-            let head: String = text.lines().take_while(|line| line.starts_with("--")).collect::<Vec<_>>().join("\n");
+            let head: String = text
+                .lines()
+                .take_while(|line| line.starts_with("--"))
+                .collect::<Vec<_>>()
+                .join("\n");
             assert!(head.contains(word), "{} has no {word} in its head", path.display());
         }
     }
@@ -289,7 +324,8 @@ fn every_script_has_a_head_that_names_its_arguments_answer_and_transition() {
 fn sql_stands_in_the_files_of_the_tables() {
     let mut all = Vec::new();
     files(&source("store/embedded"), &mut all);
-    let of_a_test = |name: &str| ["tests.rs", "testing.rs", "fuzzed.rs"].iter().any(|end| name.ends_with(end));
+    let of_a_test =
+        |name: &str| ["tests.rs", "testing.rs", "fuzzed.rs"].iter().any(|end| name.ends_with(end));
     for file in all {
         let name = file.display().to_string();
         if name.contains("/sql/") || of_a_test(&name) {
@@ -298,9 +334,13 @@ fn sql_stands_in_the_files_of_the_tables() {
         let text = fs::read_to_string(&file).unwrap();
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
         for line in code.lines().filter(|line| !line.contains("sqlite_schema")) {
-            let verb =
-                ["\"SELECT ", "\"INSERT ", "\"UPDATE ", "\"DELETE "].into_iter().find(|verb| line.contains(verb));
-            assert!(verb.is_none(), "{name} holds a statement, which belongs to store/embedded/sql: {line}");
+            let verb = ["\"SELECT ", "\"INSERT ", "\"UPDATE ", "\"DELETE "]
+                .into_iter()
+                .find(|verb| line.contains(verb));
+            assert!(
+                verb.is_none(),
+                "{name} holds a statement, which belongs to store/embedded/sql: {line}"
+            );
         }
     }
 }

@@ -154,7 +154,9 @@ impl Account {
     pub fn by_the_store(&self, at_ms: i64) -> i64 {
         const ON_THE_WAY: i64 = 300;
         let clock = self.clock.lock().unwrap();
-        let ahead = |at: i64| clock.iter().rev().find(|(from, _)| *from <= at).map_or(0, |(_, ahead)| *ahead);
+        let ahead = |at: i64| {
+            clock.iter().rev().find(|(from, _)| *from <= at).map_or(0, |(_, ahead)| *ahead)
+        };
         at_ms + ahead(at_ms).max(ahead(at_ms - ON_THE_WAY))
     }
 

@@ -63,7 +63,10 @@ impl BadReceiver {
     /// Starts one; `elsewhere` is where it redirects to.
     pub async fn start(manner: Manner, elsewhere: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let receiver = Self { endpoint: format!("http://{}", listener.local_addr().unwrap()), notes: Arc::default() };
+        let receiver = Self {
+            endpoint: format!("http://{}", listener.local_addr().unwrap()),
+            notes: Arc::default(),
+        };
         let (notes, elsewhere) = (receiver.notes.clone(), elsewhere.to_owned());
         tokio::spawn(async move {
             while manner == Manner::Deaf && !notes.is_well() {
@@ -100,7 +103,12 @@ impl Notes {
     }
 }
 
-async fn serve(mut stream: TcpStream, manner: Manner, elsewhere: &str, notes: &Notes) -> std::io::Result<()> {
+async fn serve(
+    mut stream: TcpStream,
+    manner: Manner,
+    elsewhere: &str,
+    notes: &Notes,
+) -> std::io::Result<()> {
     let mut buffer = Vec::new();
     while let Some(call) = request(&mut stream, &mut buffer).await? {
         let answers_well = matches!(manner, Manner::CloseIdle | Manner::Deaf);
@@ -144,8 +152,9 @@ async fn misbehave(mut stream: TcpStream, manner: Manner, elsewhere: &str) -> st
         }
         Manner::Endless => endless(stream, "500 Internal Server Error").await,
         Manner::Redirect => {
-            let answer =
-                format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {elsewhere}/\r\ncontent-length: 0\r\n\r\n");
+            let answer = format!(
+                "HTTP/1.1 307 Temporary Redirect\r\nlocation: {elsewhere}/\r\ncontent-length: 0\r\n\r\n"
+            );
             stream.write_all(answer.as_bytes()).await?;
             gone(stream).await
         }
@@ -162,7 +171,9 @@ async fn gone(mut stream: TcpStream) -> std::io::Result<()> {
 }
 
 async fn endless(mut stream: TcpStream, status: &str) -> std::io::Result<()> {
-    stream.write_all(format!("HTTP/1.1 {status}\r\ntransfer-encoding: chunked\r\n\r\n").as_bytes()).await?;
+    stream
+        .write_all(format!("HTTP/1.1 {status}\r\ntransfer-encoding: chunked\r\n\r\n").as_bytes())
+        .await?;
     let mut chunk = format!("{:x}\r\n", 64 << 10).into_bytes();
     chunk.resize(chunk.len() + (64 << 10), b' ');
     chunk.extend_from_slice(b"\r\n");

@@ -43,9 +43,11 @@ async fn kill_again_and_again(on: &str, store: StoreAt, instances: usize) {
     let kills = rounds(3, if instances == 1 { 100 } else { 40 });
     let mut row = Row::new(format!("kill -9 of delayd ×{kills}, {on}"));
     // A call takes a while, so that a kill finds some under way.
-    let receiver = Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
+    let receiver =
+        Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
     let account = Account::open();
-    let mut fleet = Fleet::start(store, quick_settings(&receiver.endpoint(), LEASE), instances).await;
+    let mut fleet =
+        Fleet::start(store, quick_settings(&receiver.endpoint(), LEASE), instances).await;
     let load = Load::start(&account, &fleet.doors(), Plan::default());
     for round in 0..kills {
         tokio::time::sleep(Duration::from_millis(rand::random_range(100..600))).await;

@@ -76,18 +76,24 @@ async fn the_disk_is_full() {
     let mut row = Row::new(format!("disk full ×{fills}, embedded"));
     let (folder, receiver, account) = (folder(), receiver().await, Account::open());
     let sets = quick_settings(&receiver.endpoint(), LEASE);
-    let mut fleet = Fleet::start_by(fleet::embedded(folder.path()), sets, 1, small_disk(folder.path())).await;
+    let mut fleet =
+        Fleet::start_by(fleet::embedded(folder.path()), sets, 1, small_disk(folder.path())).await;
     let load = Load::start(&account, &fleet.doors(), Plan::default());
     for _ in 0..fills {
         tokio::time::sleep(Duration::from_millis(800)).await;
-        let full = tokio::task::block_in_place(|| Full::of(&as_seen_by(fleet.member(0).pid(), folder.path())));
+        let full = tokio::task::block_in_place(|| {
+            Full::of(&as_seen_by(fleet.member(0).pid(), folder.path()))
+        });
         let refused = account.refusals();
         let saw = crate::wait_until(|| account.refusals() > refused + 20).await;
         row.promise(saw, "no add was refused, although the disk is full");
         // What was confirmed until now falls due within a second and a half.
         let confirmed = account.accepted();
         let went_out = delivered_meanwhile(&account, &fleet, &receiver).await;
-        row.promise(went_out, format!("of {confirmed} tasks some did not go out while the disk was full"));
+        row.promise(
+            went_out,
+            format!("of {confirmed} tasks some did not go out while the disk was full"),
+        );
         drop(full);
         let before = account.accepted();
         let back = crate::wait_until(|| account.accepted() > before + 20).await;
@@ -103,9 +109,11 @@ async fn the_disk_is_full() {
 
 /// Whether all that was accepted until now is called within half a minute.
 async fn delivered_meanwhile(account: &Arc<Account>, _fleet: &Fleet, receiver: &Receiver) -> bool {
-    let ids: Vec<u64> = account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
+    let ids: Vec<u64> =
+        account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
     crate::wait_until(|| {
-        let called: std::collections::HashSet<u64> = receiver.seen().iter().map(|call| call.id).collect();
+        let called: std::collections::HashSet<u64> =
+            receiver.seen().iter().map(|call| call.id).collect();
         ids.iter().all(|id| called.contains(id))
     })
     .await
@@ -114,8 +122,14 @@ async fn delivered_meanwhile(account: &Arc<Account>, _fleet: &Fleet, receiver: &
 /// A file system of its own for the process, on `folder`, in memory. It needs no root: the process is root of a user namespace.
 fn small_disk(folder: &Path) -> By {
     const THEN: &str = r#"mount -t tmpfs -o size=256m drill "$1" && shift && exec "$@""#;
-    let possible = Command::new("unshare").args(["-Urm", "true"]).status().is_ok_and(|status| status.success());
-    assert!(possible, "this drill mounts a file system in a user namespace (unshare -Urm), which this machine forbids");
+    let possible = Command::new("unshare")
+        .args(["-Urm", "true"])
+        .status()
+        .is_ok_and(|status| status.success());
+    assert!(
+        possible,
+        "this drill mounts a file system in a user namespace (unshare -Urm), which this machine forbids"
+    );
     let folder = folder.to_owned();
     Box::new(move |serve| {
         let mut command = Command::new("unshare");

@@ -118,18 +118,23 @@ impl Side {
     /// After [`Side::stop`]: answers what was lost.
     pub async fn judge(&mut self) -> Vec<Lost> {
         let last = self.fleets.last().expect("an instance on the right side");
-        let verdict = Verdict::after_failover(&self.account, last.member(0), || self.receiver.seen()).await;
+        let verdict =
+            Verdict::after_failover(&self.account, last.member(0), || self.receiver.seen()).await;
         let adds = self.account.adds();
         let lost = verdict.lost_numbers.iter().map(|n| {
             let (by, at_ms) = adds[n].taken.expect("only what was confirmed is lost");
-            let instance = self.fleets.iter().position(|fleet| fleet.member(0).address == by).unwrap();
+            let instance =
+                self.fleets.iter().position(|fleet| fleet.member(0).address == by).unwrap();
             Lost { instance, at_ms }
         });
         let lost: Vec<Lost> = lost.collect();
         if self.wait_replicas == 0 {
             self.row.promise(!lost.is_empty(), "nothing was lost: the fault came to nothing");
         } else {
-            self.row.promise(lost.is_empty(), format!("lost though a replica had it: {:?}", verdict.lost));
+            self.row.promise(
+                lost.is_empty(),
+                format!("lost though a replica had it: {:?}", verdict.lost),
+            );
         }
         self.row.note(format!("lost {} of {}", lost.len(), verdict.accepted));
         self.row.note(format!("{} delivered ones forgotten", verdict.forgotten));
@@ -143,7 +148,10 @@ impl Side {
     pub fn accepted_by(&self, instance: usize, span_ms: std::ops::Range<i64>) -> usize {
         let door = self.fleets[instance].member(0).address;
         let adds = self.account.adds();
-        adds.values().filter_map(|added| added.taken).filter(|(by, at)| *by == door && span_ms.contains(at)).count()
+        adds.values()
+            .filter_map(|added| added.taken)
+            .filter(|(by, at)| *by == door && span_ms.contains(at))
+            .count()
     }
 }
 
@@ -162,7 +170,10 @@ pub async fn resumed(account: &Account, fleet: &Fleet, since_ms: i64) -> i64 {
     loop {
         let adds = account.adds();
         let taken = adds.values().filter_map(|added| added.taken);
-        let first = taken.filter(|(by, at_ms)| *by == door && *at_ms >= since_ms).map(|(_, at_ms)| at_ms).min();
+        let first = taken
+            .filter(|(by, at_ms)| *by == door && *at_ms >= since_ms)
+            .map(|(_, at_ms)| at_ms)
+            .min();
         if let Some(at_ms) = first {
             return at_ms - since_ms;
         }
@@ -195,13 +206,23 @@ async fn the_primary_is_killed() {
     /// Longer than three batches of adds wait in vain for a replica.
     const BEHIND: Duration = Duration::from_millis(1_600);
     let kills = rounds(2, 4);
-    let drill = format!("Sentinel: kill -9 of the primary ×{kills}, replicas {} ms behind", BEHIND.as_millis());
-    let mut watched = block_in_place(|| Watched::with_options(&["--repl-diskless-sync-delay", "0"]));
+    let drill = format!(
+        "Sentinel: kill -9 of the primary ×{kills}, replicas {} ms behind",
+        BEHIND.as_millis()
+    );
+    let mut watched =
+        block_in_place(|| Watched::with_options(&["--repl-diskless-sync-delay", "0"]));
     block_in_place(|| watched.may_depose(false));
     // Most of what is confirmed in the last moments is not due yet when the primary dies: what was called is not lost. Adders that rest come
     // one by one: most of those who wait for a replica in vain could still be answered in time, if somebody did.
-    let plan = Plan { adders: 6, pause: Duration::from_millis(150), delay_ms: 0..4_000, ..Plan::default() };
-    let scene = Scene { drill: &drill, urls: watched.urls(), plan, receivers: Ipv4Addr::LOCALHOST.into() };
+    let plan = Plan {
+        adders: 6,
+        pause: Duration::from_millis(150),
+        delay_ms: 0..4_000,
+        ..Plan::default()
+    };
+    let scene =
+        Scene { drill: &drill, urls: watched.urls(), plan, receivers: Ipv4Addr::LOCALHOST.into() };
     let two = || vec![Spot::here(), Spot::here()];
     let mut sides = [Side::start(&scene, 0, two()).await, Side::start(&scene, 1, two()).await];
     let (mut faulty, mut slowest) = (Vec::new(), [0; 2]);
@@ -240,13 +261,22 @@ async fn the_primary_is_killed() {
     }
     let elections = block_in_place(|| watched.elections());
     for (mut side, slowest) in sides.into_iter().zip(slowest) {
-        side.row
-            .promise(elections == kills, format!("{elections} elections: a primary was deposed that nobody killed"));
-        side.row.promise_in_time(slowest < RESUME_MS, format!("resumed {slowest} ms after the election"));
+        side.row.promise(
+            elections == kills,
+            format!("{elections} elections: a primary was deposed that nobody killed"),
+        );
+        side.row.promise_in_time(
+            slowest < RESUME_MS,
+            format!("resumed {slowest} ms after the election"),
+        );
         side.row.note(format!("resumed {slowest} ms after the election"));
         let lost = side.judge().await;
-        let odd: Vec<_> = lost.iter().filter(|lost| !faulty.iter().any(|span| span.contains(&lost.at_ms))).collect();
-        side.row.promise(odd.is_empty(), format!("lost while replication was not held up: {odd:?}"));
+        let odd: Vec<_> = lost
+            .iter()
+            .filter(|lost| !faulty.iter().any(|span| span.contains(&lost.at_ms)))
+            .collect();
+        side.row
+            .promise(odd.is_empty(), format!("lost while replication was not held up: {odd:?}"));
         side.row.finish();
     }
 }

@@ -44,14 +44,20 @@ struct Part {
 impl Part {
     fn start(fleet: &Fleet, topic: &str, service: &str, receiver: Receiver) -> Self {
         let account = Account::open();
-        let plan = Plan { adders: 4, topics: vec![topic.to_owned()], service: service.to_owned(), ..Plan::default() };
+        let plan = Plan {
+            adders: 4,
+            topics: vec![topic.to_owned()],
+            service: service.to_owned(),
+            ..Plan::default()
+        };
         let load = Load::start(&account, &fleet.doors(), plan);
         Self { account, receiver, load }
     }
 
     async fn judge(self, fleet: &Fleet) -> (Arc<Account>, Verdict) {
         self.load.stop().await;
-        let verdict = Verdict::after_failover(&self.account, fleet.member(0), || self.receiver.seen()).await;
+        let verdict =
+            Verdict::after_failover(&self.account, fleet.member(0), || self.receiver.seen()).await;
         (self.account, verdict)
     }
 }
@@ -76,7 +82,8 @@ async fn one_primary_is_killed() {
     let (well_receiver, hurt_receiver) = (receiver().await, receiver().await);
     let mut sets = quick_settings(&hurt_receiver.endpoint(), LEASE);
     sets.push(service("others", &well_receiver.endpoint()));
-    let mut well_row = Row::new(format!("Cluster: kill -9 of a primary ×{kills}, topics of the others"));
+    let mut well_row =
+        Row::new(format!("Cluster: kill -9 of a primary ×{kills}, topics of the others"));
     let mut hurt_row = Row::new(format!("Cluster: kill -9 of a primary ×{kills}, its own topic"));
     let fleet = Fleet::start(on(&cluster), sets, 1).await;
     fleet.member(0).wait_until_ready(200).await;
@@ -105,17 +112,27 @@ async fn one_primary_is_killed() {
 
     let (account, verdict) = well.judge(&fleet).await;
     well_row.promise(meanwhile > 0, "nothing was added to the others' topics meanwhile");
-    well_row
-        .promise(account.refusals() == 0, format!("adds to others' topics were refused: {:?}", account.sentences()));
+    well_row.promise(
+        account.refusals() == 0,
+        format!("adds to others' topics were refused: {:?}", account.sentences()),
+    );
     well_row.note(format!("{meanwhile} adds while it was dead, {} refused", account.refusals()));
     well_row.settle(verdict);
     let (account, verdict) = hurt.judge(&fleet).await;
     let adds = account.adds();
     let when = |n: &u64| adds[n].taken.expect("only what was confirmed is lost").1;
-    let odd = verdict.lost_numbers.iter().filter(|n| !faulty.iter().any(|span| span.contains(&when(n)))).count();
-    hurt_row.promise(odd == 0, format!("{odd} lost that were confirmed long before a kill, or by a successor"));
+    let odd = verdict
+        .lost_numbers
+        .iter()
+        .filter(|n| !faulty.iter().any(|span| span.contains(&when(n))))
+        .count();
+    hurt_row.promise(
+        odd == 0,
+        format!("{odd} lost that were confirmed long before a kill, or by a successor"),
+    );
     hurt_row.promise(account.refusals() > 0, "the outage was not noticed");
-    hurt_row.promise_in_time(slowest < RESUME_MS, format!("resumed {slowest} ms after the election"));
+    hurt_row
+        .promise_in_time(slowest < RESUME_MS, format!("resumed {slowest} ms after the election"));
     hurt_row.note(format!("resumed {slowest} ms after the election"));
     hurt_row.note(format!("lost {} of {}", verdict.lost.len(), verdict.accepted));
     hurt_row.note(format!("{} adds refused", account.refusals()));
@@ -136,12 +153,16 @@ async fn a_slot_moves() {
     let receiver = receiver().await;
     let account = Account::open();
     let fleet = Fleet::start(on(&cluster), quick_settings(&receiver.endpoint(), LEASE), 2).await;
-    let load = Load::start(&account, &fleet.doors(), Plan { topics: vec![topic], ..Plan::default() });
+    let load =
+        Load::start(&account, &fleet.doors(), Plan { topics: vec![topic], ..Plan::default() });
     let (mut from, mut to) = (1, 2);
     for _ in 0..moves {
         tokio::time::sleep(WHILE).await;
-        block_in_place(|| cluster.move_slot(&slot, from, to, || std::thread::sleep(Duration::from_millis(300))));
-        let keys = block_in_place(|| cluster.nodes[to].command(&["CLUSTER", "COUNTKEYSINSLOT", &slot]));
+        block_in_place(|| {
+            cluster.move_slot(&slot, from, to, || std::thread::sleep(Duration::from_millis(300)))
+        });
+        let keys =
+            block_in_place(|| cluster.nodes[to].command(&["CLUSTER", "COUNTKEYSINSLOT", &slot]));
         row.promise(keys.trim() != "0", "the slot did not move");
         (from, to) = (to, from);
     }

@@ -110,10 +110,16 @@ impl Addresses {
     /// Some that nobody uses here, out of those that are set apart for tests of networks (RFC 2544).
     fn free() -> Self {
         loop {
-            let first = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + 16 * rand::random_range(0..1 << 13);
+            let first =
+                u32::from(Ipv4Addr::new(198, 18, 0, 0)) + 16 * rand::random_range(0..1 << 13);
             let at = |n| Ipv4Addr::from(first + n);
             if ip(&format!("-4 -o address show to {}/28", at(0))).is_empty() {
-                return Self { outside: at(1), inside: at(2), outside_door: at(9), inside_door: at(10) };
+                return Self {
+                    outside: at(1),
+                    inside: at(2),
+                    outside_door: at(9),
+                    inside_door: at(10),
+                };
             }
         }
     }

@@ -117,7 +117,9 @@ impl Adder {
         loop {
             self.account.trying(n, &topic);
             match self.send(n, &task).await {
-                Reply::Stored { id, due_ms, by } => return self.account.confirmed(n, id, due_ms, by),
+                Reply::Stored { id, due_ms, by } => {
+                    return self.account.confirmed(n, id, due_ms, by);
+                }
                 Reply::Lost => return self.account.unanswered(),
                 Reply::NotSent => self.account.not_sent(n),
                 Reply::NotConfirmed(why) => self.account.refused(&why),
@@ -130,9 +132,16 @@ impl Adder {
     }
 
     async fn send(&self, n: u64, task: &Value) -> Reply {
-        let Some(door) = self.doors.pick(n + rand::random::<u8>() as u64) else { return Reply::NotSent };
+        let Some(door) = self.doors.pick(n + rand::random::<u8>() as u64) else {
+            return Reply::NotSent;
+        };
         let asked = Instant::now();
-        let sent = self.client.post(format!("http://{door}/delay/task/add")).body(task.to_string()).send().await;
+        let sent = self
+            .client
+            .post(format!("http://{door}/delay/task/add"))
+            .body(task.to_string())
+            .send()
+            .await;
         let answer = match sent {
             Ok(answer) => answer,
             Err(error) if error.is_connect() => return Reply::NotSent,
@@ -144,7 +153,8 @@ impl Adder {
         let status = answer.status();
         let text = answer.text().await;
         self.account.answered(asked.elapsed());
-        let body: Value = text.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let body: Value =
+            text.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         match (status, body["task_id"].as_u64(), body["due_ms"].as_i64()) {
             (StatusCode::OK, Some(id), Some(due_ms)) => Reply::Stored { id, due_ms, by: door },
             (StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS, ..) => {

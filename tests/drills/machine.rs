@@ -13,7 +13,8 @@ use tokio::time::Instant;
 /// Resident memory of a process, in KiB.
 pub fn resident_kib(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a process has memory");
+    let line =
+        status.lines().find(|line| line.starts_with("VmRSS:")).expect("a process has memory");
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
@@ -46,18 +47,28 @@ pub fn signal(pid: u32, name: &str) {
 /// other.
 pub fn two_cores() -> (String, String) {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a process has cores");
+    let allowed = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .expect("a process has cores");
     let cores: Vec<&str> = allowed.trim().split([',', '-']).collect();
     (cores[0].to_owned(), cores[cores.len() - 1].to_owned())
 }
 
 /// Does `work` on a thread of its own, which stays on one core.
-pub async fn on_core<T: Send + 'static>(core: String, work: impl Future<Output = T> + Send + 'static) -> T {
+pub async fn on_core<T: Send + 'static>(
+    core: String,
+    work: impl Future<Output = T> + Send + 'static,
+) -> T {
     let (done, outcome) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let thread = fs::read_link("/proc/thread-self").unwrap();
         let thread = thread.file_name().expect("it ends in the thread's number").to_owned();
-        let pinned = Command::new("taskset").args(["-p", "-c", &core]).arg(thread).stdout(Stdio::null()).status();
+        let pinned = Command::new("taskset")
+            .args(["-p", "-c", &core])
+            .arg(thread)
+            .stdout(Stdio::null())
+            .status();
         assert!(pinned.expect("these drills need taskset; scripts/test installs it").success());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         // Nobody waits any more if the drill has failed meanwhile.
@@ -75,7 +86,8 @@ impl Memory {
         let (stop, mut stopped) = watch::channel(());
         let looks = tokio::spawn(async move {
             let mut looks = Vec::new();
-            while tokio::time::timeout(Duration::from_millis(100), stopped.changed()).await.is_err() {
+            while tokio::time::timeout(Duration::from_millis(100), stopped.changed()).await.is_err()
+            {
                 looks.push((Instant::now(), resident_kib(pid)));
             }
             looks

@@ -13,7 +13,12 @@
 //!   cause one. How that is known stands in [`account`].
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]
-#![allow(unreachable_pub, missing_docs, dead_code, reason = "nobody else sees it, and no drill uses all of it")]
+#![allow(
+    unreachable_pub,
+    missing_docs,
+    dead_code,
+    reason = "nobody else sees it, and no drill uses all of it"
+)]
 
 mod account;
 mod bad_receiver;
@@ -69,7 +74,9 @@ pub fn is_long() -> bool {
 
 /// How often a drill does its fault: `DRILL_ROUNDS`, if set, or by its form.
 pub fn rounds(short: usize, long: usize) -> usize {
-    let set = std::env::var("DRILL_ROUNDS").ok().map(|rounds| rounds.parse().expect("DRILL_ROUNDS is a number"));
+    let set = std::env::var("DRILL_ROUNDS")
+        .ok()
+        .map(|rounds| rounds.parse().expect("DRILL_ROUNDS is a number"));
     set.unwrap_or(if is_long() { long } else { short })
 }
 

@@ -54,18 +54,29 @@ async fn moves(on: &str, from: crate::program::StoreAt, into: crate::program::St
         ]
     };
     let (old, new) = (Fleet::start(from, sets(), 1).await, Fleet::start(into, sets(), 1).await);
-    old.member(0).post("/delay/topic/set", json!({"topic": "alive", "shards": 4}).to_string()).await.ok();
+    old.member(0)
+        .post("/delay/topic/set", json!({"topic": "alive", "shards": 4}).to_string())
+        .await
+        .ok();
     let account = Account::open();
     let plan = Plan { adders: 4, delay_ms: 0..8_000, ..Plan::default() };
-    let (at_old, at_new) =
-        (Load::start(&account, &old.doors(), plan.clone()), Load::start(&account, &new.doors(), plan));
+    let (at_old, at_new) = (
+        Load::start(&account, &old.doors(), plan.clone()),
+        Load::start(&account, &new.doors(), plan),
+    );
     let pulled = Arc::new(Pulled::default());
     let consumers = pulled.consume([old.member(0), new.member(0)]);
     let beats = Beats::start(old.member(0).url(""), new.member(0).url(""));
 
     tokio::time::sleep(phase).await;
     let mut mover = command(&[]);
-    mover.arg("move").args(["--server", &old.member(0).url(""), "--to", &new.member(0).url(""), "--json"]);
+    mover.arg("move").args([
+        "--server",
+        &old.member(0).url(""),
+        "--to",
+        &new.member(0).url(""),
+        "--json",
+    ]);
     // Callers take longer than that to change over, but are never silent for so long.
     mover.args(["--margin", "500ms", "--linger", &format!("{}ms", phase.as_millis() / 2)]);
     let moving = tokio::spawn(run(mover));
@@ -91,20 +102,34 @@ async fn moves(on: &str, from: crate::program::StoreAt, into: crate::program::St
     beats.stop().await;
     pulled.stop_adding();
 
-    let confirmed: HashSet<u64> =
-        account.adds().iter().filter(|(_, added)| added.confirmed.is_some()).map(|(n, _)| *n).collect();
+    let confirmed: HashSet<u64> = account
+        .adds()
+        .iter()
+        .filter(|(_, added)| added.confirmed.is_some())
+        .map(|(n, _)| *n)
+        .collect();
     let all_came = wait_until(|| {
-        let came: HashSet<u64> = receiver.seen().iter().filter_map(|call| number(&call.body)).collect();
+        let came: HashSet<u64> =
+            receiver.seen().iter().filter_map(|call| number(&call.body)).collect();
         confirmed.is_subset(&came)
     });
     row.promise(all_came.await, "tasks never came");
-    row.promise(wait_until(|| alarms.seen().len() >= DEVICES).await, "a device that fell silent raised no alarm");
-    row.promise(wait_until(|| pulled.is_done()).await, format!("tasks were never acknowledged: {:?}", pulled.open()));
+    row.promise(
+        wait_until(|| alarms.seen().len() >= DEVICES).await,
+        "a device that fell silent raised no alarm",
+    );
+    row.promise(
+        wait_until(|| pulled.is_done()).await,
+        format!("tasks were never acknowledged: {:?}", pulled.open()),
+    );
     consumers.stop().await;
 
     let done = processed(&receiver.seen(), |call| number(&call.body).map(|n| n.to_string()));
     let twice: Vec<_> = done.iter().filter(|(_, times)| **times > 1).collect();
-    row.promise(twice.is_empty(), format!("{} tasks were done twice, such as {:?}", twice.len(), twice.first()));
+    row.promise(
+        twice.is_empty(),
+        format!("{} tasks were done twice, such as {:?}", twice.len(), twice.first()),
+    );
     let never = confirmed.iter().filter(|n| !done.contains_key(&n.to_string())).count();
     row.promise(never == 0, format!("{never} tasks were dropped as duplicates of others"));
     let raised = processed(&alarms.seen(), |call| Some(call.body.clone()));
@@ -113,7 +138,10 @@ async fn moves(on: &str, from: crate::program::StoreAt, into: crate::program::St
         format!("alarms by device: {raised:?}"),
     );
     let again = pulled.handed_out_again();
-    row.promise(again.is_empty(), format!("handed out after an ack that was answered OK: {again:?}"));
+    row.promise(
+        again.is_empty(),
+        format!("handed out after an ack that was answered OK: {again:?}"),
+    );
     row.note(format!("{} pulled tasks acknowledged late", pulled.acknowledged()));
     row.settle(Verdict::by_calls_alone(&account, || receiver.seen()).await);
     row.promise(row.duplicates() == 0, "nothing failed, so nothing may come twice");
@@ -165,7 +193,12 @@ impl Beats {
                 };
                 let tasks: Vec<Value> = (0..DEVICES).map(beat).collect();
                 let body = json!({"tasks": tasks}).to_string();
-                let answer = client.post(format!("{server}/delay/task/add_batch")).body(body).send().await.unwrap();
+                let answer = client
+                    .post(format!("{server}/delay/task/add_batch"))
+                    .body(body)
+                    .send()
+                    .await
+                    .unwrap();
                 let answer: Value = answer.json().await.unwrap();
                 assert_eq!(answer["failed"], 0, "{answer}");
                 let _ = tokio::time::timeout(Duration::from_millis(200), told.changed()).await;
@@ -234,15 +267,24 @@ impl Pulled {
     async fn add(self: Arc<Self>, urls: [String; 2], mut stopped: watch::Receiver<bool>) {
         let client = crate::load::client();
         for n in 0_u64.. {
-            let Some(url) = urls.get(self.adds_at.load(std::sync::atomic::Ordering::Relaxed)) else { return };
+            let Some(url) = urls.get(self.adds_at.load(std::sync::atomic::Ordering::Relaxed))
+            else {
+                return;
+            };
             let backoff = json!({"kind": "fixed", "every": format!("{}s", BACKOFF.as_secs())});
             let content = json!({"n": n}).to_string();
             let task = json!({"topic": "pulled", "delay": 0, "mode": "pull", "backoff": backoff, "content": content});
             self.tasks.lock().unwrap().insert(n, false);
-            let answer = client.post(format!("{url}/delay/task/add")).body(task.to_string()).send().await.unwrap();
+            let answer = client
+                .post(format!("{url}/delay/task/add"))
+                .body(task.to_string())
+                .send()
+                .await
+                .unwrap();
             let answer: Value = answer.json().await.unwrap();
             assert_eq!(answer["dm_error"], 0, "{answer}");
-            let _ = tokio::time::timeout(Duration::from_millis(60), stopped.wait_for(|stop| *stop)).await;
+            let _ = tokio::time::timeout(Duration::from_millis(60), stopped.wait_for(|stop| *stop))
+                .await;
         }
     }
 
@@ -250,11 +292,17 @@ impl Pulled {
     async fn pull(self: Arc<Self>, url: String, mut stopped: watch::Receiver<bool>) {
         let client = crate::load::client();
         let call = async |path: &str, body: Value| -> Value {
-            let answer = client.post(format!("{url}/delay/task/{path}")).body(body.to_string()).send().await.unwrap();
+            let answer = client
+                .post(format!("{url}/delay/task/{path}"))
+                .body(body.to_string())
+                .send()
+                .await
+                .unwrap();
             answer.json().await.unwrap()
         };
         while !*stopped.borrow() {
-            let task = call("pull", json!({"topic": "pulled", "lease": "30s", "wait": "500ms"})).await;
+            let task =
+                call("pull", json!({"topic": "pulled", "lease": "30s", "wait": "500ms"})).await;
             let Some(id) = task["task_id"].as_u64() else { continue };
             let n = number(task["content"].as_str().unwrap()).unwrap();
             if self.tasks.lock().unwrap()[&n] {
@@ -281,7 +329,13 @@ impl Pulled {
     }
 
     fn open(&self) -> Vec<u64> {
-        self.tasks.lock().unwrap().iter().filter(|(_, acknowledged)| !**acknowledged).map(|(n, _)| *n).collect()
+        self.tasks
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|(_, acknowledged)| !**acknowledged)
+            .map(|(n, _)| *n)
+            .collect()
     }
 
     fn is_done(&self) -> bool {

@@ -43,7 +43,9 @@ async fn black_holes_on_redis() {
 async fn beside_black_holes(on: &str, store: StoreAt) {
     let due = if is_long() { 3_000 } else { 60 };
     let measured = rounds(1, 3);
-    let mut row = Row::new(format!("{HOLES} black holes with {due} due each beside one healthy service, {on}"));
+    let mut row = Row::new(format!(
+        "{HOLES} black holes with {due} due each beside one healthy service, {on}"
+    ));
     let (healthy, hole) = (Receiver::start().await, Receiver::answering(|_| Answer::Never).await);
     let mut sets = quick_settings(&healthy.endpoint(), Duration::from_secs(30));
     sets.extend((0..HOLES).map(|n| service(&format!("hole.{n}"), &hole.endpoint())));
@@ -81,7 +83,12 @@ async fn flood(fleet: &Fleet, each: usize) {
 }
 
 /// The median of the p99 of some short rounds of load.
-async fn median_p99(account: &std::sync::Arc<Account>, fleet: &Fleet, healthy: &Receiver, rounds: usize) -> i64 {
+async fn median_p99(
+    account: &std::sync::Arc<Account>,
+    fleet: &Fleet,
+    healthy: &Receiver,
+    rounds: usize,
+) -> i64 {
     let mut found = Vec::new();
     for _ in 0..rounds {
         let before = healthy.seen().len();
@@ -90,13 +97,15 @@ async fn median_p99(account: &std::sync::Arc<Account>, fleet: &Fleet, healthy: &
         tokio::time::sleep(Duration::from_secs(if is_long() { 3 } else { 1 })).await;
         load.stop().await;
         // The last of them fall due, and count however late they come.
-        let confirmed: Vec<u64> = account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
+        let confirmed: Vec<u64> =
+            account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
         let all_came = crate::wait_until(|| {
             let came: HashSet<u64> = healthy.seen().iter().map(|call| call.id).collect();
             confirmed.iter().all(|id| came.contains(id))
         });
         assert!(all_came.await, "the healthy service waits for tasks");
-        let mut lateness: Vec<i64> = healthy.seen()[before..].iter().map(Seen::lateness_ms).collect();
+        let mut lateness: Vec<i64> =
+            healthy.seen()[before..].iter().map(Seen::lateness_ms).collect();
         lateness.sort_unstable();
         found.push(percentile(&lateness, 99));
     }

@@ -29,7 +29,8 @@ impl Outside {
             .unwrap();
         let mut first = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
-        let endpoint = first.trim().rsplit(' ').next().expect("a line that ends in the address").to_owned();
+        let endpoint =
+            first.trim().rsplit(' ').next().expect("a line that ends in the address").to_owned();
         let seen = Arc::<Mutex<Vec<Seen>>>::default();
         let (notes, callbacks) = (seen.clone(), BufReader::new(child.stdout.take().unwrap()));
         std::thread::spawn(move || {

@@ -67,7 +67,8 @@ const AT_A_TIME: [usize; 2] = [256, 1_024];
 #[tokio::test(flavor = "multi_thread")]
 async fn of_the_processor_on_an_embedded_store() {
     let folder = folder();
-    let drill = Drill::start("processor, embedded", fleet::embedded(folder.path()), Arc::default()).await;
+    let drill =
+        Drill::start("processor, embedded", fleet::embedded(folder.path()), Arc::default()).await;
     drill.with_a_slow_processor().await;
 }
 
@@ -81,7 +82,8 @@ async fn of_the_processor_on_redis() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_slow_disk() {
     let (folder, slow) = (folder(), Arc::new(AtomicBool::new(true)));
-    let mut drill = Drill::start("disk, embedded", fleet::embedded(folder.path()), slow.clone()).await;
+    let mut drill =
+        Drill::start("disk, embedded", fleet::embedded(folder.path()), slow.clone()).await;
     let measured = drill.measure().await;
     // To be traced no longer it has to be started anew.
     slow.store(false, Ordering::Relaxed);
@@ -138,10 +140,15 @@ struct Drill {
 
 impl Drill {
     async fn start(bound: &str, store: StoreAt, slow_fsyncs: Arc<AtomicBool>) -> Self {
-        let row = Row::new(format!("adds at three times capacity, open loop; bound by the {bound}"));
+        let row =
+            Row::new(format!("adds at three times capacity, open loop; bound by the {bound}"));
         let receiver = Receiver::start().await;
         let by: By = Box::new(move |serve| {
-            let serve = if slow_fsyncs.load(Ordering::Relaxed) { with_slow_fsyncs(&serve, SLOW) } else { serve };
+            let serve = if slow_fsyncs.load(Ordering::Relaxed) {
+                with_slow_fsyncs(&serve, SLOW)
+            } else {
+                serve
+            };
             on_the_first_core(&serve)
         });
         let sets = vec![service(SERVICE, &receiver.endpoint()), quiet()];
@@ -162,8 +169,10 @@ impl Drill {
         let memory = Memory::watch(delayd.pid());
         // What is measured is steady: the first task of a topic registers it and opens its lane.
         for n in 0..TOPICS {
-            let first = json!({"topic": topic(n), "delay": "1h", "mode": "pull", "content": {}}).to_string();
-            let is_stored = async || delayd.post("/delay/task/add", first.clone()).await.status == 200;
+            let first = json!({"topic": topic(n), "delay": "1h", "mode": "pull", "content": {}})
+                .to_string();
+            let is_stored =
+                async || delayd.post("/delay/task/add", first.clone()).await.status == 200;
             assert!(poll::until(is_stored).await, "the first task of a topic is not stored");
         }
         let callers = Callers::of(delayd.address, connections(), PATIENCE);
@@ -181,9 +190,11 @@ impl Drill {
         let row = &mut self.row;
         let part = goodput.a_second / peak.a_second;
         let part_of_processor = goodput.a_processor_second / peak.a_processor_second;
-        let (refused, left) = (answers.count(|end| end == End::Refused), answers.count(|end| end == End::Left));
+        let (refused, left) =
+            (answers.count(|end| end == End::Refused), answers.count(|end| end == End::Left));
         let unsent = answers.count(|end| end == End::Unsent);
-        let odd = before.count(|end| !end.is_proper()) + answers.count(|end| !end.is_proper()) - left;
+        let odd =
+            before.count(|end| !end.is_proper()) + answers.count(|end| !end.is_proper()) - left;
         let refusal_ms = answers.percentile_ms(99, |end| end == End::Refused);
         row.note(format!(
             "peak {:.0}/s; at three times that {:.0}/s ({:.0} %; of what a second of the processor does: {:.0} %)",
@@ -235,7 +246,8 @@ async fn load(callers: Callers, pid: u32) -> Measured {
         before.0.extend(answers.0);
     }
     let overload_began = Instant::now();
-    let (answers, goodput) = seen(pid, over, callers.open_loop(3.0 * peak.a_second, over, add)).await;
+    let (answers, goodput) =
+        seen(pid, over, callers.open_loop(3.0 * peak.a_second, over, add)).await;
     Measured { peak, before, overload_began, answers, goodput }
 }
 

@@ -37,7 +37,8 @@ async fn one_of_two_instances_paused() {
 async fn pause_an_instance(on: &str, store: StoreAt, instances: usize) {
     let pauses = rounds(1, 2);
     let mut row = Row::new(format!("SIGSTOP of delayd for three leases ×{pauses}, {on}"));
-    let receiver = Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
+    let receiver =
+        Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
     let account = Account::open();
     let fleet = Fleet::start(store, quick_settings(&receiver.endpoint(), LEASE), instances).await;
     let load = Load::start(&account, &fleet.doors(), Plan::default());
@@ -61,9 +62,11 @@ async fn redis_paused() {
     let pauses = rounds(1, 2);
     let mut row = Row::new(format!("SIGSTOP of Redis for two leases ×{pauses}"));
     let server = Server::start();
-    let receiver = Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
+    let receiver =
+        Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
     let account = Account::open();
-    let fleet = Fleet::start(fleet::redis(&server), quick_settings(&receiver.endpoint(), LEASE), 1).await;
+    let fleet =
+        Fleet::start(fleet::redis(&server), quick_settings(&receiver.endpoint(), LEASE), 1).await;
     let load = Load::start(&account, &fleet.doors(), Plan::default());
     let (mut first, mut later, mut back) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     for _ in 0..pauses {
@@ -72,11 +75,17 @@ async fn redis_paused() {
         let paused = Paused::now(server.pid());
         let since = Instant::now();
         let question = json!({"topic": "drill.0", "task_id": 1}).to_string();
-        let probe = Probe::start(fleet.member(0).url("/delay/task/get"), question, Duration::from_millis(50));
+        let probe = Probe::start(
+            fleet.member(0).url("/delay/task/get"),
+            question,
+            Duration::from_millis(50),
+        );
         tokio::time::sleep(2 * LEASE).await;
         // Answers are told apart by when they were asked: until the outage is known, and from then on.
         let (silent, known) = (probe.stop().await, since + Duration::from_millis(1_500));
-        let slowest = |answers: &mut dyn Iterator<Item = &Probed>| answers.map(|a| a.took).max().unwrap_or_default();
+        let slowest = |answers: &mut dyn Iterator<Item = &Probed>| {
+            answers.map(|a| a.took).max().unwrap_or_default()
+        };
         first = first.max(slowest(&mut silent.iter().filter(|answer| answer.asked < known)));
         later = later.max(slowest(&mut silent.iter().filter(|answer| answer.asked >= known)));
         let other = silent.iter().find(|answer| answer.status != 503);
@@ -89,10 +98,22 @@ async fn redis_paused() {
     }
     tokio::time::sleep(WHILE).await;
     load.stop().await;
-    row.promise(first.max(later) < Duration::from_secs(5), format!("an answer took {:?}", first.max(later)));
-    row.promise_in_time(first < Duration::from_millis(1_300), format!("the first answers took up to {first:?}"));
-    row.promise_in_time(later < Duration::from_millis(300), format!("later answers took up to {later:?}"));
-    row.promise_in_time(back < Duration::from_secs(2), format!("it was ready again after {back:?}"));
+    row.promise(
+        first.max(later) < Duration::from_secs(5),
+        format!("an answer took {:?}", first.max(later)),
+    );
+    row.promise_in_time(
+        first < Duration::from_millis(1_300),
+        format!("the first answers took up to {first:?}"),
+    );
+    row.promise_in_time(
+        later < Duration::from_millis(300),
+        format!("later answers took up to {later:?}"),
+    );
+    row.promise_in_time(
+        back < Duration::from_secs(2),
+        format!("it was ready again after {back:?}"),
+    );
     row.note(format!(
         "503 in {} ms, then {} ms; back in {} ms",
         first.as_millis(),
@@ -114,8 +135,9 @@ async fn a_receiver_paused() {
     sets.push(service("healthy", &healthy.endpoint()));
     let fleet = Fleet::start(fleet::embedded(folder.path()), sets, 1).await;
     let plan = Plan { adders: 4, ..Plan::default() };
-    let loads = [SERVICE, "healthy"]
-        .map(|sn| Load::start(&account, &fleet.doors(), Plan { service: sn.into(), ..plan.clone() }));
+    let loads = [SERVICE, "healthy"].map(|sn| {
+        Load::start(&account, &fleet.doors(), Plan { service: sn.into(), ..plan.clone() })
+    });
     tokio::time::sleep(WHILE).await;
     let slow = account.fault(Cause::Timeout);
     let stopped = Paused::now(paused.pid());
@@ -130,7 +152,8 @@ async fn a_receiver_paused() {
     // What it had been sent while it slept it reads only now, calls that were given up long ago among it.
     tokio::time::sleep(WHILE).await;
     drop(slow);
-    let meanwhile = healthy.seen().into_iter().filter(|call| (from..until).contains(&call.arrived_ms));
+    let meanwhile =
+        healthy.seen().into_iter().filter(|call| (from..until).contains(&call.arrived_ms));
     let mut lateness: Vec<i64> = meanwhile.map(|call| call.lateness_ms()).collect();
     lateness.sort_unstable();
     row.promise(!lateness.is_empty(), "the healthy receiver got nothing while the other slept");

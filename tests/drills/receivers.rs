@@ -85,10 +85,15 @@ async fn misbehave(on: &str, store: StoreAt) {
     let beside = healthy.seen().split_off(alone.len());
     let seen = || bad.iter().map(BadReceiver::seen).chain([healthy.seen()]).flatten().collect();
     row.settle(Verdict::of(&account, fleet.member(0), seen).await);
-    for (manner, receiver) in MANNERS.iter().zip(&bad).filter(|(manner, _)| **manner != Manner::Deaf) {
+    for (manner, receiver) in
+        MANNERS.iter().zip(&bad).filter(|(manner, _)| **manner != Manner::Deaf)
+    {
         let calls = receiver.seen();
         let tasks = calls.iter().map(|call| call.id).collect::<HashSet<_>>().len();
-        row.promise(calls.len() == tasks, format!("{manner:?} took {} calls for {tasks} tasks", calls.len()));
+        row.promise(
+            calls.len() == tasks,
+            format!("{manner:?} took {} calls for {tasks} tasks", calls.len()),
+        );
     }
     row.promise(trap.seen().is_empty(), "a redirect was followed");
     row.promise(most - before < MOST_KIB, format!("memory grew by {} KiB", most - before));

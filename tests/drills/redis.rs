@@ -28,9 +28,11 @@ async fn kill_again_and_again(fsync: &str) {
     let kills = rounds(2, 20);
     let mut row = Row::new(format!("kill -9 of Redis ×{kills}, {fsync}"));
     let mut server = Server::with_options(&["--appendfsync", fsync]);
-    let receiver = Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
+    let receiver =
+        Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
     let account = Account::open();
-    let fleet = Fleet::start(fleet::redis(&server), quick_settings(&receiver.endpoint(), LEASE), 1).await;
+    let fleet =
+        Fleet::start(fleet::redis(&server), quick_settings(&receiver.endpoint(), LEASE), 1).await;
     let load = Load::start(&account, &fleet.doors(), Plan::default());
     for _ in 0..kills {
         tokio::time::sleep(Duration::from_millis(rand::random_range(300..900))).await;

@@ -27,14 +27,16 @@ fn a_while() -> Duration {
 async fn full_while_it_syncs_every_second() {
     let fills = rounds(1, 3);
     let server = Server::on_small_disk(&["--appendfsync", "everysec"]);
-    let mut scene = Scene::set(&format!("Redis' AOF on a full disk ×{fills}, everysec"), &server).await;
+    let mut scene =
+        Scene::set(&format!("Redis' AOF on a full disk ×{fills}, everysec"), &server).await;
     let account = scene.account.clone();
     for _ in 0..fills {
         let away = account.fault(Cause::StoreAway);
         let full = Full::but(&server.disk(), ROOM);
         scene.is_refused("the AOF's disk is full").await;
         tokio::time::sleep(a_while()).await;
-        let cannot_write = server.command(&["INFO", "persistence"]).contains("aof_last_write_status:err");
+        let cannot_write =
+            server.command(&["INFO", "persistence"]).contains("aof_last_write_status:err");
         scene.row.promise(cannot_write, "Redis could write to a full disk");
         drop(full);
         scene.is_accepted_again().await;
@@ -48,13 +50,16 @@ async fn full_while_it_syncs_every_second() {
 async fn full_while_it_syncs_always() {
     let fills = rounds(1, 3);
     let mut server = Server::on_small_disk(&["--appendfsync", "always"]);
-    let mut scene = Scene::set(&format!("Redis' AOF on a full disk ×{fills}, always"), &server).await;
+    let mut scene =
+        Scene::set(&format!("Redis' AOF on a full disk ×{fills}, always"), &server).await;
     let account = scene.account.clone();
     for _ in 0..fills {
         let away = account.fault(Cause::StoreAway);
         let full = Full::but(&server.disk(), ROOM);
         let ended = crate::wait_until(|| !server.is_running()).await;
-        scene.row.promise(ended, "Redis did not end, although it cannot write what it would answer");
+        scene
+            .row
+            .promise(ended, "Redis did not end, although it cannot write what it would answer");
         scene.is_refused("Redis has ended").await;
         tokio::task::block_in_place(|| {
             server.kill();
@@ -82,7 +87,8 @@ async fn slow_while_it_syncs_every_second() {
     const SLOW: [(u32, u32); 2] = [(1_500_000, 3_000_000), (3_000_000, 1_000_000)];
     let length = Duration::from_secs(rounds(4, 9) as u64);
     let server = Server::start();
-    let mut scene = Scene::set("Redis everysec, its AOF's writes and fsyncs slowed by 1 to 3 s", &server).await;
+    let mut scene =
+        Scene::set("Redis everysec, its AOF's writes and fsyncs slowed by 1 to 3 s", &server).await;
     let account = scene.account.clone();
     let question = json!({"topic": "drill.0", "task_id": 1}).to_string();
     let (mut slowest, mut silent, mut back) = (Duration::ZERO, 0, Duration::ZERO);
@@ -90,23 +96,35 @@ async fn slow_while_it_syncs_every_second() {
         let away = account.fault(Cause::StoreAway);
         let refused = account.refusals();
         let slow = tokio::task::block_in_place(|| slowed(&server, *write, *fsync));
-        let probe =
-            Probe::start(scene.fleet.member(0).url("/delay/task/get"), question.clone(), Duration::from_millis(50));
+        let probe = Probe::start(
+            scene.fleet.member(0).url("/delay/task/get"),
+            question.clone(),
+            Duration::from_millis(50),
+        );
         tokio::time::sleep(length).await;
         let answers = probe.stop().await;
         slowest = slowest.max(answers.iter().map(|answer| answer.took).max().unwrap_or_default());
         silent += answers.iter().filter(|answer| answer.status == 503).count();
         let other = answers.iter().find(|answer| ![503, 404].contains(&answer.status));
         scene.row.promise(other.is_none(), format!("beside a slow disk an answer was {other:?}"));
-        scene.row.promise(account.refusals() > refused, "no add was refused: the disk was not slow enough");
+        scene.row.promise(
+            account.refusals() > refused,
+            "no add was refused: the disk was not slow enough",
+        );
         back = back.max(back_after(slow, &mut scene).await);
         drop(away);
     }
     scene.row.promise(silent > 0, "Redis was never silent");
     let most = slowest.max(account.slowest_answer());
     scene.row.promise(most < Duration::from_secs(5), format!("an answer took {most:?}"));
-    scene.row.promise_in_time(slowest < Duration::from_millis(1_300), format!("an answer took {slowest:?}"));
-    scene.row.promise_in_time(back < Duration::from_secs(2), format!("it was ready again after {back:?}"));
+    scene.row.promise_in_time(
+        slowest < Duration::from_millis(1_300),
+        format!("an answer took {slowest:?}"),
+    );
+    scene.row.promise_in_time(
+        back < Duration::from_secs(2),
+        format!("it was ready again after {back:?}"),
+    );
     scene.row.note(format!(
         "slowest answer to a get {} ms, to an add {} ms; {silent} gets refused; back in {} ms",
         slowest.as_millis(),
@@ -121,9 +139,14 @@ fn slowed(server: &Server, write: u32, fsync: u32) -> Injected {
     let home = server.command(&["CONFIG", "GET", "dir"]).lines().nth(1).unwrap().to_owned();
     let file = format!("{home}/appendonlydir/appendonly.aof.1.incr.aof");
     assert!(std::path::Path::new(&file).exists(), "{file}");
-    let (write, fsync) =
-        (format!("inject=write:delay_enter={write}"), format!("inject=fdatasync,fsync:delay_enter={fsync}"));
-    Injected::into_calls(server.pid(), &["-P", &file, "-e", "trace=write,fdatasync,fsync", "-e", &write, "-e", &fsync])
+    let (write, fsync) = (
+        format!("inject=write:delay_enter={write}"),
+        format!("inject=fdatasync,fsync:delay_enter={fsync}"),
+    );
+    Injected::into_calls(
+        server.pid(),
+        &["-P", &file, "-e", "trace=write,fdatasync,fsync", "-e", &write, "-e", &fsync],
+    )
 }
 
 /// The disk is well again; how long until delayd is.

@@ -30,9 +30,12 @@ pub struct Scene {
 impl Scene {
     pub async fn set(drill: &str, server: &Server) -> Self {
         let row = Row::new(drill);
-        let receiver = Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
+        let receiver =
+            Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
         let account = Account::open();
-        let fleet = Fleet::start(fleet::redis(server), quick_settings(&receiver.endpoint(), LEASE), 1).await;
+        let fleet =
+            Fleet::start(fleet::redis(server), quick_settings(&receiver.endpoint(), LEASE), 1)
+                .await;
         let load = Load::start(&account, &fleet.doors(), Plan::default());
         tokio::time::sleep(WHILE).await;
         Self { row, account, receiver, fleet, load }
@@ -47,9 +50,11 @@ impl Scene {
 
     /// Waits until everything that is confirmed by now has been called.
     pub async fn goes_out(&mut self, why: &str) {
-        let ids: Vec<u64> = self.account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
+        let ids: Vec<u64> =
+            self.account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
         let went_out = crate::wait_until(|| {
-            let called: std::collections::HashSet<u64> = self.receiver.seen().iter().map(|call| call.id).collect();
+            let called: std::collections::HashSet<u64> =
+                self.receiver.seen().iter().map(|call| call.id).collect();
             ids.iter().all(|id| called.contains(id))
         });
         let went_out = went_out.await;
@@ -142,16 +147,23 @@ async fn settings_that_keep_nothing() {
     let fleet = Fleet::start(fleet::redis(&server), sets.clone(), 1).await;
     let task = json!({"topic": "t", "delay": 0, "content": {"sn": crate::SERVICE, "url": "/"}});
     let answer = fleet.member(0).add(task).await;
-    row.promise(answer.body["durability"] == "volatile", format!("an add was answered {}", answer.body));
+    row.promise(
+        answer.body["durability"] == "volatile",
+        format!("an add was answered {}", answer.body),
+    );
     let load = Load::start(&account, &fleet.doors(), Plan::default());
     tokio::time::sleep(WHILE).await;
     load.stop().await;
-    let numbered = || receiver.seen().into_iter().filter(|call| call.body.contains("\"n\"")).collect();
+    let numbered =
+        || receiver.seen().into_iter().filter(|call| call.body.contains("\"n\"")).collect();
     row.settle(Verdict::of(&account, fleet.member(0), numbered).await);
 
     server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     let (code, said) = refused_start(StoreAt::Redis(server.port(), "evicted".into())).await;
-    row.promise(code == 78 && said.contains("allkeys-lru"), format!("on allkeys-lru it ended with {code}: {said}"));
+    row.promise(
+        code == 78 && said.contains("allkeys-lru"),
+        format!("on allkeys-lru it ended with {code}: {said}"),
+    );
     row.finish();
 }
 

@@ -16,7 +16,8 @@ async fn two_instances_restarted_in_turn() {
     let restarts = rounds(2, 20);
     let mut row = Row::new(format!("rolling restart ×{restarts}, two on Redis"));
     let server = Server::start();
-    let receiver = Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
+    let receiver =
+        Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await;
     let account = Account::open();
     let sets = quick_settings(&receiver.endpoint(), Duration::from_secs(30));
     let mut fleet = Fleet::start(fleet::redis(&server), sets, 2).await;
@@ -32,7 +33,10 @@ async fn two_instances_restarted_in_turn() {
     row.promise(row.duplicates() == 0, "a restart in good order needs no duplicates");
     let unanswered = account.without_answer();
     // An idle connection that is closed may cross with a request on it, as everywhere in HTTP/1.1. More than one a restart is no accident.
-    row.promise(unanswered <= restarts as u64, format!("{unanswered} adds were neither answered nor refused"));
+    row.promise(
+        unanswered <= restarts as u64,
+        format!("{unanswered} adds were neither answered nor refused"),
+    );
     row.note(format!("{unanswered} adds met a closing connection"));
     row.note(format!("{} adds refused and repeated", account.refusals()));
     row.finish();

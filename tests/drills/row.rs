@@ -24,7 +24,13 @@ pub struct Row {
 impl Row {
     /// Names the drill, as a sentence would: "kill -9 of delayd ×3, embedded".
     pub fn new(drill: impl Into<String>) -> Self {
-        Self { drill: drill.into(), began: Instant::now(), verdict: None, notes: Vec::new(), broken: Vec::new() }
+        Self {
+            drill: drill.into(),
+            began: Instant::now(),
+            verdict: None,
+            notes: Vec::new(),
+            broken: Vec::new(),
+        }
     }
 
     /// A figure that has no column of its own.
@@ -48,14 +54,18 @@ impl Row {
     pub fn promise_redelivery(&mut self, lease: Duration) {
         let most = lease.as_millis() as i64 + 1_000;
         let slowest = self.verdict.as_ref().and_then(|verdict| verdict.redelivery_ms);
-        let otherwise = format!("redelivery took {} ms, lease + 1 s is {most} ms", slowest.unwrap_or_default());
+        let otherwise =
+            format!("redelivery took {} ms, lease + 1 s is {most} ms", slowest.unwrap_or_default());
         self.promise_in_time(slowest.is_none_or(|slowest| slowest <= most), otherwise);
         self.note(format!("lease + 1 s is {most} ms"));
     }
 
     /// Takes the account's result, with what it promises in every drill.
     pub fn settle(&mut self, verdict: Verdict) {
-        self.promise(verdict.lost.is_empty(), format!("{} lost: {}", verdict.lost.len(), first(&verdict.lost)));
+        self.promise(
+            verdict.lost.is_empty(),
+            format!("{} lost: {}", verdict.lost.len(), first(&verdict.lost)),
+        );
         self.settle_counting_losses(verdict);
     }
 
@@ -63,7 +73,10 @@ impl Row {
     pub fn settle_counting_losses(&mut self, verdict: Verdict) {
         let (early, odd) = (first(&verdict.early), first(&verdict.unexplained));
         self.promise(early.is_empty(), format!("{} early: {early}", verdict.early.len()));
-        self.promise(odd.is_empty(), format!("{} duplicates without a cause: {odd}", verdict.unexplained.len()));
+        self.promise(
+            odd.is_empty(),
+            format!("{} duplicates without a cause: {odd}", verdict.unexplained.len()),
+        );
         self.promise(verdict.accepted > 0, "no add was accepted, so that nothing was tried");
         self.verdict = Some(verdict);
     }
@@ -91,7 +104,9 @@ impl Row {
         let found = self.verdict.as_ref();
         let figure = |of: fn(&Verdict) -> String| found.map_or_else(|| "–".to_owned(), of);
         let mut notes = self.notes.clone();
-        notes.extend(self.broken.iter().map(|broken| format!("**BROKEN**: {}", broken.replace('|', "/"))));
+        notes.extend(
+            self.broken.iter().map(|broken| format!("**BROKEN**: {}", broken.replace('|', "/"))),
+        );
         [
             self.drill.clone(),
             figure(|verdict| verdict.accepted.to_string()),
@@ -99,12 +114,15 @@ impl Row {
             figure(|verdict| verdict.lost.len().to_string()),
             figure(|verdict| verdict.early.len().to_string()),
             figure(Verdict::causes),
-            figure(|verdict| verdict.redelivery_ms.map_or_else(|| "–".to_owned(), |slowest| slowest.to_string())),
+            figure(|verdict| {
+                verdict.redelivery_ms.map_or_else(|| "–".to_owned(), |slowest| slowest.to_string())
+            }),
             figure(|verdict| format!("{} / {}", verdict.lateness_ms(50), verdict.lateness_ms(99))),
             format!("{:.1}", self.began.elapsed().as_secs_f64()),
             notes.join("; "),
             // The name is known to whoever runs one drill at a time.
-            std::env::var("DRILL_NAME").map_or_else(|_| "–".to_owned(), |name| format!("`scripts/drills {name}`")),
+            std::env::var("DRILL_NAME")
+                .map_or_else(|_| "–".to_owned(), |name| format!("`scripts/drills {name}`")),
         ]
         .iter()
         .fold("|".to_owned(), |row, cell| format!("{row} {cell} |"))

@@ -44,8 +44,9 @@ const GARBAGE: [&[u8]; 10] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn and_healthy_ones_beside_them() {
     let each = rounds(60, 400);
-    let mut row =
-        Row::new(format!("slowloris: {each} callers each drip a head, drip a body, read no answer; malformed HTTP"));
+    let mut row = Row::new(format!(
+        "slowloris: {each} callers each drip a head, drip a body, read no answer; malformed HTTP"
+    ));
     let (folder, receiver, account) = (folder(), Receiver::start().await, Account::open());
     let mut sets = quick_settings(&receiver.endpoint(), Duration::from_secs(30));
     // A machine that is busy with the slow callers is no reason to give a call up.
@@ -61,7 +62,10 @@ async fn and_healthy_ones_beside_them() {
         // all are thrown out together.
         tokio::time::sleep(BETWEEN).await;
         slow.spawn(drip(delayd.address, "POST /delay/task/add HTTP/1.1\r\nx-slow: "));
-        slow.spawn(drip(delayd.address, "POST /delay/task/add HTTP/1.1\r\nhost: a\r\ncontent-length: 5000\r\n\r\n{"));
+        slow.spawn(drip(
+            delayd.address,
+            "POST /delay/task/add HTTP/1.1\r\nhost: a\r\ncontent-length: 5000\r\n\r\n{",
+        ));
         slow.spawn(read_nothing(delayd.address, large));
     }
     slow.spawn(speak_garbage(delayd.address));
@@ -75,7 +79,10 @@ async fn and_healthy_ones_beside_them() {
     slow.shutdown().await;
     row.settle(Verdict::of(&account, delayd, || receiver.seen()).await);
     row.promise(row.duplicates() == 0, "slow callers are no reason for duplicates");
-    row.promise(account.refusals() == 0, format!("{} adds of healthy callers were refused", account.refusals()));
+    row.promise(
+        account.refusals() == 0,
+        format!("{} adds of healthy callers were refused", account.refusals()),
+    );
     row.promise(account.without_answer() == 0, "healthy callers got no answer");
     row.promise(!delayd.log().contains("panicked"), delayd.log());
     row.note(format!(
@@ -83,7 +90,10 @@ async fn and_healthy_ones_beside_them() {
         account.slowest_answer().as_millis()
     ));
     row.promise(most - before < most_kib(each), format!("memory grew by {} KiB", most - before));
-    row.promise_in_time(account.slowest_answer() < Duration::from_secs(2), "a healthy caller waited");
+    row.promise_in_time(
+        account.slowest_answer() < Duration::from_secs(2),
+        "a healthy caller waited",
+    );
     row.finish();
 }
 
@@ -103,7 +113,10 @@ async fn drip(address: SocketAddr, beginning: &'static str) {
 /// for it.
 async fn read_nothing(address: SocketAddr, id: u64) {
     let body = json!({"topic": "large", "task_id": id}).to_string();
-    let question = format!("POST /delay/task/get HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let question = format!(
+        "POST /delay/task/get HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
     loop {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4 << 10).unwrap();

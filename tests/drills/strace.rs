@@ -8,7 +8,16 @@ use std::time::{Duration, Instant};
 /// is stopped at every call, whichever it is.) The command stays the child, and the drill its parent.
 pub fn with_slow_fsyncs(command: &Command, by: Duration) -> Command {
     let mut strace = Command::new("strace");
-    strace.args(["-D", "-f", "--seccomp-bpf", "-q", "-o", "/dev/null", "-e", "trace=fsync,fdatasync"]);
+    strace.args([
+        "-D",
+        "-f",
+        "--seccomp-bpf",
+        "-q",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=fsync,fdatasync",
+    ]);
     strace.args(["-e", &format!("inject=fsync,fdatasync:delay_enter={}", by.as_micros())]);
     strace.arg(command.get_program()).args(command.get_args());
     strace
@@ -21,7 +30,10 @@ pub struct Injected(Child);
 impl Injected {
     /// Into every fsync of all the process' threads, such as `error=EIO` or `delay_enter=20000` (microseconds).
     pub fn into_fsyncs(pid: u32, what: &str) -> Self {
-        Self::into_calls(pid, &["-e", "trace=fsync,fdatasync", "-e", &format!("inject=fsync,fdatasync:{what}")])
+        Self::into_calls(
+            pid,
+            &["-e", "trace=fsync,fdatasync", "-e", &format!("inject=fsync,fdatasync:{what}")],
+        )
     }
 
     /// By strace's own words.
@@ -40,7 +52,9 @@ impl Injected {
             if strace.try_wait().unwrap().is_some() || Instant::now() > deadline {
                 let _ = strace.kill();
                 let said = std::io::read_to_string(strace.stderr.take().unwrap()).unwrap();
-                panic!("strace cannot attach to process {pid}; the drill needs ptrace to be allowed: {said}");
+                panic!(
+                    "strace cannot attach to process {pid}; the drill needs ptrace to be allowed: {said}"
+                );
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -61,6 +75,8 @@ fn is_traced(pid: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
     threads.flatten().all(|thread| {
         let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
-        status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|tracer| tracer.trim() != "0"))
+        status
+            .lines()
+            .any(|line| line.strip_prefix("TracerPid:").is_some_and(|tracer| tracer.trim() != "0"))
     })
 }

@@ -65,10 +65,17 @@ async fn jump(on: &str, clock: &FakeTime, fleet: &Fleet, receiver: &Receiver) {
         account.clock_jumps(ahead * 1_000);
         clock.set(ahead);
         let since = Instant::now();
-        let id =
-            delayd.add(json!({"topic": "fresh", "delay": "100ms", "content": {"sn": SERVICE, "url": "/"}})).await.id();
+        let id = delayd
+            .add(
+                json!({"topic": "fresh", "delay": "100ms", "content": {"sn": SERVICE, "url": "/"}}),
+            )
+            .await
+            .id();
         let fired = fired(receiver, id).await;
-        row.promise(fired, format!("a task that was added after the jump to {ahead:+} s did not fire"));
+        row.promise(
+            fired,
+            format!("a task that was added after the jump to {ahead:+} s did not fire"),
+        );
         slowest = slowest.max(since.elapsed());
         drop(lapse);
         load.stop().await;
@@ -85,8 +92,10 @@ async fn jump(on: &str, clock: &FakeTime, fleet: &Fleet, receiver: &Receiver) {
     account.clock_jumps(2 * DAY * 1_000);
     clock.set(2 * DAY);
     row.settle(
-        Verdict::of(&account, delayd, || receiver.seen().into_iter().filter(|c| c.body.contains("\"n\"")).collect())
-            .await,
+        Verdict::of(&account, delayd, || {
+            receiver.seen().into_iter().filter(|c| c.body.contains("\"n\"")).collect()
+        })
+        .await,
     );
     row.finish();
 }

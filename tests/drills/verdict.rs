@@ -49,7 +49,11 @@ impl Verdict {
 
     /// As [`Verdict::of`], on a primary that may know less than the one before it: nobody waits for a task that it does not know. That one
     /// is lost unless it was called before.
-    pub async fn after_failover(account: &Account, delayd: &Program, seen: impl Fn() -> Vec<Seen>) -> Self {
+    pub async fn after_failover(
+        account: &Account,
+        delayd: &Program,
+        seen: impl Fn() -> Vec<Seen>,
+    ) -> Self {
         Self::reached(account, delayd, seen, |state| state == DELIVERED || state == UNKNOWN).await
     }
 
@@ -66,7 +70,8 @@ impl Verdict {
     /// As [`Verdict::of`], where tasks are too many to be asked for one by one: a task whose callback was answered with success counts as
     /// delivered.
     pub async fn by_calls_alone(account: &Account, seen: impl Fn() -> Vec<Seen>) -> Self {
-        let confirmed: Vec<u64> = account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
+        let confirmed: Vec<u64> =
+            account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();
         let deadline = Instant::now() + PATIENCE;
         loop {
             let called: BTreeSet<u64> = seen().iter().map(|call| call.id).collect();
@@ -78,7 +83,12 @@ impl Verdict {
         }
     }
 
-    fn judged(account: &Account, states: &BTreeMap<u64, String>, seen: Vec<Seen>, may_be_forgotten: bool) -> Self {
+    fn judged(
+        account: &Account,
+        states: &BTreeMap<u64, String>,
+        seen: Vec<Seen>,
+        may_be_forgotten: bool,
+    ) -> Self {
         let adds = account.adds();
         let mut calls: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
         for mut call in seen {
@@ -125,7 +135,10 @@ impl Verdict {
             }
         }
         if let Some(call) = came.iter().find(|call| call.id == id && call.due_ms != due_ms) {
-            self.unexplained.push(format!("task {id} was to be due at {due_ms} and came as due at {}", call.due_ms));
+            self.unexplained.push(format!(
+                "task {id} was to be due at {due_ms} and came as due at {}",
+                call.due_ms
+            ));
         }
     }
 
@@ -139,7 +152,8 @@ impl Verdict {
             if added.tries > 1 {
                 self.count(Cause::AddRepeated);
             } else {
-                self.unexplained.push(format!("number {n} was added once and came as tasks {ids:?}"));
+                self.unexplained
+                    .push(format!("number {n} was added once and came as tasks {ids:?}"));
             }
         }
         for id in ids {
@@ -151,13 +165,15 @@ impl Verdict {
     }
 
     fn judge_repeat(&mut self, first: &Seen, second: &Seen, faults: &[Fault]) {
-        let between =
-            faults.iter().find(|fault| first.arrived_ms <= fault.until_ms && fault.from_ms <= second.arrived_ms);
+        let between = faults
+            .iter()
+            .find(|fault| first.arrived_ms <= fault.until_ms && fault.from_ms <= second.arrived_ms);
         let Some(fault) = between else {
             let apart = second.arrived_ms - first.arrived_ms;
             let (id, one, two) = (second.id, first.attempt, second.attempt);
-            self.unexplained
-                .push(format!("task {id}: attempts {one} and {two}, {apart} ms apart, and no fault between"));
+            self.unexplained.push(format!(
+                "task {id}: attempts {one} and {two}, {apart} ms apart, and no fault between"
+            ));
             return;
         };
         self.count(fault.cause);
@@ -179,8 +195,11 @@ impl Verdict {
 
     /// The duplicates by their causes, such as "3 crash, 1 lost reply".
     pub fn causes(&self) -> String {
-        let mut parts: Vec<String> =
-            self.explained.iter().map(|(cause, count)| format!("{count} {}", cause.name())).collect();
+        let mut parts: Vec<String> = self
+            .explained
+            .iter()
+            .map(|(cause, count)| format!("{count} {}", cause.name()))
+            .collect();
         if !self.unexplained.is_empty() {
             parts.push(format!("{} without a cause", self.unexplained.len()));
         }
@@ -211,8 +230,10 @@ async fn final_states(
     is_final: impl Fn(&str) -> bool,
 ) -> BTreeMap<u64, String> {
     let mut states = BTreeMap::new();
-    let mut open: Vec<(&str, u64)> =
-        adds.values().filter_map(|added| Some((added.topic.as_str(), added.confirmed?.0))).collect();
+    let mut open: Vec<(&str, u64)> = adds
+        .values()
+        .filter_map(|added| Some((added.topic.as_str(), added.confirmed?.0)))
+        .collect();
     let deadline = Instant::now() + PATIENCE;
     loop {
         let answers: Vec<(u64, String)> = futures_util::stream::iter(open.iter().copied())

@@ -39,7 +39,8 @@ async fn call(delayd: &Program, path: &str, body: Value) -> Reply {
 
 async fn add(delayd: &Program, topic: &str, timing_moment: i64, content: &Value) -> i64 {
     // The content is a string that holds JSON, not an object.
-    let task = json!({"topic": topic, "timing_moment": timing_moment, "content": content.to_string()});
+    let task =
+        json!({"topic": topic, "timing_moment": timing_moment, "content": content.to_string()});
     let reply = call(delayd, "/delay/task/add", task).await;
     assert_eq!((reply.dm_error, reply.error_msg.as_str()), (0, "操作成功"), "{reply:?}");
     reply.task_id.expect("an add answers the task's id")
@@ -90,15 +91,23 @@ async fn a_task_of_the_second_version_is_called_back(kept: Kept) {
     })
     .await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
-    let content = json!({"sn": "message.call", "url": "/orders/cancel", "order_id": 42, "note": "未支付"});
+    let content =
+        json!({"sn": "message.call", "url": "/orders/cancel", "order_id": 42, "note": "未支付"});
     let due = seconds_from_now(1);
     let id = add(&delayd, "order.cancel", due, &content).await;
     let added_ms = now_ms();
     let call = receiver.wait_for(1).await.remove(0);
-    assert_eq!((call.path.as_str(), call.body.as_str()), ("/orders/cancel", content.to_string().as_str()));
+    assert_eq!(
+        (call.path.as_str(), call.body.as_str()),
+        ("/orders/cancel", content.to_string().as_str())
+    );
     assert_eq!(call.id as i64, id);
     // A moment that has passed when the task arrives becomes the moment of the add.
-    assert!((due * 1000..=added_ms.max(due * 1000)).contains(&call.due_ms), "due at {}", call.due_ms);
+    assert!(
+        (due * 1000..=added_ms.max(due * 1000)).contains(&call.due_ms),
+        "due at {}",
+        call.due_ms
+    );
     assert!(call.arrived_ms >= due * 1000, "called before its moment");
     delayd.wait_for_state("order.cancel", id as u64, "delivered").await;
     assert_eq!(
@@ -114,12 +123,24 @@ async fn a_task_that_is_not_due_is_read_by_its_id_alone(kept: Kept) {
     let id = add(&delayd, "order", seconds_from_now(3600), &content).await;
     let read = pull(&delayd, json!({"topic": "order", "task_id": id.to_string()})).await;
     assert_eq!(read, (Some(id), Some(content.to_string())));
-    assert_eq!(pull(&delayd, json!({"topic": "order", "task_id": null})).await, (None, None), "it was only read");
-    let unknown = call(&delayd, "/delay/task/pull", json!({"topic": "order", "task_id": id + 1})).await;
-    assert!(unknown.dm_error != 0 && !unknown.error_msg.is_empty() && unknown.task_id.is_none(), "{unknown:?}");
+    assert_eq!(
+        pull(&delayd, json!({"topic": "order", "task_id": null})).await,
+        (None, None),
+        "it was only read"
+    );
+    let unknown =
+        call(&delayd, "/delay/task/pull", json!({"topic": "order", "task_id": id + 1})).await;
+    assert!(
+        unknown.dm_error != 0 && !unknown.error_msg.is_empty() && unknown.task_id.is_none(),
+        "{unknown:?}"
+    );
     // What is wrong is told in the same fields.
-    let refused = call(&delayd, "/delay/task/add", json!({"topic": "order", "content": "{}"})).await;
-    assert!(refused.dm_error != 0 && !refused.error_msg.is_empty() && refused.content.is_none(), "{refused:?}");
+    let refused =
+        call(&delayd, "/delay/task/add", json!({"topic": "order", "content": "{}"})).await;
+    assert!(
+        refused.dm_error != 0 && !refused.error_msg.is_empty() && refused.content.is_none(),
+        "{refused:?}"
+    );
 }
 
 /// Receivers of that family say "failed" with status 200: what they refuse comes again.

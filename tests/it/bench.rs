@@ -16,13 +16,25 @@ const SHORT: &[(&str, &[&str])] = &[
     ("add --for 200ms --connections 8", &["adds_per_s", "answer_p99_ms"]),
     ("add-batch --for 200ms --batch 20", &["adds_per_s", "server_cpus"]),
     ("burst --tasks 300", &["arrived_per_s", "settled_per_s", "earliest_ms"]),
-    ("lateness --rate 200 --for 300ms", &["lateness_p50_ms", "lateness_p99_ms", "earliest_ms", "add_p99_ms"]),
+    (
+        "lateness --rate 200 --for 300ms",
+        &["lateness_p50_ms", "lateness_p99_ms", "earliest_ms", "add_p99_ms"],
+    ),
     ("pull --tasks 100 --connections 4 --count 3", &["pulled_and_acked_per_s"]),
     ("idle --topics 20 --for 200ms", &["cpu_percent", "server_resident_mib"]),
-    ("in-flight --calls 100", &["connections", "resident_before_mib", "resident_with_mib", "bytes_per_call"]),
+    (
+        "in-flight --calls 100",
+        &["connections", "resident_before_mib", "resident_with_mib", "bytes_per_call"],
+    ),
     ("topics --topics 5 --tasks 100", &["adds_per_s", "burst_arrived_per_s", "new_topics_per_s"]),
-    ("flood --tasks 500 --quiet 2 --rate 50", &["flood_settled_per_s", "lateness_p99_ms", "server_resident_most_mib"]),
-    ("pending --tasks 1000 --for 200ms --rate 100", &["bytes_per_task", "adds_per_s", "lateness_p99_ms"]),
+    (
+        "flood --tasks 500 --quiet 2 --rate 50",
+        &["flood_settled_per_s", "lateness_p99_ms", "server_resident_most_mib"],
+    ),
+    (
+        "pending --tasks 1000 --for 200ms --rate 100",
+        &["bytes_per_task", "adds_per_s", "lateness_p99_ms"],
+    ),
 ];
 
 /// Plays a scenario; answers what it told.
@@ -70,14 +82,19 @@ async fn each_scenario_tells_its_figures_of_redis_and_leaves_no_key() {
 async fn a_service_that_runs_is_left_as_it_was() {
     let bind = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let kept = Kept::embedded();
-    let delayd = kept.start(&[format!("services.\"message.call\".endpoints=[\"http://{bind}\"]")]).await;
+    let delayd =
+        kept.start(&[format!("services.\"message.call\".endpoints=[\"http://{bind}\"]")]).await;
     delayd.add(json!({"topic": "orders", "delay": "1h", "content": {"a": 1}})).await;
     let (server, bind) = (delayd.url(""), bind.to_string());
     let running = ["--server", &server, "--service", "message.call", "--receiver", &bind];
     let told = play("lateness --rate 100 --for 200ms", &running).await;
     assert!(told["figures"]["lateness_p99_ms"].is_number(), "{told}");
     let topics = delayd.post("/delay/topic/list", "{}").await.ok().body["topics"].clone();
-    assert_eq!((topics.as_array().unwrap().len(), &topics[0]["topic"]), (1, &json!("orders")), "{topics}");
+    assert_eq!(
+        (topics.as_array().unwrap().len(), &topics[0]["topic"]),
+        (1, &json!("orders")),
+        "{topics}"
+    );
 }
 
 /// What the service refuses is said in a line, and there is no figure.
@@ -86,7 +103,16 @@ async fn a_refused_load_is_a_failure_and_no_figure() {
     let receiver = Receiver::start().await;
     let delayd = Kept::embedded().start(&[service("message.call", &receiver)]).await;
     let mut bench = command(&[]);
-    bench.args(["bench", "add", "--for", "200ms", "--service", "nobody", "--receiver", "127.0.0.1:0"]);
+    bench.args([
+        "bench",
+        "add",
+        "--for",
+        "200ms",
+        "--service",
+        "nobody",
+        "--receiver",
+        "127.0.0.1:0",
+    ]);
     bench.arg("--server").arg(delayd.url(""));
     let (code, output, error) = run(bench).await;
     assert_eq!((code, output.as_str(), error.lines().count()), (1, "", 1), "{output}{error}");
@@ -109,12 +135,17 @@ async fn an_interrupt_ends_it_and_removes_what_it_made() {
     let redis = redis_server::Server::start();
     let mut bench = command(&[]);
     bench.args(["bench", "add", "--for", "60s", "--store", "redis", "--redis", &redis.url()]);
-    let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
+    let bench =
+        bench.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
     let has_keys = async || redis.command(&["DBSIZE"]).trim() != "0";
     assert!(poll::until(has_keys).await);
-    let sent = std::process::Command::new("kill").args(["-INT", &bench.id().to_string()]).status().unwrap();
+    let sent = std::process::Command::new("kill")
+        .args(["-INT", &bench.id().to_string()])
+        .status()
+        .unwrap();
     assert!(sent.success());
-    let ended = tokio::task::spawn_blocking(move || bench.wait_with_output().unwrap()).await.unwrap();
+    let ended =
+        tokio::task::spawn_blocking(move || bench.wait_with_output().unwrap()).await.unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert_eq!((ended.status.code(), said.trim()), (Some(1), "delayd: interrupted by SIGINT"));
     assert!(poll::until(async || !has_keys().await).await, "keys are left");

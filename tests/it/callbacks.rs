@@ -28,14 +28,19 @@ fn task(delay: &str) -> Value {
 #[tokio::test]
 async fn a_certificate_that_is_not_trusted_is_told_once_with_its_task() {
     delayd::install_crypto();
-    let certificate = include_bytes!("../../src/callback/client/localhost/cert.der").to_vec().into();
+    let certificate =
+        include_bytes!("../../src/callback/client/localhost/cert.der").to_vec().into();
     let key = include_bytes!("../../src/callback/client/localhost/key.der").as_slice();
-    let tls = rustls::ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], rustls::pki_types::PrivateKeyDer::try_from(key).unwrap());
+    let tls = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(
+        vec![certificate],
+        rustls::pki_types::PrivateKeyDer::try_from(key).unwrap(),
+    );
     let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(tls.unwrap()));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let endpoint = format!("services.\"message.call\".endpoints=[\"https://{}\"]", listener.local_addr().unwrap());
+    let endpoint = format!(
+        "services.\"message.call\".endpoints=[\"https://{}\"]",
+        listener.local_addr().unwrap()
+    );
     let shaking = tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
@@ -79,7 +84,9 @@ async fn a_task_is_called_back_at_its_due_moment_and_never_before(kept: Kept) {
         assert_eq!(call.headers["delay-topic"], "order.cancel");
         assert_eq!(call.headers["content-type"], "application/json");
         assert!(call.headers["user-agent"].to_str().unwrap().starts_with("delayd/"));
-        assert!(call.headers.contains_key("traceparent") && call.headers.contains_key("delay-receipt"));
+        assert!(
+            call.headers.contains_key("traceparent") && call.headers.contains_key("delay-receipt")
+        );
         let done = delayd.wait_for_state("order.cancel", call.id, "delivered").await;
         assert_eq!((&done["attempts"], &done["last_outcome"]), (&json!(1), &json!("200 OK")));
     }
@@ -163,7 +170,10 @@ async fn content_reaches_the_service_byte_for_byte(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
     let odd = "{ \"url\":\"/x?a=1&b=%20\" ,\"sn\" : \"message.call\",\t\"n\":1.50, \"名\":\"订单\\u00e9\" }";
-    delayd.post("/delay/task/add", format!("{{\"topic\":\"t\",\"delay\":0,\"content\":{odd}}}")).await.ok();
+    delayd
+        .post("/delay/task/add", format!("{{\"topic\":\"t\",\"delay\":0,\"content\":{odd}}}"))
+        .await
+        .ok();
     delayd.add(json!({"topic": "t", "delay": 0, "content": odd})).await;
     for call in receiver.wait_for(2).await {
         assert_eq!((call.body.as_str(), call.path.as_str()), (odd, "/x?a=1&b=%20"));
@@ -175,7 +185,11 @@ async fn a_call_longer_than_the_lease_has_it_extended_first(kept: Kept) {
     let receiver = Receiver::answering(|_| Answer::AtTheGate).await;
     let settings = [service("message.call", &receiver), "worker.lease=\"1100ms\"".into()];
     let delayd = kept.start(&settings).await;
-    let other = if matches!(kept.store, crate::StoreAt::Redis(..)) { Some(kept.start(&settings).await) } else { None };
+    let other = if matches!(kept.store, crate::StoreAt::Redis(..)) {
+        Some(kept.start(&settings).await)
+    } else {
+        None
+    };
     let mut long = task("0s");
     long["timeout"] = json!("30s");
     let id = delayd.add(long).await.id();
@@ -191,7 +205,8 @@ async fn a_call_longer_than_the_lease_has_it_extended_first(kept: Kept) {
 
 async fn a_service_that_is_not_listed_any_more_holds_its_tasks_back(kept: Kept) {
     let receiver = Receiver::start().await;
-    let delayd = kept.start(&[service("message.call", &receiver), service("other.server", &receiver)]).await;
+    let delayd =
+        kept.start(&[service("message.call", &receiver), service("other.server", &receiver)]).await;
     let id = delayd.add(task("2s")).await.id();
     delayd.kill();
     let without = kept.start(&[service("other.server", &receiver)]).await;
@@ -223,7 +238,11 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
 
     delayd::install_crypto();
     let folder = crate::program::folder();
-    let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 1 << 20, clock: Clock::system() };
+    let params = embedded::Params {
+        path: folder.path().join("delayd.db"),
+        reserve: 1 << 20,
+        clock: Clock::system(),
+    };
     let embedded = AnyStore::Embedded(embedded::Embedded::open(params).unwrap());
     let redis = AnyStore::Redis(
         redis::Redis::connect(redis::Params {
@@ -299,7 +318,8 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
         // A retry wakes its lane by itself, too.
         let mut again = task(0);
         again.content = r#"{"sn":"message.call","url":"/again"}"#.into();
-        again.options.backoff = Some(delayd::retry::Backoff::Fixed { every: "300ms".parse().unwrap() });
+        again.options.backoff =
+            Some(delayd::retry::Backoff::Fixed { every: "300ms".parse().unwrap() });
         store.add(vec![again]).await.pop().unwrap().unwrap();
         let seen = receiver.wait_for(6).await;
         assert_eq!((seen[4].attempt, seen[5].attempt), (1, 2));

@@ -153,8 +153,11 @@ async fn the_clock_of_redis_jumps() {
     let folder = program::folder();
     let clock = FakeTime::right(folder.path());
     let redis = Server::in_surroundings(&[], &clock.variables());
-    let delayd =
-        Program::start(&StoreAt::Redis(redis.port(), "jumps".into()), &[service("message.call", &receiver)]).await;
+    let delayd = Program::start(
+        &StoreAt::Redis(redis.port(), "jumps".into()),
+        &[service("message.call", &receiver)],
+    )
+    .await;
     let (mut last_id, mut ahead) = (0, 0);
     for jump in [HOUR, -HOUR, DAY, -DAY] {
         // The lane sleeps towards this one by the clock that was.

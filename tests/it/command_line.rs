@@ -23,7 +23,8 @@ async fn the_client_commands_do_what_the_calls_do(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
     let content = r#"{"sn":"message.call","url":"/cancel"}"#;
-    let (code, added) = client(&delayd, &["add", "orders", "--in", "10ms", content, "--json"]).await;
+    let (code, added) =
+        client(&delayd, &["add", "orders", "--in", "10ms", content, "--json"]).await;
     assert_eq!(code, 0, "{added}");
     let id = serde_json::from_str::<Value>(&added).unwrap()["task_id"].as_u64().unwrap();
     receiver.wait_for(1).await;
@@ -36,7 +37,8 @@ async fn the_client_commands_do_what_the_calls_do(kept: Kept) {
     let (code, pulled) = client(&delayd, &["pull", "reviews"]).await;
     assert!(code == 0 && pulled.contains("review") && pulled.contains('7'), "{pulled}");
 
-    let (code, refused) = client(&delayd, &["add", "t", "--in", "1s", r#"{"sn":"nobody","url":"/"}"#]).await;
+    let (code, refused) =
+        client(&delayd, &["add", "t", "--in", "1s", r#"{"sn":"nobody","url":"/"}"#]).await;
     assert!(code == 1 && refused.contains("\"nobody\" is not a service"), "{refused}");
     let (code, healthy) = client(&delayd, &["healthcheck"]).await;
     assert_eq!(code, 0, "{healthy}");
@@ -77,7 +79,11 @@ async fn a_variable_that_nothing_reads_ends_every_command_and_those_of_kubernete
         wrong.args(words).env("DELAYD_HTTP__BIND", "127.0.0.1:1");
         let (code, output, error) = run(wrong).await;
         assert_eq!((code, output.as_str()), (78, ""), "{error}");
-        assert!(error.contains("DELAYD_HTTP__BIND") && error.contains("the nearest is DELAYD__HTTP__BIND"), "{error}");
+        assert!(
+            error.contains("DELAYD_HTTP__BIND")
+                && error.contains("the nearest is DELAYD__HTTP__BIND"),
+            "{error}"
+        );
     }
     let mut serve = crate::program::serve(&kept.store, &[]);
     serve.envs([
@@ -117,11 +123,16 @@ async fn a_replay_goes_on_behind_the_cursor_until_there_is_no_more() {
     ] {
         let before = service.seen().len();
         let mut client = command(&[]);
-        client.args(["dead", verb, "orders", "--all"]).args(flags).arg("--server").arg(service.endpoint());
+        client
+            .args(["dead", verb, "orders", "--all"])
+            .args(flags)
+            .arg("--server")
+            .arg(service.endpoint());
         let (code, output, error) = run(client).await;
         assert_eq!((code, output.trim_end()), (0, says), "{error}");
         let seen = service.seen().split_off(before);
-        let bodies: Vec<Value> = seen.iter().map(|seen| serde_json::from_str(&seen.body).unwrap()).collect();
+        let bodies: Vec<Value> =
+            seen.iter().map(|seen| serde_json::from_str(&seen.body).unwrap()).collect();
         assert_eq!((bodies.len(), &bodies[2]["cursor"]), (3, &json!("0.5.6.7")), "{bodies:?}");
         assert_eq!(bodies[1]["reason"], bodies[2]["reason"]);
     }
@@ -130,11 +141,15 @@ async fn a_replay_goes_on_behind_the_cursor_until_there_is_no_more() {
 #[tokio::test]
 async fn nobody_there_is_an_error_and_not_a_hang() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for words in [&["get", "t", "1"][..], &["healthcheck"], &["pull", "t"], &["stats"], &["export"]] {
+    for words in [&["get", "t", "1"][..], &["healthcheck"], &["pull", "t"], &["stats"], &["export"]]
+    {
         let mut client = command(&[]);
         client.args(words).arg("--server").arg(format!("http://{closed}"));
         let (code, output, error) = run(client).await;
-        assert!(code == 1 && (output.clone() + &error).lines().count() == 1, "{words:?}: {output}{error}");
+        assert!(
+            code == 1 && (output.clone() + &error).lines().count() == 1,
+            "{words:?}: {output}{error}"
+        );
     }
 }
 
@@ -145,17 +160,32 @@ async fn check_says_what_is_configured_and_whether_the_store_answers() {
     let mut check = command(&[format!("store.embedded.path={path:?}")]);
     check.arg("check");
     let (code, output, error) = run(check).await;
-    assert!(code == 0 && output.contains("fsynced") && output.contains("delayd.db"), "{output}{error}");
+    assert!(
+        code == 0 && output.contains("fsynced") && output.contains("delayd.db"),
+        "{output}{error}"
+    );
     assert!(output.contains("http           127.0.0.1:7799"), "{output}");
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut check = command(&["store.kind=\"redis\"".into(), format!("store.redis.urls=[\"redis://{closed}/0\"]")]);
+    let mut check = command(&[
+        "store.kind=\"redis\"".into(),
+        format!("store.redis.urls=[\"redis://{closed}/0\"]"),
+    ]);
     check.arg("check");
     let (code, output, error) = run(check).await;
-    assert!(code == 1 && error.contains(&format!("{closed}: Connection refused")), "{output}{error}");
-    let mut offline = command(&["store.kind=\"redis\"".into(), format!("store.redis.urls=[\"redis://{closed}/0\"]")]);
+    assert!(
+        code == 1 && error.contains(&format!("{closed}: Connection refused")),
+        "{output}{error}"
+    );
+    let mut offline = command(&[
+        "store.kind=\"redis\"".into(),
+        format!("store.redis.urls=[\"redis://{closed}/0\"]"),
+    ]);
     offline.args(["check", "--offline"]);
     let (code, output, error) = run(offline).await;
-    assert!(code == 0 && output.contains(&closed.to_string()) && output.contains("--offline"), "{output}{error}");
+    assert!(
+        code == 0 && output.contains(&closed.to_string()) && output.contains("--offline"),
+        "{output}{error}"
+    );
 }
 
 /// The start said "disk I/O error", and left a lock file.
@@ -165,10 +195,14 @@ async fn a_folder_in_the_place_of_the_store_is_refused() {
     let path = folder.path().join("data");
     std::fs::create_dir(&path).unwrap();
     for words in [&["serve"][..], &["check"], &["fsck"], &["store", "new-id", "--yes"]] {
-        let mut command = command(&[format!("store.embedded.path={path:?}"), "http.bind=\"127.0.0.1:0\"".into()]);
+        let mut command =
+            command(&[format!("store.embedded.path={path:?}"), "http.bind=\"127.0.0.1:0\"".into()]);
         command.args(words);
         let (code, output, error) = run(command).await;
-        assert!(code == 78 && error.contains("data: expected a file, got a folder; name a file in"), "{output}{error}");
+        assert!(
+            code == 78 && error.contains("data: expected a file, got a folder; name a file in"),
+            "{output}{error}"
+        );
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
@@ -179,7 +213,8 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>, u32)> {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).unwrap() {
-            let (path, about) = (entry.as_ref().unwrap().path(), entry.unwrap().metadata().unwrap());
+            let (path, about) =
+                (entry.as_ref().unwrap().path(), entry.unwrap().metadata().unwrap());
             let bytes = about.is_file().then(|| std::fs::read(&path).unwrap());
             if about.is_dir() {
                 folders.push(path.clone());
@@ -229,7 +264,9 @@ async fn check_names_what_its_user_cannot_write() {
 
     let folder = crate::program::folder();
     let path = folder.path().join("delayd.db");
-    let set_mode = |of: &Path, mode| std::fs::set_permissions(of, std::fs::Permissions::from_mode(mode)).unwrap();
+    let set_mode = |of: &Path, mode| {
+        std::fs::set_permissions(of, std::fs::Permissions::from_mode(mode)).unwrap()
+    };
     set_mode(folder.path(), 0o555);
     // The build may lie in a folder that only root can enter.
     let copies = crate::program::folder();
@@ -259,14 +296,17 @@ async fn check_warns_of_what_a_start_warns_of() {
     let redis = redis_server::Server::start();
     redis.command(&["CONFIG", "SET", "appendonly", "no"]);
     let store = StoreAt::Redis(redis.port(), "checked".into());
-    let sets = [store.sets(), vec!["http.auth.anonymous=true".into(), "http.bind=\"0.0.0.0:0\"".into()]].concat();
+    let sets =
+        [store.sets(), vec!["http.auth.anonymous=true".into(), "http.bind=\"0.0.0.0:0\"".into()]]
+            .concat();
     let mut check = command(&sets);
     check.arg("check");
     let (code, said, error) = run(check).await;
     assert_eq!(code, 0, "{said}{error}");
     assert!(said.contains(&format!("127.0.0.1:{}", redis.port())), "{said}");
     assert_eq!(redis.command(&["DBSIZE"]).trim(), "0");
-    let warnings: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("WARNING")).map(str::trim).collect();
+    let warnings: Vec<_> =
+        said.lines().filter_map(|line| line.strip_prefix("WARNING")).map(str::trim).collect();
     assert_eq!(warnings.len(), 2, "{said}");
     let mut delayd = Program::start(&StoreAt::Set(sets), &["http.bind=\"0.0.0.0:0\"".into()]).await;
     delayd.signal("TERM");
@@ -286,7 +326,11 @@ async fn the_log_is_json_if_asked_for_and_never_holds_a_payload() {
     let kept = Kept::embedded();
     let receiver = Receiver::answering(|_| Answer::With(500, vec![], "answer-payload")).await;
     let delayd = kept
-        .start(&[service("message.call", &receiver), "log.format=\"json\"".into(), "log.level=\"debug\"".into()])
+        .start(&[
+            service("message.call", &receiver),
+            "log.format=\"json\"".into(),
+            "log.level=\"debug\"".into(),
+        ])
         .await;
     let content = json!({"sn": "message.call", "url": "/path-payload", "data": "content-payload"});
     let headers = json!({"authorization": "Bearer header-payload"});
@@ -294,13 +338,23 @@ async fn the_log_is_json_if_asked_for_and_never_holds_a_payload() {
     let id = delayd.add(task).await.id();
     delayd.wait_for_state("t", id, "dead").await;
     delayd.task("t", id).await;
-    for headers in [json!({"x": "header-payload\n"}), json!({"host": "header-payload"}), json!("header-payload")] {
+    for headers in [
+        json!({"x": "header-payload\n"}),
+        json!({"host": "header-payload"}),
+        json!("header-payload"),
+    ] {
         let task = json!({"topic": "t", "delay": 0, "headers": headers, "content": {}}).to_string();
         let refused = delayd.post("/delay/task/add", task).await;
-        assert!(refused.status == 400 && !refused.body.to_string().contains("payload"), "{refused:?}");
+        assert!(
+            refused.status == 400 && !refused.body.to_string().contains("payload"),
+            "{refused:?}"
+        );
     }
     delayd
-        .post("/delay/task/add", r#"{"topic":"t","delay":"refused-payload","content":{"x":"content-payload"}}"#)
+        .post(
+            "/delay/task/add",
+            r#"{"topic":"t","delay":"refused-payload","content":{"x":"content-payload"}}"#,
+        )
         .await;
     delayd.add(json!({"topic": "p", "delay": 0, "content": {"data": "content-payload"}})).await;
     let pulled = delayd.post("/delay/task/pull", r#"{"topic":"p","lease":"30s"}"#).await.ok();
@@ -309,7 +363,10 @@ async fn the_log_is_json_if_asked_for_and_never_holds_a_payload() {
         let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
         assert!(line["level"].is_string() && line["timestamp"].is_string(), "{line}");
     }
-    assert!(log.contains(&format!("Task {id} is dead after attempt 1 (500 Internal Server Error)")), "{log}");
+    assert!(
+        log.contains(&format!("Task {id} is dead after attempt 1 (500 Internal Server Error)")),
+        "{log}"
+    );
     assert!(!log.contains("payload"), "{log}");
     assert!(!log.contains(pulled.body["receipt"].as_str().unwrap()), "{log}");
 }

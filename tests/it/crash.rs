@@ -8,7 +8,10 @@ use crate::program::service;
 use crate::receiver::{Answer, Receiver};
 use crate::{Kept, on_both_stores};
 
-on_both_stores!(a_kill_in_the_middle_of_callbacks_loses_nothing, a_paused_holder_changes_nothing_when_it_wakes);
+on_both_stores!(
+    a_kill_in_the_middle_of_callbacks_loses_nothing,
+    a_paused_holder_changes_nothing_when_it_wakes
+);
 
 fn tasks(count: usize) -> Vec<Value> {
     (0..count)
@@ -17,10 +20,15 @@ fn tasks(count: usize) -> Vec<Value> {
 }
 
 async fn a_kill_in_the_middle_of_callbacks_loses_nothing(kept: Kept) {
-    let receiver =
-        Receiver::answering(|call| if call.attempt == 1 { Answer::AtTheGate } else { Answer::Status(200) }).await;
-    let settings =
-        [service("message.call", &receiver), "worker.lease=\"3s\"".into(), "callback.timeout=\"1500ms\"".into()];
+    let receiver = Receiver::answering(|call| {
+        if call.attempt == 1 { Answer::AtTheGate } else { Answer::Status(200) }
+    })
+    .await;
+    let settings = [
+        service("message.call", &receiver),
+        "worker.lease=\"3s\"".into(),
+        "callback.timeout=\"1500ms\"".into(),
+    ];
     let delayd = kept.start(&settings).await;
     let ids: HashSet<u64> = delayd.add_all(&tasks(300)).await.into_iter().collect();
     // Calls are under way, answered by nobody; most tasks still wait.
@@ -42,8 +50,10 @@ async fn a_kill_in_the_middle_of_callbacks_loses_nothing(kept: Kept) {
 /// The holder is stopped in the middle of a call and sleeps past its lease. On Redis another instance takes the task; with
 /// the embedded store there is none, and the task is not called a second time before the woken one's call has ended.
 async fn a_paused_holder_changes_nothing_when_it_wakes(kept: Kept) {
-    let receiver =
-        Receiver::answering(|call| if call.attempt == 1 { Answer::AtTheGate } else { Answer::Status(200) }).await;
+    let receiver = Receiver::answering(|call| {
+        if call.attempt == 1 { Answer::AtTheGate } else { Answer::Status(200) }
+    })
+    .await;
     let settings = [
         service("message.call", &receiver),
         "worker.lease=\"2s\"".into(),
@@ -77,6 +87,9 @@ async fn a_paused_holder_changes_nothing_when_it_wakes(kept: Kept) {
         // settle is a late one, and the lease that the claim has given out is used. Never are there two calls at a time.
         holder.wait_for_log("timed out after").await;
         let (calls, log) = (receiver.seen(), holder.log());
-        assert!(calls.len() == 1 || log.contains("A late settle"), "a task still in flight was fired again: {log}");
+        assert!(
+            calls.len() == 1 || log.contains("A late settle"),
+            "a task still in flight was fired again: {log}"
+        );
     }
 }

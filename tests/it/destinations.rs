@@ -31,13 +31,18 @@ fn quick_breaker() -> [String; 3] {
 }
 
 fn tasks(sn: &str, count: usize) -> Vec<Value> {
-    (0..count).map(|n| json!({"topic": "t", "delay": 0, "content": {"sn": sn, "url": format!("/{n}")}})).collect()
+    (0..count)
+        .map(|n| json!({"topic": "t", "delay": 0, "content": {"sn": sn, "url": format!("/{n}")}}))
+        .collect()
 }
 
 async fn listed(delayd: &Program, sn: &str) -> Value {
     let answer = delayd.post("/delay/destination/list", "{}").await.ok();
     let all = answer.body["destinations"].as_array().unwrap();
-    all.iter().find(|one| one["sn"] == sn).unwrap_or_else(|| panic!("{sn} is not in {all:?}")).clone()
+    all.iter()
+        .find(|one| one["sn"] == sn)
+        .unwrap_or_else(|| panic!("{sn} is not in {all:?}"))
+        .clone()
 }
 
 async fn wait_for_breaker(delayd: &Program, sn: &str, state: &str) -> Value {
@@ -45,7 +50,11 @@ async fn wait_for_breaker(delayd: &Program, sn: &str, state: &str) -> Value {
     match poll::answer(is_in).await {
         Some(one) => one,
         None => {
-            panic!("the breaker of {sn} did not become {state}: {}\n{}", listed(delayd, sn).await, delayd.log())
+            panic!(
+                "the breaker of {sn} did not become {state}: {}\n{}",
+                listed(delayd, sn).await,
+                delayd.log()
+            )
         }
     }
 }
@@ -53,12 +62,15 @@ async fn wait_for_breaker(delayd: &Program, sn: &str, state: &str) -> Value {
 async fn a_failing_service_is_left_alone_and_met_by_a_few_calls_on_its_return(kept: Kept) {
     let is_well = Arc::new(AtomicBool::new(false));
     let answers = is_well.clone();
-    let receiver =
-        Receiver::answering(move |_| Answer::Status(if answers.load(Ordering::SeqCst) { 200 } else { 500 })).await;
+    let receiver = Receiver::answering(move |_| {
+        Answer::Status(if answers.load(Ordering::SeqCst) { 200 } else { 500 })
+    })
+    .await;
     let mut settings = vec![service("message.call", &receiver)];
     settings.extend(quick_breaker());
     // Long enough to see that nothing is called meanwhile.
-    settings.extend(["callback.breaker.open=\"2s\"".into(), "callback.breaker.open_max=\"2s\"".into()]);
+    settings
+        .extend(["callback.breaker.open=\"2s\"".into(), "callback.breaker.open_max=\"2s\"".into()]);
     let delayd = kept.start(&settings).await;
     delayd.add_all(&tasks("message.call", 500)).await;
     let open = wait_for_breaker(&delayd, "message.call", "open").await;
@@ -81,7 +93,8 @@ async fn a_failing_service_is_left_alone_and_met_by_a_few_calls_on_its_return(ke
 
 async fn one_service_with_an_open_breaker_holds_up_no_other(kept: Kept) {
     let well = Receiver::start().await;
-    let mut settings = vec![service("well", &well), "services.gone.endpoints=[\"http://127.0.0.1:1\"]".into()];
+    let mut settings =
+        vec![service("well", &well), "services.gone.endpoints=[\"http://127.0.0.1:1\"]".into()];
     settings.extend(quick_breaker());
     let delayd = kept.start(&settings).await;
     delayd.add_all(&tasks("gone", 1_000)).await;
@@ -128,7 +141,8 @@ async fn a_held_service_is_not_called_until_it_is_released(kept: Kept) {
 
 async fn a_rate_spreads_the_calls_of_a_service(kept: Kept) {
     let (slow, free) = (Receiver::start().await, Receiver::start().await);
-    let settings = [service("slow", &slow), "services.slow.rate=\"50/s\"".into(), service("free", &free)];
+    let settings =
+        [service("slow", &slow), "services.slow.rate=\"50/s\"".into(), service("free", &free)];
     let delayd = kept.start(&settings).await;
     let since = Instant::now();
     let mut mixed = tasks("slow", 100);
@@ -137,7 +151,10 @@ async fn a_rate_spreads_the_calls_of_a_service(kept: Kept) {
     free.wait_for(100).await;
     let early = slow.seen().len();
     let elapsed = since.elapsed();
-    assert!(early as f64 <= 50.0 * elapsed.as_secs_f64() + 6.0, "{early} calls in {elapsed:?} at 50/s");
+    assert!(
+        early as f64 <= 50.0 * elapsed.as_secs_f64() + 6.0,
+        "{early} calls in {elapsed:?} at 50/s"
+    );
     slow.wait_for(100).await;
     let elapsed = since.elapsed();
     assert!(elapsed >= Duration::from_millis(1_850), "100 calls in {elapsed:?} at 50/s");
@@ -169,20 +186,29 @@ fn busy(_: &crate::receiver::Seen) -> Answer {
 
 /// Waits until the service is held by a `Retry-After` in this instance, or is not.
 async fn wait_for_retry_after(delayd: &Program, sn: &str, is_held: bool) -> Value {
-    let is_so = async || Some(listed(delayd, sn).await).filter(|one| one["retry_after_ms"].is_u64() == is_held);
+    let is_so = async || {
+        Some(listed(delayd, sn).await).filter(|one| one["retry_after_ms"].is_u64() == is_held)
+    };
     match poll::answer(is_so).await {
         Some(one) => one,
-        None => panic!("a Retry-After hold of {sn}: expected {is_held}, got {}", listed(delayd, sn).await),
+        None => panic!(
+            "a Retry-After hold of {sn}: expected {is_held}, got {}",
+            listed(delayd, sn).await
+        ),
     }
 }
 
 async fn a_release_lifts_what_a_retry_after_holds(kept: Kept) {
     let receiver = Receiver::answering(busy).await;
-    let settings = [service("message.call", &receiver), "services.\"message.call\".concurrency=1".into()];
+    let settings =
+        [service("message.call", &receiver), "services.\"message.call\".concurrency=1".into()];
     let delayd = kept.start(&settings).await;
     delayd.add_all(&tasks("message.call", 5)).await;
     let held = wait_for_retry_after(&delayd, "message.call", true).await;
-    assert!((800_000..=900_000).contains(&held["retry_after_ms"].as_u64().unwrap()), "15 minutes at most: {held}");
+    assert!(
+        (800_000..=900_000).contains(&held["retry_after_ms"].as_u64().unwrap()),
+        "15 minutes at most: {held}"
+    );
     receiver.answer(|_| Answer::Status(200));
     let calls = receiver.seen().len();
     let answer = delayd.post("/delay/destination/release", r#"{"sn":"message.call"}"#).await.ok();
@@ -196,7 +222,8 @@ async fn a_release_lifts_what_a_retry_after_holds(kept: Kept) {
 async fn a_release_lifts_what_a_retry_after_holds_on_every_instance() {
     let kept = Kept::redis();
     let receiver = Receiver::answering(busy).await;
-    let settings = [service("message.call", &receiver), "services.\"message.call\".concurrency=1".into()];
+    let settings =
+        [service("message.call", &receiver), "services.\"message.call\".concurrency=1".into()];
     let (one, two) = (kept.start(&settings).await, kept.start(&settings).await);
     for round in 1..=2 {
         receiver.answer(busy);
@@ -215,7 +242,8 @@ fn destinations_kept(kept: &Kept) -> usize {
     match &kept.store {
         StoreAt::Embedded(folder) => {
             let db = rusqlite::Connection::open(folder.join("delayd.db")).unwrap();
-            let count: i64 = db.query_row("SELECT count(*) FROM destination", [], |row| row.get(0)).unwrap();
+            let count: i64 =
+                db.query_row("SELECT count(*) FROM destination", [], |row| row.get(0)).unwrap();
             usize::try_from(count).unwrap()
         }
         StoreAt::Redis(_, prefix) => {
@@ -230,10 +258,12 @@ fn destinations_kept(kept: &Kept) -> usize {
 /// Each host left a row, or a field, for ever.
 async fn hosts_that_callers_name_leave_nothing_in_the_store(kept: Kept) {
     let receiver = Receiver::answering_at([0, 0, 0, 0].into(), |_| Answer::Status(200)).await;
-    let settings = ["callback.allow_hosts=[\"127.*\"]".into(), "callback.deny_private_hosts=false".into()];
+    let settings =
+        ["callback.allow_hosts=[\"127.*\"]".into(), "callback.deny_private_hosts=false".into()];
     let delayd = kept.start(&settings).await;
     let task = |n: usize| {
-        let url = format!("http://127.0.{}.{}:{}/", 1 + n / 200, 1 + n % 200, receiver.address.port());
+        let url =
+            format!("http://127.0.{}.{}:{}/", 1 + n / 200, 1 + n % 200, receiver.address.port());
         json!({"topic": "t", "delay": 0, "content": {"url": url}})
     };
     let ids = delayd.add_all(&(0..2_000).map(task).collect::<Vec<_>>()).await;

@@ -62,7 +62,11 @@ async fn add_until_refused(delayd: &Program, task: Value) -> Vec<u64> {
         match answer {
             Some(answer) if answer.status == 200 => accepted.push(answer.id()),
             Some(answer) => {
-                assert_eq!((answer.status, &answer.body["dm_error"]), (503, &json!(2003)), "{answer:?}");
+                assert_eq!(
+                    (answer.status, &answer.body["dm_error"]),
+                    (503, &json!(2003)),
+                    "{answer:?}"
+                );
                 return accepted;
             }
             None => return accepted,
@@ -73,7 +77,8 @@ async fn add_until_refused(delayd: &Program, task: Value) -> Vec<u64> {
 
 /// The disk fails at some moment: callers get 503 and no more, the program ends with 1, and a start finds what was answered.
 async fn stops_and_recovers(kept: &Kept, inject: &str, suffix: &str, task: Value) {
-    let mut delayd = Program::start_under(failing(inject, &file(kept, suffix)), &kept.store, &[]).await;
+    let mut delayd =
+        Program::start_under(failing(inject, &file(kept, suffix)), &kept.store, &[]).await;
     let accepted = add_until_refused(&delayd, task).await;
     assert!(!accepted.is_empty(), "nothing was accepted before the disk failed");
     assert_eq!(delayd.ended().await.code(), Some(1), "{}", delayd.log());
@@ -90,7 +95,8 @@ async fn stops_and_recovers(kept: &Kept, inject: &str, suffix: &str, task: Value
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_fsync_of_the_log_that_fails_ends_the_program_and_loses_nothing() {
-    stops_and_recovers(&Kept::embedded(), "fsync,fdatasync:error=EIO:when=15+", "-wal", waiting()).await;
+    stops_and_recovers(&Kept::embedded(), "fsync,fdatasync:error=EIO:when=15+", "-wal", waiting())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,7 +130,8 @@ async fn a_claim_or_settle_that_fails_leaves_its_task_to_the_next_process() {
     for commit in 3..7 {
         let kept = Kept::embedded();
         set_up(&kept).await;
-        let under = failing(&format!("fsync,fdatasync:error=EIO:when={commit}+"), &file(&kept, "-wal"));
+        let under =
+            failing(&format!("fsync,fdatasync:error=EIO:when={commit}+"), &file(&kept, "-wal"));
         let mut delayd = Program::start_under(under, &kept.store, &settings).await;
         let accepted = add_until_refused(&delayd, due()).await;
         assert_eq!(delayd.ended().await.code(), Some(1), "{}", delayd.log());
@@ -143,7 +150,8 @@ async fn all_that_is_answered_was_synced_but_for_a_workers_claim() {
     let receiver = Receiver::answering(|_| receiver::Answer::AtTheGate).await;
     let log = calls.path().join("fsyncs");
     let under = strace("fsync,fdatasync", &file(&kept, "-wal"), &log);
-    let delayd = Program::start_under(under, &kept.store, &[service("message.call", &receiver)]).await;
+    let delayd =
+        Program::start_under(under, &kept.store, &[service("message.call", &receiver)]).await;
     let syncs = || std::fs::read_to_string(&log).unwrap().matches("sync(").count();
 
     let before = syncs();
@@ -160,7 +168,10 @@ async fn all_that_is_answered_was_synced_but_for_a_workers_claim() {
 
     delayd.add(json!({"topic": "p", "delay": 0, "content": {}})).await;
     let added = syncs();
-    let pulled = delayd.post("/delay/task/pull", json!({"topic": "p", "lease": "1m"}).to_string()).await.ok();
+    let pulled = delayd
+        .post("/delay/task/pull", json!({"topic": "p", "lease": "1m"}).to_string())
+        .await
+        .ok();
     assert!(syncs() > added, "a consumer's claim was answered before its fsync: {pulled:?}");
 }
 
@@ -181,7 +192,8 @@ async fn is_full_for_a_while(error: &str) {
     let kept = Kept::embedded();
     let receiver = Receiver::start().await;
     let under = failing(&format!("pwrite64:error={error}:when=100..101"), &file(&kept, "-wal"));
-    let delayd = Program::start_under(under, &kept.store, &[service("message.call", &receiver)]).await;
+    let delayd =
+        Program::start_under(under, &kept.store, &[service("message.call", &receiver)]).await;
     let accepted = add_until_refused(&delayd, waiting()).await;
     let adds = async || delayd.post("/delay/task/add", waiting().to_string()).await.status == 200;
     assert!(poll::until(adds).await, "adds do not come back:\n{}", delayd.log());
@@ -219,14 +231,17 @@ async fn no_call_of_the_edge_waits_for_a_disk_that_hangs_and_no_task_is_lost_by_
 async fn hang_at(commit: u32) {
     let kept = Kept::embedded();
     set_up(&kept).await;
-    let under =
-        failing(&format!("fsync,fdatasync:delay_enter={}:when={commit}", HANG.as_micros()), &file(&kept, "-wal"));
+    let under = failing(
+        &format!("fsync,fdatasync:delay_enter={}:when={commit}", HANG.as_micros()),
+        &file(&kept, "-wal"),
+    );
     let delayd = Program::start_under(under, &kept.store, &[]).await;
     let (mut unsettled, mut acked) = (BTreeSet::new(), BTreeSet::new());
     let pull = json!({"topic": "p", "lease": "12h"});
     'well: for _ in 0..20 {
         for verb in ["ack", "nack"] {
-            let added = promptly(&delayd, "add", json!({"topic": "p", "delay": 0, "content": {}})).await;
+            let added =
+                promptly(&delayd, "add", json!({"topic": "p", "delay": 0, "content": {}})).await;
             if is_refused(&added) {
                 break 'well;
             }
@@ -235,7 +250,8 @@ async fn hang_at(commit: u32) {
             if is_refused(&pulled) {
                 break 'well;
             }
-            let settle = json!({"topic": "p", "task_id": pulled.id(), "receipt": pulled.body["receipt"]});
+            let settle =
+                json!({"topic": "p", "task_id": pulled.id(), "receipt": pulled.body["receipt"]});
             let settled = promptly(&delayd, verb, settle.clone()).await;
             let is_refused = is_refused(&settled);
             if verb == "ack" {
@@ -291,7 +307,11 @@ async fn no_call_that_reads_waits_for_a_disk_that_hangs_and_adds_go_on() {
     ] {
         let started = Instant::now();
         let answer = delayd.post(&format!("/delay/{verb}"), body.to_string()).await;
-        assert!(started.elapsed() < HANG / 2, "{verb} waited for the disk: {:?}", started.elapsed());
+        assert!(
+            started.elapsed() < HANG / 2,
+            "{verb} waited for the disk: {:?}",
+            started.elapsed()
+        );
         assert!(is_refused_by_silence(&answer), "{verb}: {answer:?}");
         assert!(answer.headers.contains_key("retry-after"), "{verb}: {answer:?}");
     }

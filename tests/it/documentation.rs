@@ -31,7 +31,8 @@ async fn the_curl_examples_of_the_readme_work_when_pasted(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
     let readme = readme();
-    let examples: Vec<&str> = shell_blocks(&readme).into_iter().filter(|block| block.starts_with("curl")).collect();
+    let examples: Vec<&str> =
+        shell_blocks(&readme).into_iter().filter(|block| block.starts_with("curl")).collect();
     assert_eq!(examples.len(), 3);
     for example in examples {
         let output = paste(example, &delayd).await;
@@ -58,7 +59,8 @@ async fn paste(example: &str, delayd: &Program) -> String {
 async fn the_examples_of_the_api_page_work_from_top_to_bottom(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/API.md")).unwrap();
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/API.md")).unwrap();
     let pasted = examples_work(&page, &delayd).await;
     assert!(pasted > 20, "{pasted}");
     receiver.wait_for(2).await;
@@ -83,8 +85,11 @@ async fn examples_work(page: &str, delayd: &Program) -> usize {
         page.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap()).collect();
     let document = Document::of(delayd).await;
     let mut pasted = 0;
-    for (i, (kind, example)) in blocks.iter().enumerate().filter(|(_, (kind, _))| kind.starts_with("sh")) {
-        let answer: serde_json::Value = serde_json::from_str(&paste(example, delayd).await).unwrap();
+    for (i, (kind, example)) in
+        blocks.iter().enumerate().filter(|(_, (kind, _))| kind.starts_with("sh"))
+    {
+        let answer: serde_json::Value =
+            serde_json::from_str(&paste(example, delayd).await).unwrap();
         let shown: serde_json::Value = serde_json::from_str(blocks[i + 1].1).unwrap();
         assert_eq!(answer["dm_error"], shown["dm_error"], "{example}{answer}");
         assert_eq!(*kind == "sh error", answer["dm_error"] != 0, "{example}{answer}");
@@ -115,7 +120,13 @@ fn the_commands_of_the_readme_are_there() {
     for needed in ["cargo run -- demo\n", "scripts/test\n", "docker compose up --build\n"] {
         assert!(shell_blocks(&readme).iter().any(|block| block.contains(needed)), "{needed}");
     }
-    for file in ["scripts/test", "docker-compose.yml", "config/dev.toml", "docs/ARCHITECTURE.md", "docs/LIFECYCLE.md"] {
+    for file in [
+        "scripts/test",
+        "docker-compose.yml",
+        "config/dev.toml",
+        "docs/ARCHITECTURE.md",
+        "docs/LIFECYCLE.md",
+    ] {
         assert!(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists(), "{file}");
     }
 }
@@ -127,9 +138,13 @@ fn the_commands_for_contributors_name_tests_and_scripts_that_exist() {
     let (parts, page) = (page(".config/nextest.toml"), page("CONTRIBUTING.md"));
     let commands: Vec<&str> = page.split('`').skip(1).step_by(2).collect();
     let mut checked = 0;
-    for command in commands.into_iter().chain(shell_blocks(&page).into_iter().flat_map(str::lines)) {
+    for command in commands.into_iter().chain(shell_blocks(&page).into_iter().flat_map(str::lines))
+    {
         let words: Vec<&str> = command.split_whitespace().collect();
-        if words.first().is_some_and(|word| word.starts_with("scripts/") || word.starts_with(".ci/")) {
+        if words
+            .first()
+            .is_some_and(|word| word.starts_with("scripts/") || word.starts_with(".ci/"))
+        {
             assert!(root.join(words[0]).is_file(), "{command}");
             if let ["scripts/test", part, ..] = words[..]
                 && part != "PART"
@@ -139,7 +154,8 @@ fn the_commands_for_contributors_name_tests_and_scripts_that_exist() {
             checked += 1;
         }
         let Some(at) = words.iter().position(|word| *word == "--test") else { continue };
-        let (test, filter) = (words[at + 1], words.get(at + 2).map(|word| word.trim_end_matches("::")));
+        let (test, filter) =
+            (words[at + 1], words.get(at + 2).map(|word| word.trim_end_matches("::")));
         let exists = |path: String| root.join("tests").join(path).is_file();
         assert!(exists(format!("{test}.rs")) || exists(format!("{test}/main.rs")), "{command}");
         if let Some(module) = filter.filter(|module| !["embedded", "redis"].contains(module)) {
@@ -157,8 +173,12 @@ fn every_test_target_belongs_to_a_part() {
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
-        let is_target = path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").is_file();
-        assert!(!is_target || script.contains(&format!("--test {name}")), "scripts/test: no part has {name}");
+        let is_target = path.extension().is_some_and(|extension| extension == "rs")
+            || path.join("main.rs").is_file();
+        assert!(
+            !is_target || script.contains(&format!("--test {name}")),
+            "scripts/test: no part has {name}"
+        );
     }
 }
 
@@ -168,9 +188,15 @@ fn the_licence_is_named_and_both_texts_are_there() {
     assert!(page("Cargo.toml").contains("\nlicense = \"MIT OR Apache-2.0\"\n"));
     assert!(page("LICENSE-MIT").starts_with("MIT License\n\nCopyright (c) "));
     let apache = page("LICENSE-APACHE");
-    assert!(apache.contains("Version 2.0, January 2004") && apache.contains("END OF TERMS AND CONDITIONS"));
+    assert!(
+        apache.contains("Version 2.0, January 2004")
+            && apache.contains("END OF TERMS AND CONDITIONS")
+    );
     for name in ["README.md", "CONTRIBUTING.md"] {
-        assert!(page(name).contains("(LICENSE-MIT)") && page(name).contains("(LICENSE-APACHE)"), "{name}");
+        assert!(
+            page(name).contains("(LICENSE-MIT)") && page(name).contains("(LICENSE-APACHE)"),
+            "{name}"
+        );
     }
 }
 
@@ -185,8 +211,12 @@ fn the_pages_for_contributors_have_relative_links_only() {
 #[tokio::test]
 async fn the_development_configuration_is_valid_and_names_the_readmes_service() {
     let dev = concat!(env!("CARGO_MANIFEST_DIR"), "/config/dev.toml");
-    let settings = delayd::settings::Settings::load(&[dev.into()], &[], std::iter::empty()).unwrap();
-    assert!(settings.services.contains_key("message.call") && settings.services.contains_key("other.server"));
+    let settings =
+        delayd::settings::Settings::load(&[dev.into()], &[], std::iter::empty()).unwrap();
+    assert!(
+        settings.services.contains_key("message.call")
+            && settings.services.contains_key("other.server")
+    );
     let compose = concat!(env!("CARGO_MANIFEST_DIR"), "/config/compose.toml");
     delayd::settings::Settings::load(&[compose.into()], &[], std::iter::empty()).unwrap();
 }
@@ -207,7 +237,9 @@ fn the_links_between_the_pages_lead_somewhere() {
     let mut pages = Vec::new();
     for folder in ["", "docs", "docs/from"] {
         let files = std::fs::read_dir(root.join(folder)).unwrap().map(|file| file.unwrap().path());
-        pages.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+        pages.extend(
+            files.filter(|path| path.extension().is_some_and(|extension| extension == "md")),
+        );
     }
     for page in &pages {
         let text = std::fs::read_to_string(page).unwrap();
@@ -216,7 +248,8 @@ fn the_links_between_the_pages_lead_somewhere() {
                 continue;
             }
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
-            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            let target =
+                if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
             assert!(target.exists(), "{}: {link} leads nowhere", page.display());
             if !heading.is_empty() {
                 let target = std::fs::read_to_string(target).unwrap();
@@ -237,9 +270,13 @@ fn prose(text: &str) -> String {
 
 /// What links name a text's headings by.
 fn anchors(text: &str) -> impl Iterator<Item = String> {
-    let headings: Vec<String> = prose(text).lines().filter(|line| line.starts_with('#')).map(str::to_owned).collect();
+    let headings: Vec<String> =
+        prose(text).lines().filter(|line| line.starts_with('#')).map(str::to_owned).collect();
     headings.into_iter().map(|heading| {
-        let kept = heading.trim_start_matches(['#', ' ']).chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        let kept = heading
+            .trim_start_matches(['#', ' '])
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
         kept.collect::<String>().to_lowercase().replace(' ', "-")
     })
 }

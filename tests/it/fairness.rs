@@ -23,7 +23,9 @@ async fn a_destination_that_never_answers_delays_no_other_of_its_topic(kept: Kep
         ])
         .await;
     let doomed: Vec<Value> = (0..10_000)
-        .map(|_| json!({"topic": "shared", "delay": 0, "content": {"sn": "black.hole", "url": "/"}}))
+        .map(
+            |_| json!({"topic": "shared", "delay": 0, "content": {"sn": "black.hole", "url": "/"}}),
+        )
         .collect();
     let doomed = delayd.add_all(&doomed).await;
     black_hole.wait_for(1).await;
@@ -40,5 +42,9 @@ async fn a_destination_that_never_answers_delays_no_other_of_its_topic(kept: Kep
     // A new destination starts slowly: of the ten thousand, no more than its first window was ever claimed.
     assert!(black_hole.seen().len() <= 16, "{} calls into the black hole", black_hole.seen().len());
     let waiting = delayd.task("shared", *doomed.last().unwrap()).await;
-    assert_eq!((&waiting["state"], &waiting["attempts"]), (&json!("scheduled"), &json!(0)), "{waiting}");
+    assert_eq!(
+        (&waiting["state"], &waiting["attempts"]),
+        (&json!("scheduled"), &json!(0)),
+        "{waiting}"
+    );
 }

@@ -34,14 +34,18 @@ fn misplace(kept: &Kept) {
     match &kept.store {
         StoreAt::Embedded(_) => {
             let db = rusqlite::Connection::open(file(&kept.store)).unwrap();
-            db.execute_batch("DELETE FROM schedule; UPDATE destination SET earliest = NULL").unwrap();
+            db.execute_batch("DELETE FROM schedule; UPDATE destination SET earliest = NULL")
+                .unwrap();
         }
         StoreAt::Set(_) => panic!("it is on no store of its own"),
         StoreAt::Redis(_, prefix) => {
             let lane = "{t:0}";
             let schedule = format!("{prefix}:DELAY_SIMPLE_TOPIC_TASK-{lane}:message.call");
             let destinations = format!("{prefix}:DELAY_TOPIC_DESTINATIONS-{lane}");
-            assert_eq!(redis_server::shared().command(&["DEL", &schedule, &destinations]).trim(), "2");
+            assert_eq!(
+                redis_server::shared().command(&["DEL", &schedule, &destinations]).trim(),
+                "2"
+            );
         }
     }
 }
@@ -50,7 +54,8 @@ async fn a_running_store_is_in_order(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
     let content = json!({"sn": "message.call", "url": "/", "data": "content-payload"});
-    let tasks: Vec<Value> = (0..3_000).map(|i| json!({"topic": "t", "delay": i % 2, "content": content})).collect();
+    let tasks: Vec<Value> =
+        (0..3_000).map(|i| json!({"topic": "t", "delay": i % 2, "content": content})).collect();
     delayd.add_all(&tasks).await;
     // While the first are called.
     for _ in 0..5 {
@@ -69,14 +74,20 @@ async fn a_task_that_would_never_be_called_is_found_repaired_and_called(kept: Ke
     let is_embedded = matches!(kept.store, StoreAt::Embedded(_));
     if is_embedded {
         let (code, refused) = fsck(&kept.store, &["--repair"]).await;
-        assert!(code == 78 && refused.contains("stop it") && refused.lines().count() == 1, "{refused}");
+        assert!(
+            code == 78 && refused.contains("stop it") && refused.lines().count() == 1,
+            "{refused}"
+        );
     }
     delayd.kill();
     misplace(&kept);
 
     for _ in 0..2 {
         let (code, said) = fsck(&kept.store, &[]).await;
-        assert!(code == 1 && said.contains("body-without-place") && said.contains(&id.to_string()), "{said}");
+        assert!(
+            code == 1 && said.contains("body-without-place") && said.contains(&id.to_string()),
+            "{said}"
+        );
         assert!(!said.contains("content-payload"), "{said}");
     }
     let (code, said) = fsck(&kept.store, &["--repair", "--json"]).await;
@@ -89,7 +100,11 @@ async fn a_task_that_would_never_be_called_is_found_repaired_and_called(kept: Ke
         (&json!(1), &json!(found), &json!(found)),
         "{said}"
     );
-    assert_eq!(said["findings"][0]["first"][0], json!({"lane": "t:0", "subject": id.to_string()}), "{said}");
+    assert_eq!(
+        said["findings"][0]["first"][0],
+        json!({"lane": "t:0", "subject": id.to_string()}),
+        "{said}"
+    );
     for words in [&["--repair"][..], &[]] {
         let (code, said) = fsck(&kept.store, words).await;
         assert_eq!((code, said.trim()), (0, "1 task and 1 lane looked at, all in order"));
@@ -98,7 +113,10 @@ async fn a_task_that_would_never_be_called_is_found_repaired_and_called(kept: Ke
     let delayd = kept.start(&services).await;
     let task = delayd.task("t", id).await;
     assert_eq!(task["state"], "scheduled");
-    assert!(task["due_ms"].as_i64() > task["created_ms"].as_i64().map(|ms| ms + 3_500_000), "never early: {task}");
+    assert!(
+        task["due_ms"].as_i64() > task["created_ms"].as_i64().map(|ms| ms + 3_500_000),
+        "never early: {task}"
+    );
 }
 
 /// Whoever mistypes a path must not be told that all is in order.
@@ -131,7 +149,9 @@ async fn a_look_at_a_file_changes_nothing() {
     delayd.kill();
     let files = || {
         let path = file(&kept.store);
-        ["", "-wal"].map(|suffix| std::fs::read(path.with_file_name(format!("delayd.db{suffix}"))).unwrap_or_default())
+        ["", "-wal"].map(|suffix| {
+            std::fs::read(path.with_file_name(format!("delayd.db{suffix}"))).unwrap_or_default()
+        })
     };
     let before = files();
     let (code, said) = fsck(&kept.store, &[]).await;
@@ -140,6 +160,8 @@ async fn a_look_at_a_file_changes_nothing() {
     let (code, said) = fsck(&kept.store, &["--repair"]).await;
     assert_eq!(code, 0, "{said}");
     let db = rusqlite::Connection::open(file(&kept.store)).unwrap();
-    let leased: i64 = db.query_row("SELECT count(*) FROM progress WHERE leased = 1", [], |row| row.get(0)).unwrap();
+    let leased: i64 = db
+        .query_row("SELECT count(*) FROM progress WHERE leased = 1", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(leased, 1, "a repair voids no lease either");
 }

@@ -38,7 +38,10 @@ fn what_the_images_first_layer_has_is_a_package() {
     let layer = tempfile::tempdir().unwrap();
     let image = std::fs::read_to_string(root.join("Dockerfile")).unwrap();
     let (before, _) = image.split_once("COPY src src").unwrap();
-    let copied = before.lines().filter_map(|line| line.strip_prefix("COPY ")).flat_map(|line| line.split(' '));
+    let copied = before
+        .lines()
+        .filter_map(|line| line.strip_prefix("COPY "))
+        .flat_map(|line| line.split(' '));
     for name in copied.filter(|name| root.join(name).is_file()) {
         let to = layer.path().join(name);
         std::fs::create_dir_all(to.parent().unwrap()).unwrap();
@@ -57,8 +60,14 @@ fn what_the_images_first_layer_has_is_a_package() {
 fn the_image_runs_as_a_number_and_says_what_it_is() {
     let image = text("Dockerfile");
     let (_, last) = image.rsplit_once("\nFROM ").unwrap();
-    assert_eq!(last.lines().filter(|line| line.starts_with("USER ")).collect::<Vec<_>>(), ["USER 10001:10001"]);
-    assert!(last.contains("install -d -o 10001 -g 10001 -m 0750 /var/lib/delayd"), "the volume's owner");
+    assert_eq!(
+        last.lines().filter(|line| line.starts_with("USER ")).collect::<Vec<_>>(),
+        ["USER 10001:10001"]
+    );
+    assert!(
+        last.contains("install -d -o 10001 -g 10001 -m 0750 /var/lib/delayd"),
+        "the volume's owner"
+    );
     for (name, value) in [
         ("title", env!("CARGO_PKG_NAME")),
         ("description", env!("CARGO_PKG_DESCRIPTION")),
@@ -77,8 +86,13 @@ async fn the_images_health_check_needs_no_more_than_the_images_environment() {
     let place = folder();
     let env = |bind: &str| -> Vec<(String, String)> {
         let line = image.lines().find_map(|line| line.strip_prefix("ENV ")).unwrap();
-        let line = line.replace("0.0.0.0:7799", bind).replace("/var/lib/delayd", place.path().to_str().unwrap());
-        line.split(' ').map(|pair| pair.split_once('=').unwrap()).map(|(k, v)| (k.into(), v.into())).collect()
+        let line = line
+            .replace("0.0.0.0:7799", bind)
+            .replace("/var/lib/delayd", place.path().to_str().unwrap());
+        line.split(' ')
+            .map(|pair| pair.split_once('=').unwrap())
+            .map(|(k, v)| (k.into(), v.into()))
+            .collect()
     };
     let token = format!(r#"[{{name="a",token_sha256="{:064}",scopes=["admin"],topics=["*"]}}]"#, 1);
     let mut serve = command(&[format!("http.auth.tokens={token}")]);
@@ -100,13 +114,16 @@ async fn the_images_health_check_needs_no_more_than_the_images_environment() {
 fn debug_information_goes_to_a_file_of_its_own() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let place = folder();
-    let split = format!("scripts/split-debug {:?} {:?}", env!("CARGO_BIN_EXE_delayd"), place.path());
+    let split =
+        format!("scripts/split-debug {:?} {:?}", env!("CARGO_BIN_EXE_delayd"), place.path());
     assert_worked(&split, &sh(&split, root));
     // Debuggers find the one by the other.
-    let sections = "readelf -SW delayd; readelf -SW delayd.debug >&2; readelf -p .gnu_debuglink delayd";
+    let sections =
+        "readelf -SW delayd; readelf -SW delayd.debug >&2; readelf -p .gnu_debuglink delayd";
     let told = sh(sections, place.path());
     assert_worked(sections, &told);
-    let (program, debug) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+    let (program, debug) =
+        (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
     assert!(!program.contains(".debug_info") && program.contains("delayd.debug"), "{program}");
     assert!(debug.contains(".debug_info"), "{debug}");
     assert_worked("delayd --version", &sh("./delayd --version", place.path()));
@@ -115,7 +132,10 @@ fn debug_information_goes_to_a_file_of_its_own() {
 #[test]
 fn the_image_carries_the_program_that_is_shipped() {
     let image = text("Dockerfile");
-    assert!(image.contains("scripts/dist /dist\n") && image.contains("COPY --from=build /dist/delayd "), "{image}");
+    assert!(
+        image.contains("scripts/dist /dist\n") && image.contains("COPY --from=build /dist/delayd "),
+        "{image}"
+    );
     let profile = text("Cargo.toml");
     let (_, profile) = profile.split_once("[profile.dist]\n").unwrap();
     assert!(profile.contains("lto = \"fat\"") && profile.contains("debug = \"line-tables-only\""));
@@ -133,8 +153,19 @@ fn compose_waits_for_redis_and_writes_to_volumes_alone() {
         }
     };
     check("x-delayd: &delayd", &["  read_only: true\n", "  cap_drop: [ALL]\n"]);
-    check("x-instance: &instance", &["<<: *delayd\n", "depends_on:\n    redis:\n      condition: service_healthy\n"]);
-    check("  redis:", &["    healthcheck:\n", "redis-cli ping", "- redis-data:/data\n", "\"--appendonly\", \"yes\""]);
+    check(
+        "x-instance: &instance",
+        &["<<: *delayd\n", "depends_on:\n    redis:\n      condition: service_healthy\n"],
+    );
+    check(
+        "  redis:",
+        &[
+            "    healthcheck:\n",
+            "redis-cli ping",
+            "- redis-data:/data\n",
+            "\"--appendonly\", \"yes\"",
+        ],
+    );
     check("  delayd-1:", &["<<: *instance\n", "\"127.0.0.1:7799:7799\""]);
     check("  delayd-2:", &["<<: *instance\n", "\"127.0.0.1:7798:7799\""]);
     check("  receiver:", &["<<: *delayd\n", "command: [\"receive\", "]);
@@ -144,7 +175,9 @@ fn compose_waits_for_redis_and_writes_to_volumes_alone() {
 /// Docker ships Compose as `docker compose`; the old spelling ends with "command not found".
 #[test]
 fn the_pages_spell_compose_as_docker_does() {
-    for name in ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/OPERATIONS.md", "docker-compose.yml"] {
+    for name in
+        ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/OPERATIONS.md", "docker-compose.yml"]
+    {
         let text = text(name).replace("docker-compose.yml", "");
         assert!(!text.contains("docker-compose"), "{name}");
     }

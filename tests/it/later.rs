@@ -30,8 +30,7 @@ async fn add(delayd: &Program, more: Value) -> u64 {
 
 /// A call by the receipt of a callback.
 async fn by(delayd: &Program, seen: &Seen, verb: &str, more: Value) -> crate::program::Answer {
-    let mut body =
-        json!({"topic": "t", "task_id": seen.id, "receipt": seen.headers["delay-receipt"].to_str().unwrap()});
+    let mut body = json!({"topic": "t", "task_id": seen.id, "receipt": seen.headers["delay-receipt"].to_str().unwrap()});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     delayd.post(&format!("/delay/task/{verb}"), body.to_string()).await
 }
@@ -39,7 +38,8 @@ async fn by(delayd: &Program, seen: &Seen, verb: &str, more: Value) -> crate::pr
 /// Asks until the answer to the callback has come to the task.
 async fn wait_until_kept(delayd: &Program, id: u64) {
     let outcome = "202 Accepted, to be acknowledged";
-    let kept = async || Some(delayd.task("t", id).await).filter(|task| task["last_outcome"] == outcome);
+    let kept =
+        async || Some(delayd.task("t", id).await).filter(|task| task["last_outcome"] == outcome);
     match poll::answer(kept).await {
         Some(task) => assert_eq!(task["state"], "leased"),
         None => panic!("task {id} is not kept: {}\n{}", delayd.task("t", id).await, delayd.log()),
@@ -60,21 +60,35 @@ async fn a_receiver_may_acknowledge_later(kept: Kept) {
     by(&delayd, &seen, "ack", json!({})).await.ok();
     assert_eq!(receiver.seen().len(), 1);
     let late = by(&delayd, &seen, "extend", json!({"lease": "1m"})).await;
-    assert_eq!((late.status, &late.body["dm_error"], &late.body["state"]), (409, &json!(1009), &json!("delivered")));
+    assert_eq!(
+        (late.status, &late.body["dm_error"], &late.body["state"]),
+        (409, &json!(1009), &json!("delivered"))
+    );
 }
 
 async fn without_an_acknowledgement_the_task_comes_again(kept: Kept) {
-    let receiver = Receiver::answering(|seen| if seen.attempt == 1 { later("1s") } else { Answer::Status(200) }).await;
+    let receiver =
+        Receiver::answering(
+            |seen| if seen.attempt == 1 { later("1s") } else { Answer::Status(200) },
+        )
+        .await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
     let id = add(&delayd, json!({})).await;
     let task = delayd.wait_for_state("t", id, "delivered").await;
     assert_eq!((&task["attempts"], receiver.seen().len()), (&json!(2), 2));
     let seen = receiver.seen();
-    assert!(seen[1].arrived_ms - seen[0].arrived_ms >= 1_000, "it was called while the receiver had it");
+    assert!(
+        seen[1].arrived_ms - seen[0].arrived_ms >= 1_000,
+        "it was called while the receiver had it"
+    );
 }
 
 async fn a_later_nack_and_a_later_extension_work(kept: Kept) {
-    let receiver = Receiver::answering(|seen| if seen.attempt < 3 { later("3s") } else { Answer::Status(200) }).await;
+    let receiver =
+        Receiver::answering(
+            |seen| if seen.attempt < 3 { later("3s") } else { Answer::Status(200) },
+        )
+        .await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
     let id = add(&delayd, json!({})).await;
     let seen = receiver.wait_for(1).await.remove(0);
@@ -84,9 +98,15 @@ async fn a_later_nack_and_a_later_extension_work(kept: Kept) {
     assert_eq!(seen.attempt, 2);
     wait_until_kept(&delayd, id).await;
     for lease in ["13h", "0s"] {
-        assert_eq!(by(&delayd, &seen, "extend", json!({"lease": lease})).await.body["dm_error"], 1000);
+        assert_eq!(
+            by(&delayd, &seen, "extend", json!({"lease": lease})).await.body["dm_error"],
+            1000
+        );
     }
-    assert_eq!(by(&delayd, &seen, "extend", json!({})).await.body["error_msg"], "lease: is missing");
+    assert_eq!(
+        by(&delayd, &seen, "extend", json!({})).await.body["error_msg"],
+        "lease: is missing"
+    );
     by(&delayd, &seen, "extend", json!({"lease": "1h"})).await.ok();
     delayd.lives_for(Duration::from_millis(3_500)).await;
     assert_eq!(delayd.task("t", id).await["state"], "leased", "extended");
@@ -137,7 +157,10 @@ async fn a_restart_leaves_the_receiver_its_lease(kept: Kept) {
     let delayd = kept.start(&settings).await;
     let other = add(&delayd, json!({})).await;
     wait_until_kept(&delayd, other).await;
-    assert_eq!((&delayd.task("t", id).await["state"], receiver.seen().len()), (&json!("leased"), 2));
+    assert_eq!(
+        (&delayd.task("t", id).await["state"], receiver.seen().len()),
+        (&json!("leased"), 2)
+    );
     by(&delayd, &seen, "ack", json!({})).await.ok();
     assert_eq!(delayd.task("t", id).await["state"], "delivered");
 }

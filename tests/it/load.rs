@@ -34,15 +34,23 @@ impl Load {
     pub fn start(delayd: &Arc<Program>, topic: &str, delay: &str, callers: usize) -> Self {
         let answers: Arc<Mutex<Vec<Answered>>> = Arc::default();
         let stop: Arc<AtomicBool> = Arc::default();
-        let task = json!({"topic": topic, "delay": delay, "content": {"sn": "message.call", "url": "/"}}).to_string();
+        let task =
+            json!({"topic": topic, "delay": delay, "content": {"sn": "message.call", "url": "/"}})
+                .to_string();
         let callers = (0..callers).map(|_| {
-            let (delayd, answers, stop, task) = (delayd.clone(), answers.clone(), stop.clone(), task.clone());
+            let (delayd, answers, stop, task) =
+                (delayd.clone(), answers.clone(), stop.clone(), task.clone());
             tokio::spawn(async move {
                 while !stop.load(Ordering::SeqCst) {
                     let asked = Instant::now();
                     let answer = delayd.post("/delay/task/add", task.clone()).await;
                     let id = answer.body["task_id"].as_u64().filter(|_| answer.status == 200);
-                    let answered = Answered { status: answer.status, id, at: Instant::now(), took: asked.elapsed() };
+                    let answered = Answered {
+                        status: answer.status,
+                        id,
+                        at: Instant::now(),
+                        took: asked.elapsed(),
+                    };
                     answers.lock().unwrap().push(answered);
                     // Enough load to be in the middle of something at any moment, and no more.
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -60,12 +68,15 @@ impl Load {
     pub async fn accepted_after(&self, moment: Instant, count: usize) -> Instant {
         let first = async || {
             let answers = self.answers();
-            let mut accepted = answers.iter().filter(|a| a.id.is_some() && a.at > moment).map(|a| a.at);
+            let mut accepted =
+                answers.iter().filter(|a| a.id.is_some() && a.at > moment).map(|a| a.at);
             let first = accepted.next()?;
             (1 + accepted.count() >= count).then_some(first)
         };
         let last = || self.answers().into_iter().rev().take(5).collect::<Vec<_>>();
-        poll::answer(first).await.unwrap_or_else(|| panic!("adds were not accepted again: {:?}", last()))
+        poll::answer(first)
+            .await
+            .unwrap_or_else(|| panic!("adds were not accepted again: {:?}", last()))
     }
 
     /// Waits until an add was refused; panics after a minute. Ids that were drawn before an outage last for a while.
@@ -86,14 +97,24 @@ impl Load {
 }
 
 /// Waits until each accepted task was delivered, or is gone without a trace, and answers those. Panics if one is neither for a minute.
-pub async fn lost(delayd: &Program, receiver: &Receiver, topic: &str, answers: &[Answered]) -> Vec<Answered> {
-    let accepted: Vec<&Answered> = answers.iter().filter(|answered| answered.id.is_some()).collect();
+pub async fn lost(
+    delayd: &Program,
+    receiver: &Receiver,
+    topic: &str,
+    answers: &[Answered],
+) -> Vec<Answered> {
+    let accepted: Vec<&Answered> =
+        answers.iter().filter(|answered| answered.id.is_some()).collect();
     let distinct: HashSet<u64> = accepted.iter().filter_map(|answered| answered.id).collect();
     assert_eq!(distinct.len(), accepted.len(), "an id was given to two tasks");
     let mut open = Vec::new();
     let all_known = async || {
         let seen: HashSet<u64> = receiver.seen().iter().map(|call| call.id).collect();
-        open = accepted.iter().filter(|answered| !seen.contains(&answered.id.unwrap())).copied().collect::<Vec<_>>();
+        open = accepted
+            .iter()
+            .filter(|answered| !seen.contains(&answered.id.unwrap()))
+            .copied()
+            .collect::<Vec<_>>();
         let mut gone = true;
         for answered in &open {
             let get = json!({"topic": topic, "task_id": answered.id}).to_string();
@@ -104,7 +125,12 @@ pub async fn lost(delayd: &Program, receiver: &Receiver, topic: &str, answers: &
     if poll::until(all_known).await {
         return open.into_iter().cloned().collect();
     }
-    panic!("{} accepted tasks are neither delivered nor gone, such as {:?}\n{}", open.len(), open[0], delayd.log());
+    panic!(
+        "{} accepted tasks are neither delivered nor gone, such as {:?}\n{}",
+        open.len(),
+        open[0],
+        delayd.log()
+    );
 }
 
 /// How often each task came.

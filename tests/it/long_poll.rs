@@ -36,7 +36,10 @@ async fn settle_down(delayd: &Program) {
 }
 
 async fn add(delayd: &Program, delay: &str) -> u64 {
-    delayd.add(json!({"topic": "t", "delay": delay, "mode": "pull", "content": {"n": 1}})).await.id()
+    delayd
+        .add(json!({"topic": "t", "delay": delay, "mode": "pull", "content": {"n": 1}}))
+        .await
+        .id()
 }
 
 async fn a_waiting_pull_is_answered_when_its_task_falls_due_and_not_before(kept: Kept) {
@@ -47,11 +50,17 @@ async fn a_waiting_pull_is_answered_when_its_task_falls_due_and_not_before(kept:
     let added = delayd.add(json!({"topic": "t", "delay": "1500ms", "content": {"n": 1}})).await;
     let pulled = waiting.await.unwrap();
     assert!(now_ms() >= added.body["due_ms"].as_i64().unwrap(), "it came early");
-    assert_eq!((&pulled["task_id"], &pulled["content"]), (&json!(added.id()), &json!(r#"{"n":1}"#)));
+    assert_eq!(
+        (&pulled["task_id"], &pulled["content"]),
+        (&json!(added.id()), &json!(r#"{"n":1}"#))
+    );
     delayd.wait_for_state("t", added.id(), "delivered").await;
     let (later, sooner) = (add(&delayd, "1h").await, add(&delayd, "0s").await);
     let pulled = pull(&delayd, json!({"wait": "30s", "count": 5, "lease": "1m"})).await.unwrap();
-    assert_eq!((pulled["tasks"].as_array().unwrap().len(), &pulled["tasks"][0]["task_id"]), (1, &json!(sooner)));
+    assert_eq!(
+        (pulled["tasks"].as_array().unwrap().len(), &pulled["tasks"][0]["task_id"]),
+        (1, &json!(sooner))
+    );
     assert_eq!(delayd.task("t", later).await["state"], "scheduled");
 }
 
@@ -62,13 +71,17 @@ async fn a_wait_for_nothing_ends_in_the_empty_answer(kept: Kept) {
     let pulled = pull(&delayd, json!({"wait": "1200ms"})).await.unwrap();
     assert!(began.elapsed() >= Duration::from_millis(1_200), "it did not wait");
     assert_eq!((&pulled["content"], &pulled["task_id"]), (&Value::Null, &Value::Null));
-    assert_eq!(pull(&delayd, json!({"wait": "100ms", "count": 2})).await.unwrap()["tasks"], json!([]));
+    assert_eq!(
+        pull(&delayd, json!({"wait": "100ms", "count": 2})).await.unwrap()["tasks"],
+        json!([])
+    );
     // Longer than requests may take otherwise.
     let began = Instant::now();
     assert_eq!(pull(&delayd, json!({"wait": 11})).await.unwrap()["task_id"], Value::Null);
     assert!(began.elapsed() >= Duration::from_secs(11), "it was cut off");
     for wait in [json!("31s"), json!(-1), json!("soon")] {
-        let refused = delayd.post("/delay/task/pull", json!({"topic": "t", "wait": wait}).to_string()).await;
+        let refused =
+            delayd.post("/delay/task/pull", json!({"topic": "t", "wait": wait}).to_string()).await;
         assert_eq!((refused.status, &refused.body["dm_error"]), (400, &json!(1000)), "{wait}");
     }
 }
@@ -76,7 +89,8 @@ async fn a_wait_for_nothing_ends_in_the_empty_answer(kept: Kept) {
 async fn waiters_are_served_one_task_each_and_the_others_wait_on(kept: Kept) {
     let delayd = Arc::new(kept.start(&[]).await);
     add(&delayd, "1h").await;
-    let mut waiting: Vec<_> = (0..6).map(|_| pull(&delayd, json!({"wait": "25s", "lease": "1m"}))).collect();
+    let mut waiting: Vec<_> =
+        (0..6).map(|_| pull(&delayd, json!({"wait": "25s", "lease": "1m"}))).collect();
     settle_down(&delayd).await;
     let mut added = HashSet::new();
     for _ in 0..4 {
@@ -118,7 +132,10 @@ async fn a_waiter_who_hung_up_loses_nothing(kept: Kept) {
     let delayd = Arc::new(kept.start(&[]).await);
     add(&delayd, "1h").await;
     let body = r#"{"topic":"t","wait":"30s"}"#;
-    let request = format!("POST /delay/task/pull HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let request = format!(
+        "POST /delay/task/pull HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
     let sockets: Vec<_> = (0..3)
         .map(|_| {
             let mut socket = std::net::TcpStream::connect(delayd.address).unwrap();
@@ -154,10 +171,12 @@ async fn a_drain_ends_all_waits_at_once(kept: Kept) {
 async fn waiters_take_no_slots_from_adds(kept: Kept) {
     let delayd = Arc::new(kept.start(&[]).await);
     add(&delayd, "1h").await;
-    let waiting: Vec<_> = (0..1_100).map(|_| pull(&delayd, json!({"wait": "30s", "lease": "1m"}))).collect();
+    let waiting: Vec<_> =
+        (0..1_100).map(|_| pull(&delayd, json!({"wait": "30s", "lease": "1m"}))).collect();
     settle_down(&delayd).await;
-    let tasks: Vec<Value> =
-        (0..1_100).map(|n| json!({"topic": "t", "delay": 0, "mode": "pull", "content": {"n": n}})).collect();
+    let tasks: Vec<Value> = (0..1_100)
+        .map(|n| json!({"topic": "t", "delay": 0, "mode": "pull", "content": {"n": n}}))
+        .collect();
     let added: HashSet<u64> = delayd.add_all(&tasks).await.into_iter().collect();
     let mut got = HashSet::new();
     for waiting in waiting {
@@ -201,7 +220,8 @@ async fn sixty_four_consumers_of_two_instances_get_each_of_five_thousand_tasks_o
         .collect();
     let mut added = HashSet::new();
     for round in 0..10 {
-        let task = |n: usize| json!({"topic": "t", "delay": n % 2, "mode": "pull", "content": {"n": n}});
+        let task =
+            |n: usize| json!({"topic": "t", "delay": n % 2, "mode": "pull", "content": {"n": n}});
         added.extend(instances[round % 2].add_all(&(0..500).map(task).collect::<Vec<_>>()).await);
     }
     let mut got = Vec::new();
@@ -246,7 +266,10 @@ async fn waiters_of_many_topics_share_the_look_of_each_second() {
     settle_down(&delayd).await;
     let with_waiters = requests().await;
     assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
-    assert!(with_waiters < alone + 20, "{with_waiters} requests in five seconds; {alone} without waiters");
+    assert!(
+        with_waiters < alone + 20,
+        "{with_waiters} requests in five seconds; {alone} without waiters"
+    );
     for waiting in waiting {
         waiting.abort();
     }

@@ -87,13 +87,19 @@ async fn heartbeats_push_their_keys_back_and_the_silent_ones_fire(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("s", &receiver)]).await;
     // Far enough away not to fire before the last round, however slow the machine.
-    let beat = |key: usize, delay: &str| with(pushed("alive", json!(delay), key), json!({"key": format!("k{key}")}));
+    let beat = |key: usize, delay: &str| {
+        with(pushed("alive", json!(delay), key), json!({"key": format!("k{key}")}))
+    };
     let mut ids: HashSet<u64> = HashSet::new();
     for round in 0..ROUNDS {
-        let beats: Vec<Value> = (0..KEYS).map(|key| beat(key, if round == 0 { "30m" } else { "1h" })).collect();
+        let beats: Vec<Value> =
+            (0..KEYS).map(|key| beat(key, if round == 0 { "30m" } else { "1h" })).collect();
         // A push-back may be done twice.
         for some in beats.chunks(100) {
-            let answer = delayd.post_until_confirmed("/delay/task/add_batch", &json!({"tasks": some})).await.ok();
+            let answer = delayd
+                .post_until_confirmed("/delay/task/add_batch", &json!({"tasks": some}))
+                .await
+                .ok();
             let added = answer.body["results"].as_array().unwrap();
             ids.extend(added.iter().map(|one| one["task_id"].as_u64().unwrap()));
         }
@@ -113,39 +119,56 @@ async fn a_cancelled_task_never_fires_and_a_fired_one_cannot_be_cancelled(kept: 
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("s", &receiver)]).await;
     // They fall due while they are being cancelled.
-    let tasks: Vec<Value> = (0..TASKS).map(|n| pushed("t", json!(format!("{}ms", 200 + n)), n)).collect();
+    let tasks: Vec<Value> =
+        (0..TASKS).map(|n| pushed("t", json!(format!("{}ms", 200 + n)), n)).collect();
     let ids = delayd.add_all(&tasks).await;
     let cancelling = ids.iter().enumerate().map(async |(n, id)| {
         tokio::time::sleep(Duration::from_millis(100 + n as u64)).await;
-        delayd.post_until_confirmed("/delay/task/cancel", &json!({"topic": "t", "task_id": id})).await
+        delayd
+            .post_until_confirmed("/delay/task/cancel", &json!({"topic": "t", "task_id": id}))
+            .await
     });
     let answers = join_all(cancelling).await;
     let mut fired = 0;
     for (n, (id, answer)) in ids.iter().zip(&answers).enumerate() {
         let is_cancelled = answer.status == 200;
         if !is_cancelled {
-            assert_eq!((answer.status, &answer.body["dm_error"]), (409, &json!(1009)), "{answer:?}");
+            assert_eq!(
+                (answer.status, &answer.body["dm_error"]),
+                (409, &json!(1009)),
+                "{answer:?}"
+            );
         }
         let state = if is_cancelled { "cancelled" } else { "delivered" };
         delayd.wait_for_state("t", *id, state).await;
         fired += usize::from(!is_cancelled);
         let path = format!("/{n}");
-        assert_eq!(receiver.seen().iter().any(|seen| seen.path == path), !is_cancelled, "task {n}: {answer:?}");
+        assert_eq!(
+            receiver.seen().iter().any(|seen| seen.path == path),
+            !is_cancelled,
+            "task {n}: {answer:?}"
+        );
     }
     println!("{fired} of {TASKS} fired before they were cancelled");
-    let late = delayd.post("/delay/task/cancel", json!({"topic": "t", "task_id": 7}).to_string()).await;
+    let late =
+        delayd.post("/delay/task/cancel", json!({"topic": "t", "task_id": 7}).to_string()).await;
     assert_eq!((late.status, &late.body["dm_error"]), (404, &json!(1004)));
 }
 
 async fn a_leased_task_is_cancelled_unless_it_succeeds(kept: Kept) {
     let delayd = kept.start(&[]).await;
-    let cancel =
-        async |id: u64| delayd.post("/delay/task/cancel", json!({"topic": "t", "task_id": id}).to_string()).await;
+    let cancel = async |id: u64| {
+        delayd.post("/delay/task/cancel", json!({"topic": "t", "task_id": id}).to_string()).await
+    };
     for (verb, state) in [("nack", "cancelled"), ("ack", "delivered")] {
         let id = delayd.add(json!({"topic": "t", "delay": 0, "content": {"n": 1}})).await.id();
         let pulled = call(&delayd, "/delay/task/pull", json!({"topic": "t", "lease": "1m"})).await;
         let pending = cancel(id).await;
-        assert_eq!((pending.status, &pending.body["cancel_pending"]), (409, &json!(true)), "{pending:?}");
+        assert_eq!(
+            (pending.status, &pending.body["cancel_pending"]),
+            (409, &json!(true)),
+            "{pending:?}"
+        );
         let body = json!({"topic": "t", "task_id": id, "receipt": pulled["receipt"]});
         call(&delayd, &format!("/delay/task/{verb}"), body).await;
         assert_eq!(state_of(&delayd, "t", id).await, state);
@@ -162,12 +185,20 @@ async fn an_updated_task_fires_at_its_new_moment_with_its_new_content(kept: Kept
     assert_eq!((seen[0].path.as_str(), seen[0].id), ("/new", id));
     assert_eq!(json!(seen[0].due_ms), moved["due_ms"]);
     delayd.wait_for_state("t", id, "delivered").await;
-    let late = delayd.post("/delay/task/update", json!({"topic": "t", "task_id": id, "delay": 1}).to_string()).await;
+    let late = delayd
+        .post("/delay/task/update", json!({"topic": "t", "task_id": id, "delay": 1}).to_string())
+        .await;
     assert_eq!((late.status, &late.body["state"]), (409, &json!("delivered")));
 
     // A pulled task's content stays opaque.
-    let pulled = delayd.add(json!({"topic": "t", "delay": 60, "mode": "pull", "content": "any"})).await.id();
-    call(&delayd, "/delay/task/update", json!({"topic": "t", "task_id": pulled, "delay": 0, "content": "other"})).await;
+    let pulled =
+        delayd.add(json!({"topic": "t", "delay": 60, "mode": "pull", "content": "any"})).await.id();
+    call(
+        &delayd,
+        "/delay/task/update",
+        json!({"topic": "t", "task_id": pulled, "delay": 0, "content": "other"}),
+    )
+    .await;
     assert_eq!(call(&delayd, "/delay/task/pull", json!({"topic": "t"})).await["content"], "other");
 }
 
@@ -176,8 +207,14 @@ async fn what_is_not_delivered_in_time_expires(kept: Kept) {
     let task = json!({"topic": "t", "delay": 0, "expires_after": "50ms", "content": {"n": 1}});
     let id = delayd.add(task).await.id();
     let expired = delayd.wait_for_state("t", id, "expired").await;
-    assert_eq!((&expired["attempts"], &expired["last_outcome"]), (&json!(0), &json!("not delivered in time")));
-    assert_eq!(call(&delayd, "/delay/task/pull", json!({"topic": "t"})).await["task_id"], Value::Null);
+    assert_eq!(
+        (&expired["attempts"], &expired["last_outcome"]),
+        (&json!(0), &json!("not delivered in time"))
+    );
+    assert_eq!(
+        call(&delayd, "/delay/task/pull", json!({"topic": "t"})).await["task_id"],
+        Value::Null
+    );
 }
 
 async fn a_dying_task_makes_its_call(kept: Kept) {
@@ -189,22 +226,31 @@ async fn a_dying_task_makes_its_call(kept: Kept) {
     let seen = receiver.wait_for(2).await;
     assert_eq!((seen[0].path.as_str(), seen[1].path.as_str()), ("/1", "/dead"));
     let body: Value = serde_json::from_str(&seen[1].body).unwrap();
-    assert_eq!((&body["task_id"], &body["topic"], &body["attempts"]), (&json!(id), &json!("t"), &json!(1)));
-    assert_eq!((&body["outcome"], &body["content"]), (&json!("410 Gone"), &json!(r#"{"sn":"s","url":"/1"}"#)));
+    assert_eq!(
+        (&body["task_id"], &body["topic"], &body["attempts"]),
+        (&json!(id), &json!("t"), &json!(1))
+    );
+    assert_eq!(
+        (&body["outcome"], &body["content"]),
+        (&json!("410 Gone"), &json!(r#"{"sn":"s","url":"/1"}"#))
+    );
     assert_eq!(state_of(&delayd, "t", id).await, "dead");
 }
 
 async fn pages_of_a_list_follow_one_another(kept: Kept) {
     let delayd = kept.start(&[]).await;
     call(&delayd, "/delay/topic/set", json!({"topic": "t", "shards": 4})).await;
-    let tasks: Vec<Value> =
-        (0..25).map(|n| json!({"topic": "t", "delay": format!("{}s", 1_000 + n), "content": {"n": n}})).collect();
+    let tasks: Vec<Value> = (0..25)
+        .map(|n| json!({"topic": "t", "delay": format!("{}s", 1_000 + n), "content": {"n": n}}))
+        .collect();
     let ids = delayd.add_all(&tasks).await;
     let (mut got, mut cursor) = (Vec::new(), Value::Null);
     loop {
         let body = json!({"topic": "t", "state": "scheduled", "limit": 10, "cursor": cursor});
         let page = call(&delayd, "/delay/task/list", body).await;
-        got.extend(page["tasks"].as_array().unwrap().iter().map(|task| task["task_id"].as_u64().unwrap()));
+        got.extend(
+            page["tasks"].as_array().unwrap().iter().map(|task| task["task_id"].as_u64().unwrap()),
+        );
         cursor = page["cursor"].clone();
         if cursor.is_null() {
             break;
@@ -226,34 +272,51 @@ async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
             "callback.breaker.open_max=\"50ms\"".into(),
         ])
         .await;
-    let tasks: Vec<Value> = (0..20).map(|n| with(pushed("t", json!(0), n), json!({"max_attempts": 1}))).collect();
+    let tasks: Vec<Value> =
+        (0..20).map(|n| with(pushed("t", json!(0), n), json!({"max_attempts": 1}))).collect();
     for id in delayd.add_all(&tasks).await {
         delayd.wait_for_state("t", id, "dead").await;
     }
     let causes = call(&delayd, "/delay/dead/causes", json!({"topic": "t"})).await;
     assert_eq!(causes["causes"][0]["reason"], "500 Internal Server Error");
-    assert_eq!((&causes["causes"][0]["count"], &causes["causes"][1]["count"]), (&json!(18), &json!(2)));
+    assert_eq!(
+        (&causes["causes"][0]["count"], &causes["causes"][1]["count"]),
+        (&json!(18), &json!(2))
+    );
 
     receiver.answer(|_| Answer::Status(200));
     let gone = json!({"topic": "t", "all": true, "reason": "410 Gone"});
-    let dry = call(&delayd, "/delay/dead/replay", with(gone.clone(), json!({"dry_run": true}))).await;
+    let dry =
+        call(&delayd, "/delay/dead/replay", with(gone.clone(), json!({"dry_run": true}))).await;
     assert_eq!((&dry["count"], &dry["more"]), (&json!(2), &json!(false)));
     assert_eq!(receiver.seen().len(), 20, "a dry run replayed");
     assert_eq!(call(&delayd, "/delay/dead/replay", gone).await["count"], 2);
     let seen = receiver.wait_for(22).await;
-    assert!(seen[20..].iter().all(|seen| seen.path.ends_with('3') && seen.attempt == 1), "{seen:?}");
+    assert!(
+        seen[20..].iter().all(|seen| seen.path.ends_with('3') && seen.attempt == 1),
+        "{seen:?}"
+    );
 
     // At ten a second, eight take 700 ms from the first to the last.
-    let list = call(&delayd, "/delay/task/list", json!({"topic": "t", "state": "dead", "limit": 8})).await;
-    let ids: Vec<u64> =
-        list["tasks"].as_array().unwrap().iter().map(|task| task["task_id"].as_u64().unwrap()).collect();
-    call(&delayd, "/delay/dead/replay", json!({"topic": "t", "task_ids": ids, "rate": "10/s"})).await;
+    let list =
+        call(&delayd, "/delay/task/list", json!({"topic": "t", "state": "dead", "limit": 8})).await;
+    let ids: Vec<u64> = list["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| task["task_id"].as_u64().unwrap())
+        .collect();
+    call(&delayd, "/delay/dead/replay", json!({"topic": "t", "task_ids": ids, "rate": "10/s"}))
+        .await;
     let seen = receiver.wait_for(30).await;
     let (first, last) = (seen[22].due_ms, seen[29].due_ms);
     assert_eq!(last - first, 700, "the moments are those of the rate");
 
     let left = json!({"topic": "t", "all": true});
-    assert_eq!(call(&delayd, "/delay/dead/purge", with(left.clone(), json!({"dry_run": true}))).await["count"], 10);
+    assert_eq!(
+        call(&delayd, "/delay/dead/purge", with(left.clone(), json!({"dry_run": true}))).await["count"],
+        10
+    );
     assert_eq!(call(&delayd, "/delay/dead/purge", left.clone()).await["count"], 10);
     assert_eq!(call(&delayd, "/delay/dead/purge", left).await["count"], 0);
 }
@@ -278,9 +341,16 @@ async fn by_and_by(delayd: &Program, path: &str, mut request: Value) -> (u64, u6
 
 /// Each call used to begin at the front: behind as many of other reasons as one call goes over, nothing was reached.
 async fn dead_tasks_that_are_passed_over_hide_nobody(kept: Kept) {
-    let receiver = Receiver::answering(|seen| Answer::Status(if seen.path == "/19" { 410 } else { 418 })).await;
+    let receiver =
+        Receiver::answering(|seen| Answer::Status(if seen.path == "/19" { 410 } else { 418 }))
+            .await;
     let delayd = kept.start(&[service("s", &receiver)]).await;
-    call(&delayd, "/delay/topic/set", json!({"topic": "t", "shards": 3, "retry": {"max_attempts": 1}})).await;
+    call(
+        &delayd,
+        "/delay/topic/set",
+        json!({"topic": "t", "shards": 3, "retry": {"max_attempts": 1}}),
+    )
+    .await;
     let tasks: Vec<Value> = (0..20).map(|n| pushed("t", json!(0), n)).collect();
     let ids = delayd.add_all(&tasks).await;
     for id in &ids {
@@ -301,7 +371,10 @@ async fn dead_tasks_that_are_passed_over_hide_nobody(kept: Kept) {
     let twice = [&ids[..9], &ids[2..3]].concat();
     let named = json!({"topic": "t", "task_ids": twice});
     assert_eq!(by_and_by(&delayd, "/delay/dead/purge", named).await, (9, 9));
-    assert_eq!(by_and_by(&delayd, "/delay/dead/purge", json!({"topic": "t", "all": true})).await, (11, 11));
+    assert_eq!(
+        by_and_by(&delayd, "/delay/dead/purge", json!({"topic": "t", "all": true})).await,
+        (11, 11)
+    );
 }
 
 async fn a_topic_has_settings_counts_and_a_forecast(kept: Kept) {
@@ -309,20 +382,30 @@ async fn a_topic_has_settings_counts_and_a_forecast(kept: Kept) {
     let set = json!({"topic": "t", "shards": 3, "retry": {"max_attempts": 2}, "rate": "100/s", "mode": "pull"});
     let shown = call(&delayd, "/delay/topic/set", set).await;
     assert_eq!((&shown["shards"], &shown["policy"]["rate"]), (&json!(3), &json!("100/s")));
-    let refused = delayd.post("/delay/topic/set", json!({"topic": "t", "shards": 4}).to_string()).await;
+    let refused =
+        delayd.post("/delay/topic/set", json!({"topic": "t", "shards": 4}).to_string()).await;
     assert_eq!((refused.status, &refused.body["dm_error"]), (400, &json!(1000)));
-    call(&delayd, "/delay/topic/set", json!({"topic": "t", "reset": ["rate"], "quota": 1000})).await;
+    call(&delayd, "/delay/topic/set", json!({"topic": "t", "reset": ["rate"], "quota": 1000}))
+        .await;
 
-    let overdue = delayd.add(json!({"topic": "t", "delay": 0, "content": "opaque, for the topic says so"})).await;
+    let overdue = delayd
+        .add(json!({"topic": "t", "delay": 0, "content": "opaque, for the topic says so"}))
+        .await;
     for minutes in [1, 5, 7, 70] {
         delayd.add(json!({"topic": "t", "delay": format!("{minutes}m"), "content": "x"})).await;
     }
     let shown = call(&delayd, "/delay/topic/get", json!({"topic": "t"})).await;
     let policy = &shown["policy"];
     assert_eq!(*policy, json!({"retry": {"max_attempts": 2}, "mode": "pull", "quota": 1000}));
-    assert_eq!((&shown["counts"]["scheduled"], &shown["oldest_overdue_ms"]), (&json!(5), &overdue.body["due_ms"]));
-    let forecast = call(&delayd, "/delay/topic/forecast", json!({"topic": "t", "step": "6m", "steps": 3})).await;
-    let counts: Vec<&Value> = forecast["steps"].as_array().unwrap().iter().map(|step| &step["count"]).collect();
+    assert_eq!(
+        (&shown["counts"]["scheduled"], &shown["oldest_overdue_ms"]),
+        (&json!(5), &overdue.body["due_ms"])
+    );
+    let forecast =
+        call(&delayd, "/delay/topic/forecast", json!({"topic": "t", "step": "6m", "steps": 3}))
+            .await;
+    let counts: Vec<&Value> =
+        forecast["steps"].as_array().unwrap().iter().map(|step| &step["count"]).collect();
     assert_eq!((&forecast["overdue"], counts), (&json!(1), vec![&json!(2), &json!(1), &json!(0)]));
     let topics = call(&delayd, "/delay/topic/list", json!({})).await;
     assert_eq!(topics["topics"], json!([{"topic": "t", "shards": 3, "paused": false}]));
@@ -331,19 +414,23 @@ async fn a_topic_has_settings_counts_and_a_forecast(kept: Kept) {
 /// What is shown could not be sent back: it had names of its own.
 async fn a_topics_settings_are_set_as_they_are_shown(kept: Kept) {
     let delayd = kept.start(&[]).await;
-    let backoff = json!({"kind": "exponential", "base": "1500ms", "factor": 3, "max": "2h", "jitter": 0.5});
+    let backoff =
+        json!({"kind": "exponential", "base": "1500ms", "factor": 3, "max": "2h", "jitter": 0.5});
     let all = json!({
         "retry": {"max_attempts": 5, "backoff": backoff, "final_statuses": [404, 410]}, "timeout": "1500ms", "mode": "push",
         "rate": "6000/m", "concurrency": 7, "quota": 100_000, "history": {"keep": "90m", "max": 5}, "misfire": "skip",
     });
-    let shown = call(&delayd, "/delay/topic/set", with(all, json!({"topic": "a"}))).await["policy"].clone();
+    let shown =
+        call(&delayd, "/delay/topic/set", with(all, json!({"topic": "a"}))).await["policy"].clone();
     assert_eq!(shown.as_object().unwrap().len(), 8, "{shown}");
     let mut edited = shown.clone();
     edited["history"]["max"] = json!(6);
-    let second = call(&delayd, "/delay/topic/set", with(edited.clone(), json!({"topic": "b"}))).await;
+    let second =
+        call(&delayd, "/delay/topic/set", with(edited.clone(), json!({"topic": "b"}))).await;
     assert_eq!(second["policy"], edited);
     assert_eq!(call(&delayd, "/delay/topic/get", json!({"topic": "b"})).await["policy"], edited);
-    let plain = call(&delayd, "/delay/topic/set", json!({"topic": "c", "history": {"max": 5}})).await;
+    let plain =
+        call(&delayd, "/delay/topic/set", json!({"topic": "c", "history": {"max": 5}})).await;
     assert_eq!(plain["policy"], json!({"history": {"max": 5}}));
 }
 
@@ -388,7 +475,8 @@ async fn a_paused_topic_holds_and_a_resumed_one_goes_by_its_misfire_policy(kept:
 
 async fn a_purged_topic_is_empty_and_can_be_deleted(kept: Kept) {
     let delayd = kept.start(&[]).await;
-    let tasks: Vec<Value> = (0..1_500).map(|n| json!({"topic": "t", "delay": 60, "content": {"n": n}})).collect();
+    let tasks: Vec<Value> =
+        (0..1_500).map(|n| json!({"topic": "t", "delay": 60, "content": {"n": n}})).collect();
     let ids = delayd.add_all(&tasks).await;
     call(&delayd, "/delay/task/cancel", json!({"topic": "t", "task_id": ids[0]})).await;
     let full = delayd.post("/delay/topic/delete", json!({"topic": "t"}).to_string()).await;
@@ -411,8 +499,13 @@ async fn a_topics_policy_holds_for_its_calls(kept: Kept) {
     let id = delayd.add(pushed("t", json!(0), 1)).await.id();
     assert_eq!(delayd.wait_for_state("t", id, "dead").await["attempts"], 2);
     let id = delayd.add(with(pushed("t", json!(0), 1), json!({"max_attempts": 3}))).await.id();
-    assert_eq!(delayd.wait_for_state("t", id, "dead").await["attempts"], 3, "the task's own goes first");
-    call(&delayd, "/delay/topic/set", json!({"topic": "t", "retry": {"final_statuses": [418]}})).await;
+    assert_eq!(
+        delayd.wait_for_state("t", id, "dead").await["attempts"],
+        3,
+        "the task's own goes first"
+    );
+    call(&delayd, "/delay/topic/set", json!({"topic": "t", "retry": {"final_statuses": [418]}}))
+        .await;
     let id = delayd.add(pushed("t", json!(0), 1)).await.id();
     assert_eq!(delayd.wait_for_state("t", id, "dead").await["attempts"], 1);
 }
@@ -451,8 +544,11 @@ async fn failed_attempts_are_noted_with_their_answers(kept: Kept) {
     let id = delayd.add(with(pushed("t", json!(0), 1), fixed)).await.id();
     delayd.wait_for_state("t", id, "delivered").await;
     // Notes are written in the background.
-    let noted = async || Some(delayd.task("t", id).await).filter(|task| task["log"].get(0).is_some());
-    let Some(task) = poll::answer(noted).await else { panic!("the failed attempt was not noted:\n{}", delayd.log()) };
+    let noted =
+        async || Some(delayd.task("t", id).await).filter(|task| task["log"].get(0).is_some());
+    let Some(task) = poll::answer(noted).await else {
+        panic!("the failed attempt was not noted:\n{}", delayd.log())
+    };
     assert_eq!(task["log"].as_array().unwrap().len(), 1, "{task}");
     let note = &task["log"][0];
     assert_eq!((&note["attempt"], &note["answer"]), (&json!(1), &json!("the till is broken")));

@@ -60,7 +60,10 @@ async fn what_is_no_http_gets_a_4xx_or_a_closed_connection() {
         ("a TLS hello", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".repeat(40)),
         ("HTTP/0.9", b"GET /healthz\r\n\r\n".to_vec()),
         ("a version to come", b"GET /healthz HTTP/3.0\r\nhost: x\r\n\r\n".to_vec()),
-        ("HTTP/2 without its settings", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nno frame at all, but some bytes".to_vec()),
+        (
+            "HTTP/2 without its settings",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nno frame at all, but some bytes".to_vec(),
+        ),
         ("a NUL in the path", b"GET /heal\0thz HTTP/1.1\r\nhost: x\r\n\r\n".to_vec()),
         ("a NUL in a header", b"GET /healthz HTTP/1.1\r\nhost: x\r\na: b\0c\r\n\r\n".to_vec()),
         ("a space before the colon", b"GET /healthz HTTP/1.1\r\nhost : x\r\n\r\n".to_vec()),
@@ -69,15 +72,27 @@ async fn what_is_no_http_gets_a_4xx_or_a_closed_connection() {
         ("a huge path", format!("GET /{long} HTTP/1.1\r\nhost: x\r\n\r\n").into()),
         ("no number for a length", format!("{head}content-length: ten\r\n\r\n{{}}").into()),
         ("a negative length", format!("{head}content-length: -1\r\n\r\n{{}}").into()),
-        ("two lengths", format!("{head}content-length: 2\r\ncontent-length: 3\r\n\r\n{{}} ").into()),
-        ("chunks in HTTP/1.0", b"POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n".to_vec()),
+        (
+            "two lengths",
+            format!("{head}content-length: 2\r\ncontent-length: 3\r\n\r\n{{}} ").into(),
+        ),
+        (
+            "chunks in HTTP/1.0",
+            b"POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n".to_vec(),
+        ),
         ("an unknown transfer coding", format!("{head}transfer-encoding: gzip\r\n\r\n{{}}").into()),
-        ("a chunk of no size", format!("{head}transfer-encoding: chunked\r\n\r\nzz\r\n{{}}\r\n0\r\n\r\n").into()),
+        (
+            "a chunk of no size",
+            format!("{head}transfer-encoding: chunked\r\n\r\nzz\r\n{{}}\r\n0\r\n\r\n").into(),
+        ),
         (
             "a chunk of more than all",
             format!("{head}transfer-encoding: chunked\r\n\r\nffffffffffffffffff\r\n{{}}").into(),
         ),
-        ("a chunk without its end", format!("{head}transfer-encoding: chunked\r\n\r\n2\r\n{{}}xx0\r\n\r\n").into()),
+        (
+            "a chunk without its end",
+            format!("{head}transfer-encoding: chunked\r\n\r\n2\r\n{{}}xx0\r\n\r\n").into(),
+        ),
     ];
     for (what, bytes) in cases {
         let answer = sent(delayd.address, &bytes).await;
@@ -93,9 +108,10 @@ async fn what_is_no_http_gets_a_4xx_or_a_closed_connection() {
 async fn a_length_beside_chunks_smuggles_nothing_in() {
     let delayd = Kept::embedded().start(&[]).await;
     let smuggled = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
-    for lengths in
-        ["content-length: 4\r\ntransfer-encoding: chunked", "transfer-encoding: chunked\r\ncontent-length: 4"]
-    {
+    for lengths in [
+        "content-length: 4\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: 4",
+    ] {
         let request = format!(
             "POST /delay/task/pull HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{lengths}\r\n\r\n{:x}\r\n{smuggled}\r\n0\r\n\r\n",
             smuggled.len()
@@ -110,8 +126,14 @@ async fn who_stops_sending_is_let_go() {
     let cases = [
         ("a request", "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"),
         ("a half head", "GET /healthz HTTP/1.1\r\nho"),
-        ("a half body", "POST /delay/task/add HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{\"topic\""),
-        ("a half chunk", "POST /delay/task/add HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nff\r\n{"),
+        (
+            "a half body",
+            "POST /delay/task/add HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{\"topic\"",
+        ),
+        (
+            "a half chunk",
+            "POST /delay/task/add HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nff\r\n{",
+        ),
         ("half a hello", "PRI * HT"),
     ];
     for (what, bytes) in cases {
@@ -152,7 +174,8 @@ async fn a_body_that_drips_is_let_go_wherever_it_goes() {
             });
             let mut read = Vec::new();
             let ended = tokio::time::timeout(PATIENCE, reading.read_to_end(&mut read)).await;
-            let answer = String::from_utf8_lossy(&read).replace("HTTP/1.1 100 Continue\r\n\r\n", "");
+            let answer =
+                String::from_utf8_lossy(&read).replace("HTTP/1.1 100 Continue\r\n\r\n", "");
             assert!(ended.is_ok(), "{line} {more} stays open: {answer}");
             assert_eq!(status(&answer), Some(expected), "{line} {more} {length}: {answer}");
             tokio::time::timeout(PATIENCE, dripping).await.unwrap().unwrap();
@@ -166,11 +189,17 @@ async fn a_body_that_drips_is_let_go_wherever_it_goes() {
 async fn requests_in_one_write_are_answered_in_order() {
     let delayd = Kept::embedded().start(&[]).await;
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
-    let all =
-        [&get("/healthz"), ADD, &get("/nowhere"), ADD, "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"]
-            .concat();
+    let all = [
+        &get("/healthz"),
+        ADD,
+        &get("/nowhere"),
+        ADD,
+        "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+    ]
+    .concat();
     let answer = sent(delayd.address, all.as_bytes()).await;
-    let statuses: Vec<&str> = answer.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+    let statuses: Vec<&str> =
+        answer.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
     assert_eq!(statuses, ["200", "200", "404", "200", "200"], "{answer}");
 }
 
@@ -213,16 +242,21 @@ async fn slowloris_does_not_disturb_the_others() {
 async fn a_pull_that_is_not_read_goes_to_the_next() {
     // Larger than what the sockets between two processes keep.
     let content = "x".repeat(16 << 20);
-    let sets = ["limits.content=\"20MiB\"", "limits.body=\"20MiB\"", "limits.batch_body=\"20MiB\""].map(str::to_owned);
+    let sets = ["limits.content=\"20MiB\"", "limits.body=\"20MiB\"", "limits.batch_body=\"20MiB\""]
+        .map(str::to_owned);
     let delayd = Kept::embedded().start(&sets).await;
     delayd.add(json!({"topic": "t", "delay": 0, "mode": "pull", "content": content})).await;
     let mut staller = connect(delayd.address).await;
     let pull = "{\"topic\":\"t\"}";
-    let request = format!("POST /delay/task/pull HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{pull}", pull.len());
+    let request = format!(
+        "POST /delay/task/pull HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{pull}",
+        pull.len()
+    );
     staller.write_all(request.as_bytes()).await.unwrap();
     // The answer has begun: the task is the staller's, who reads no further.
     staller.read_exact(&mut [0; 15]).await.unwrap();
-    let is_back = async || delayd.post("/delay/task/pull", pull).await.ok().body["content"] == *content;
+    let is_back =
+        async || delayd.post("/delay/task/pull", pull).await.ok().body["content"] == *content;
     assert!(poll::until(is_back).await, "the task did not come back");
     let rest = read_to_end(&mut staller).await;
     assert!(!rest.ends_with('}'), "the staller has the whole answer as well");
@@ -234,9 +268,15 @@ async fn a_pull_that_is_not_read_goes_to_the_next() {
 async fn at_the_limit_of_open_files_those_who_are_connected_go_on() {
     let receiver = Receiver::start().await;
     let folder = program::folder();
-    let serve = program::serve(&StoreAt::Embedded(folder.path().to_owned()), &[service("message.call", &receiver)]);
+    let serve = program::serve(
+        &StoreAt::Embedded(folder.path().to_owned()),
+        &[service("message.call", &receiver)],
+    );
     let mut limited = std::process::Command::new("sh");
-    limited.args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\""]).arg(serve.get_program()).args(serve.get_args());
+    limited
+        .args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\""])
+        .arg(serve.get_program())
+        .args(serve.get_args());
     let delayd = Program::launch(limited).await;
     assert!(delayd.log().contains("at most 64 connections at a time"), "{}", delayd.log());
     let mut early = connect(delayd.address).await;
@@ -247,11 +287,15 @@ async fn at_the_limit_of_open_files_those_who_are_connected_go_on() {
         held.push(connect(delayd.address).await);
     }
     for round in 1..=3 {
-        let body = json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}}).to_string();
-        let request =
-            format!("POST /delay/task/add HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        let body = json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}})
+            .to_string();
+        let request = format!(
+            "POST /delay/task/add HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
         early.write_all(request.as_bytes()).await.unwrap();
-        let answer = tokio::time::timeout(PATIENCE, read_answer(&mut early)).await.unwrap().unwrap();
+        let answer =
+            tokio::time::timeout(PATIENCE, read_answer(&mut early)).await.unwrap().unwrap();
         assert!(answer.contains("\"dm_error\":0"), "{answer}");
         receiver.wait_for(round).await;
     }

@@ -36,7 +36,8 @@ fn called(topic: &str, n: usize, delay_ms: usize) -> Value {
 }
 
 pub(crate) async fn counts(delayd: &Program, topic: &str) -> Value {
-    delayd.post("/delay/topic/get", json!({"topic": topic}).to_string()).await.ok().body["counts"].clone()
+    delayd.post("/delay/topic/get", json!({"topic": topic}).to_string()).await.ok().body["counts"]
+        .clone()
 }
 
 async fn scheduled(delayd: &Program, topic: &str) -> u64 {
@@ -79,7 +80,8 @@ async fn everything_moves_while_both_serve(from: Kept, into: Kept) {
     let receiver = Receiver::start().await;
     let settings = [service("message.call", &receiver)];
     let (old, new) = (from.start(&settings).await, into.start(&settings).await);
-    let set = json!({"topic": "t", "shards": 4, "quota": 100_000, "retry": {"max_attempts": 3}}).to_string();
+    let set = json!({"topic": "t", "shards": 4, "quota": 100_000, "retry": {"max_attempts": 3}})
+        .to_string();
     old.post("/delay/topic/set", set).await.ok();
     // Half of them fall due meanwhile, as far as they are not moved by then.
     let delay_ms = |n: usize| if n.is_multiple_of(2) { 1_000 + n * 5 } else { HOUR_MS };
@@ -87,17 +89,26 @@ async fn everything_moves_while_both_serve(from: Kept, into: Kept) {
     let mut ids = old.add_all(&tasks).await;
     let far: Vec<u64> = ids.iter().copied().skip(1).step_by(2).collect();
     // What nobody fetches is overdue, and moves; what is held back moves as well, and stays held back.
-    let pulled = old.add(json!({"topic": "p", "delay": 0, "mode": "pull", "content": "any \"text\"\n"})).await.id();
+    let pulled = old
+        .add(json!({"topic": "p", "delay": 0, "mode": "pull", "content": "any \"text\"\n"}))
+        .await
+        .id();
     let held = old.add(called("held", 0, 0)).await.id();
     receiver.wait_for(1).await;
     old.post("/delay/topic/set", json!({"topic": "held", "paused": true}).to_string()).await.ok();
     ids.push(held);
     let kept_back = old.add(called("held", 1, 0)).await.id();
-    let doomed = json!({"topic": "d", "delay": 0, "mode": "pull", "max_attempts": 1, "content": "x"});
+    let doomed =
+        json!({"topic": "d", "delay": 0, "mode": "pull", "max_attempts": 1, "content": "x"});
     let doomed = old.add(doomed).await.id();
     let lease = json!({"topic": "d", "lease": "30s"}).to_string();
     let receipt = old.post("/delay/task/pull", lease).await.ok().body["receipt"].clone();
-    old.post("/delay/task/nack", json!({"topic": "d", "task_id": doomed, "receipt": receipt}).to_string()).await.ok();
+    old.post(
+        "/delay/task/nack",
+        json!({"topic": "d", "task_id": doomed, "receipt": receipt}).to_string(),
+    )
+    .await
+    .ok();
     let dead = old.wait_for_state("d", doomed, "dead").await;
     let cancelled = old.add(called("t", 0, 60_000)).await.id();
     let later = old.add(called("t", 0, 3_600_000)).await.id();
@@ -225,7 +236,9 @@ async fn whatever_a_mover_left_half_done_each_task_comes_once() {
     let settings = [service("message.call", &receiver)];
     let (old, new) = (from.start(&settings).await, into.start(&settings).await);
     let ids = old.add_all(&(0..30).map(|n| called("t", n, 6_000)).collect::<Vec<_>>()).await;
-    let lend = |ids: &[u64]| json!({"topic": "t", "task_ids": ids, "lend": "10m", "receipt": "mover"}).to_string();
+    let lend = |ids: &[u64]| {
+        json!({"topic": "t", "task_ids": ids, "lend": "10m", "receipt": "mover"}).to_string()
+    };
     // Ten are lent only, ten adopted as well, ten said to be moved, but for the end.
     let lent = old.post("/delay/task/records", lend(&ids)).await.ok().body;
     assert_eq!(lent["records"].as_array().unwrap().len(), 30);
@@ -239,7 +252,11 @@ async fn whatever_a_mover_left_half_done_each_task_comes_once() {
     assert_eq!(new.post("/delay/task/adopt", adopt).await.ok().body["results"][0]["known"], true);
 
     let summary = move_all(&old, &new, &["--margin", "1s"]).await;
-    assert_eq!((&summary["moved"], &summary["topics"][0]["known"]), (&json!(20), &json!(10)), "{summary}");
+    assert_eq!(
+        (&summary["moved"], &summary["topics"][0]["known"]),
+        (&json!(20), &json!(10)),
+        "{summary}"
+    );
     check_each_came_once(&new, &receiver, &ids).await;
 }
 
@@ -250,8 +267,12 @@ async fn what_the_new_service_will_not_have_stays_and_fires_at_the_old() {
     let old = from.start(&[service("message.call", &receiver)]).await;
     let new = into.start(&[]).await;
     let ids = old.add_all(&(0..5).map(|n| called("t", n, 4_000)).collect::<Vec<_>>()).await;
-    let (code, output, error) = run(mover(&old, &new, &["--margin", "1s", "--patience", "1s"])).await;
-    assert!(code == 1 && error.contains("message.call") && error.contains("5 tasks left"), "{output}{error}");
+    let (code, output, error) =
+        run(mover(&old, &new, &["--margin", "1s", "--patience", "1s"])).await;
+    assert!(
+        code == 1 && error.contains("message.call") && error.contains("5 tasks left"),
+        "{output}{error}"
+    );
     let waiting = counts(&old, "t").await;
     assert_eq!((&waiting["scheduled"], &waiting["leased"]), (&json!(5), &json!(0)));
     check_each_came_once(&new, &receiver, &ids).await;
@@ -283,7 +304,8 @@ async fn a_refused_token_and_a_wrong_address_move_nothing() {
 async fn two_services_of_one_store_move_nothing() {
     let kept = Kept::redis();
     let (one, two) = (kept.start(&[]).await, kept.start(&[]).await);
-    let id = one.add(json!({"topic": "t", "delay": "1h", "mode": "pull", "content": "x"})).await.id();
+    let id =
+        one.add(json!({"topic": "t", "delay": "1h", "mode": "pull", "content": "x"})).await.id();
     let before = one.task("t", id).await;
     let (code, output, error) = run(mover(&one, &two, &[])).await;
     assert!(code == 1 && error.contains("the same store"), "{output}{error}");
@@ -308,9 +330,15 @@ async fn a_record_that_cannot_be_kept_leaves_the_others_alone() {
         (json!({"state": "dead"}), "finished_ms: is missing"),
         (json!({"due_ms": -1}), "due_ms: must be Unix milliseconds"),
         (json!({"task_id": 9_007_199_254_740_991_u64}), "task_id: lies further ahead"),
-        (json!({"mode": "push", "content": r#"{"sn":"nobody","url":"/"}"#}), "is not a service that is known here"),
+        (
+            json!({"mode": "push", "content": r#"{"sn":"nobody","url":"/"}"#}),
+            "is not a service that is known here",
+        ),
         (json!({"mode": "auto"}), "mode: must be"),
-        (json!({"options": {"on_dead": {"sn": "s", "url": "/"}}}), "options.on_dead.task_id: is missing"),
+        (
+            json!({"options": {"on_dead": {"sn": "s", "url": "/"}}}),
+            "options.on_dead.task_id: is missing",
+        ),
         (
             json!({"options": {"on_dead": {"sn": "nobody", "url": "/", "task_id": 7}}}),
             "options.on_dead.sn: \"nobody\" is not a service that is known here",
@@ -321,15 +349,22 @@ async fn a_record_that_cannot_be_kept_leaves_the_others_alone() {
         (json!({"options": {"origin": "there"}}), "options.origin: expected the id of a store"),
         (json!({"colour": "red"}), "colour"),
     ];
-    let mut records: Vec<Value> =
-        wrong.iter().enumerate().map(|(i, (other, _))| record(first + i as u64, other.clone())).collect();
+    let mut records: Vec<Value> = wrong
+        .iter()
+        .enumerate()
+        .map(|(i, (other, _))| record(first + i as u64, other.clone()))
+        .collect();
     records.push(record(first + 100, json!({})));
-    let answer = delayd.post("/delay/task/adopt", json!({"records": records}).to_string()).await.ok().body;
+    let answer =
+        delayd.post("/delay/task/adopt", json!({"records": records}).to_string()).await.ok().body;
     for (result, (other, why)) in answer["results"].as_array().unwrap().iter().zip(&wrong) {
         assert_eq!(result["dm_error"], 1000, "{other}: {result}");
         assert!(result["error_msg"].as_str().unwrap().contains(why), "{other}: {result}");
     }
-    assert_eq!((&answer["failed"], &answer["results"][wrong.len()]["known"]), (&json!(wrong.len()), &json!(false)));
+    assert_eq!(
+        (&answer["failed"], &answer["results"][wrong.len()]["known"]),
+        (&json!(wrong.len()), &json!(false))
+    );
     assert_eq!(counts(&delayd, "t").await["scheduled"], 1);
 }
 
@@ -342,7 +377,11 @@ async fn a_target_that_goes_away_for_a_while_is_waited_for() {
     let (old, new) = (from.start(&settings).await, into.start(&settings).await);
     let ids = old.add_all(&(0..1_500).map(|n| called("t", n, HOUR_MS)).collect::<Vec<_>>()).await;
     let address = new.address;
-    let running = tokio::spawn(run(mover(&old, &new, &["--batch", "25", "--margin", "1s", "--rate", "700/s"])));
+    let running = tokio::spawn(run(mover(
+        &old,
+        &new,
+        &["--batch", "25", "--margin", "1s", "--rate", "700/s"],
+    )));
     wait_for_moved(&new, 300).await;
     new.kill();
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -60,11 +60,14 @@ async fn carry(State(carrier): State<Arc<Carrier>>, request: Request) -> Respons
     if matches!(&*path, "/delay/task/adopt" | "/delay/task/moved") {
         let (go_on, goes_on) = oneshot::channel();
         // Without a test that looks, all go on.
-        if carrier.stops.send(Stop { path: path.clone(), go_on }).await.is_ok() && goes_on.await.is_err() {
+        if carrier.stops.send(Stop { path: path.clone(), go_on }).await.is_ok()
+            && goes_on.await.is_err()
+        {
             std::future::pending::<()>().await;
         }
     }
-    let answer = carrier.client.post(format!("{}{path}", carrier.service)).body(body).send().await.unwrap();
+    let answer =
+        carrier.client.post(format!("{}{path}", carrier.service)).body(body).send().await.unwrap();
     let status = answer.status();
     Response::builder().status(status).body(Body::from(answer.bytes().await.unwrap())).unwrap()
 }
@@ -113,7 +116,8 @@ struct Moving<'a> {
 }
 
 async fn beat(service: &Program, topic: &str, key: &str) -> Value {
-    let task = json!({"topic": topic, "key": key, "delay": "1h", "mode": "pull", "content": "beat"});
+    let task =
+        json!({"topic": topic, "key": key, "delay": "1h", "mode": "pull", "content": "beat"});
     service.add(task).await.ok().body
 }
 
@@ -125,7 +129,8 @@ async fn keep_ids_apart(new: &Program) {
         "topic": "apart", "task_id": (now / 1_000 + ahead) * 1_000_000, "mode": "pull", "content": "x",
         "state": "delivered", "created_ms": now, "due_ms": now, "finished_ms": now,
     });
-    let answer = new.post("/delay/task/adopt", json!({"records": [record]}).to_string()).await.ok().body;
+    let answer =
+        new.post("/delay/task/adopt", json!({"records": [record]}).to_string()).await.ok().body;
     assert_eq!(answer["failed"], 0, "{answer}");
 }
 
@@ -143,7 +148,11 @@ impl<'a> Moving<'a> {
         let backoff = json!({"kind": "fixed", "every": "1h"});
         let late = json!({"topic": topic, "delay": 0, "mode": "pull", "backoff": backoff, "content": "late"});
         let id = old.add(late).await.id();
-        let pulled = old.post("/delay/task/pull", json!({"topic": topic, "lease": "30s"}).to_string()).await.ok().body;
+        let pulled = old
+            .post("/delay/task/pull", json!({"topic": topic, "lease": "30s"}).to_string())
+            .await
+            .ok()
+            .body;
         assert_eq!(pulled["task_id"], id);
         let named = json!({"topic": topic, "task_id": id, "receipt": pulled["receipt"]});
         old.post("/delay/task/nack", named.to_string()).await.ok();
@@ -177,7 +186,8 @@ impl<'a> Moving<'a> {
         for task in listed["tasks"].as_array().unwrap() {
             *waiting.entry(task["key"].as_str()).or_default() += 1;
         }
-        let mut expected: BTreeMap<Option<&str>, usize> = KEYS.into_iter().map(|key| (Some(key), 1)).collect();
+        let mut expected: BTreeMap<Option<&str>, usize> =
+            KEYS.into_iter().map(|key| (Some(key), 1)).collect();
         if !was_acknowledged {
             expected.insert(None, 1);
         }
@@ -280,7 +290,8 @@ async fn a_refused_task_that_is_pushed_back_keeps_the_mover_going() {
         "topic": "others", "task_id": id, "mode": "pull", "content": "x", "state": "delivered",
         "created_ms": now, "due_ms": now, "finished_ms": now,
     });
-    let answer = new.post("/delay/task/adopt", json!({"records": [record]}).to_string()).await.ok().body;
+    let answer =
+        new.post("/delay/task/adopt", json!({"records": [record]}).to_string()).await.ok().body;
     assert_eq!(answer["failed"], 0, "{answer}");
     let words = ["--topic", "alive", "--linger", "1s"];
     let moving = tokio::spawn(run(mover_from(&old.url(""), &new.url(""), &words)));
@@ -301,17 +312,24 @@ async fn a_refused_task_that_is_pushed_back_keeps_the_mover_going() {
 async fn a_task_that_stays_ends_the_older_one_of_its_key(from: Kept, into: Kept) {
     let (old, new) = (from.start(&[]).await, into.start(&[]).await);
     beat(&old, "alive", "device").await;
-    let (code, output, error) = run(mover_from(&old.url(""), &new.url(""), &["--topic", "alive"])).await;
-    assert_eq!((code, &counts(&new, "alive").await["scheduled"]), (0, &json!(1)), "{output}{error}");
+    let (code, output, error) =
+        run(mover_from(&old.url(""), &new.url(""), &["--topic", "alive"])).await;
+    assert_eq!(
+        (code, &counts(&new, "alive").await["scheduled"]),
+        (0, &json!(1)),
+        "{output}{error}"
+    );
     let id = beat(&old, "alive", "device").await["task_id"].clone();
     let now = now_ms();
     let record = json!({
         "topic": "others", "task_id": id, "mode": "pull", "content": "x", "state": "delivered",
         "created_ms": now, "due_ms": now, "finished_ms": now,
     });
-    let answer = new.post("/delay/task/adopt", json!({"records": [record]}).to_string()).await.ok().body;
+    let answer =
+        new.post("/delay/task/adopt", json!({"records": [record]}).to_string()).await.ok().body;
     assert_eq!(answer["failed"], 0, "{answer}");
-    let (code, output, error) = run(mover_from(&old.url(""), &new.url(""), &["--topic", "alive"])).await;
+    let (code, output, error) =
+        run(mover_from(&old.url(""), &new.url(""), &["--topic", "alive"])).await;
     let summary: Value = serde_json::from_str(&output).unwrap();
     assert_eq!((code, &summary["left"]), (1, &json!(1)), "{output}{error}");
     assert_eq!(counts(&old, "alive").await["scheduled"], 1);
@@ -342,7 +360,8 @@ async fn beat_all(service: &Program) {
         })
     };
     let tasks: Vec<Value> = (0..DEVICES).map(beat).collect();
-    let answer = service.post("/delay/task/add_batch", json!({"tasks": tasks}).to_string()).await.ok();
+    let answer =
+        service.post("/delay/task/add_batch", json!({"tasks": tasks}).to_string()).await.ok();
     assert_eq!(answer.body["failed"], 0, "{answer:?}");
 }
 

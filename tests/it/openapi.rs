@@ -41,7 +41,8 @@ impl Document {
         assert!(schema.is_object(), "{path} may not answer {status}: {answer}");
         schema["components"] = self.0["components"].clone();
         let validator = jsonschema::draft202012::new(&schema).unwrap();
-        let wrong: Vec<String> = validator.iter_errors(answer).map(|error| error.to_string()).collect();
+        let wrong: Vec<String> =
+            validator.iter_errors(answer).map(|error| error.to_string()).collect();
         assert!(wrong.is_empty(), "{path} {status} {answer}: {wrong:?}");
     }
 }
@@ -94,10 +95,20 @@ async fn every_kind_of_answer_is_as_documented(kept: Kept) {
     check("/delay/topic/resume", json!({"topic": "d"}), 200).await;
     let add = json!({"topic": "d", "delay": 0, "content": "text", "idempotency_key": "k"});
     check("/delay/task/add", add, 200).await;
-    check("/delay/task/add", json!({"topic": "d", "delay": 1, "content": "other", "idempotency_key": "k"}), 422).await;
+    check(
+        "/delay/task/add",
+        json!({"topic": "d", "delay": 1, "content": "other", "idempotency_key": "k"}),
+        422,
+    )
+    .await;
     let many = check("/delay/task/pull", json!({"topic": "d", "lease": 30, "count": 2}), 200).await;
     let task = &many["tasks"][0];
-    check("/delay/task/nack", json!({"topic": "d", "task_id": task["task_id"], "receipt": task["receipt"]}), 200).await;
+    check(
+        "/delay/task/nack",
+        json!({"topic": "d", "task_id": task["task_id"], "receipt": task["receipt"]}),
+        200,
+    )
+    .await;
     check("/delay/dead/causes", json!({"topic": "d"}), 200).await;
     check("/delay/dead/replay", json!({"topic": "d", "all": true, "rate": "1/s"}), 200).await;
     check("/delay/dead/purge", json!({"topic": "d", "all": true}), 200).await;
@@ -114,13 +125,18 @@ async fn the_command_prints_what_the_service_answers() {
     openapi.arg("openapi");
     let (code, output, error) = run(openapi).await;
     assert_eq!(code, 0, "{error}");
-    assert_eq!(serde_json::from_str::<Value>(&output).unwrap(), delayd.get("/openapi.json").await.body);
+    assert_eq!(
+        serde_json::from_str::<Value>(&output).unwrap(),
+        delayd.get("/openapi.json").await.body
+    );
 }
 
 #[tokio::test]
 async fn the_page_is_open_and_may_load_nothing_from_elsewhere() {
     let hash = "265c0d5b0ee2e930fe3e35f14ccc7da75b8aa2717db15972da8e5c6e1fea94cb";
-    let token = format!("http.auth.tokens=[{{name=\"a\",token_sha256=\"{hash}\",scopes=[\"admin\"],topics=[\"*\"]}}]");
+    let token = format!(
+        "http.auth.tokens=[{{name=\"a\",token_sha256=\"{hash}\",scopes=[\"admin\"],topics=[\"*\"]}}]"
+    );
     let delayd = Kept::embedded().start(&[token]).await;
     assert_eq!(delayd.post("/delay/topic/list", "{}").await.status, 401);
     for (path, kind) in [
@@ -130,7 +146,11 @@ async fn the_page_is_open_and_may_load_nothing_from_elsewhere() {
         ("/docs/icon.svg", "image/svg+xml"),
     ] {
         let answer = delayd.get(path).await;
-        assert_eq!((answer.status, answer.headers["content-type"].to_str().unwrap()), (200, kind), "{path}");
+        assert_eq!(
+            (answer.status, answer.headers["content-type"].to_str().unwrap()),
+            (200, kind),
+            "{path}"
+        );
         let policy = answer.headers["content-security-policy"].to_str().unwrap();
         assert!(policy.starts_with("default-src 'self';"), "{path}: {policy}");
     }
@@ -147,7 +167,8 @@ async fn schemathesis_finds_no_call_that_is_not_as_documented() {
     let receiver = Receiver::start().await;
     let delayd = Kept::embedded().start(&[service("message.call", &receiver)]).await;
     let checks = format!("{CHECKS},negative_data_rejection,unsupported_method");
-    let phases = ["--phases", "examples,coverage,fuzzing", "--max-examples", "50", "--checks", &checks];
+    let phases =
+        ["--phases", "examples,coverage,fuzzing", "--max-examples", "50", "--checks", &checks];
     ask_all(&delayd, &document_for_testers(&delayd).await, &phases).await;
 }
 
@@ -160,7 +181,8 @@ const TOKEN_HASH: &str = "60e3fdff7fa1ec662d2810194b3fb51ef76e2f9cbf092680b316f9
 async fn schemathesis_finds_no_call_that_does_without_its_token() {
     let receiver = Receiver::start().await;
     let scopes = "scopes=[\"produce\",\"consume\",\"admin\"],topics=[\"*\"]";
-    let tokens = format!("http.auth.tokens=[{{name=\"a\",token_sha256=\"{TOKEN_HASH}\",{scopes}}}]");
+    let tokens =
+        format!("http.auth.tokens=[{{name=\"a\",token_sha256=\"{TOKEN_HASH}\",{scopes}}}]");
     let delayd = Kept::embedded().start(&[service("message.call", &receiver), tokens]).await;
     let mut document = document_for_testers(&delayd).await;
     for operation in operations(&mut document) {
@@ -169,7 +191,8 @@ async fn schemathesis_finds_no_call_that_does_without_its_token() {
     let bearer = format!("Authorization: Bearer {TOKEN}");
     let checks = format!("{CHECKS},ignored_auth");
     let some = ["--include-path-regex", "^/delay/", "--phases", "fuzzing", "--max-examples", "5"];
-    ask_all(&delayd, &document, &[&some[..], &["--header", &bearer, "--checks", &checks]].concat()).await;
+    ask_all(&delayd, &document, &[&some[..], &["--header", &bearer, "--checks", &checks]].concat())
+        .await;
 
     // Without it, nothing but 401 is right, whatever is asked.
     for operation in operations(&mut document) {
@@ -182,7 +205,11 @@ async fn schemathesis_finds_no_call_that_does_without_its_token() {
 
 /// Those that ask for a token where tokens are configured.
 fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
-    let calls = document["paths"].as_object_mut().unwrap().iter_mut().filter(|(path, _)| path.starts_with("/delay/"));
+    let calls = document["paths"]
+        .as_object_mut()
+        .unwrap()
+        .iter_mut()
+        .filter(|(path, _)| path.starts_with("/delay/"));
     let operations: Vec<&mut Value> = calls.map(|(_, methods)| &mut methods["post"]).collect();
     assert!(operations.len() >= 24, "{operations:?}");
     operations.into_iter()
@@ -211,9 +238,17 @@ async fn ask_all(delayd: &Program, document: &Value, how: &[&str]) {
     schemathesis.arg("run").arg(&file).args(["--url", &delayd.url("")]);
     schemathesis.args(["--seed", "1", "--generation-database", "none"]);
     schemathesis.arg("--no-shrink").args(how);
-    schemathesis.args(["--suppress-health-check", "all", "--warnings", "off", "--request-timeout", "20"]);
+    schemathesis.args([
+        "--suppress-health-check",
+        "all",
+        "--warnings",
+        "off",
+        "--request-timeout",
+        "20",
+    ]);
     schemathesis.arg("--continue-on-failure");
-    let (code, output, error) = tokio::time::timeout(PATIENCE, run(schemathesis)).await.expect("it comes to its end");
+    let (code, output, error) =
+        tokio::time::timeout(PATIENCE, run(schemathesis)).await.expect("it comes to its end");
     assert_eq!(code, 0, "{output}\n{error}\n{}", delayd.log());
 }
 
@@ -227,5 +262,7 @@ fn schemathesis() -> std::path::PathBuf {
     let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
         .map(|folder| folder.join("schemathesis"))
         .find(|program| program.exists());
-    found.expect("schemathesis is absent; this installs it: bash -c '. scripts/needs; need_schemathesis'")
+    found.expect(
+        "schemathesis is absent; this installs it: bash -c '. scripts/needs; need_schemathesis'",
+    )
 }

@@ -19,8 +19,15 @@ async fn an_overloaded_edge_answers_everyone_and_recovers(kept: Kept) {
     callers.connect().await;
     let add = |n| json!({"topic": "load", "delay": "24h", "content": {"n": n}}).to_string();
     let answers = callers.open_loop(20_000.0, Duration::from_secs(2), add).await;
-    let improper: Vec<End> = answers.0.iter().map(|ended| ended.end).filter(|end| !end.is_proper()).collect();
-    assert!(improper.is_empty(), "{} of {}: {:?}", improper.len(), answers.0.len(), &improper[..improper.len().min(5)]);
+    let improper: Vec<End> =
+        answers.0.iter().map(|ended| ended.end).filter(|end| !end.is_proper()).collect();
+    assert!(
+        improper.is_empty(),
+        "{} of {}: {:?}",
+        improper.len(),
+        answers.0.len(),
+        &improper[..improper.len().min(5)]
+    );
     let resident = resident_kib(delayd.pid());
     assert!(resident < 512 << 10, "{resident} KiB");
     delayd.add(json!({"topic": "t", "delay": "1h", "content": {}})).await;
@@ -38,7 +45,9 @@ async fn batches_in_hand_are_bounded_and_small_adds_go_on_beside_them() {
         stream.write_all(head.as_bytes()).await.unwrap();
         // One that is refused may be closed before it is through.
         let _ = stream.write_all(&most).await;
-        if let Ok(answer) = tokio::time::timeout(Duration::from_secs(1), read_answer(&mut stream)).await {
+        if let Ok(answer) =
+            tokio::time::timeout(Duration::from_secs(1), read_answer(&mut stream)).await
+        {
             break answer.unwrap();
         }
         held.push(stream);

@@ -27,7 +27,9 @@ pub enum StoreAt {
 impl StoreAt {
     pub fn sets(&self) -> Vec<String> {
         match self {
-            Self::Embedded(folder) => vec![format!("store.embedded.path={:?}", folder.join("delayd.db"))],
+            Self::Embedded(folder) => {
+                vec![format!("store.embedded.path={:?}", folder.join("delayd.db"))]
+            }
             Self::Redis(port, prefix) => vec![
                 "store.kind=\"redis\"".into(),
                 format!("store.redis.urls=[\"redis://127.0.0.1:{port}/0\"]"),
@@ -114,14 +116,23 @@ impl Program {
 
     /// Starts it by another command that ends up as it, such as one that changes its surroundings first.
     #[allow(dead_code, reason = "tests/drills share this program")]
-    pub async fn start_by(store: &StoreAt, sets: &[String], by: impl FnOnce(Command) -> Command) -> Self {
+    pub async fn start_by(
+        store: &StoreAt,
+        sets: &[String],
+        by: impl FnOnce(Command) -> Command,
+    ) -> Self {
         Self::launch(by(serve(store, sets))).await
     }
 
     /// Starts what [`serve`] gave, perhaps with changes, and waits until it listens.
     pub async fn launch(mut serve: Command) -> Self {
         delayd::install_crypto();
-        let mut child = serve.stdin(Stdio::null()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut child = serve
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let address = watch::Sender::new(None);
         let mut found = address.subscribe();
@@ -137,8 +148,10 @@ impl Program {
                 log.push('\n');
             }
         });
-        let waited = tokio::time::timeout(Duration::from_secs(30), found.wait_for(Option::is_some)).await;
-        let Ok(Ok(address)) = waited.map(|found| found.map(|address| address.expect("just seen"))) else {
+        let waited =
+            tokio::time::timeout(Duration::from_secs(30), found.wait_for(Option::is_some)).await;
+        let Ok(Ok(address)) = waited.map(|found| found.map(|address| address.expect("just seen")))
+        else {
             let _ = child.kill();
             panic!("delayd does not listen:\n{}", log.lock().unwrap());
         };
@@ -181,9 +194,16 @@ impl Program {
     pub async fn add_all(&self, tasks: &[Value]) -> Vec<u64> {
         let mut ids = Vec::new();
         for batch in tasks.chunks(100) {
-            let answer = self.post("/delay/task/add_batch", json!({"tasks": batch}).to_string()).await.ok();
+            let answer =
+                self.post("/delay/task/add_batch", json!({"tasks": batch}).to_string()).await.ok();
             assert_eq!(answer.body["failed"], 0, "{answer:?}");
-            ids.extend(answer.body["results"].as_array().unwrap().iter().map(|one| one["task_id"].as_u64().unwrap()));
+            ids.extend(
+                answer.body["results"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|one| one["task_id"].as_u64().unwrap()),
+            );
         }
         ids
     }
@@ -193,13 +213,18 @@ impl Program {
     pub async fn post_until_confirmed(&self, path: &str, body: &Value) -> Answer {
         let confirmed = async || {
             let answer = self.post(path, body.to_string()).await;
-            Some(answer).filter(|answer| (answer.status, &answer.body["dm_error"]) != (503, &json!(2003)))
+            Some(answer)
+                .filter(|answer| (answer.status, &answer.body["dm_error"]) != (503, &json!(2003)))
         };
-        poll::answer(confirmed).await.unwrap_or_else(|| panic!("{path} {body} is not confirmed:\n{}", self.log()))
+        poll::answer(confirmed)
+            .await
+            .unwrap_or_else(|| panic!("{path} {body} is not confirmed:\n{}", self.log()))
     }
 
     pub async fn task(&self, topic: &str, id: u64) -> Value {
-        let answer = self.post_until_confirmed("/delay/task/get", &json!({"topic": topic, "task_id": id})).await;
+        let answer = self
+            .post_until_confirmed("/delay/task/get", &json!({"topic": topic, "task_id": id}))
+            .await;
         answer.ok().body["task"].clone()
     }
 
@@ -208,7 +233,11 @@ impl Program {
         let is_in = async || Some(self.task(topic, id).await).filter(|task| task["state"] == state);
         match poll::answer(is_in).await {
             Some(task) => task,
-            None => panic!("task {id} did not become {state}: {}\n{}", self.task(topic, id).await, self.log()),
+            None => panic!(
+                "task {id} did not become {state}: {}\n{}",
+                self.task(topic, id).await,
+                self.log()
+            ),
         }
     }
 
@@ -240,7 +269,10 @@ impl Program {
     }
 
     pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &self.child.id().to_string()])
+            .status()
+            .unwrap();
         assert!(sent.success());
     }
 
@@ -263,7 +295,8 @@ impl Drop for Program {
     fn drop(&mut self) {
         if self.is_under {
             // A tracer that is killed lets go of what it traced, which would go on for ever.
-            let _ = Command::new("pkill").args(["-KILL", "-P", &self.child.id().to_string()]).status();
+            let _ =
+                Command::new("pkill").args(["-KILL", "-P", &self.child.id().to_string()]).status();
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -285,7 +318,8 @@ async fn answer(response: reqwest::Response) -> Answer {
 /// The address in the line that says where it listens.
 fn listening_at(line: &str) -> Option<SocketAddr> {
     let (_, rest) = line.split_once("listens on http://")?;
-    let address: String = rest.chars().take_while(|c| c.is_ascii_hexdigit() || ".:[]".contains(*c)).collect();
+    let address: String =
+        rest.chars().take_while(|c| c.is_ascii_hexdigit() || ".:[]".contains(*c)).collect();
     address.trim_end_matches(['.', ':']).parse().ok()
 }
 

@@ -18,7 +18,8 @@ on_both_stores!(
 );
 
 async fn add(delayd: &Program, count: usize) -> Vec<u64> {
-    let tasks: Vec<Value> = (0..count).map(|n| json!({"topic": "t", "delay": 0, "content": {"n": n}})).collect();
+    let tasks: Vec<Value> =
+        (0..count).map(|n| json!({"topic": "t", "delay": 0, "content": {"n": n}})).collect();
     delayd.add_all(&tasks).await
 }
 
@@ -31,7 +32,11 @@ async fn pull(delayd: &Program, more: Value) -> Value {
 async fn a_pull_consumes_and_the_task_stays_readable(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let empty = pull(&delayd, json!({})).await;
-    assert_eq!((&empty["content"], &empty["task_id"]), (&Value::Null, &Value::Null), "no such topic yet");
+    assert_eq!(
+        (&empty["content"], &empty["task_id"]),
+        (&Value::Null, &Value::Null),
+        "no such topic yet"
+    );
     let id = add(&delayd, 1).await[0];
     let peeked = pull(&delayd, json!({"task_id": id.to_string()})).await;
     assert_eq!(peeked["content"], r#"{"n":0}"#);
@@ -55,9 +60,14 @@ async fn a_lease_comes_back_unless_acknowledged(kept: Kept) {
     let second = pull(&delayd, json!({"lease": "30s"})).await;
     assert_eq!((&second["task_id"], &second["attempt"]), (&json!(id), &json!(2)));
     assert_ne!(first["receipt"], second["receipt"]);
-    let ack = |receipt: &Value| json!({"topic": "t", "task_id": id, "receipt": receipt}).to_string();
+    let ack =
+        |receipt: &Value| json!({"topic": "t", "task_id": id, "receipt": receipt}).to_string();
     let late = delayd.post("/delay/task/nack", ack(&first["receipt"])).await;
-    assert_eq!((late.status, &late.body["state"]), (409, &json!("leased")), "a late holder moved the task");
+    assert_eq!(
+        (late.status, &late.body["state"]),
+        (409, &json!("leased")),
+        "a late holder moved the task"
+    );
     delayd.post("/delay/task/ack", ack(&second["receipt"])).await.ok();
     assert_eq!(delayd.task("t", id).await["state"], "delivered");
 }
@@ -70,8 +80,10 @@ async fn many_consumers_never_get_the_same_task(kept: Kept) {
         tokio::spawn(async move {
             let mut got = Vec::new();
             loop {
-                let tasks =
-                    pull(&delayd, json!({"count": 7, "lease": "1m"})).await["tasks"].as_array().unwrap().clone();
+                let tasks = pull(&delayd, json!({"count": 7, "lease": "1m"})).await["tasks"]
+                    .as_array()
+                    .unwrap()
+                    .clone();
                 if tasks.is_empty() {
                     return got;
                 }
@@ -94,16 +106,21 @@ async fn a_caller_that_hung_up_loses_nothing(kept: Kept) {
     let delayd = kept.start(&[]).await;
     // An answer larger than the socket's buffers, so that it cannot be written to someone who does not read.
     let filler = "x".repeat(200_000);
-    let tasks: Vec<Value> =
-        (0..64).map(|n| json!({"topic": "t", "delay": 0, "content": {"n": n, "filler": filler}})).collect();
+    let tasks: Vec<Value> = (0..64)
+        .map(|n| json!({"topic": "t", "delay": 0, "content": {"n": n, "filler": filler}}))
+        .collect();
     let mut ids = HashSet::new();
     for chunk in tasks.chunks(16) {
         ids.extend(delayd.add_all(chunk).await);
     }
     let mut socket = std::net::TcpStream::connect(delayd.address).unwrap();
     let body = r#"{"topic":"t","count":256}"#;
-    write!(socket, "POST /delay/task/pull HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}", body.len())
-        .unwrap();
+    write!(
+        socket,
+        "POST /delay/task/pull HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
     // The first byte of the answer is there, so the tasks are claimed; then the caller is gone.
     socket.peek(&mut [0]).unwrap();
     drop(socket);
@@ -119,7 +136,10 @@ async fn a_caller_that_hung_up_loses_nothing(kept: Kept) {
 
 async fn a_nacked_task_comes_back_and_dies_of_its_attempts(kept: Kept) {
     let delayd = kept.start(&[]).await;
-    let id = delayd.add(json!({"topic": "t", "delay": 0, "max_attempts": 2, "content": {"n": 1}})).await.id();
+    let id = delayd
+        .add(json!({"topic": "t", "delay": 0, "max_attempts": 2, "content": {"n": 1}}))
+        .await
+        .id();
     for attempt in 1..=2 {
         let pulled = pull(&delayd, json!({"lease": "1m"})).await;
         assert_eq!((&pulled["task_id"], &pulled["attempt"]), (&json!(id), &json!(attempt)));
@@ -132,7 +152,8 @@ async fn a_nacked_task_comes_back_and_dies_of_its_attempts(kept: Kept) {
 /// Each lane gave as much as all of them together may.
 async fn the_contents_of_a_pull_are_bounded_over_all_lanes(kept: Kept) {
     const MOST: usize = 4 << 20;
-    let settings = ["limits.content=\"6MiB\"", "limits.body=\"7MiB\"", "store.redis.timeout=\"20s\""];
+    let settings =
+        ["limits.content=\"6MiB\"", "limits.body=\"7MiB\"", "store.redis.timeout=\"20s\""];
     let delayd = kept.start(&settings.map(str::to_owned)).await;
     delayd.post("/delay/topic/set", json!({"topic": "t", "shards": 8}).to_string()).await.ok();
     let task = |bytes: usize| {
@@ -141,7 +162,9 @@ async fn the_contents_of_a_pull_are_bounded_over_all_lanes(kept: Kept) {
     };
     let mut ids = HashSet::new();
     for _ in 0..10 {
-        ids.extend(delayd.add_all(&[task(600_000), task(600_000), task(600_000), task(600_000)]).await);
+        ids.extend(
+            delayd.add_all(&[task(600_000), task(600_000), task(600_000), task(600_000)]).await,
+        );
     }
     let larger = delayd.add(task(MOST + 1)).await.id();
     ids.insert(larger);
@@ -155,8 +178,15 @@ async fn the_contents_of_a_pull_are_bounded_over_all_lanes(kept: Kept) {
         let is_alone = tasks.len() == 1 && tasks[0]["task_id"] == larger;
         assert!(bytes <= MOST || is_alone, "{bytes} bytes in {} tasks", tasks.len());
         for task in tasks {
-            assert!(ids.remove(&task["task_id"].as_u64().unwrap()), "{} came twice", task["task_id"]);
-            assert_eq!(task["attempt"], 1, "nothing was claimed and given back with an attempt spent");
+            assert!(
+                ids.remove(&task["task_id"].as_u64().unwrap()),
+                "{} came twice",
+                task["task_id"]
+            );
+            assert_eq!(
+                task["attempt"], 1,
+                "nothing was claimed and given back with an attempt spent"
+            );
         }
         pulls += 1;
         assert!(pulls < 200, "{} tasks never came", ids.len());

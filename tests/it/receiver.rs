@@ -63,7 +63,10 @@ pub struct Receiver {
 }
 
 pub fn now_ms() -> i64 {
-    #[allow(clippy::disallowed_methods, reason = "the receiver's clock is the machine's, apart from delayd's")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the receiver's clock is the machine's, apart from delayd's"
+    )]
     let now = SystemTime::now();
     now.duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
 }
@@ -79,7 +82,10 @@ impl Receiver {
     }
 
     /// One that others than this machine's own programs find.
-    pub async fn answering_at(host: IpAddr, behaviour: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+    pub async fn answering_at(
+        host: IpAddr,
+        behaviour: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let inner = Arc::new(Inner {
             seen: Mutex::default(),
             count: watch::Sender::new(0),
@@ -106,8 +112,12 @@ impl Receiver {
     #[allow(dead_code, reason = "tests/drills share this receiver")]
     pub async fn wait_until_passed(&self, count: usize) {
         let mut passed = self.inner.passed.subscribe();
-        let all =
-            tokio::time::timeout(Duration::from_secs(60), passed.wait_for(|&passed| passed >= count)).await.is_ok();
+        let all = tokio::time::timeout(
+            Duration::from_secs(60),
+            passed.wait_for(|&passed| passed >= count),
+        )
+        .await
+        .is_ok();
         assert!(all, "waited for {count} to pass the gate");
     }
 
@@ -123,15 +133,23 @@ impl Receiver {
     pub async fn wait_for(&self, count: usize) -> Vec<Seen> {
         let mut counts = self.inner.count.subscribe();
         while *counts.borrow_and_update() < count {
-            let comes = tokio::time::timeout(Duration::from_secs(60), counts.changed()).await.is_ok();
+            let comes =
+                tokio::time::timeout(Duration::from_secs(60), counts.changed()).await.is_ok();
             assert!(comes, "waited for {count} callbacks, {} came", self.seen().len());
         }
         self.seen()
     }
 }
 
-async fn take(State(inner): State<Arc<Inner>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    let number = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<i64>().ok());
+async fn take(
+    State(inner): State<Arc<Inner>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let number = |name: &str| {
+        headers.get(name).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<i64>().ok())
+    };
     let seen = Seen {
         path: uri.to_string(),
         id: number("delay-task-id").unwrap_or_default() as u64,

@@ -33,15 +33,23 @@ impl Sample {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(program);
         command.arg(format!("{}/docs/samples/{file}", env!("CARGO_MANIFEST_DIR")));
-        command.env("DELAYD_SECRETS", secrets).env("PORT", "0").env("DATABASE", folder.path().join("receiver.db"));
+        command
+            .env("DELAYD_SECRETS", secrets)
+            .env("PORT", "0")
+            .env("DATABASE", folder.path().join("receiver.db"));
         let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-        let mut child = started.unwrap_or_else(|error| panic!("{program}: {error}; scripts/needs installs it"));
+        let mut child =
+            started.unwrap_or_else(|error| panic!("{program}: {error}; scripts/needs installs it"));
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
-        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
         let first = lines.recv_timeout(Duration::from_secs(60));
         let first = first.unwrap_or_else(|_| panic!("{file} does not say where it listens"));
-        let port = first.strip_prefix("listens on port ").unwrap_or_else(|| panic!("{file} says {first:?}"));
+        let port = first
+            .strip_prefix("listens on port ")
+            .unwrap_or_else(|| panic!("{file} says {first:?}"));
         let endpoint = format!("http://127.0.0.1:{port}");
         Self { child, lines, endpoint, _folder: folder }
     }
@@ -94,13 +102,19 @@ async fn check(program: &str, file: &str) {
     let sets = [
         &sample.service("message.call", &format!("'{NEW}'"))[..],
         &sample.service("foreign", &format!("'{FOREIGN}'")),
-        &[service("recorder", &recorder), format!("services.recorder.secrets=['{OLD}', '{FOREIGN}']")],
+        &[
+            service("recorder", &recorder),
+            format!("services.recorder.secrets=['{OLD}', '{FOREIGN}']"),
+        ],
     ]
     .concat();
     let delayd = Kept::embedded().start(&sets).await;
     let add = async |sn: &str| {
         let content = json!({"sn": sn, "url": "/orders/cancel", "名": "订单"});
-        delayd.add(json!({"topic": "t", "delay": 0, "max_attempts": 1, "content": content})).await.id()
+        delayd
+            .add(json!({"topic": "t", "delay": 0, "max_attempts": 1, "content": content}))
+            .await
+            .id()
     };
 
     let right = add("message.call").await;
@@ -116,9 +130,17 @@ async fn check(program: &str, file: &str) {
     let recorded = add("recorder").await;
     let call = recorder.wait_for(1).await.remove(0);
     let words = |name: &str| name.starts_with("webhook-");
-    let headers: HeaderMap =
-        call.headers.iter().filter(|(name, _)| words(name.as_str())).map(|(n, v)| (n.clone(), v.clone())).collect();
-    assert_eq!(sample.post(headers.clone(), &call.body).await, (200, json!({"dm_error": 0})), "{file}");
+    let headers: HeaderMap = call
+        .headers
+        .iter()
+        .filter(|(name, _)| words(name.as_str()))
+        .map(|(n, v)| (n.clone(), v.clone()))
+        .collect();
+    assert_eq!(
+        sample.post(headers.clone(), &call.body).await,
+        (200, json!({"dm_error": 0})),
+        "{file}"
+    );
     let again = sample.post(headers.clone(), &call.body).await;
     assert_eq!(again, (200, json!({"dm_error": 0, "duplicate": true})), "{file}");
     let recorded = &delayd.task("t", recorded).await["webhook_id"];
@@ -130,7 +152,11 @@ async fn check(program: &str, file: &str) {
 
     // Nothing that is not exactly what was signed, and just now.
     let refused = async |headers: HeaderMap, body: &str, why: &str| {
-        assert_eq!(sample.post(headers, body).await, (401, json!({"dm_error": 401})), "{file} took {why}");
+        assert_eq!(
+            sample.post(headers, body).await,
+            (401, json!({"dm_error": 401})),
+            "{file} took {why}"
+        );
     };
     refused(headers.clone(), &call.body.replace("订单", "定单"), "another body").await;
     refused(signed(OLD, "7", 310, "{}"), "{}", "what is too old").await;
@@ -166,8 +192,9 @@ fn the_page_on_receivers_shows_the_samples_as_they_are() {
     for file in std::fs::read_dir(format!("{folder}/samples")).unwrap() {
         let file = file.unwrap();
         let text = std::fs::read_to_string(file.path()).unwrap();
-        let whole =
-            page.split("\n```").any(|block| block.split_once('\n').is_some_and(|(_, block)| block == text.trim_end()));
+        let whole = page
+            .split("\n```")
+            .any(|block| block.split_once('\n').is_some_and(|(_, block)| block == text.trim_end()));
         assert!(whole, "docs/RECEIVERS.md does not show {:?} as it is", file.file_name());
         shown += 1;
     }
@@ -177,12 +204,16 @@ fn the_page_on_receivers_shows_the_samples_as_they_are() {
 /// Who writes a receiver in another language compares with it.
 #[test]
 fn the_signature_on_the_page_is_right() {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/RECEIVERS.md")).unwrap();
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/RECEIVERS.md")).unwrap();
     let example = page.split("```").nth(1).unwrap();
     let (head, body) = example.split_once("\n\n").unwrap();
     let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     let moment = field("webhook-timestamp: ").parse().unwrap();
-    let signature = Webhook::new(OLD).unwrap().sign(field("webhook-id: "), moment, body.trim_end().as_bytes()).unwrap();
+    let signature = Webhook::new(OLD)
+        .unwrap()
+        .sign(field("webhook-id: "), moment, body.trim_end().as_bytes())
+        .unwrap();
     assert_eq!(field("webhook-signature: "), signature);
     assert!(page.contains(OLD), "and whose key it is");
 }
@@ -190,14 +221,18 @@ fn the_signature_on_the_page_is_right() {
 /// SQLite stands for the databases of the page's readers.
 #[test]
 fn the_sql_on_the_page_knows_a_duplicate() {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/RECEIVERS.md")).unwrap();
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/RECEIVERS.md")).unwrap();
     let sql = page.split("```sql\n").nth(1).unwrap().split("```").next().unwrap();
     let (table, work) = sql.split_once("\n\n").unwrap();
     let database = rusqlite::Connection::open_in_memory().unwrap();
-    database.execute_batch("CREATE TABLE orders (id, state); INSERT INTO orders VALUES (42, 'unpaid');").unwrap();
+    database
+        .execute_batch("CREATE TABLE orders (id, state); INSERT INTO orders VALUES (42, 'unpaid');")
+        .unwrap();
     database.execute_batch(table).unwrap();
     database.execute_batch(work).unwrap();
-    let state: String = database.query_row("SELECT state FROM orders", [], |row| row.get(0)).unwrap();
+    let state: String =
+        database.query_row("SELECT state FROM orders", [], |row| row.get(0)).unwrap();
     assert_eq!(state, "cancelled");
     let insert = work.lines().find(|line| line.starts_with("INSERT")).unwrap();
     assert_eq!(database.execute(insert, []).unwrap(), 0, "the second time");

@@ -70,7 +70,10 @@ async fn a_killed_primary_holds_up_its_own_slots_and_no_others() {
         lost.len(),
         resumed - elected
     );
-    assert!(lost.iter().all(|a| a.at < killed + Duration::from_millis(100)), "the successor lost a task: {lost:?}");
+    assert!(
+        lost.iter().all(|a| a.at < killed + Duration::from_millis(100)),
+        "the successor lost a task: {lost:?}"
+    );
 }
 
 /// Without the id counter nothing can be added, and that is said at once; what is there goes on being delivered.
@@ -92,7 +95,10 @@ async fn without_the_id_counters_node_adds_are_refused_at_once_and_work_goes_on(
     let refused: Vec<_> = answers.iter().filter(|a| a.status == 503).collect();
     let longest = refused.iter().map(|a| a.took).max().expect("the counter was away");
     assert!(longest < Duration::from_secs(2), "a refusal took {longest:?}");
-    println!("cluster: {} adds refused without the counter, the slowest in {longest:?}", refused.len());
+    println!(
+        "cluster: {} adds refused without the counter, the slowest in {longest:?}",
+        refused.len()
+    );
     // The tasks' node never was away.
     for &id in &ids {
         delayd.wait_for_state(&topic, id, "delivered").await;
@@ -128,7 +134,8 @@ fn end_move(cluster: &Cluster, slot: &str, to: usize) {
 fn refusals(cluster: &Cluster) -> u64 {
     let counted = cluster.nodes.iter().filter_map(|node| {
         let errors = node.command(&["INFO", "errorstats"]);
-        let count = errors.lines().find_map(|line| line.strip_prefix("errorstat_TRYAGAIN:count="))?;
+        let count =
+            errors.lines().find_map(|line| line.strip_prefix("errorstat_TRYAGAIN:count="))?;
         Some(count.trim().parse::<u64>().unwrap())
     });
     counted.sum()
@@ -193,14 +200,15 @@ async fn redirections_are_followed_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lane_stuck_half_way_holds_up_no_other_lane_of_its_server() {
     let cluster = Cluster::start();
-    let receiver =
-        Receiver::answering(|seen| if seen.path == "/gate" { Answer::AtTheGate } else { Answer::Status(200) }).await;
+    let receiver = Receiver::answering(|seen| {
+        if seen.path == "/gate" { Answer::AtTheGate } else { Answer::Status(200) }
+    })
+    .await;
     let delayd = start(&cluster, &receiver).await;
     let lies_there = |topic: &String| cluster.first_owner(&format!("{{{topic}:0}}")).0 == 1;
     let mut topics = (0..).map(|n| format!("t{n}")).filter(lies_there);
     let (hurt, healthy) = (topics.next().unwrap(), topics.next().unwrap());
-    let task =
-        |topic: &str, url: &str| json!({"topic": topic, "delay": "0s", "content": {"sn": "message.call", "url": url}});
+    let task = |topic: &str, url: &str| json!({"topic": topic, "delay": "0s", "content": {"sn": "message.call", "url": url}});
     let held = delayd.add(task(&hurt, "/gate")).await.id();
     receiver.wait_for(1).await;
 
@@ -242,7 +250,13 @@ async fn a_slot_that_moves_under_traffic_loses_and_doubles_nothing() {
     assert_eq!(lost(&delayd, &receiver, &topic, &answers).await.len(), 0);
     let twice = times_seen(&receiver).into_iter().filter(|(_, times)| *times > 1).count();
     let refused = answers.iter().filter(|a| a.status != 200).count();
-    println!("cluster: a slot moved under {} adds, {refused} refused, {twice} delivered twice", answers.len());
+    println!(
+        "cluster: a slot moved under {} adds, {refused} refused, {twice} delivered twice",
+        answers.len()
+    );
     assert_eq!(twice, 0);
-    assert!(cluster.nodes[2].command(&["CLUSTER", "COUNTKEYSINSLOT", &slot]).trim() != "0", "the slot did not move");
+    assert!(
+        cluster.nodes[2].command(&["CLUSTER", "COUNTKEYSINSLOT", &slot]).trim() != "0",
+        "the slot did not move"
+    );
 }

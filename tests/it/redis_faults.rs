@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use delayd::clock::Clock;
 use delayd::store::redis::{Params, Redis};
-use delayd::store::{Claim, Claimed, Delivery, Error, Intake, Moment, NewTask, Store, TopicEntry, Topics, Want};
+use delayd::store::{
+    Claim, Claimed, Delivery, Error, Intake, Moment, NewTask, Store, TopicEntry, Topics, Want,
+};
 use delayd::task::TaskId;
 use serde_json::json;
 
@@ -103,7 +105,9 @@ async fn an_add_repeated_after_a_lost_answer_does_not_schedule_a_claimed_task_ag
         in_hand: 0,
         misfires: Vec::new(),
     };
-    let Claimed::Granted(grant) = direct.claim(claim).await.unwrap() else { unreachable!("no lock was asked for") };
+    let Claimed::Granted(grant) = direct.claim(claim).await.unwrap() else {
+        unreachable!("no lock was asked for")
+    };
     loss.close();
     let mut ids = adding.await.unwrap();
     let claimed: Vec<TaskId> = grant.tasks.iter().map(|task| task.id).collect();
@@ -149,7 +153,10 @@ async fn a_caller_who_goes_while_ids_are_drawn_leaves_nothing_behind() {
     };
     let (goes, stays) = (adding(3), adding(1));
     let is_drawing = || {
-        server.command(&["CLIENT", "LIST"]).lines().any(|line| line.contains("flags=b") && line.contains("cmd=evalsha"))
+        server
+            .command(&["CLIENT", "LIST"])
+            .lines()
+            .any(|line| line.contains("flags=b") && line.contains("cmd=evalsha"))
     };
     assert!(poll::until(async || is_drawing()).await, "no id is drawn");
     goes.abort();
@@ -243,12 +250,16 @@ async fn one_unreadable_record_does_not_hold_up_its_neighbours() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_lane_after_an_outage_does_not_stop_the_others() {
     let server = Server::start();
-    let receiver =
-        Receiver::answering(|call| if call.path == "/gate" { Answer::AtTheGate } else { Answer::Status(200) }).await;
-    let delayd =
-        Program::start(&StoreAt::Redis(server.port(), "broken".into()), &[service("message.call", &receiver)]).await;
-    let task =
-        |topic: &str, url: &str| json!({"topic": topic, "delay": 0, "content": {"sn": "message.call", "url": url}});
+    let receiver = Receiver::answering(|call| {
+        if call.path == "/gate" { Answer::AtTheGate } else { Answer::Status(200) }
+    })
+    .await;
+    let delayd = Program::start(
+        &StoreAt::Redis(server.port(), "broken".into()),
+        &[service("message.call", &receiver)],
+    )
+    .await;
+    let task = |topic: &str, url: &str| json!({"topic": topic, "delay": 0, "content": {"sn": "message.call", "url": url}});
     delayd.add(task("a", "/gate")).await;
     receiver.wait_for(1).await;
     server.command(&["ACL", "SETUSER", "default", "-evalsha"]);

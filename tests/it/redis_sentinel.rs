@@ -16,7 +16,9 @@ use crate::{Program, StoreAt};
 const RESUME: Duration = Duration::from_secs(5);
 
 fn under_sentinels(urls: &[String], further: &[&str]) -> StoreAt {
-    let sets = ["store.kind=redis", "store.redis.topology=sentinel"].into_iter().chain(further.iter().copied());
+    let sets = ["store.kind=redis", "store.redis.topology=sentinel"]
+        .into_iter()
+        .chain(further.iter().copied());
     let mut sets: Vec<String> = sets.map(str::to_owned).collect();
     sets.push(format!("store.redis.urls={urls:?}"));
     sets.push(format!("store.redis.master_name={MASTER}"));
@@ -55,13 +57,23 @@ async fn a_killed_primary_is_followed_to_its_successor() {
     let tail = Instant::now();
     load.accepted_after(tail, 200).await;
     let (topic, answers) = load.stop().await;
-    assert!(answers.iter().filter(|a| a.at > tail).all(|a| a.status == 200), "the outage has no end");
+    assert!(
+        answers.iter().filter(|a| a.at > tail).all(|a| a.status == 200),
+        "the outage has no end"
+    );
     assert!(answers.iter().all(|a| a.status == 200 || a.status == 503));
 
     let lost = lost(&delayd, &receiver, &topic, &answers).await;
     let accepted = answers.iter().filter(|a| a.id.is_some()).count();
-    println!("failover: {accepted} accepted, {} lost, resumed {:?} after the election", lost.len(), resumed - elected);
-    assert!(lost.iter().all(|a| a.at < killed + Duration::from_millis(100)), "the successor lost a task: {lost:?}");
+    println!(
+        "failover: {accepted} accepted, {} lost, resumed {:?} after the election",
+        lost.len(),
+        resumed - elected
+    );
+    assert!(
+        lost.iter().all(|a| a.at < killed + Duration::from_millis(100)),
+        "the successor lost a task: {lost:?}"
+    );
 }
 
 /// The primary sleeps until another is elected, and wakes up believing that it still is the one.
@@ -133,9 +145,15 @@ async fn what_a_caller_is_told_outlasts_a_failover() {
     let store = under_sentinels(&watched.urls(), &["store.redis.wait_replicas=1"]);
     let delayd = Program::start(&store, &[]).await;
     delayd.wait_until_ready(200).await;
-    let add = async |delay: &str| delayd.add(json!({"topic": "t", "delay": delay, "content": {}})).await.id();
+    let add = async |delay: &str| {
+        delayd.add(json!({"topic": "t", "delay": delay, "content": {}})).await.id()
+    };
     let due = add("0s").await;
-    let taken = delayd.post("/delay/task/pull", json!({"topic": "t", "lease": "10m"}).to_string()).await.ok().body;
+    let taken = delayd
+        .post("/delay/task/pull", json!({"topic": "t", "lease": "10m"}).to_string())
+        .await
+        .ok()
+        .body;
     assert_eq!(taken["task_id"], due);
     let receipt = &taken["receipt"];
     // With this, a replica has the lease as well.
@@ -163,18 +181,27 @@ async fn what_a_caller_is_told_outlasts_a_failover() {
     ];
     for (path, body) in calls {
         let answer = delayd.post(&format!("/delay/{path}"), body.to_string()).await;
-        assert_eq!((answer.status, &answer.body["dm_error"]), (503, &json!(2003)), "{path}: {answer:?}");
+        assert_eq!(
+            (answer.status, &answer.body["dm_error"]),
+            (503, &json!(2003)),
+            "{path}: {answer:?}"
+        );
     }
 
     watched.on(old).kill();
     watched.others(old).for_each(|replica| replica.signal("CONT"));
     elect(&watched, old);
-    until("the successor has a replica", || watched.on(watched.primary()).replication().contains("state=online"));
+    until("the successor has a replica", || {
+        watched.on(watched.primary()).replication().contains("state=online")
+    });
     delayd.wait_until_ready(200).await;
     // Nothing of it has happened there, as nobody was told that it had.
     assert_eq!(delayd.task("t", late).await["state"], "scheduled");
     assert_eq!(delayd.task("t", due).await["state"], "leased");
-    delayd.post("/delay/task/cancel", json!({"topic": "t", "task_id": late}).to_string()).await.ok();
+    delayd
+        .post("/delay/task/cancel", json!({"topic": "t", "task_id": late}).to_string())
+        .await
+        .ok();
     delayd.post("/delay/task/ack", leased.to_string()).await.ok();
     assert_eq!(delayd.task("t", due).await["state"], "delivered");
 }
@@ -206,9 +233,15 @@ async fn what_is_wrong_with_the_sentinels_is_said() {
     let (code, says, _) = check(&under_sentinels(&[gone, sentinel.url()], &[])).await;
     assert_eq!(code, 0, "{says}");
 
-    let alone = StoreAt::Set(vec!["store.kind=redis".into(), format!("store.redis.urls=[{:?}]", sentinel.url())]);
+    let alone = StoreAt::Set(vec![
+        "store.kind=redis".into(),
+        format!("store.redis.urls=[{:?}]", sentinel.url()),
+    ]);
     let (code, _, says) = check(&alone).await;
-    assert!(code == 78 && says.contains("a sentinel: set store.redis.topology to \"sentinel\""), "{code}: {says}");
+    assert!(
+        code == 78 && says.contains("a sentinel: set store.redis.topology to \"sentinel\""),
+        "{code}: {says}"
+    );
 }
 
 /// A sentinel that was cut off with the old primary names that one until the others have told it. Whoever believed it wrote to a server that
@@ -233,13 +266,22 @@ async fn the_sentinel_that_knows_of_the_last_election_is_believed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_servers_have_logins_of_their_own() {
     let (server, sentinel) = (Server::start(), Server::sentinel());
-    sentinel.command(&["SENTINEL", "MONITOR", MASTER, "127.0.0.1", &server.port().to_string(), "1"]);
+    sentinel.command(&[
+        "SENTINEL",
+        "MONITOR",
+        MASTER,
+        "127.0.0.1",
+        &server.port().to_string(),
+        "1",
+    ]);
     let allow_all = ["on", "~*", "&*", "+@all"];
     server.command(&[&["ACL", "SETUSER", "tasks", ">hush-tasks"][..], &allow_all].concat());
     server.command(&["ACL", "SETUSER", "default", "off"]);
     sentinel.command(&[&["ACL", "SETUSER", "watch", ">hush-watch"][..], &allow_all].concat());
     sentinel.command(&["ACL", "SETUSER", "default", "off"]);
-    let url = |login: &str, query: &str| vec![format!("redis://{login}@127.0.0.1:{}{query}", sentinel.port())];
+    let url = |login: &str, query: &str| {
+        vec![format!("redis://{login}@127.0.0.1:{}{query}", sentinel.port())]
+    };
     let query = "?sentinel_username=watch&sentinel_password=hush-watch";
     let (code, says, error) = check(&under_sentinels(&url("tasks:hush-tasks", query), &[])).await;
     assert!(code == 0 && !says.contains("hush"), "{says}{error}");

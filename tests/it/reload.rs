@@ -117,7 +117,8 @@ async fn limits_and_the_log_level_change_and_what_cannot_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shorter_retry_after_max_holds_for_what_is_held_already() {
-    let receiver = Receiver::answering(|_| Answer::With(429, vec![("retry-after", "600")], "")).await;
+    let receiver =
+        Receiver::answering(|_| Answer::With(429, vec![("retry-after", "600")], "")).await;
     let text = service("one", &receiver)
         + "concurrency = 1
 ";
@@ -158,7 +159,9 @@ async fn a_swapped_folder_behind_a_link_is_noticed() {
     let receiver = Receiver::start().await;
     let (store, mount) = (folder(), folder());
     let at = |name: &str| mount.path().join(name);
-    for (version, text) in [("..v1", service("one", &receiver)), ("..v2", service("two", &receiver))] {
+    for (version, text) in
+        [("..v1", service("one", &receiver)), ("..v2", service("two", &receiver))]
+    {
         std::fs::create_dir(at(version)).unwrap();
         std::fs::write(at(version).join("delayd.toml"), text).unwrap();
     }
@@ -218,7 +221,11 @@ async fn a_truncated_file_lets_nobody_in() {
         let said = log.lines().rfind(|line| line.contains("the old one stays")).unwrap();
         assert!(said.contains("ERROR") && said.contains(why), "{said}");
         assert_eq!(purge(delayd, "order.a", None).await, 401);
-        assert_eq!(purge(delayd, "other", Some("dly_operator")).await, 403, "the token was widened");
+        assert_eq!(
+            purge(delayd, "other", Some("dly_operator")).await,
+            403,
+            "the token was widened"
+        );
         assert_eq!(purge(delayd, "order.a", Some("dly_operator")).await, 404);
     }
     let counted = metrics(delayd, "dly_operator").await;
@@ -240,8 +247,11 @@ async fn a_reload_loses_no_call() {
     let receiver = Receiver::answering(|_| Answer::After(Duration::from_millis(50))).await;
     let served = Served::by(&service("one", &receiver)).await;
     for round in 0..10 {
-        let tasks: Vec<_> =
-            (0..20).map(|n| json!({"topic": "t", "delay": 0, "content": {"sn": "one", "url": "/", "n": n}})).collect();
+        let tasks: Vec<_> = (0..20)
+            .map(
+                |n| json!({"topic": "t", "delay": 0, "content": {"sn": "one", "url": "/", "n": n}}),
+            )
+            .collect();
         served.delayd.add_all(&tasks).await;
         let text = service("one", &receiver)
             + &format!("concurrency = {}\n[callback]\nconcurrency = {}\n", round + 1, 8 + round);

@@ -35,7 +35,12 @@ fn tokens() -> String {
 }
 
 /// Posts with headers; answers status and body.
-async fn post(delayd: &Program, path: &str, headers: &[(&str, &str)], body: String) -> (u16, Value) {
+async fn post(
+    delayd: &Program,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: String,
+) -> (u16, Value) {
     let mut post = reqwest::Client::new().post(delayd.url(path)).body(body);
     for (name, value) in headers {
         post = post.header(*name, *value);
@@ -62,12 +67,23 @@ async fn a_command_names_the_variable_of_the_token_that_is_missing() {
     };
     let (open, guarded) = (open.url(""), guarded.url(""));
     let stats = ["stats", "--server", &guarded];
-    let missing =
-        format!("{guarded} expects an access token, got none: set DELAYD_TOKEN or give --token (dm_error 1001)");
+    let missing = format!(
+        "{guarded} expects an access token, got none: set DELAYD_TOKEN or give --token (dm_error 1001)"
+    );
     told(&[], &stats, &missing).await;
     told(&[("DELAYD_TOKEN", "")], &stats, &missing).await;
-    told(&[("DELAYD_TOKEN", "x")], &stats, "does not know this access token: check DELAYD_TOKEN or --token").await;
-    told(&[("DELAYD_TOKEN", WRITER)], &stats, "must be a token with the scope admin; \"writer\" has produce").await;
+    told(
+        &[("DELAYD_TOKEN", "x")],
+        &stats,
+        "does not know this access token: check DELAYD_TOKEN or --token",
+    )
+    .await;
+    told(
+        &[("DELAYD_TOKEN", WRITER)],
+        &stats,
+        "must be a token with the scope admin; \"writer\" has produce",
+    )
+    .await;
     let to = ["move", "--server", &open, "--to", &guarded];
     told(&[("DELAYD_TOKEN", "x")], &to, "got none: set DELAYD_TO_TOKEN or give --to-token").await;
     let from = ["move", "--server", &guarded, "--to", &open];
@@ -80,23 +96,36 @@ async fn a_token_opens_its_own_calls_and_topics(kept: Kept) {
     let refused = async |answer: (u16, Value), status: u16, dm_error: u16| {
         assert_eq!((answer.0, &answer.1["dm_error"]), (status, &json!(dm_error)), "{answer:?}");
     };
-    refused(post(&delayd, "/delay/task/add", &[], task("order.a").to_string()).await, 401, 1001).await;
-    refused(as_holder(&delayd, "dly_nobody", "/delay/task/add", task("order.a")).await, 401, 1001).await;
+    refused(post(&delayd, "/delay/task/add", &[], task("order.a").to_string()).await, 401, 1001)
+        .await;
+    refused(as_holder(&delayd, "dly_nobody", "/delay/task/add", task("order.a")).await, 401, 1001)
+        .await;
     refused(as_holder(&delayd, WRITER, "/delay/task/add", task("review")).await, 403, 1003).await;
     refused(as_holder(&delayd, READER, "/delay/task/add", task("order.a")).await, 403, 1003).await;
-    refused(as_holder(&delayd, WRITER, "/delay/task/pull", json!({"topic": "order.a"})).await, 403, 1003).await;
-    refused(as_holder(&delayd, READER, "/delay/destination/list", json!({})).await, 403, 1003).await;
+    refused(
+        as_holder(&delayd, WRITER, "/delay/task/pull", json!({"topic": "order.a"})).await,
+        403,
+        1003,
+    )
+    .await;
+    refused(as_holder(&delayd, READER, "/delay/destination/list", json!({})).await, 403, 1003)
+        .await;
     // An answer of 401 arrives, though the caller still sends megabytes.
-    refused(post(&delayd, "/delay/task/add_batch", &[], " ".repeat(12 << 20)).await, 401, 1001).await;
+    refused(post(&delayd, "/delay/task/add_batch", &[], " ".repeat(12 << 20)).await, 401, 1001)
+        .await;
     assert_eq!(delayd.get("/healthz").await.status, 200);
     delayd.wait_until_ready(200).await;
 
     let batch = json!({"tasks": [task("order.b"), task("review")]});
     let (status, answer) = as_holder(&delayd, WRITER, "/delay/task/add_batch", batch).await;
     assert_eq!((status, &answer["failed"]), (200, &json!(1)), "{answer}");
-    assert_eq!([&answer["results"][0]["dm_error"], &answer["results"][1]["dm_error"]], [&json!(0), &json!(1003)]);
+    assert_eq!(
+        [&answer["results"][0]["dm_error"], &answer["results"][1]["dm_error"]],
+        [&json!(0), &json!(1003)]
+    );
     for topic in ["order.b", "review"] {
-        let (status, pulled) = as_holder(&delayd, READER, "/delay/task/pull", json!({"topic": topic})).await;
+        let (status, pulled) =
+            as_holder(&delayd, READER, "/delay/task/pull", json!({"topic": topic})).await;
         assert_eq!((status, pulled["task_id"].is_u64()), (200, topic == "order.b"), "{pulled}");
     }
 
@@ -135,9 +164,16 @@ async fn a_headers_value_is_shown_only_to_who_runs_the_service(kept: Kept) {
     ] {
         let (status, shown) = as_holder(&delayd, token, "/delay/task/get", named.clone()).await;
         let shown = &shown["task"]["options"]["headers"];
-        assert_eq!((status, shown), (200, &json!({"authorization": value, "x-tenant": tenant})), "{token}");
+        assert_eq!(
+            (status, shown),
+            (200, &json!({"authorization": value, "x-tenant": tenant})),
+            "{token}"
+        );
         let (_, pulled) = as_holder(&delayd, KEEPER, "/delay/task/pull", named.clone()).await;
-        assert!(pulled["content"].is_string() && !pulled.to_string().contains("secret"), "{pulled}");
+        assert!(
+            pulled["content"].is_string() && !pulled.to_string().contains("secret"),
+            "{pulled}"
+        );
     }
     let list = json!({"topic": "order.a", "state": "scheduled"});
     let (_, listed) = as_holder(&delayd, KEEPER, "/delay/task/list", list).await;
@@ -152,7 +188,8 @@ async fn pages_of_other_sites_may_not_call() {
     let (status, _) = post(&delayd, "/delay/task/pull", &[("origin", &own)], pull()).await;
     assert_eq!(status, 200);
     for origin in ["https://evil.example", "null", "http://localhost"] {
-        let (status, answer) = post(&delayd, "/delay/task/pull", &[("origin", origin)], pull()).await;
+        let (status, answer) =
+            post(&delayd, "/delay/task/pull", &[("origin", origin)], pull()).await;
         assert_eq!((status, &answer["dm_error"]), (403, &json!(1003)), "{origin}");
     }
     let rebound = [("origin", "http://evil.example:7799"), ("host", "evil.example:7799")];
@@ -162,7 +199,9 @@ async fn pages_of_other_sites_may_not_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_port_is_warned_of_loudly_and_one_with_tokens_is_not() {
     let kept = Kept::embedded();
-    for (sets, warns) in [(vec!["http.auth.anonymous=true".to_owned()], true), (vec![tokens()], false)] {
+    for (sets, warns) in
+        [(vec!["http.auth.anonymous=true".to_owned()], true), (vec![tokens()], false)]
+    {
         let sets = [vec!["http.bind='0.0.0.0:0'".to_owned()], sets].concat();
         let delayd = kept.start(&sets).await;
         // The line comes right after that of the address, by which the start is known; the drain's after both.
@@ -178,11 +217,17 @@ const NEW: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDzzjGJkMzvZw=";
 
 async fn calls_of_a_service_with_secrets_are_signed_on_every_attempt(kept: Kept) {
     let receiver = Receiver::answering(|call| {
-        crate::receiver::Answer::Status(if call.path == "/signed" && call.attempt == 1 { 500 } else { 200 })
+        crate::receiver::Answer::Status(if call.path == "/signed" && call.attempt == 1 {
+            500
+        } else {
+            200
+        })
     })
     .await;
     let secrets = format!("services.\"message.call\".secrets=['{OLD}', '{NEW}']");
-    let delayd = kept.start(&[service("message.call", &receiver), secrets, service("plain", &receiver)]).await;
+    let delayd = kept
+        .start(&[service("message.call", &receiver), secrets, service("plain", &receiver)])
+        .await;
     let task = |sn: &str, url: &str| json!({"topic": "t", "delay": 0, "backoff": {"kind": "fixed", "every": "1ms"}, "content": {"sn": sn, "url": url, "名": "订单"}});
     delayd.add(task("message.call", "/signed")).await;
     let seen = receiver.wait_for(2).await;
@@ -195,12 +240,17 @@ async fn calls_of_a_service_with_secrets_are_signed_on_every_attempt(kept: Kept)
     assert_eq!(seen[0].headers["webhook-id"], seen[1].headers["webhook-id"]);
     delayd.add(task("plain", "/plain")).await;
     let plain = receiver.wait_for(3).await.pop().unwrap();
-    assert!(!plain.headers.contains_key("webhook-signature") && plain.headers.contains_key("webhook-id"));
+    assert!(
+        !plain.headers.contains_key("webhook-signature")
+            && plain.headers.contains_key("webhook-id")
+    );
 }
 
 async fn headers_of_a_task_go_along_with_every_attempt(kept: Kept) {
-    let receiver =
-        Receiver::answering(|call| crate::receiver::Answer::Status(if call.attempt == 1 { 500 } else { 200 })).await;
+    let receiver = Receiver::answering(|call| {
+        crate::receiver::Answer::Status(if call.attempt == 1 { 500 } else { 200 })
+    })
+    .await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
     let mut task = json!({"topic": "t", "delay": 0, "backoff": {"kind": "fixed", "every": "1ms"},
         "content": {"sn": "message.call", "url": "/x"}});
@@ -228,7 +278,8 @@ async fn headers_of_a_task_go_along_with_every_attempt(kept: Kept) {
 async fn an_absolute_url_is_called_on_an_allowed_host(kept: Kept) {
     let receiver = Receiver::start().await;
     let host = receiver.address.to_string();
-    let sets = [format!("callback.allow_hosts=[\"{host}\"]"), "callback.deny_private_hosts=false".into()];
+    let sets =
+        [format!("callback.allow_hosts=[\"{host}\"]"), "callback.deny_private_hosts=false".into()];
     let delayd = kept.start(&sets).await;
     let task = |url: String, mode: &str| json!({"topic": "t", "delay": 0, "mode": mode, "content": {"url": url}});
     let answer = delayd.add(task(format!("http://{host}/hook?a=b"), "auto")).await;
@@ -240,9 +291,17 @@ async fn an_absolute_url_is_called_on_an_allowed_host(kept: Kept) {
     delayd.post("/delay/destination/hold", json!({"sn": host}).to_string()).await.ok();
     let held = delayd.add(task(format!("http://{host}/held"), "push")).await.id();
     let listed = delayd.post("/delay/destination/list", "{}").await.ok();
-    let listed =
-        listed.body["destinations"].as_array().unwrap().iter().find(|one| one["sn"] == host.as_str()).unwrap().clone();
-    assert_eq!([&listed["configured"], &listed["held"], &listed["waiting"]], [&json!(true), &json!(true), &json!(1)]);
+    let listed = listed.body["destinations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["sn"] == host.as_str())
+        .unwrap()
+        .clone();
+    assert_eq!(
+        [&listed["configured"], &listed["held"], &listed["waiting"]],
+        [&json!(true), &json!(true), &json!(1)]
+    );
     let mut fsck = command(&kept.store.sets());
     fsck.arg("fsck");
     let (code, found, error) = run(fsck).await;
@@ -252,10 +311,16 @@ async fn an_absolute_url_is_called_on_an_allowed_host(kept: Kept) {
     // Elsewhere nobody is called, so it is refused unless consumers are to pull it.
     let other = delayd.add(task("http://127.0.0.1:1/".into(), "pull")).await;
     assert_eq!(other.body["mode"], "pull");
-    for url in ["http://127.0.0.1:1/".into(), format!("http://me@{host}/"), format!("http://{host}/#x")] {
+    for url in
+        ["http://127.0.0.1:1/".into(), format!("http://me@{host}/"), format!("http://{host}/#x")]
+    {
         for mode in ["auto", "push"] {
             let answer = delayd.post("/delay/task/add", task(url.clone(), mode).to_string()).await;
-            assert_eq!((answer.status, &answer.body["dm_error"]), (400, &json!(1000)), "{answer:?}");
+            assert_eq!(
+                (answer.status, &answer.body["dm_error"]),
+                (400, &json!(1000)),
+                "{answer:?}"
+            );
         }
     }
 }
@@ -263,18 +328,28 @@ async fn an_absolute_url_is_called_on_an_allowed_host(kept: Kept) {
 async fn a_private_address_is_not_called_whatever_its_name(kept: Kept) {
     let receiver = Receiver::start().await;
     let port = receiver.address.port();
-    let sets = ["callback.allow_hosts=['*']".into(), format!("services_fallback.dns='http://{{sn}}:{port}'")];
+    let sets = [
+        "callback.allow_hosts=['*']".into(),
+        format!("services_fallback.dns='http://{{sn}}:{port}'"),
+    ];
     let delayd = kept.start(&sets).await;
     let task = |content: Value| json!({"topic": "t", "delay": 0, "max_attempts": 2, "backoff": {"kind": "fixed", "every": "1ms"}, "content": content});
-    for content in [json!({"url": format!("http://localhost:{port}/x")}), json!({"sn": "localhost", "url": "/x"})] {
+    for content in [
+        json!({"url": format!("http://localhost:{port}/x")}),
+        json!({"sn": "localhost", "url": "/x"}),
+    ] {
         let id = delayd.add(task(content)).await.id();
         let dead = delayd.wait_for_state("t", id, "dead").await;
         let outcome = "not called: no address of the host may be called";
         assert_eq!((&dead["attempts"], &dead["last_outcome"]), (&json!(2), &json!(outcome)));
     }
     for host in ["127.0.0.1", "2130706433", "0x7f.1", "169.254.169.254", "10.0.0.1"] {
-        let answer =
-            delayd.post("/delay/task/add", task(json!({"url": format!("http://{host}:{port}/x")})).to_string()).await;
+        let answer = delayd
+            .post(
+                "/delay/task/add",
+                task(json!({"url": format!("http://{host}:{port}/x")})).to_string(),
+            )
+            .await;
         assert_eq!((answer.status, &answer.body["dm_error"]), (400, &json!(1000)), "{answer:?}");
     }
     assert!(receiver.seen().is_empty());
@@ -288,7 +363,9 @@ async fn no_secret_is_in_the_log_or_in_an_answer() {
     let (password, prefix) = ("redis-password-secret", format!("it{:016x}", rand::random::<u64>()));
     let user = format!("user{prefix}");
     redis.command(&["ACL", "SETUSER", &user, "on", &format!(">{password}"), "~*", "&*", "+@all"]);
-    let url = |password: &str| format!("store.redis.urls=[\"redis://{user}:{password}@127.0.0.1:{}/0\"]", redis.port());
+    let url = |password: &str| {
+        format!("store.redis.urls=[\"redis://{user}:{password}@127.0.0.1:{}/0\"]", redis.port())
+    };
     let base = vec![
         "store.kind=\"redis\"".to_owned(),
         format!("store.redis.key_prefix={prefix:?}"),
@@ -311,7 +388,11 @@ async fn no_secret_is_in_the_log_or_in_an_answer() {
             "url-secret",
             "content-secret",
         ];
-        known.into_iter().filter(|secret| text.contains(secret)).map(str::to_owned).collect::<Vec<_>>()
+        known
+            .into_iter()
+            .filter(|secret| text.contains(secret))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
 
     // A wrong password, and a bad secret: the start fails, and says why without them.
@@ -351,9 +432,11 @@ async fn no_secret_is_in_the_log_or_in_an_answer() {
         bad[field] = value;
         assert_ne!(ask(WRITER, "/delay/task/add", bad).await["dm_error"], 0);
     }
-    for (token, path) in
-        [("wrong-secret", "/delay/task/add"), (READER, "/delay/task/add"), (HASHES[0], "/delay/task/pull")]
-    {
+    for (token, path) in [
+        ("wrong-secret", "/delay/task/add"),
+        (READER, "/delay/task/add"),
+        (HASHES[0], "/delay/task/pull"),
+    ] {
         assert_ne!(ask(token, path, task.clone()).await["dm_error"], 0);
     }
     receiver.wait_for(2).await;
@@ -364,7 +447,10 @@ async fn no_secret_is_in_the_log_or_in_an_answer() {
     ask(WRITER, "/delay/task/add", task).await;
     let log = delayd.log();
     assert!(log.contains(&format!("Task {id} is dead")) && log.contains("TRACE"), "{log}");
-    assert!(log.contains("Admitted writer to /delay/task/add") && log.contains("Not admitted to"), "{log}");
+    assert!(
+        log.contains("Admitted writer to /delay/task/add") && log.contains("Not admitted to"),
+        "{log}"
+    );
     let signature = receiver.seen()[0].headers["webhook-signature"].to_str().unwrap().to_owned();
     assert!(!log.contains(&signature), "{log}");
     assert_eq!((secrets(&log), secrets(&answers)), (vec![], vec![]), "{log}");
@@ -376,7 +462,9 @@ async fn json_nested_without_end_is_refused_wherever_it_stands() {
     let delayd = Kept::embedded().start(&["limits.content='1MiB'".into(), tokens()]).await;
     let (open, objects) = ("[".repeat(400_000), r#"{"a":"#.repeat(100_000));
     let closed = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
-    let add = |fields: String| ("/delay/task/add", format!(r#"{{"topic":"order.a","delay":"1h",{fields}}}"#));
+    let add = |fields: String| {
+        ("/delay/task/add", format!(r#"{{"topic":"order.a","delay":"1h",{fields}}}"#))
+    };
     let cases = [
         ("/delay/task/add", open.clone()),
         ("/delay/task/add", objects.clone()),
@@ -403,9 +491,15 @@ async fn json_nested_without_end_is_refused_wherever_it_stands() {
         assert!(answer["error_msg"].as_str().unwrap().len() < 300, "{shown}");
     }
     // In a batch the others are not spoilt.
-    let batch = format!(r#"{{"tasks":[{closed},{{"topic":"order.a","delay":"1h","content":{{}}}}]}}"#);
-    let (status, answer) =
-        post(&delayd, "/delay/task/add_batch", &[("authorization", &format!("Bearer {WRITER}"))], batch).await;
+    let batch =
+        format!(r#"{{"tasks":[{closed},{{"topic":"order.a","delay":"1h","content":{{}}}}]}}"#);
+    let (status, answer) = post(
+        &delayd,
+        "/delay/task/add_batch",
+        &[("authorization", &format!("Bearer {WRITER}"))],
+        batch,
+    )
+    .await;
     assert_eq!((status, &answer["failed"]), (200, &json!(1)), "{answer}");
     assert!(!delayd.log().contains("panicked"), "{}", delayd.log());
 }

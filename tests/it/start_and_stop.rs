@@ -47,8 +47,10 @@ async fn a_start_beyond_loopback_without_tokens_is_refused_before_anything_is_to
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     // The contradiction of both is refused as well: were the file cut off behind the first, everyone could call.
-    let token =
-        format!("http.auth.tokens=[{{name='a', token_sha256='{}', scopes=['admin'], topics=['*']}}]", "0".repeat(64));
+    let token = format!(
+        "http.auth.tokens=[{{name='a', token_sha256='{}', scopes=['admin'], topics=['*']}}]",
+        "0".repeat(64)
+    );
     refuses(&[path, token, "http.auth.anonymous=true".into()], 78, &["http.auth.anonymous"]).await;
 }
 
@@ -58,7 +60,10 @@ async fn a_port_in_use_is_one_clear_line() {
     let folder = program::folder();
     let address = taken.local_addr().unwrap();
     refuses(
-        &[format!("http.bind=\"{address}\""), format!("store.embedded.path={:?}", folder.path().join("d.db"))],
+        &[
+            format!("http.bind=\"{address}\""),
+            format!("store.embedded.path={:?}", folder.path().join("d.db")),
+        ],
         1,
         &[&address.to_string(), "http.bind"],
     )
@@ -162,7 +167,11 @@ async fn a_redis_that_restarts_is_found_again_with_its_scripts() {
     let pending = delayd.add(task("4s")).await.id();
     // What everysec has written is what this test is about; what it still holds back is not promised.
     let is_written = || redis.command(&["INFO", "persistence"]).contains("aof_buffer_length:0\r\n");
-    assert!(poll::until(async || is_written()).await, "{}", redis.command(&["INFO", "persistence"]));
+    assert!(
+        poll::until(async || is_written()).await,
+        "{}",
+        redis.command(&["INFO", "persistence"])
+    );
     redis.kill();
     redis.restart();
     delayd.wait_until_ready(200).await;
@@ -177,8 +186,11 @@ async fn a_drain_ends_though_redis_is_gone() {
     let mut redis = redis_server::Server::start();
     let receiver = Receiver::answering(|_| Answer::AtTheGate).await;
     let store = StoreAt::Redis(redis.port(), "gone".into());
-    let mut delayd =
-        Program::start(&store, &[service("message.call", &receiver), "shutdown.grace=\"1s\"".into()]).await;
+    let mut delayd = Program::start(
+        &store,
+        &[service("message.call", &receiver), "shutdown.grace=\"1s\"".into()],
+    )
+    .await;
     let task = json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}});
     delayd.add_all(&vec![task; 3]).await;
     receiver.wait_for(3).await;
@@ -215,7 +227,10 @@ async fn a_drain_ends_running_calls_and_gives_back_the_unfired(kept: Kept) {
 
 async fn a_call_cut_off_by_the_grace_period_keeps_its_attempt(kept: Kept) {
     let receiver =
-        Receiver::answering(|call| if call.attempt == 1 { Answer::Never } else { Answer::Status(200) }).await;
+        Receiver::answering(
+            |call| if call.attempt == 1 { Answer::Never } else { Answer::Status(200) },
+        )
+        .await;
     let settings = [
         service("message.call", &receiver),
         "shutdown.grace=\"200ms\"".into(),
@@ -243,8 +258,11 @@ async fn a_call_cut_off_by_the_grace_period_keeps_its_attempt(kept: Kept) {
 
 async fn a_second_signal_ends_at_once(kept: Kept) {
     let receiver = Receiver::answering(|_| Answer::Never).await;
-    let mut delayd = kept.start(&[service("message.call", &receiver), "shutdown.grace=\"10m\"".into()]).await;
-    delayd.add(json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}})).await;
+    let mut delayd =
+        kept.start(&[service("message.call", &receiver), "shutdown.grace=\"10m\"".into()]).await;
+    delayd
+        .add(json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}}))
+        .await;
     receiver.wait_for(1).await;
     delayd.signal("TERM");
     delayd.wait_until_ready(503).await;

@@ -80,7 +80,11 @@ async fn a_task_keeps_its_webhook_id_over_restarts_kills_and_a_move(kept: Kept) 
     let again = receiver.wait_for(before + 1).await;
     assert_eq!(webhook_id(&again[before]), first, "after a move");
     let moved = away.task("t", id).await;
-    assert_eq!((&moved["webhook_id"], &moved["options"]["origin"]), (&json!(first), &Value::Null), "{moved}");
+    assert_eq!(
+        (&moved["webhook_id"], &moved["options"]["origin"]),
+        (&json!(first), &Value::Null),
+        "{moved}"
+    );
     let pushed = json!({"topic": "t", "delay": "1h", "key": "k", "content": {"sn": "message.call", "url": "/late"}});
     assert_eq!(away.add(pushed).await.id(), id);
     assert_eq!(away.task("t", id).await["webhook_id"], *first, "pushed back by its key");
@@ -90,7 +94,16 @@ async fn a_task_keeps_its_webhook_id_over_restarts_kills_and_a_move(kept: Kept) 
 
 async fn move_all(old: &Program, new: &Program) {
     let mut mover = command(&[]);
-    mover.args(["move", "--server", &old.url(""), "--to", &new.url(""), "--margin", "10ms", "--json"]);
+    mover.args([
+        "move",
+        "--server",
+        &old.url(""),
+        "--to",
+        &new.url(""),
+        "--margin",
+        "10ms",
+        "--json",
+    ]);
     let (code, output, error) = run(mover).await;
     assert_eq!(code, 0, "{output}{error}\n{}", new.log());
     let summary: Value = serde_json::from_str(&output).unwrap();
@@ -106,7 +119,8 @@ async fn two_instances_on_one_redis_are_one_store() {
     let tasks: Vec<Value> = (0..50).map(task).collect();
     tokio::join!(one.add_all(&tasks), two.add_all(&tasks));
     let seen = receiver.wait_for(100).await;
-    let stores: HashSet<String> = seen.iter().map(|call| webhook_id(call)[..16].to_owned()).collect();
+    let stores: HashSet<String> =
+        seen.iter().map(|call| webhook_id(call)[..16].to_owned()).collect();
     assert_eq!(stores.len(), 1, "{stores:?}");
     let id = seen[0].id;
     assert_eq!(one.task("t", id).await["webhook_id"], two.task("t", id).await["webhook_id"]);
@@ -116,7 +130,8 @@ async fn two_instances_on_one_redis_are_one_store() {
 async fn an_import_keeps_webhook_ids_where_it_keeps_ids() {
     let (from, into, fresh) = (Kept::embedded(), Kept::redis(), Kept::embedded());
     let (old, new, other) = (from.start(&[]).await, into.start(&[]).await, fresh.start(&[]).await);
-    let id = old.add(json!({"topic": "t", "delay": "1h", "mode": "pull", "content": "x"})).await.id();
+    let id =
+        old.add(json!({"topic": "t", "delay": "1h", "mode": "pull", "content": "x"})).await.id();
     let first = old.task("t", id).await["webhook_id"].clone();
     let folder = folder();
     let file = folder.path().join("tasks.ndjson");
@@ -131,10 +146,14 @@ async fn an_import_keeps_webhook_ids_where_it_keeps_ids() {
     client(&new, &["import", "--keep-ids", file.to_str().unwrap()]).await;
     assert_eq!(new.task("t", id).await["webhook_id"], first);
     client(&other, &["import", file.to_str().unwrap()]).await;
-    let listed = other.post("/delay/task/list", r#"{"topic":"t","state":"scheduled"}"#).await.ok().body;
+    let listed =
+        other.post("/delay/task/list", r#"{"topic":"t","state":"scheduled"}"#).await.ok().body;
     let added = listed["tasks"][0]["task_id"].as_u64().unwrap();
     let shown = other.task("t", added).await;
-    assert!(shown["webhook_id"].as_str().unwrap()[..16] != first.as_str().unwrap()[..16], "{shown}");
+    assert!(
+        shown["webhook_id"].as_str().unwrap()[..16] != first.as_str().unwrap()[..16],
+        "{shown}"
+    );
 }
 
 async fn another_id_is_for_the_tasks_that_come_next(kept: Kept) {
@@ -167,7 +186,9 @@ async fn another_id_is_for_the_tasks_that_come_next(kept: Kept) {
         let second = webhook_id(&receiver.wait_for(n + 1).await[n])[..16].to_owned();
         (second != first).then_some(second)
     };
-    let Some(second) = poll::answer(another).await else { panic!("nobody took up the new id:\n{}", delayd.log()) };
+    let Some(second) = poll::answer(another).await else {
+        panic!("nobody took up the new id:\n{}", delayd.log())
+    };
     assert!(output.contains(&second), "{output}");
 }
 

@@ -66,7 +66,8 @@ async fn an_instance_that_does_not_work_leaves_its_tasks_to_one_that_does() {
     let kept = Kept::redis();
     let receiver = Receiver::start().await;
     let works = kept.start(&[service("message.call", &receiver)]).await;
-    let takes = kept.start(&[service("message.call", &receiver), "worker.enabled=false".into()]).await;
+    let takes =
+        kept.start(&[service("message.call", &receiver), "worker.enabled=false".into()]).await;
     let id = takes.add_all(&tasks(1, "10ms")).await[0];
     works.wait_for_state("t", id, "delivered").await;
 }
@@ -77,8 +78,16 @@ async fn soon<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 async fn pull(program: &Program, count: usize) -> Vec<u64> {
-    let pulled = program.post("/delay/task/pull", json!({"topic": "t", "count": count}).to_string()).await.ok();
-    pulled.body["tasks"].as_array().unwrap().iter().map(|task| task["task_id"].as_u64().unwrap()).collect()
+    let pulled = program
+        .post("/delay/task/pull", json!({"topic": "t", "count": count}).to_string())
+        .await
+        .ok();
+    pulled.body["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| task["task_id"].as_u64().unwrap())
+        .collect()
 }
 
 /// Of 120 such tasks 90 could be neither read nor cancelled, and 30 of those waited in lanes that nobody looks into.
@@ -88,7 +97,9 @@ async fn tasks_added_by_an_old_number_of_shards_lie_where_everybody_looks() {
     let (one, two) = (kept.start(&[]).await, kept.start(&["worker.enabled=false".into()]).await);
     let topic = json!({"topic": "t"}).to_string();
     for (before, now) in [(4, 2), (2, 4)] {
-        one.post("/delay/topic/set", json!({"topic": "t", "shards": before}).to_string()).await.ok();
+        one.post("/delay/topic/set", json!({"topic": "t", "shards": before}).to_string())
+            .await
+            .ok();
         two.post("/delay/topic/get", &*topic).await.ok();
         one.post("/delay/topic/delete", &*topic).await.ok();
         one.post("/delay/topic/set", json!({"topic": "t", "shards": now}).to_string()).await.ok();
@@ -98,17 +109,29 @@ async fn tasks_added_by_an_old_number_of_shards_lie_where_everybody_looks() {
         let mut due = HashSet::new();
         for (n, id) in ids.into_iter().enumerate() {
             for instance in [&one, &two] {
-                assert_eq!(instance.task("t", id).await["state"], "scheduled", "{before} to {now}: task {n}");
+                assert_eq!(
+                    instance.task("t", id).await["state"],
+                    "scheduled",
+                    "{before} to {now}: task {n}"
+                );
             }
             if n.is_multiple_of(2) && n < 120 {
                 due.insert(id);
             } else {
-                one.post("/delay/task/cancel", json!({"topic": "t", "task_id": id}).to_string()).await.ok();
+                one.post("/delay/task/cancel", json!({"topic": "t", "task_id": id}).to_string())
+                    .await
+                    .ok();
             }
         }
-        assert_eq!(pull(&one, 100).await.into_iter().collect::<HashSet<_>>(), due, "{before} to {now}");
+        assert_eq!(
+            pull(&one, 100).await.into_iter().collect::<HashSet<_>>(),
+            due,
+            "{before} to {now}"
+        );
         soon("what was pulled has ended", async || {
-            one.post("/delay/topic/purge", json!({"topic": "t", "confirm": "t"}).to_string()).await.ok();
+            one.post("/delay/topic/purge", json!({"topic": "t", "confirm": "t"}).to_string())
+                .await
+                .ok();
             (one.post("/delay/topic/delete", &*topic).await.status == 200).then_some(())
         })
         .await;
@@ -125,14 +148,22 @@ async fn a_topic_whose_entry_was_lost_is_not_begun_anew_over_its_tasks() {
     let ids = one.add_all(&vec![waiting.clone(); 40]).await;
     drop(one);
     redis_server::shared().command(&["HDEL", &format!("{}:DELAY_TOPIC_LIST", kept.prefix()), "t"]);
-    redis_server::shared().command(&["HSET", &format!("{}:DELAY_TOPIC_LIST", kept.prefix()), "t", r#"{"shards":1}"#]);
+    redis_server::shared().command(&[
+        "HSET",
+        &format!("{}:DELAY_TOPIC_LIST", kept.prefix()),
+        "t",
+        r#"{"shards":1}"#,
+    ]);
     let two = kept.start(&["worker.enabled=false".into()]).await;
     let more = two.add(waiting).await.id();
     for id in ids.into_iter().chain([more]) {
         assert_eq!(two.task("t", id).await["state"], "scheduled");
     }
     let shown = two.post("/delay/topic/get", json!({"topic": "t"}).to_string()).await.ok();
-    assert_eq!((&shown.body["shards"], &shown.body["counts"]["scheduled"]), (&json!(4), &json!(41)));
+    assert_eq!(
+        (&shown.body["shards"], &shown.body["counts"]["scheduled"]),
+        (&json!(4), &json!(41))
+    );
 }
 
 /// It took a minute on instances that do not work, on which a paused topic went on handing out tasks to consumers.
@@ -172,7 +203,9 @@ async fn what_is_changed_at_one_instance_holds_at_all_others_soon() {
     })
     .await;
     let missed = there.add(due.clone()).await.id();
-    here.post("/delay/topic/resume", json!({"topic": "t", "misfire": "skip"}).to_string()).await.ok();
+    here.post("/delay/topic/resume", json!({"topic": "t", "misfire": "skip"}).to_string())
+        .await
+        .ok();
     soon("a misfire", async || {
         assert!(!pull(&there, 100).await.contains(&missed), "it fell due in the pause");
         (here.task("t", missed).await["state"] == "expired").then_some(())
@@ -180,7 +213,9 @@ async fn what_is_changed_at_one_instance_holds_at_all_others_soon() {
     .await;
 
     soon("an empty topic", async || {
-        here.post("/delay/topic/purge", json!({"topic": "t", "confirm": "t"}).to_string()).await.ok();
+        here.post("/delay/topic/purge", json!({"topic": "t", "confirm": "t"}).to_string())
+            .await
+            .ok();
         (here.post("/delay/topic/delete", &*topic).await.status == 200).then_some(())
     })
     .await;
@@ -201,20 +236,31 @@ async fn idle_topics_are_not_polled() {
     let redis = redis_server::Server::start();
     let store = crate::StoreAt::Redis(redis.port(), "idle".into());
     let receiver = Receiver::start().await;
-    let delayd =
-        crate::Program::start(&store, &[service("message.call", &receiver), "worker.idle_stop=\"100ms\"".into()]).await;
+    let delayd = crate::Program::start(
+        &store,
+        &[service("message.call", &receiver), "worker.idle_stop=\"100ms\"".into()],
+    )
+    .await;
     let far: Vec<Value> = (0..200)
         .map(|n| json!({"topic": format!("idle.{n}"), "delay": "1h", "content": {"sn": "message.call", "url": "/"}}))
         .collect();
     delayd.add_all(&far).await;
     // Topics with a worker that has had work, and has gone idle.
-    delayd.add(json!({"topic": "idle.0", "delay": 0, "content": {"sn": "message.call", "url": "/"}})).await;
+    delayd
+        .add(json!({"topic": "idle.0", "delay": 0, "content": {"sn": "message.call", "url": "/"}}))
+        .await;
     receiver.wait_for(1).await;
     let calls = |name: &str| {
         let stats = redis.command(&["INFO", "commandstats"]);
-        let line =
-            stats.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default().to_owned();
-        line.split("calls=").nth(1).and_then(|rest| rest.split(',').next()?.parse::<i64>().ok()).unwrap_or_default()
+        let line = stats
+            .lines()
+            .find(|line| line.starts_with(&format!("cmdstat_{name}:")))
+            .unwrap_or_default()
+            .to_owned();
+        line.split("calls=")
+            .nth(1)
+            .and_then(|rest| rest.split(',').next()?.parse::<i64>().ok())
+            .unwrap_or_default()
     };
     // Until the workers have ended, others may run; then not one may.
     const SCRIPTS_A_LOOK: i64 = 4;

@@ -35,7 +35,11 @@ async fn done(delayd: &Program, words: &[&str]) -> String {
 /// One that fails, with one line that says `why`.
 async fn failed(delayd: &Program, words: &[&str], why: &str) {
     let (code, output, error) = client(delayd, words).await;
-    assert_eq!((code, output.as_str(), error.lines().count()), (1, "", 1), "{words:?}: {output}{error}");
+    assert_eq!(
+        (code, output.as_str(), error.lines().count()),
+        (1, "", 1),
+        "{words:?}: {output}{error}"
+    );
     assert!(error.contains(why), "{words:?}: {error}");
 }
 
@@ -46,11 +50,21 @@ async fn json_of(delayd: &Program, words: &[&str]) -> Value {
 
 async fn a_leased_task_is_extended_given_back_and_done(kept: Kept) {
     let delayd = kept.start(&[]).await;
-    let id = delayd.add(json!({"topic": "t", "delay": 0, "content": {"a": 1}})).await.id().to_string();
+    let id =
+        delayd.add(json!({"topic": "t", "delay": 0, "content": {"a": 1}})).await.id().to_string();
     let pulled = json_of(&delayd, &["pull", "t", "--lease", "30s", "--wait", "20s"]).await;
     let receipt = pulled["receipt"].as_str().unwrap();
-    assert!(done(&delayd, &["extend", "t", &id, receipt, "--lease", "10m"]).await.contains("10m from now"));
-    failed(&delayd, &["extend", "t", &id, "another", "--lease", "1m"], "receipt: it no longer holds the task").await;
+    assert!(
+        done(&delayd, &["extend", "t", &id, receipt, "--lease", "10m"])
+            .await
+            .contains("10m from now")
+    );
+    failed(
+        &delayd,
+        &["extend", "t", &id, "another", "--lease", "1m"],
+        "receipt: it no longer holds the task",
+    )
+    .await;
     done(&delayd, &["nack", "t", &id, receipt, "--in", "0s"]).await;
     let pulled = json_of(&delayd, &["pull", "t", "--lease", "30s", "--wait", "20s"]).await;
     assert_eq!(pulled["attempt"], 2);
@@ -65,19 +79,35 @@ async fn a_waiting_task_is_listed_moved_and_cancelled(kept: Kept) {
     let heartbeat = ["add", "alive", "--key", "device-7", "--in", "1h", r#"{"device":7}"#];
     let first = json_of(&delayd, &heartbeat).await["task_id"].to_string();
     assert!(done(&delayd, &heartbeat).await.contains("moved"));
-    let other = ["add", "alive", "--idempotency-key", "i", "--in", "2h", "--max-attempts", "3", r#"{"device":8}"#];
+    let other = [
+        "add",
+        "alive",
+        "--idempotency-key",
+        "i",
+        "--in",
+        "2h",
+        "--max-attempts",
+        "3",
+        r#"{"device":8}"#,
+    ];
     let second = json_of(&delayd, &other).await["task_id"].to_string();
     assert!(done(&delayd, &other).await.contains("added before"));
 
     let (code, page, hint) = client(&delayd, &["list", "alive", "--limit", "1"]).await;
-    assert!(code == 0 && page.contains(&first) && page.contains("device-7") && !page.contains(&second), "{page}");
+    assert!(
+        code == 0 && page.contains(&first) && page.contains("device-7") && !page.contains(&second),
+        "{page}"
+    );
     assert!(hint.contains("--cursor"), "{hint}");
     let all = done(&delayd, &["list", "alive", "--limit", "1", "--all"]).await;
     assert!(all.contains(&first) && all.contains(&second), "{all}");
 
     done(&delayd, &["update", "alive", &second, "--in", "3h", r#"{"device":9}"#]).await;
     let shown = done(&delayd, &["get", "alive", &second]).await;
-    assert!(shown.contains(r#"{"device":9}"#) && shown.contains(r#"{"max_attempts":3}"#), "{shown}");
+    assert!(
+        shown.contains(r#"{"device":9}"#) && shown.contains(r#"{"max_attempts":3}"#),
+        "{shown}"
+    );
     assert_eq!(done(&delayd, &["cancel", "alive", &second]).await, "cancelled\n");
     failed(&delayd, &["update", "alive", &second, "--in", "1s"], "the task is cancelled").await;
     failed(&delayd, &["cancel", "alive", "7"], "no such task").await;
@@ -85,14 +115,29 @@ async fn a_waiting_task_is_listed_moved_and_cancelled(kept: Kept) {
 
 async fn a_topic_is_set_paused_foreseen_emptied_and_removed(kept: Kept) {
     let delayd = kept.start(&[]).await;
-    let set =
-        ["topic", "set", "report", "--shards", "2", "--max-attempts", "3", "--rate", "100/s", "--misfire", "skip"];
+    let set = [
+        "topic",
+        "set",
+        "report",
+        "--shards",
+        "2",
+        "--max-attempts",
+        "3",
+        "--rate",
+        "100/s",
+        "--misfire",
+        "skip",
+    ];
     let shown = done(&delayd, &set).await;
     assert!(shown.contains("100/s") && shown.contains("skip"), "{shown}");
     assert!(!done(&delayd, &["topic", "set", "report", "--reset", "rate"]).await.contains("100/s"));
     done(&delayd, &["add", "report", "--in", "90m", "{}"]).await;
-    let forecast = json_of(&delayd, &["topic", "forecast", "report", "--step", "1h", "--steps", "2"]).await;
-    assert_eq!((&forecast["steps"][0]["count"], &forecast["steps"][1]["count"]), (&json!(0), &json!(1)));
+    let forecast =
+        json_of(&delayd, &["topic", "forecast", "report", "--step", "1h", "--steps", "2"]).await;
+    assert_eq!(
+        (&forecast["steps"][0]["count"], &forecast["steps"][1]["count"]),
+        (&json!(0), &json!(1))
+    );
     done(&delayd, &["topic", "pause", "report"]).await;
     assert!(done(&delayd, &["topic", "list"]).await.contains("report  2       yes"));
     assert!(done(&delayd, &["topic", "get", "report"]).await.contains("since 2"));
@@ -100,14 +145,26 @@ async fn a_topic_is_set_paused_foreseen_emptied_and_removed(kept: Kept) {
 
     done(&delayd, &["add", "other", "--in", "1h", "{}"]).await;
     let stats = done(&delayd, &["stats"]).await;
-    assert!(stats.lines().count() == 3 && stats.contains("\nother ") && stats.contains("\nreport "), "{stats}");
+    assert!(
+        stats.lines().count() == 3 && stats.contains("\nother ") && stats.contains("\nreport "),
+        "{stats}"
+    );
     let lines = done(&delayd, &["stats", "--json"]).await;
-    let topics: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let topics: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(topics.iter().all(|topic| topic["counts"]["scheduled"] == 1), "{lines}");
 
     failed(&delayd, &["topic", "delete", "report"], "it still holds tasks").await;
-    failed(&delayd, &["topic", "purge", "report", "--confirm", "other"], "confirm: must repeat the topic").await;
-    assert_eq!(done(&delayd, &["topic", "purge", "report", "--confirm", "report"]).await, "1 task thrown away\n");
+    failed(
+        &delayd,
+        &["topic", "purge", "report", "--confirm", "other"],
+        "confirm: must repeat the topic",
+    )
+    .await;
+    assert_eq!(
+        done(&delayd, &["topic", "purge", "report", "--confirm", "report"]).await,
+        "1 task thrown away\n"
+    );
     done(&delayd, &["topic", "delete", "report"]).await;
     failed(&delayd, &["topic", "get", "report"], "no such topic").await;
 }
@@ -117,7 +174,10 @@ async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
     let content = json!({"sn": "message.call", "url": "/x"});
     for _ in 0..3 {
-        let id = delayd.add(json!({"topic": "t", "delay": 0, "max_attempts": 1, "content": content})).await.id();
+        let id = delayd
+            .add(json!({"topic": "t", "delay": 0, "max_attempts": 1, "content": content}))
+            .await
+            .id();
         delayd.wait_for_state("t", id, "dead").await;
     }
     let causes = done(&delayd, &["dead", "causes", "t"]).await;
@@ -134,7 +194,10 @@ async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
 
     let (code, _, error) = client(&delayd, &["dead", "purge", "t", "--all"]).await;
     assert!(code == 2 && error.contains("--yes"), "{code}: {error}");
-    assert_eq!(done(&delayd, &["dead", "purge", "t", "--all", "--yes"]).await, "2 tasks thrown away\n");
+    assert_eq!(
+        done(&delayd, &["dead", "purge", "t", "--all", "--yes"]).await,
+        "2 tasks thrown away\n"
+    );
     assert_eq!(done(&delayd, &["dead", "causes", "t"]).await, "no dead tasks\n");
 }
 
@@ -144,7 +207,9 @@ async fn a_destination_is_held_and_released(kept: Kept) {
     done(&delayd, &["destination", "hold", "message.call"]).await;
     assert_eq!(json_of(&delayd, &["destination", "list"]).await["destinations"][0]["held"], true);
     done(&delayd, &["destination", "release", "message.call"]).await;
-    assert!(done(&delayd, &["destination", "list"]).await.contains("message.call  yes         no "));
+    assert!(
+        done(&delayd, &["destination", "list"]).await.contains("message.call  yes         no ")
+    );
     failed(&delayd, &["destination", "hold", "nobody"], "there is no such service").await;
 }
 
@@ -169,7 +234,8 @@ async fn what_is_exported_waits_the_same_after_the_import_and_only_once(kept: Ke
         .id(),
         from.add(json!({"topic": "a", "delay": "90m", "mode": "pull", "content": "any \"text\"\n订单"})).await.id(),
     ];
-    let many: Vec<Value> = (0..1_100).map(|n| json!({"topic": "b", "delay": "1h", "content": {"n": n}})).collect();
+    let many: Vec<Value> =
+        (0..1_100).map(|n| json!({"topic": "b", "delay": "1h", "content": {"n": n}})).collect();
     from.add_all(&many).await;
     let gone = from.add(json!({"topic": "a", "delay": "1h", "content": {}})).await.id();
     done(&from, &["cancel", "a", &gone.to_string()]).await;
@@ -179,7 +245,10 @@ async fn what_is_exported_waits_the_same_after_the_import_and_only_once(kept: Ke
     assert_eq!(done(&from, &["export", "--out", file]).await, "");
     let lines = std::fs::read_to_string(file).unwrap();
     assert_eq!(lines.lines().count(), 1_102 + 2, "tasks, and topics");
-    assert_eq!(done(&from, &["export", "--topic", "a"]).await, lines.split_inclusive('\n').take(3).collect::<String>());
+    assert_eq!(
+        done(&from, &["export", "--topic", "a"]).await,
+        lines.split_inclusive('\n').take(3).collect::<String>()
+    );
 
     let into_kept = Kept::embedded();
     let into = into_kept.start(&sets).await;
@@ -224,13 +293,22 @@ async fn an_import_goes_past_the_lines_that_cannot_be_added(kept: Kept) {
         })
     };
     let nobody = json!({"sn": "nobody", "url": "/x"});
-    let lines = format!("{}\n\nno line\n{}\n{}\n", line(1, json!({})), line(2, nobody), line(3, json!({})));
+    let lines =
+        format!("{}\n\nno line\n{}\n{}\n", line(1, json!({})), line(2, nobody), line(3, json!({})));
     let folder = crate::program::folder();
     let file = folder.path().join("tasks.ndjson");
     std::fs::write(&file, lines).unwrap();
-    let (code, output, error) = client(&delayd, &["import", "--batch", "2", file.to_str().unwrap(), "--json"]).await;
-    assert_eq!((code, output.as_str()), (1, "{\"failed\":2,\"known\":0,\"stored\":2}\n"), "{error}");
-    assert!(error.contains("line 3: is no line of an export") && error.contains("line 4: content.sn"), "{error}");
+    let (code, output, error) =
+        client(&delayd, &["import", "--batch", "2", file.to_str().unwrap(), "--json"]).await;
+    assert_eq!(
+        (code, output.as_str()),
+        (1, "{\"failed\":2,\"known\":0,\"stored\":2}\n"),
+        "{error}"
+    );
+    assert!(
+        error.contains("line 3: is no line of an export") && error.contains("line 4: content.sn"),
+        "{error}"
+    );
 }
 
 async fn topics_the_dead_and_the_history_are_exported_too(kept: Kept) {
@@ -244,7 +322,8 @@ async fn topics_the_dead_and_the_history_are_exported_too(kept: Kept) {
     let dead = from.wait_for_state("t", doomed, "dead").await;
     let gone = from.add(json!({"topic": "t", "delay": "1h", "content": call})).await.id();
     done(&from, &["cancel", "t", &gone.to_string()]).await;
-    let waiting = from.add(json!({"topic": "t", "delay": "1h", "content": call, "key": "k"})).await.id();
+    let waiting =
+        from.add(json!({"topic": "t", "delay": "1h", "content": call, "key": "k"})).await.id();
     from.post("/delay/topic/pause", json!({"topic": "t"}).to_string()).await.ok();
     let folder = crate::program::folder();
     let file = folder.path().join("all.ndjson");
@@ -258,7 +337,10 @@ async fn topics_the_dead_and_the_history_are_exported_too(kept: Kept) {
         assert_eq!(counts, json!({"stored": stored, "known": known, "failed": 0}));
     }
     let names = ["shards", "policy", "paused"];
-    let (before, after) = (json_of(&from, &["topic", "get", "t"]).await, json_of(&into, &["topic", "get", "t"]).await);
+    let (before, after) = (
+        json_of(&from, &["topic", "get", "t"]).await,
+        json_of(&into, &["topic", "get", "t"]).await,
+    );
     assert_eq!(names.map(|name| &before[name]), names.map(|name| &after[name]));
     for id in [gone, waiting] {
         assert_eq!(into.task("t", id).await, from.task("t", id).await);
@@ -275,6 +357,12 @@ async fn completions_know_every_command() {
         let mut completions = command(&[]);
         completions.args(["completions", shell]);
         let (code, output, error) = run(completions).await;
-        assert!(code == 0 && error.is_empty() && output.contains("forecast") && output.contains("export"), "{output}");
+        assert!(
+            code == 0
+                && error.is_empty()
+                && output.contains("forecast")
+                && output.contains("export"),
+            "{output}"
+        );
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Cancelled, FURTHEST_DEADLINE, MAX_EXPIRIES, Misfire, Misfired, Moment, Rescheduled, Settled, Transition,
+    Cancelled, FURTHEST_DEADLINE, MAX_EXPIRIES, Misfire, Misfired, Moment, Rescheduled, Settled,
+    Transition,
 };
 use delayd::task::{Destination, Lane, Receipt, State, TaskId};
 
@@ -130,7 +131,8 @@ impl Account {
 
     /// The service that its content names.
     pub(crate) fn is_for(&self, destination: &Destination) -> bool {
-        let content: serde_json::Value = serde_json::from_str(&self.content).expect("contents are JSON");
+        let content: serde_json::Value =
+            serde_json::from_str(&self.content).expect("contents are JSON");
         content["sn"] == destination.as_str()
     }
 
@@ -161,11 +163,15 @@ impl Account {
 
     /// A claim that wants its service comes upon it.
     pub(crate) fn misfire(&mut self, misfires: &[Misfire], now: UnixMillis) {
-        let Some(due) = self.due.filter(|due| *due <= now && !self.state.is_final()) else { return };
+        let Some(due) = self.due.filter(|due| *due <= now && !self.state.is_final()) else {
+            return;
+        };
         let Some(misfire) = misfires.iter().find(|misfire| covers(misfire, due)) else { return };
         self.has_misfired = true;
         match misfire.becomes {
-            Misfired::Expired => (self.state, self.due, self.current) = (State::Expired, None, None),
+            Misfired::Expired => {
+                (self.state, self.due, self.current) = (State::Expired, None, None)
+            }
             Misfired::Dead => self.die(),
         }
     }
@@ -181,10 +187,16 @@ impl Account {
         let is_owed = std::mem::take(&mut self.owes_call);
         let (sn, made) = self.on_dead.as_ref()?;
         self.made.insert(call.id);
-        let body: serde_json::Value = serde_json::from_str(&call.content).expect("contents are JSON");
+        let body: serde_json::Value =
+            serde_json::from_str(&call.content).expect("contents are JSON");
         let told = (&body["sn"], &body["task_id"], &body["attempts"], &body["content"]);
-        let is_told_right =
-            told == (&sn.as_str().into(), &serde_json::json!(id), &self.attempts.into(), &self.content.as_str().into());
+        let is_told_right = told
+            == (
+                &sn.as_str().into(),
+                &serde_json::json!(id),
+                &self.attempts.into(),
+                &self.content.as_str().into(),
+            );
         if !is_owed || call.id != *made {
             Some(Violation::CallWithoutDeath)
         } else {
@@ -215,7 +227,13 @@ impl Account {
         } else {
             None
         };
-        let grant = Grant { to, revision: self.revision, content: self.content.clone(), due: self.due, event };
+        let grant = Grant {
+            to,
+            revision: self.revision,
+            content: self.content.clone(),
+            due: self.due,
+            event,
+        };
         self.grants.insert(receipt.clone(), grant);
         self.lease = Some(Lease { receipt: receipt.clone(), until: now + span });
         self.current = Some(receipt.clone());
@@ -255,7 +273,8 @@ impl Account {
         let is_repeat = !self.taken.insert((receipt.clone(), kind(transition)));
         let is_current = self.current.as_ref() == Some(receipt);
         if let Transition::Delivered { .. } = transition {
-            let is_of_this_revision = self.grants.get(receipt).is_some_and(|grant| grant.revision == self.revision);
+            let is_of_this_revision =
+                self.grants.get(receipt).is_some_and(|grant| grant.revision == self.revision);
             (self.lease, self.due, self.state) = (None, None, State::Delivered);
             self.current = Some(receipt.clone());
             return (!is_of_this_revision).then_some(Violation::OldRevisionEnded);
@@ -263,9 +282,11 @@ impl Account {
         if !is_current {
             // It waits, for whoever took it from this one gave it back. The store cannot tell that from a repeated retry: it answers
             // done, and nothing has moved.
-            let is_of_this_revision = self.grants.get(receipt).is_some_and(|grant| grant.revision == self.revision);
+            let is_of_this_revision =
+                self.grants.get(receipt).is_some_and(|grant| grant.revision == self.revision);
             let waits = self.current.is_none() && !self.state.is_final();
-            let is_unmoved = matches!(transition, Transition::Retry { .. }) && waits && is_of_this_revision;
+            let is_unmoved =
+                matches!(transition, Transition::Retry { .. }) && waits && is_of_this_revision;
             return (!is_repeat && !is_unmoved).then_some(Violation::LateHolderMoved);
         }
         if self.state.is_final() {
@@ -275,7 +296,9 @@ impl Account {
         self.expiries = 0;
         match transition {
             _ if self.is_cancelled => (self.state, self.due) = (State::Cancelled, None),
-            Transition::Retry { after, .. } => (self.due, self.current) = (Some(now + *after), None),
+            Transition::Retry { after, .. } => {
+                (self.due, self.current) = (Some(now + *after), None)
+            }
             Transition::Release => {
                 (self.due, self.current) = (Some(now), None);
                 self.attempts -= 1;
@@ -297,7 +320,8 @@ impl Account {
             Cancelled::Done => {
                 let fires_all_the_same = self.holds(now);
                 self.is_cancelled = true;
-                (self.state, self.due, self.lease, self.current) = (State::Cancelled, None, None, None);
+                (self.state, self.due, self.lease, self.current) =
+                    (State::Cancelled, None, None, None);
                 return fires_all_the_same.then_some(Violation::CancelledFired);
             }
             Cancelled::Refused { .. } | Cancelled::Unknown => {}
@@ -305,7 +329,13 @@ impl Account {
         None
     }
 
-    pub(crate) fn rescheduled(&mut self, to: Moment, content: Option<String>, answer: Rescheduled, now: UnixMillis) {
+    pub(crate) fn rescheduled(
+        &mut self,
+        to: Moment,
+        content: Option<String>,
+        answer: Rescheduled,
+        now: UnixMillis,
+    ) {
         self.fulfil_pending_cancel(now);
         if let Rescheduled::Done { .. } = answer {
             self.begin_revision(moment(to, now));
@@ -316,7 +346,12 @@ impl Account {
     }
 
     /// Another add of its key moved it.
-    pub(crate) fn replaced(&mut self, asked: &Asked, call: Option<TaskId>, now: UnixMillis) -> Option<Violation> {
+    pub(crate) fn replaced(
+        &mut self,
+        asked: &Asked,
+        call: Option<TaskId>,
+        now: UnixMillis,
+    ) -> Option<Violation> {
         self.fulfil_pending_cancel(now);
         let waited = !self.holds(now) && !self.state.is_final();
         self.begin_revision(moment(asked.moment, now));
@@ -344,6 +379,7 @@ impl Account {
         self.revision += 1;
         self.wished = due;
         (self.due, self.lease, self.current) = (Some(due), None, None);
-        (self.state, self.attempts, self.expiries, self.has_misfired) = (State::Scheduled, 0, 0, false);
+        (self.state, self.attempts, self.expiries, self.has_misfired) =
+            (State::Scheduled, 0, 0, false);
     }
 }

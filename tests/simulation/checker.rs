@@ -153,7 +153,10 @@ impl Checker<'_> {
             What::Stored { id, lane, asked, call } => {
                 self.tasks.insert(*id, Account::stored(lane.clone(), asked, *call, now));
                 self.asked_for(at, *id, asked);
-                let owner = asked.key.as_ref().and_then(|key| self.owners.insert((lane.clone(), key.clone()), *id));
+                let owner = asked
+                    .key
+                    .as_ref()
+                    .and_then(|key| self.owners.insert((lane.clone(), key.clone()), *id));
                 let broken = owner.and_then(|owner| self.tasks.get_mut(&owner)?.overtaken(now));
                 about = broken.map(|broken| (*id, broken));
             }
@@ -161,7 +164,8 @@ impl Checker<'_> {
                 self.asked_for(at, *id, asked);
                 let key = asked.key.clone().expect("it is that of its key");
                 let is_owner = self.owners.get(&(lane.clone(), key)) == Some(id);
-                let broken = self.tasks.get_mut(id).and_then(|task| task.replaced(asked, *call, now));
+                let broken =
+                    self.tasks.get_mut(id).and_then(|task| task.replaced(asked, *call, now));
                 let broken = broken.or((!is_owner).then_some(Violation::TwoOfAKey));
                 about = broken.map(|broken| (*id, broken));
             }
@@ -170,31 +174,47 @@ impl Checker<'_> {
                 None => about = Some((*id, Violation::Lost)),
             },
             What::Claimed { by, lane, lease, receipt, wants, misfires, sent, ids, calls } => {
-                let claimed = Claimed { at, now, by: *by, lane, lease: *lease, receipt, misfires, sent: *sent };
+                let claimed = Claimed {
+                    at,
+                    now,
+                    by: *by,
+                    lane,
+                    lease: *lease,
+                    receipt,
+                    misfires,
+                    sent: *sent,
+                };
                 self.claimed(&claimed, wants, ids, calls);
             }
             What::Extended { id, receipt, lease, answer, .. } => {
                 let task = self.tasks.get_mut(id);
-                about = task.and_then(|task| task.extended(receipt, *lease, *answer, now)).map(|broken| (*id, broken));
+                about = task
+                    .and_then(|task| task.extended(receipt, *lease, *answer, now))
+                    .map(|broken| (*id, broken));
             }
             What::Settled { by, id, receipt, transition, answer, calls } => {
                 if !self.was_heard(*by, *id, receipt, transition) {
                     self.report(Violation::SettledOtherwise, at, format!("task {id}"));
                 }
-                let ends =
-                    matches!(transition, Transition::Delivered { .. }) && *answer == delayd::store::Settled::Done;
+                let ends = matches!(transition, Transition::Delivered { .. })
+                    && *answer == delayd::store::Settled::Done;
                 let Some(task) = self.tasks.get_mut(id) else { return };
                 about = task.settled(receipt, transition, *answer, now).map(|broken| (*id, broken));
                 let (revision, lane) = (task.revision, task.lane.clone());
                 let left = self.called_for(at, &lane, calls);
                 self.check_calls(at, &lane, &left);
-                if ends && about.is_none() && !self.was_taken(*id, revision) && self.was_taken_ever(*id) {
+                if ends
+                    && about.is_none()
+                    && !self.was_taken(*id, revision)
+                    && self.was_taken_ever(*id)
+                {
                     about = Some((*id, Violation::OldRevisionEnded));
                 }
             }
             What::Cancelled { id, answer } => {
                 let task = self.tasks.get_mut(id);
-                about = task.and_then(|task| task.cancelled(*answer, now)).map(|broken| (*id, broken));
+                about =
+                    task.and_then(|task| task.cancelled(*answer, now)).map(|broken| (*id, broken));
             }
             What::Rescheduled { id, moment, content, answer } => {
                 let Some(task) = self.tasks.get_mut(id) else { return };
@@ -219,7 +239,10 @@ impl Checker<'_> {
                 self.calls.get_mut(call).into_iter().for_each(|call| call.is_running = false);
             }
             What::Crashed { life } => {
-                self.calls.values_mut().filter(|call| call.by == *life).for_each(|call| call.is_running = false);
+                self.calls
+                    .values_mut()
+                    .filter(|call| call.by == *life)
+                    .for_each(|call| call.is_running = false);
             }
             What::Found { id, state, .. } => self.found(at, *id, *state),
             What::Panicked { message } => self.report(Violation::Panicked, at, message),
@@ -241,7 +264,13 @@ impl Checker<'_> {
     }
 
     /// In the order of the store: leases that ran out and what has expired, then service by service what misfires and what is handed out.
-    fn claimed(&mut self, claimed: &Claimed<'_>, wants: &[Destination], ids: &[TaskId], calls: &[Call]) {
+    fn claimed(
+        &mut self,
+        claimed: &Claimed<'_>,
+        wants: &[Destination],
+        ids: &[TaskId],
+        calls: &[Call],
+    ) {
         let Claimed { at, now, lane, misfires, .. } = *claimed;
         for task in self.tasks.values_mut().filter(|task| task.lane == *lane) {
             task.sweep(now);
@@ -254,7 +283,8 @@ impl Checker<'_> {
         let mut left = ids.to_vec();
         for want in wants {
             if !misfires.is_empty() {
-                let wanted = self.tasks.values_mut().filter(|task| task.lane == *lane && task.is_for(want));
+                let wanted =
+                    self.tasks.values_mut().filter(|task| task.lane == *lane && task.is_for(want));
                 wanted.for_each(|task| task.misfire(misfires, now));
                 calls = self.called_for(at, lane, &calls);
             }
@@ -293,7 +323,8 @@ impl Checker<'_> {
     }
 
     fn call(&mut self, at: usize, lane: &Lane, call: &Call) {
-        self.tasks.insert(call.id, Account::of_call(lane.clone(), call, self.history.events[at].now));
+        self.tasks
+            .insert(call.id, Account::of_call(lane.clone(), call, self.history.events[at].now));
         let dead = self.tasks.get_mut(&call.dead).expect("only what was added is called for");
         if let Some(broken) = dead.called_for(call.dead, call) {
             self.report(broken, at, format!("task {}, for task {}", call.id, call.dead));
@@ -310,7 +341,9 @@ impl Checker<'_> {
                 *id
             })
             .collect();
-        untold.into_iter().for_each(|id| self.report(Violation::DeathUntold, at, format!("task {id}")));
+        untold
+            .into_iter()
+            .for_each(|id| self.report(Violation::DeathUntold, at, format!("task {id}")));
     }
 
     /// An add was done. Repeated, it must not be.
@@ -321,12 +354,20 @@ impl Checker<'_> {
     }
 
     /// Whether that is what the worker can have heard of a call, or that it made none under this lease.
-    fn was_heard(&self, by: LifeId, id: TaskId, receipt: &Receipt, transition: &Transition) -> bool {
+    fn was_heard(
+        &self,
+        by: LifeId,
+        id: TaskId,
+        receipt: &Receipt,
+        transition: &Transition,
+    ) -> bool {
         let mut calls = self.calls.values().filter(|call| call.by == by && call.id == id);
         match transition {
             Transition::Delivered { .. } => calls.any(|call| call.heard == Some(Heard::Success)),
             Transition::Retry { .. } => calls.any(|call| call.heard == Some(Heard::Failure)),
-            Transition::Dead { .. } => calls.any(|call| matches!(call.heard, Some(Heard::Failure | Heard::Final))),
+            Transition::Dead { .. } => {
+                calls.any(|call| matches!(call.heard, Some(Heard::Failure | Heard::Final)))
+            }
             // The simulated business says at once how it ended.
             Transition::Keep { .. } | Transition::Moved => false,
             Transition::Release => calls.all(|call| call.receipt != *receipt),
@@ -357,31 +398,53 @@ impl Checker<'_> {
         let now = self.history.events[at].now;
         let Some(task) = self.tasks.get(&id) else { return };
         let Some(grant) = task.grants.get(receipt).filter(|grant| grant.to == by).cloned() else {
-            return self.report(Violation::CalledWithoutLease, at, format!("task {id}: its receipt is made up"));
+            return self.report(
+                Violation::CalledWithoutLease,
+                at,
+                format!("task {id}: its receipt is made up"),
+            );
         };
         // The success of an earlier lease may have ended the task since; whether that call may be made again is asked below.
         let has_ended = task.state == State::Delivered;
-        let lasts = |lease: &crate::account::Lease| lease.receipt == *receipt && now + timeout <= lease.until;
+        let lasts = |lease: &crate::account::Lease| {
+            lease.receipt == *receipt && now + timeout <= lease.until
+        };
         // A jump may end a lease at any moment, and nobody can know before the next answer of the store.
-        if !has_ended && !task.lease.as_ref().is_some_and(lasts) && !self.clock_jumped(grant.event..at) {
+        if !has_ended
+            && !task.lease.as_ref().is_some_and(lasts)
+            && !self.clock_jumped(grant.event..at)
+        {
             self.report(Violation::CalledWithoutLease, at, format!("task {id}"));
         }
         if grant.content != content {
             self.report(Violation::WrongContent, at, format!("task {id}, of {}", grant.content));
         }
         if self.calls.values().any(|other| other.id == id && other.by == by && other.is_running) {
-            self.report(Violation::TwoHolders, at, format!("task {id}: the instance is calling it already"));
+            self.report(
+                Violation::TwoHolders,
+                at,
+                format!("task {id}: the instance is calling it already"),
+            );
         }
         let again = self.successes(id).filter(|other| other.revision == grant.revision);
-        let unexplained = again.filter(|other| !self.explains_duplicate(other, (by, grant.event), at)).count() > 0;
+        let unexplained =
+            again.filter(|other| !self.explains_duplicate(other, (by, grant.event), at)).count()
+                > 0;
         if unexplained {
             self.report(Violation::DuplicateWithoutCause, at, format!("task {id}"));
         }
-        if let Some(due) = grant.due.filter(|due| self.must_be_prompt() && now.since(*due) > PROMPT) {
+        if let Some(due) = grant.due.filter(|due| self.must_be_prompt() && now.since(*due) > PROMPT)
+        {
             self.report(Violation::Late, at, format!("task {id}: due at {due}"));
         }
-        let called =
-            Called { id, by, receipt: receipt.clone(), revision: grant.revision, heard: None, is_running: true };
+        let called = Called {
+            id,
+            by,
+            receipt: receipt.clone(),
+            revision: grant.revision,
+            heard: None,
+            is_running: true,
+        };
         self.calls.insert(call, called);
     }
 
@@ -392,8 +455,12 @@ impl Checker<'_> {
         let (from, until) = (&self.history.events[first], &self.history.events[to]);
         let is_its_instance = |life: &LifeId| *life == call.by || *life == again.0;
         self.history.events[..to].iter().enumerate().any(|(at, event)| match &event.what {
-            What::Paused { life, span } => is_its_instance(life) && event.at + *span > from.at && event.at <= until.at,
-            What::Crashed { life } | What::StoreFailed { by: life, .. } => at > first && is_its_instance(life),
+            What::Paused { life, span } => {
+                is_its_instance(life) && event.at + *span > from.at && event.at <= until.at
+            }
+            What::Crashed { life } | What::StoreFailed { by: life, .. } => {
+                at > first && is_its_instance(life)
+            }
             What::Drained { life, cut_off } => at > first && is_its_instance(life) && *cut_off > 0,
             What::Jumped { .. } => at > first,
             _ => false,
@@ -424,7 +491,9 @@ impl Checker<'_> {
         task.state = state;
         let died_uncalled = task.expiries >= MAX_EXPIRIES || task.has_misfired;
         let is_found = match state {
-            State::Scheduled | State::Leased => return self.report(Violation::Stalled, at, format!("task {id}")),
+            State::Scheduled | State::Leased => {
+                return self.report(Violation::Stalled, at, format!("task {id}"));
+            }
             State::Delivered => self.was_taken(id, revision),
             State::Dead => {
                 let in_revision = |call: &&Called| call.id == id && call.revision == revision;
@@ -436,20 +505,29 @@ impl Checker<'_> {
             State::Expired => had_expired,
         };
         if !is_found {
-            self.report(Violation::EndedWithoutReason, at, format!("task {id}, {}", state.as_str()));
+            self.report(
+                Violation::EndedWithoutReason,
+                at,
+                format!("task {id}, {}", state.as_str()),
+            );
         }
     }
 
     fn conclude(&mut self) {
         let end = self.history.events.len();
         let found: Vec<TaskId> = self.history.events.iter().filter_map(found_id).collect();
-        let lost: Vec<TaskId> = self.tasks.keys().filter(|id| !found.contains(id)).copied().collect();
+        let lost: Vec<TaskId> =
+            self.tasks.keys().filter(|id| !found.contains(id)).copied().collect();
         for id in lost {
             self.report(Violation::Lost, end, format!("task {id}"));
         }
         for ((life, second), count) in &self.history.requests {
             if *count > MOST_REQUESTS {
-                self.report(Violation::Spinning, end, format!("{life:?} made {count} requests in second {second}"));
+                self.report(
+                    Violation::Spinning,
+                    end,
+                    format!("{life:?} made {count} requests in second {second}"),
+                );
             }
         }
     }

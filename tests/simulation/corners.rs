@@ -11,16 +11,22 @@ use crate::schedule::play;
 /// A corner that an event stands for, if it stands for one.
 fn corner(what: &What) -> Option<&'static str> {
     Some(match what {
-        What::Settled { transition: Transition::Delivered { .. }, answer: Settled::Stale { .. }, .. } => {
-            "a success that comes too late"
-        }
-        What::Settled { transition: Transition::Retry { .. }, answer: Settled::Stale { .. }, .. } => {
-            "a failure that comes too late"
-        }
+        What::Settled {
+            transition: Transition::Delivered { .. },
+            answer: Settled::Stale { .. },
+            ..
+        } => "a success that comes too late",
+        What::Settled {
+            transition: Transition::Retry { .. },
+            answer: Settled::Stale { .. },
+            ..
+        } => "a failure that comes too late",
         What::Settled { transition: Transition::Release, .. } => "a task that is given back",
         What::Extended { answer: Settled::Done, .. } => "a lease that is extended",
         What::Extended { answer: Settled::Stale { .. }, .. } => "a lease that is another's by now",
-        What::Cancelled { answer: Cancelled::Pending, .. } => "a cancel that waits for the end of a lease",
+        What::Cancelled { answer: Cancelled::Pending, .. } => {
+            "a cancel that waits for the end of a lease"
+        }
         What::Cancelled { answer: Cancelled::Done, .. } => "a cancel",
         What::Rescheduled { answer: Rescheduled::Done { .. }, .. } => "a reschedule",
         What::Rescheduled { answer: Rescheduled::Refused { state: State::Leased }, .. } => {
@@ -32,8 +38,12 @@ fn corner(what: &What) -> Option<&'static str> {
         What::Recounted { .. } => "a topic that comes back with another number of lanes",
         What::AddedStale { .. } => "an add by an old number of lanes",
         What::TopicPaused { .. } => "a pause of a topic",
-        What::TopicResumed { becomes: None, .. } => "an end of a pause after which all is delivered",
-        What::TopicResumed { becomes: Some(_), .. } => "an end of a pause after which not all is delivered",
+        What::TopicResumed { becomes: None, .. } => {
+            "an end of a pause after which all is delivered"
+        }
+        What::TopicResumed { becomes: Some(_), .. } => {
+            "an end of a pause after which not all is delivered"
+        }
         What::Looked { .. } => "an instance that learns of a pause",
         What::Claimed { calls, .. } if !calls.is_empty() => "a misfire that is called for",
         What::Settled { calls, .. } if !calls.is_empty() => "a death that is called for",
@@ -44,8 +54,12 @@ fn corner(what: &What) -> Option<&'static str> {
         What::Paused { .. } => "a pause",
         What::Drained { cut_off: 0, .. } => "an orderly end",
         What::Jumped { .. } => "a jump of the store's clock",
-        What::StoreFailed { verb: "settle", how: "done, answer lost", .. } => "a settle whose answer is lost",
-        What::StoreFailed { verb: "settle", how: "done late, no answer", .. } => "a settle that is done late",
+        What::StoreFailed { verb: "settle", how: "done, answer lost", .. } => {
+            "a settle whose answer is lost"
+        }
+        What::StoreFailed { verb: "settle", how: "done late, no answer", .. } => {
+            "a settle that is done late"
+        }
         What::StoreFailed { verb: "claim", how: "done twice", .. } => "a claim that is done twice",
         What::Found { state: State::Dead, .. } => "a task that dies",
         What::Found { state: State::Expired, .. } => "a task that expires",

@@ -12,7 +12,14 @@ use crate::schedule::play_plan;
 use crate::seeds;
 
 fn one_add() -> Add {
-    Add { topic: 0, service: 0, delay: Duration::from_secs(1), key: None, expires_after: None, on_dead: None }
+    Add {
+        topic: 0,
+        service: 0,
+        delay: Duration::from_secs(1),
+        key: None,
+        expires_after: None,
+        on_dead: None,
+    }
 }
 
 /// One instance, one task due after a second, and one pause at about that time.
@@ -71,7 +78,8 @@ fn a_lane_that_waits_for_the_settles_claims_nothing_of_a_topic_that_is_paused_me
             (Duration::from_millis(1_300 + 2_200 * n + seed), pause)
         });
         let store = StoreFaults { share: 300, latency_ms: 2 };
-        let calm = one_task(Duration::from_secs(5), (Duration::from_secs(15), Duration::from_millis(1)));
+        let calm =
+            one_task(Duration::from_secs(5), (Duration::from_secs(15), Duration::from_millis(1)));
         check(seed, Plan { adds, pauses: pauses.collect(), store, bad_calls: 500, ..calm });
     }
 }
@@ -81,7 +89,10 @@ fn a_lane_that_waits_for_the_settles_claims_nothing_of_a_topic_that_is_paused_me
 #[test]
 fn a_call_does_not_begin_on_the_rest_of_an_extended_lease() {
     for seed in 0..seeds().min(200) {
-        let pause = (Duration::from_millis(1_000 + seed % 60), Duration::from_millis(4_600 + 10 * (seed % 40)));
+        let pause = (
+            Duration::from_millis(1_000 + seed % 60),
+            Duration::from_millis(4_600 + 10 * (seed % 40)),
+        );
         check(seed, one_task(Duration::from_secs(3), pause));
     }
 }

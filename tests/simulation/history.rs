@@ -5,7 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use delayd::clock::UnixMillis;
-use delayd::store::{Cancelled, Misfire, Misfired, Moment, NewTask, Rescheduled, Settled, Transition};
+use delayd::store::{
+    Cancelled, Misfire, Misfired, Moment, NewTask, Rescheduled, Settled, Transition,
+};
 use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic};
 
 /// One life of one instance, from its start to its crash or its end. Clients have life 0.

@@ -56,9 +56,9 @@ const SEEDS: u64 = 1_500;
 const FOUND_WITHIN: u64 = 1_000;
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name)
-        .ok()
-        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
+    std::env::var(name).ok().map(|text| {
+        text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}"))
+    })
 }
 
 /// How many schedules are played of each kind.
@@ -85,7 +85,8 @@ fn first_broken(seeds: Range<u64>) -> Option<Report> {
     let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().min(8));
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(play_on)).collect();
-        let broken = threads.into_iter().filter_map(|thread| thread.join().expect("no schedule panics"));
+        let broken =
+            threads.into_iter().filter_map(|thread| thread.join().expect("no schedule panics"));
         broken.min_by_key(|report| report.seed)
     })
 }
@@ -97,7 +98,10 @@ fn no_schedule_breaks_a_promise() {
         None => 0..seeds(),
     };
     if let Some(report) = first_broken(seeds) {
-        panic!("{report}\nAgain: SIMULATION_SEED={} cargo test --test simulation no_schedule", report.seed);
+        panic!(
+            "{report}\nAgain: SIMULATION_SEED={} cargo test --test simulation no_schedule",
+            report.seed
+        );
     }
 }
 
@@ -106,7 +110,11 @@ fn every_sabotage_is_found_out() {
     for (sabotage, expected) in Sabotage::ALL {
         let finds = |seed| {
             let report = play(seed, Some(*sabotage));
-            report.broken.into_iter().find(|broken| expected.contains(&broken.violation)).map(|broken| (seed, broken))
+            report
+                .broken
+                .into_iter()
+                .find(|broken| expected.contains(&broken.violation))
+                .map(|broken| (seed, broken))
         };
         let (seed, broken) = (0..FOUND_WITHIN)
             .find_map(finds)
@@ -119,8 +127,9 @@ fn every_sabotage_is_found_out() {
 #[test]
 fn a_seed_repeats_itself() {
     for seed in 0..(seeds() / 5).min(100) {
-        let [first, second] = [play(seed, None), play(seed, None)]
-            .map(|report| report.history.events.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let [first, second] = [play(seed, None), play(seed, None)].map(|report| {
+            report.history.events.iter().map(ToString::to_string).collect::<Vec<_>>()
+        });
         let difference = first.iter().zip(&second).find(|(first, second)| first != second);
         assert_eq!(difference, None, "seed {seed}");
         assert_eq!(first.len(), second.len(), "seed {seed}");

@@ -26,7 +26,13 @@ impl Pauses {
         self.held.insert(topic.clone(), (at, now));
     }
 
-    pub(crate) fn resumed(&mut self, topic: &Topic, becomes: Option<Misfired>, at: usize, now: UnixMillis) {
+    pub(crate) fn resumed(
+        &mut self,
+        topic: &Topic,
+        becomes: Option<Misfired>,
+        at: usize,
+        now: UnixMillis,
+    ) {
         let (_, from) = self.held.remove(topic).expect("only what is paused is resumed");
         let misfire = becomes.map(|becomes| (at, Misfire { from, to: now, becomes }));
         self.over.entry(topic.clone()).or_default().extend(misfire);
@@ -48,7 +54,13 @@ impl Pauses {
     }
 
     /// Whether a claim that was sent then knew that what is due at that moment misfires.
-    pub(crate) fn is_known_to_misfire(&self, topic: &Topic, due: UnixMillis, by: LifeId, sent: usize) -> bool {
+    pub(crate) fn is_known_to_misfire(
+        &self,
+        topic: &Topic,
+        due: UnixMillis,
+        by: LifeId,
+        sent: usize,
+    ) -> bool {
         let known = self.known(by, sent);
         let over = self.over.get(topic).into_iter().flatten();
         over.filter(|(ended, _)| *ended < known).any(|(_, misfire)| covers(misfire, due))

@@ -115,7 +115,8 @@ impl Plan {
 
     /// Whether anything goes wrong in it that may make an instance call twice.
     pub(crate) fn is_calm(&self) -> bool {
-        let is_harmless = |(_, mishap): &(Duration, Mishap)| matches!(mishap, Mishap::Restart { .. });
+        let is_harmless =
+            |(_, mishap): &(Duration, Mishap)| matches!(mishap, Mishap::Restart { .. });
         self.store.share == 0
             && self.outages.is_empty()
             && self.jumps.is_empty()
@@ -127,7 +128,10 @@ impl Plan {
         let mut throw = dice.throw("deployment");
         let length = throw.millis(10_000, 25_000);
         let topics: Vec<TopicEntry> = (0..throw.between(1, 2))
-            .map(|i| TopicEntry { topic: format!("topic-{i}").parse().unwrap(), shards: throw.one_of(&[1, 1, 2]) })
+            .map(|i| TopicEntry {
+                topic: format!("topic-{i}").parse().unwrap(),
+                shards: throw.one_of(&[1, 1, 2]),
+            })
             .collect();
         let services = throw.between(1, 3) as usize;
         let settings = Settings {
@@ -223,7 +227,11 @@ impl Plan {
     }
 
     /// Shortly before a topic's first task: those who add it know the number of lanes from before.
-    fn recounts(throw: &mut Throw, adds: &[(Duration, Add)], topics: &[TopicEntry]) -> Vec<(Duration, TopicEntry)> {
+    fn recounts(
+        throw: &mut Throw,
+        adds: &[(Duration, Add)],
+        topics: &[TopicEntry],
+    ) -> Vec<(Duration, TopicEntry)> {
         let mut recounts = Vec::new();
         for (at, topic) in topics.iter().enumerate() {
             let first = adds.iter().find(|(_, add)| add.topic == at);
@@ -266,7 +274,8 @@ impl Plan {
             }
             self.jumps.sort_unstable();
         }
-        let (length, call_ms, lease_ms) = (self.length, self.call_ms, self.settings.lease.as_millis() as u64);
+        let (length, call_ms, lease_ms) =
+            (self.length, self.call_ms, self.settings.lease.as_millis() as u64);
         // Most of what can go wrong goes wrong around a due moment: half of the mishaps come just then.
         let dues: Vec<Duration> = self.adds.iter().map(|(at, add)| *at + add.delay).collect();
         for (instance, (_, mishaps)) in self.instances.iter_mut().enumerate() {
@@ -278,11 +287,18 @@ impl Plan {
                     // It wakes when its leases have just run out, or long after.
                     4 => Mishap::Pause { span: throw.millis(lease_ms, lease_ms + 2_000) },
                     5 => Mishap::Pause { span: throw.millis(lease_ms, 3 * lease_ms) },
-                    6 => Mishap::Restart { grace: throw.millis(0, 3_000), down: throw.millis(0, 2_000) },
-                    _ => Mishap::ClockJump { by_ms: throw.one_of(&[-24 * HOUR_MS, -HOUR_MS, HOUR_MS, 24 * HOUR_MS]) },
+                    6 => Mishap::Restart {
+                        grace: throw.millis(0, 3_000),
+                        down: throw.millis(0, 2_000),
+                    },
+                    _ => Mishap::ClockJump {
+                        by_ms: throw.one_of(&[-24 * HOUR_MS, -HOUR_MS, HOUR_MS, 24 * HOUR_MS]),
+                    },
                 };
                 let at = match throw.per_mille(500) {
-                    true => dues[throw.number() as usize % dues.len()] + throw.millis(0, 40 + call_ms),
+                    true => {
+                        dues[throw.number() as usize % dues.len()] + throw.millis(0, 40 + call_ms)
+                    }
                     false => Self::moment(&mut throw, length),
                 };
                 mishaps.push((at, mishap));

@@ -32,7 +32,10 @@ enum Conduct {
 
 impl Conduct {
     fn takes(self) -> bool {
-        matches!(self, Self::Takes | Self::TakesAndBreaks | Self::TakesAndHangs | Self::TakesAndLies)
+        matches!(
+            self,
+            Self::Takes | Self::TakesAndBreaks | Self::TakesAndHangs | Self::TakesAndLies
+        )
     }
 }
 
@@ -62,9 +65,13 @@ impl Postman {
         };
         match conduct {
             Conduct::Takes => Answer::Delivered { outcome: "200 OK".into() },
-            Conduct::Fails | Conduct::TakesAndLies => failed("500 Internal Server Error", None, Fault::Destination),
+            Conduct::Fails | Conduct::TakesAndLies => {
+                failed("500 Internal Server Error", None, Fault::Destination)
+            }
             Conduct::DislikesIt => failed("400 Bad Request", None, Fault::Task),
-            Conduct::IsBusy { retry_after } => failed("503 Service Unavailable", Some(retry_after), Fault::Destination),
+            Conduct::IsBusy { retry_after } => {
+                failed("503 Service Unavailable", Some(retry_after), Fault::Destination)
+            }
             Conduct::IsGone => Answer::Final { outcome: "410 Gone".into() },
             Conduct::TakesAndBreaks => failed("connection reset", None, Fault::Destination),
             Conduct::Hangs | Conduct::TakesAndHangs => std::future::pending().await,

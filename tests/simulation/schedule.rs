@@ -14,7 +14,9 @@ use delayd::maintenance::{self, Janitor};
 use delayd::outcome::Policy;
 use delayd::retry::Backoff;
 use delayd::span::Span;
-use delayd::store::{Added, Error, Hint, Idempotency, Moment, NewContent, NewTask, Registered, TopicEntry, Topics};
+use delayd::store::{
+    Added, Error, Hint, Idempotency, Moment, NewContent, NewTask, Registered, TopicEntry, Topics,
+};
 use delayd::task::{Lane, OnDead, Options, State, TaskId};
 use delayd::topic::{self, Registry};
 use delayd::worker::{self, Worker};
@@ -75,7 +77,11 @@ pub(crate) fn play(seed: u64, sabotage: Option<Sabotage>) -> Report {
 /// Plays a plan with the chances of a seed.
 pub(crate) fn play_plan(plan: Plan, seed: u64, sabotage: Option<Sabotage>) -> Report {
     note_panics();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
     let history = runtime.block_on(async {
         let world = Arc::new(World::new(seed, plan.clone(), sabotage));
         run(&world).await;
@@ -129,7 +135,11 @@ async fn run(world: &Arc<World>) {
 }
 
 fn lanes(world: &World) -> Vec<Lane> {
-    world.look(|model| model.topics()).iter().flat_map(|known| known.entry.lanes().collect::<Vec<_>>()).collect()
+    world
+        .look(|model| model.topics())
+        .iter()
+        .flat_map(|known| known.entry.lanes().collect::<Vec<_>>())
+        .collect()
 }
 
 fn has_settled(world: &World) -> bool {
@@ -153,7 +163,9 @@ async fn pauses(world: Arc<World>) {
             drop(client.pause(topic).await);
             sleep(pause.span).await;
             let mut throw = world.dice.throw(("resume", n));
-            while client.resume(topic, pause.becomes).await.is_err() && world.elapsed() < world.plan.length {
+            while client.resume(topic, pause.becomes).await.is_err()
+                && world.elapsed() < world.plan.length
+            {
                 sleep(throw.millis(0, 2_000)).await;
             }
         }
@@ -176,11 +188,22 @@ fn take_stock(world: &World) {
         let entry = entry.expect("the lane is one of its");
         for state in State::ALL {
             let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
-            let query = delayd::store::ListQuery { lane: lane.clone(), state, from, to, after: None, limit: 1_000 };
+            let query = delayd::store::ListQuery {
+                lane: lane.clone(),
+                state,
+                from,
+                to,
+                after: None,
+                limit: 1_000,
+            };
             let listed = world.look(|model| model.list(&query));
             for listed in listed.into_iter().filter(|listed| entry.lane_of(listed.id) == lane) {
                 let task = world.get(&lane, listed.id).expect("it is listed");
-                world.write(What::Found { id: task.id, state: task.state, attempts: task.attempts });
+                world.write(What::Found {
+                    id: task.id,
+                    state: task.state,
+                    attempts: task.attempts,
+                });
             }
         }
     }
@@ -351,7 +374,9 @@ fn params(plan: &Plan) -> worker::Params {
         policy: Policy {
             max_attempts: settings.max_attempts,
             // Without jitter, which would be drawn from elsewhere than the seed.
-            backoff: Backoff::List { steps: vec![Span::seconds(1), Span::seconds(2), Span::seconds(5)] },
+            backoff: Backoff::List {
+                steps: vec![Span::seconds(1), Span::seconds(2), Span::seconds(5)],
+            },
         },
         timeout: settings.timeout,
         noted: worker::Noted::Failures,
@@ -367,13 +392,16 @@ async fn clients(deployment: Arc<Deployment>) {
     let edges: Vec<Arc<Registry<Access>>> = (0..EDGES)
         .map(|_| {
             let registry = Registry::new(client.clone(), topic::Params { max_topics: 100 });
-            registry.learn(&world.plan.topics.iter().cloned().map(Registered::plain).collect::<Vec<_>>());
+            registry.learn(
+                &world.plan.topics.iter().cloned().map(Registered::plain).collect::<Vec<_>>(),
+            );
             Arc::new(registry)
         })
         .collect();
     let mut busy = Vec::new();
     for (n, (at, add)) in world.plan.adds.clone().into_iter().enumerate() {
-        let (deployment, client, edge) = (deployment.clone(), client.clone(), edges[n % EDGES].clone());
+        let (deployment, client, edge) =
+            (deployment.clone(), client.clone(), edges[n % EDGES].clone());
         busy.push(tokio::spawn(async move {
             deployment.world.until(at).await;
             add_one(&deployment, (&client, &edge), n, &add).await;
@@ -382,10 +410,18 @@ async fn clients(deployment: Arc<Deployment>) {
     join_all(busy).await.into_iter().for_each(|done| done.expect("no client panics"));
 }
 
-async fn add_one(deployment: &Deployment, (client, edge): (&Access, &Registry<Access>), n: usize, add: &Add) {
+async fn add_one(
+    deployment: &Deployment,
+    (client, edge): (&Access, &Registry<Access>),
+    n: usize,
+    add: &Add,
+) {
     let world = &deployment.world;
     let mut throw = world.dice.throw(("client", n));
-    let topic = edge.known_entry(&world.plan.topics[add.topic].topic).expect("it was there from the beginning").entry;
+    let topic = edge
+        .known_entry(&world.plan.topics[add.topic].topic)
+        .expect("it was there from the beginning")
+        .entry;
     let task = NewTask {
         topic: topic.clone(),
         destination: service(add.service).parse().expect("a service's name"),
@@ -401,12 +437,18 @@ async fn add_one(deployment: &Deployment, (client, edge): (&Access, &Registry<Ac
             ..Options::default()
         },
         content: content(add.service, n, 0),
-        idempotency: Some(Idempotency { key: format!("add-{n}"), fingerprint: n as u128, window: REMEMBERED }),
+        idempotency: Some(Idempotency {
+            key: format!("add-{n}"),
+            fingerprint: n as u128,
+            window: REMEMBERED,
+        }),
         quota: None,
     };
     // Not confirmed: it may be stored, and must then be delivered like any other.
     let again = &mut world.dice.throw(("again", n));
-    let Some((topic, added)) = add_until_answered((client, edge), task, again).await else { return };
+    let Some((topic, added)) = add_until_answered((client, edge), task, again).await else {
+        return;
+    };
     world.write(What::Accepted { id: added.id });
     let lane = topic.lane_of(added.id);
     deployment.hint(&lane, added.due, &mut throw);

@@ -18,9 +18,10 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Added, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Error, Hint, Histories, ListQuery, Listed, Look,
-    Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result,
-    Revision, Settle, Settled, TopicEntry, Topics, Transition,
+    Added, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Error, Hint, Histories,
+    ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask,
+    NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled, TopicEntry, Topics,
+    Transition,
 };
 use delayd::task::{Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -143,7 +144,9 @@ impl Access {
         }
         let at = self.world.elapsed();
         let plan = &self.world.plan;
-        if let Some(outage) = plan.outages.iter().find(|outage| (outage.from..outage.to).contains(&at)) {
+        if let Some(outage) =
+            plan.outages.iter().find(|outage| (outage.from..outage.to).contains(&at))
+        {
             let may_be_late = outage.is_silent && throw.per_mille(500);
             return match outage.is_silent {
                 true if may_be_late => Fate::Late { after: outage.to - at },
@@ -166,7 +169,8 @@ impl Access {
     /// The way there, or back.
     async fn travel(&self, verb: &'static str, throw: &mut Throw) {
         let usual = self.world.plan.store.latency_ms;
-        let is_slow = self.world.plan.store.share > 0 && !self.world.is_healed() && throw.per_mille(20);
+        let is_slow =
+            self.world.plan.store.share > 0 && !self.world.is_healed() && throw.per_mille(20);
         if is_slow {
             self.world.write(What::StoreFailed { by: self.life.id, verb, how: "slow" });
         }
@@ -183,7 +187,9 @@ impl Access {
     pub(crate) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let count = tasks.len();
         let about: Vec<String> = tasks.iter().map(|task| task.content.clone()).collect();
-        let stored = self.ask("add", about, move |world| tasks.iter().cloned().map(|task| world.add(task)).collect());
+        let stored = self.ask("add", about, move |world| {
+            tasks.iter().cloned().map(|task| world.add(task)).collect()
+        });
         match stored.await {
             Ok::<Vec<Result<Added>>, _>(added) => added,
             Err(error) => vec![Err(error); count],
@@ -203,7 +209,10 @@ impl Access {
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
         let lane = lane.clone();
-        self.ask("reschedule", id, move |world| world.reschedule(&lane, id, moment, content.clone())).await
+        self.ask("reschedule", id, move |world| {
+            world.reschedule(&lane, id, moment, content.clone())
+        })
+        .await
     }
 
     pub(crate) async fn replay(&self, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
@@ -215,8 +224,10 @@ impl Access {
 impl Delivery for Access {
     async fn look(&self, look: Look) -> Looked {
         let Look { seen: _, workers, consumers } = look;
-        let next = if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
-        let pulls = if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
+        let next =
+            if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
+        let pulls =
+            if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
         let holds = self.ask("holds", (), |world| world.look(|model| model.holds())).await;
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
@@ -232,7 +243,10 @@ impl Delivery for Access {
         let number = self.world.dice.throw(("receipt", self.life.id, &claim.lane)).number();
         let receipt: Receipt = format!("{number:016x}").parse().expect("digits make a receipt");
         let (by, sent) = (self.life.id, self.world.events());
-        self.ask("claim", claim.lane.clone(), move |world| world.claim((by, sent), &claim, &receipt)).await
+        self.ask("claim", claim.lane.clone(), move |world| {
+            world.claim((by, sent), &claim, &receipt)
+        })
+        .await
     }
 
     async fn settle(&self, settles: Vec<Settle>) -> Vec<Result<Settled>> {
@@ -240,18 +254,28 @@ impl Delivery for Access {
         let about: Vec<TaskId> = settles.iter().map(|settle| settle.id).collect();
         let count = settles.len();
         let asked = settles.clone();
-        let settled =
-            self.ask("settle", about, move |world| settles.iter().map(|settle| world.settle(by, settle)).collect());
+        let settled = self.ask("settle", about, move |world| {
+            settles.iter().map(|settle| world.settle(by, settle)).collect()
+        });
         match settled.await {
             Ok::<Vec<Settled>, _>(settled) => {
-                asked.iter().zip(&settled).for_each(|(settle, settled)| self.hint(settle, *settled));
+                asked
+                    .iter()
+                    .zip(&settled)
+                    .for_each(|(settle, settled)| self.hint(settle, *settled));
                 settled.into_iter().map(Ok).collect()
             }
             Err(error) => vec![Err(error); count],
         }
     }
 
-    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+    async fn extend(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Settled> {
         let (by, lane, receipt) = (self.life.id, lane.clone(), receipt.clone());
         self.ask("extend", id, move |world| world.extend(by, &lane, id, &receipt, lease)).await
     }
@@ -275,13 +299,17 @@ impl Delivery for Access {
 
 impl Topics for Access {
     async fn list(&self, query: ListQuery) -> Result<Vec<Listed>> {
-        self.ask("list", query.lane.clone(), move |world| world.look(|model| model.list(&query))).await
+        self.ask("list", query.lane.clone(), move |world| world.look(|model| model.list(&query)))
+            .await
     }
 
     async fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
         let (topic, policy) = (topic.clone(), policy.clone());
         let about = topic.clone();
-        self.ask("set_policy", about, move |world| world.look(|model| model.set_policy(&topic, &policy))).await
+        self.ask("set_policy", about, move |world| {
+            world.look(|model| model.set_policy(&topic, &policy))
+        })
+        .await
     }
 
     async fn pause(&self, topic: &Topic) -> Result<Option<UnixMillis>> {
@@ -297,7 +325,8 @@ impl Topics for Access {
     async fn unregister(&self, entry: &TopicEntry) -> Result<bool> {
         let entry = entry.clone();
         let about = entry.topic.clone();
-        self.ask("unregister", about, move |world| world.look(|model| model.unregister(&entry))).await
+        self.ask("unregister", about, move |world| world.look(|model| model.unregister(&entry)))
+            .await
     }
 
     async fn stats(&self, lane: &Lane) -> Result<Counts> {
@@ -307,7 +336,8 @@ impl Topics for Access {
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
         let about = entry.topic.clone();
-        self.ask("register", about, move |world| world.look(|model| model.register(entry.clone()))).await
+        self.ask("register", about, move |world| world.look(|model| model.register(entry.clone())))
+            .await
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
@@ -327,17 +357,29 @@ impl Maintenance for Access {
     async fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> Result<()> {
         let topic = topic.clone();
         let about = topic.clone();
-        self.ask("forget_misfire", about, move |world| world.look(|model| model.forget_misfire(&topic, misfire))).await
+        self.ask("forget_misfire", about, move |world| {
+            world.look(|model| model.forget_misfire(&topic, misfire))
+        })
+        .await
     }
 
     async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
         self.ask("histories", (), move |world| world.look(|model| model.histories(&lanes))).await
     }
 
-    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+    async fn purge(
+        &self,
+        lane: &Lane,
+        state: State,
+        before: UnixMillis,
+        limit: usize,
+    ) -> Result<usize> {
         let lane = lane.clone();
         let about = (lane.clone(), state);
-        self.ask("purge", about, move |world| world.look(|model| model.purge(&lane, state, before, limit))).await
+        self.ask("purge", about, move |world| {
+            world.look(|model| model.purge(&lane, state, before, limit))
+        })
+        .await
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {

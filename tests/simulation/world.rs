@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
-    Added, Cancelled, Claim, Claimed, Holder, ListQuery, MAX_LEASE, Misfired, Moment, NewContent, NewTask, Novelty,
-    Registered, Rescheduled, Result, Settle, Settled, Spread, Task, TopicEntry, Transition,
+    Added, Cancelled, Claim, Claimed, Holder, ListQuery, MAX_LEASE, Misfired, Moment, NewContent,
+    NewTask, Novelty, Registered, Rescheduled, Result, Settle, Settled, Spread, Task, TopicEntry,
+    Transition,
 };
 use delayd::task::{Lane, Options, Receipt, State, TaskId, Topic};
 use tokio::time::Instant;
@@ -150,7 +151,9 @@ impl World {
 
     pub(crate) fn add(&self, task: NewTask) -> Result<Added> {
         let mut kept = self.kept();
-        if self.is_sabotaged(Sabotage::AnswerBeforeCommit) && self.dice.throw("sabotage").per_mille(300) {
+        if self.is_sabotaged(Sabotage::AnswerBeforeCommit)
+            && self.dice.throw("sabotage").per_mille(300)
+        {
             let mut elsewhere = kept.model.clone();
             return elsewhere.add(task);
         }
@@ -159,7 +162,9 @@ impl World {
         let added = if self.is_sabotaged(Sabotage::LanesNotCompared) {
             kept.model.add_by_its_entry(task)?
         } else {
-            kept.model.add(task).inspect_err(|_| self.write(What::AddedStale { topic: topic.topic.clone() }))?
+            kept.model
+                .add(task)
+                .inspect_err(|_| self.write(What::AddedStale { topic: topic.topic.clone() }))?
         };
         let (id, lane) = (added.id, topic.lane_of(added.id));
         let stored = kept.model.get(&lane, id);
@@ -185,7 +190,9 @@ impl World {
         }
         let namesakes = namesakes(model, &task);
         let is_leased = namesakes.iter().any(|namesake| namesake.state == State::Leased);
-        if self.is_sabotaged(Sabotage::KeyIgnored) || is_leased && self.is_sabotaged(Sabotage::NamesakeGoesOn) {
+        if self.is_sabotaged(Sabotage::KeyIgnored)
+            || is_leased && self.is_sabotaged(Sabotage::NamesakeGoesOn)
+        {
             task.options.key = None;
         }
         let waits = namesakes.into_iter().find(|namesake| namesake.state == State::Scheduled);
@@ -201,7 +208,12 @@ impl World {
     }
 
     /// A claim of an instance, which was sent when so many events had happened.
-    pub(crate) fn claim(&self, (by, sent): (LifeId, usize), claim: &Claim, receipt: &Receipt) -> Claimed {
+    pub(crate) fn claim(
+        &self,
+        (by, sent): (LifeId, usize),
+        claim: &Claim,
+        receipt: &Receipt,
+    ) -> Claimed {
         let mut kept = self.kept();
         if let Some(refused) = kept.lock(claim) {
             return refused;
@@ -216,10 +228,9 @@ impl World {
             claim.misfires.clear();
         }
         if self.is_sabotaged(Sabotage::MisfireTooWide) {
-            claim
-                .misfires
-                .iter_mut()
-                .for_each(|misfire| (misfire.from, misfire.to) = (UnixMillis(0), UnixMillis(i64::MAX)));
+            claim.misfires.iter_mut().for_each(|misfire| {
+                (misfire.from, misfire.to) = (UnixMillis(0), UnixMillis(i64::MAX))
+            });
         }
         if self.is_sabotaged(Sabotage::EarlyFire) {
             kept.model.now = kept.model.now + Duration::from_secs(3);
@@ -231,7 +242,12 @@ impl World {
         for id in &ids {
             if self.is_sabotaged(Sabotage::DeleteBeforeCallback) {
                 let transition = Transition::Delivered { outcome: String::new() };
-                kept.model.settle(&Settle { lane: claim.lane.clone(), id: *id, receipt: receipt.clone(), transition });
+                kept.model.settle(&Settle {
+                    lane: claim.lane.clone(),
+                    id: *id,
+                    receipt: receipt.clone(),
+                    transition,
+                });
             }
             if kept.leased_before.insert(*id) && self.is_sabotaged(Sabotage::LeaseNeverSwept) {
                 kept.model.extend(&claim.lane, *id, receipt, MAX_LEASE);
@@ -242,7 +258,17 @@ impl World {
         }
         let wants = claim.wants.iter().map(|want| want.destination.clone()).collect();
         let (calls, receipt) = (self.calls(&mut kept, &claim.lane), receipt.clone());
-        self.write(What::Claimed { by, lane: claim.lane, lease, receipt, wants, misfires, sent, ids, calls });
+        self.write(What::Claimed {
+            by,
+            lane: claim.lane,
+            lease,
+            receipt,
+            wants,
+            misfires,
+            sent,
+            ids,
+            calls,
+        });
         if self.is_sabotaged(Sabotage::BusyLoop) {
             grant.outlook.next = Some(grant.now);
         }
@@ -262,11 +288,15 @@ impl World {
             Transition::Retry { .. } if self.is_sabotaged(Sabotage::RetryUnscheduled) => {
                 kept.model.extend(&done.lane, done.id, &done.receipt, MAX_LEASE)
             }
-            Transition::Delivered { .. } if self.is_sabotaged(Sabotage::SuccessForgotten) => Settled::Done,
+            Transition::Delivered { .. } if self.is_sabotaged(Sabotage::SuccessForgotten) => {
+                Settled::Done
+            }
             _ => kept.model.settle(&done),
         };
-        let is_late_success =
-            matches!((&settle.transition, answer), (Transition::Delivered { .. }, Settled::Stale { .. }));
+        let is_late_success = matches!(
+            (&settle.transition, answer),
+            (Transition::Delivered { .. }, Settled::Stale { .. })
+        );
         let answer = if is_late_success && self.is_sabotaged(Sabotage::RevisionIgnored) {
             kept.model.cancel(&settle.lane, settle.id);
             kept.falsely_delivered.insert(settle.id);
@@ -280,7 +310,14 @@ impl World {
         answer
     }
 
-    pub(crate) fn extend(&self, by: LifeId, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Settled {
+    pub(crate) fn extend(
+        &self,
+        by: LifeId,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Settled {
         let mut kept = self.kept();
         let current = kept.model.receipts_of(id).into_iter().next();
         let brought = match current {
@@ -303,7 +340,13 @@ impl World {
         answer
     }
 
-    pub(crate) fn reschedule(&self, lane: &Lane, id: TaskId, moment: Moment, new: Option<NewContent>) -> Rescheduled {
+    pub(crate) fn reschedule(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        moment: Moment,
+        new: Option<NewContent>,
+    ) -> Rescheduled {
         let mut kept = self.kept();
         let content = new.as_ref().map(|new| new.content.clone());
         let answer = kept.model.reschedule(lane, id, moment, new);
@@ -344,8 +387,9 @@ impl World {
     pub(crate) fn recount(&self, entry: &TopicEntry) {
         let mut kept = self.kept();
         let known = kept.model.topics().into_iter().find(|known| known.entry.topic == entry.topic);
-        let is_plain =
-            known.is_some_and(|known| known == Registered::plain(known.entry.clone()) && known.entry != *entry);
+        let is_plain = known.is_some_and(|known| {
+            known == Registered::plain(known.entry.clone()) && known.entry != *entry
+        });
         if is_plain && kept.model.unregister(entry) {
             kept.model.register(entry.clone());
             self.write(What::Recounted { topic: entry.topic.clone(), shards: entry.shards });
@@ -354,7 +398,11 @@ impl World {
 
     pub(crate) fn pause(&self, topic: &Topic) -> Option<UnixMillis> {
         let mut kept = self.kept();
-        let was_paused = kept.model.topics().iter().any(|known| known.entry.topic == *topic && known.paused.is_some());
+        let was_paused = kept
+            .model
+            .topics()
+            .iter()
+            .any(|known| known.entry.topic == *topic && known.paused.is_some());
         let since = kept.model.pause(topic);
         if !was_paused {
             self.edition.fetch_add(1, Ordering::Relaxed);
@@ -393,7 +441,9 @@ impl World {
 
 /// The tasks of the same key that wait or are leased.
 fn namesakes(model: &Model, task: &NewTask) -> Vec<Task> {
-    let (Some(key), Some(shard)) = (&task.options.key, task.pinned_shard()) else { return Vec::new() };
+    let (Some(key), Some(shard)) = (&task.options.key, task.pinned_shard()) else {
+        return Vec::new();
+    };
     let lane = Lane { topic: task.topic.topic.clone(), shard };
     let of_lane = [State::Scheduled, State::Leased].into_iter().flat_map(|state| {
         let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
@@ -408,7 +458,10 @@ impl Kept {
     fn call_again(&mut self, lane: &Lane, call: &Call) -> Call {
         let made = self.model.get(lane, call.id).expect("it was made");
         let topics = self.model.topics();
-        let registered = topics.into_iter().find(|known| known.entry.topic == lane.topic).expect("it has a lane");
+        let registered = topics
+            .into_iter()
+            .find(|known| known.entry.topic == lane.topic)
+            .expect("it has a lane");
         let again = NewTask {
             topic: registered.entry,
             destination: made.destination,
@@ -432,8 +485,9 @@ impl Kept {
     /// The lock is kept only between the claims of one burst.
     fn unlock(&mut self, claim: &Claim, grant: &delayd::store::Grant) {
         let Some(holder) = &claim.holder else { return };
-        let taken =
-            |want: &delayd::store::Want| grant.tasks.iter().filter(|task| task.destination == want.destination).count();
+        let taken = |want: &delayd::store::Want| {
+            grant.tasks.iter().filter(|task| task.destination == want.destination).count()
+        };
         let is_cut = claim.wants.iter().any(|want| taken(want) == want.slots);
         if claim.more && is_cut && !grant.outlook.due.is_empty() {
             self.locks.insert(claim.lane.clone(), (holder.clone(), Instant::now() + LOCK));

@@ -23,7 +23,11 @@ pub(crate) async fn ids_grow_and_start_at_the_clock_times_a_million(bench: Bench
     let batch = bench.store.add(vec![new_task("message.call", 0); 2_000]).await;
     let batch: Vec<TaskId> = batch.into_iter().map(|added| added.unwrap().id).collect();
     assert!(batch.is_sorted_by(|a, b| a < b));
-    assert!((floor(3_600)..floor(3_601)).contains(&batch[1_999].0), "{} can be read as a time", batch[1_999]);
+    assert!(
+        (floor(3_600)..floor(3_601)).contains(&batch[1_999].0),
+        "{} can be read as a time",
+        batch[1_999]
+    );
 
     bench.clock.set(START);
     assert!(bench.add("message.call", 0).await > batch[1_999], "a clock set back repeats no id");
@@ -62,7 +66,11 @@ pub(crate) async fn content_and_options_are_kept_byte_for_byte(bench: Bench<impl
             ("hooks.example.com:8443", options.clone()),
             ("@pull", Options::default()),
         ] {
-            let task = NewTask { options: options.clone(), content: content.into(), ..new_task(destination, 0) };
+            let task = NewTask {
+                options: options.clone(),
+                content: content.into(),
+                ..new_task(destination, 0)
+            };
             let id = bench.add_task(task).await;
             let kept = bench.get(id).await;
             assert_eq!((kept.content.as_str(), &kept.options), (content, &options));
@@ -72,7 +80,10 @@ pub(crate) async fn content_and_options_are_kept_byte_for_byte(bench: Bench<impl
 
             let grant = bench.claim(&[(destination, 1)]).await;
             let leased = &grant.tasks[0];
-            assert_eq!((leased.id, leased.content.as_str(), &leased.options), (id, content, &options));
+            assert_eq!(
+                (leased.id, leased.content.as_str(), &leased.options),
+                (id, content, &options)
+            );
         }
     }
 }
@@ -91,7 +102,8 @@ pub(crate) async fn a_batch_is_answered_in_order_and_stored_once(bench: Bench<im
 pub(crate) async fn an_id_lands_in_the_lane_that_it_names(bench: Bench<impl Store>) {
     let topic = topic_of("sharded", 4);
     let batch = vec![NewTask { topic: topic.clone(), ..new_task("message.call", 0) }; 40];
-    let added: Vec<TaskId> = bench.store.add(batch).await.into_iter().map(|added| added.unwrap().id).collect();
+    let added: Vec<TaskId> =
+        bench.store.add(batch).await.into_iter().map(|added| added.unwrap().id).collect();
     let mut seen = 0;
     for lane in topic.lanes() {
         let count = bench.store.stats(&lane).await.unwrap().scheduled;
@@ -103,12 +115,16 @@ pub(crate) async fn an_id_lands_in_the_lane_that_it_names(bench: Bench<impl Stor
     let here = topic.lane_of(added[0]);
     let elsewhere = topic.lane_of(TaskId(added[0].0 + 1));
     assert!(bench.store.get(&here, added[0]).await.unwrap().is_some());
-    assert!(bench.store.get(&elsewhere, added[0]).await.unwrap().is_none(), "a task is known only in its lane");
+    assert!(
+        bench.store.get(&elsewhere, added[0]).await.unwrap().is_none(),
+        "a task is known only in its lane"
+    );
 }
 
 pub(crate) async fn tasks_spread_over_the_lanes_of_their_topic(bench: Bench<impl Store>) {
     let topic = topic_of("sharded", 4);
-    let batch = |tasks| vec![NewTask { topic: topic.clone(), ..new_task("message.call", 0) }; tasks];
+    let batch =
+        |tasks| vec![NewTask { topic: topic.clone(), ..new_task("message.call", 0) }; tasks];
     // The turn may begin anew where a store goes on to other ids, which one may have to every second: so 40 adds need not come out even.
     for (adds, tasks, least) in [(40, 1, 5), (1, 40, 10)] {
         let mut met = [0; 4];
@@ -117,19 +133,36 @@ pub(crate) async fn tasks_spread_over_the_lanes_of_their_topic(bench: Bench<impl
                 met[usize::from(topic.lane_of(added.unwrap().id).shard)] += 1;
             }
         }
-        assert!(met.iter().all(|&count| count >= least), "{adds} adds of {tasks} went to the lanes as {met:?}");
+        assert!(
+            met.iter().all(|&count| count >= least),
+            "{adds} adds of {tasks} went to the lanes as {met:?}"
+        );
     }
 }
 
-pub(crate) async fn hints_name_the_earliest_moment_of_an_add_apart_for_called_and_pulled(bench: Bench<impl Store>) {
+pub(crate) async fn hints_name_the_earliest_moment_of_an_add_apart_for_called_and_pulled(
+    bench: Bench<impl Store>,
+) {
     let hint = |due, is_pull| Hint { lane: lane(), due: at(due), is_pull };
     let mut hints = bench.store.hints();
-    bench.store.add(vec![new_task("@pull", 20), new_task("a", 500), new_task("b", 300), new_task("@pull", 10)]).await;
+    bench
+        .store
+        .add(vec![
+            new_task("@pull", 20),
+            new_task("a", 500),
+            new_task("b", 300),
+            new_task("@pull", 10),
+        ])
+        .await;
     let mut heard = [hear(&mut hints).await, hear(&mut hints).await];
     heard.sort_by_key(|hint| hint.is_pull);
     assert_eq!(heard, [hint(300, false), hint(10, true)]);
     bench.add("a", 7).await;
-    assert_eq!(hear(&mut hints).await, hint(7, false), "no word of consumers where they get nothing");
+    assert_eq!(
+        hear(&mut hints).await,
+        hint(7, false),
+        "no word of consumers where they get nothing"
+    );
     bench.add("@pull", 5).await;
     assert_eq!(hear(&mut hints).await, hint(5, true));
 }

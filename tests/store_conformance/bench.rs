@@ -6,8 +6,9 @@ use std::time::Duration;
 use delayd::clock::{Clock, UnixMillis};
 use delayd::span::Span;
 use delayd::store::{
-    Added, AnyStore, Claim, Claimed, Counts, Grant, Hint, Holder, ListQuery, Listed, Moment, NewTask, Outlook, Result,
-    Settle, Settled, Store, Task, TopicEntry, Transition, Want, embedded, redis,
+    Added, AnyStore, Claim, Claimed, Counts, Grant, Hint, Holder, ListQuery, Listed, Moment,
+    NewTask, Outlook, Result, Settle, Settled, Store, Task, TopicEntry, Transition, Want, embedded,
+    redis,
 };
 use delayd::task::{Lane, OnDead, Options, Receipt, State, TaskId};
 
@@ -44,7 +45,11 @@ pub(crate) struct Held {
 pub(crate) async fn embedded() -> Bench<AnyStore> {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::manual(START);
-    let params = embedded::Params { path: folder.path().join("delayd.db"), reserve: 1 << 20, clock: clock.clone() };
+    let params = embedded::Params {
+        path: folder.path().join("delayd.db"),
+        reserve: 1 << 20,
+        clock: clock.clone(),
+    };
     let store = AnyStore::Embedded(embedded::Embedded::open(params).unwrap());
     Bench { store, clock, kept: Box::new(folder) }
 }
@@ -149,13 +154,17 @@ pub(crate) fn expiring(destination: &str, after_ms: u64, expires_after_ms: u64) 
 
 /// A task for `message.call` that has `dead.letters` told if it dies.
 pub(crate) fn lamented(after_ms: u64) -> NewTask {
-    let on_dead = OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: None };
+    let on_dead =
+        OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: None };
     let options = Options { on_dead: Some(on_dead), ..Options::default() };
     NewTask { options, ..new_task("message.call", after_ms) }
 }
 
 pub(crate) fn wants(wants: &[(&str, usize)]) -> Vec<Want> {
-    wants.iter().map(|(name, slots)| Want { destination: name.parse().unwrap(), slots: *slots }).collect()
+    wants
+        .iter()
+        .map(|(name, slots)| Want { destination: name.parse().unwrap(), slots: *slots })
+        .collect()
 }
 
 /// A worker's claim on the bench's lane.
@@ -259,7 +268,8 @@ impl<S: Store> Bench<S> {
     }
 
     pub(crate) async fn settle(&self, held: &Held, transition: Transition) -> Settled {
-        let settle = Settle { lane: lane(), id: held.id, receipt: held.receipt.clone(), transition };
+        let settle =
+            Settle { lane: lane(), id: held.id, receipt: held.receipt.clone(), transition };
         self.store.settle(vec![settle]).await.remove(0).unwrap()
     }
 
@@ -277,7 +287,10 @@ impl<S: Store> Bench<S> {
 
     pub(crate) async fn list(&self, state: State) -> Vec<Listed> {
         let (from, to) = ALWAYS;
-        self.store.list(ListQuery { lane: lane(), state, from, to, after: None, limit: 1_000 }).await.unwrap()
+        self.store
+            .list(ListQuery { lane: lane(), state, from, to, after: None, limit: 1_000 })
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn next_due(&self) -> Option<UnixMillis> {
@@ -289,5 +302,8 @@ impl<S: Store> Bench<S> {
 
 /// The next hint, which must be on its way already.
 pub(crate) async fn hear(hints: &mut tokio::sync::broadcast::Receiver<Hint>) -> Hint {
-    tokio::time::timeout(Duration::from_secs(10), hints.recv()).await.expect("a hint in time").unwrap()
+    tokio::time::timeout(Duration::from_secs(10), hints.recv())
+        .await
+        .expect("a hint in time")
+        .unwrap()
 }

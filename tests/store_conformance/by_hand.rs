@@ -1,6 +1,8 @@
 //! `reschedule`, `replay`, `purge`: what people do to tasks.
 
-use delayd::store::{History, Moment, NewContent, NewTask, Rescheduled, Settled, Spread, Store, Transition};
+use delayd::store::{
+    History, Moment, NewContent, NewTask, Rescheduled, Settled, Spread, Store, Transition,
+};
 use delayd::task::{Options, State, TaskId};
 
 use crate::bench::{Bench, at, dead, delivered, ids, lane, ms, new_task, retry, stale};
@@ -27,8 +29,10 @@ pub(crate) async fn a_reschedule_moves_the_due_moment(bench: Bench<impl Store>) 
 
 pub(crate) async fn a_reschedule_may_change_content_and_destination(bench: Bench<impl Store>) {
     let options = Options { max_attempts: Some(2), ..Options::default() };
-    let id = bench.add_task(NewTask { options: options.clone(), ..new_task("old.server", 1_000) }).await;
-    let new = NewContent { destination: "new.server".parse().unwrap(), content: "{\"v\":2}".into() };
+    let id =
+        bench.add_task(NewTask { options: options.clone(), ..new_task("old.server", 1_000) }).await;
+    let new =
+        NewContent { destination: "new.server".parse().unwrap(), content: "{\"v\":2}".into() };
     bench.store.reschedule(&lane(), id, Moment::After(ms(0)), Some(new.clone())).await.unwrap();
     let task = bench.get(id).await;
     assert_eq!((task.destination.as_str(), task.content.as_str()), ("new.server", "{\"v\":2}"));
@@ -61,9 +65,14 @@ pub(crate) async fn reschedule_and_replay_forget_receipts_and_attempts(bench: Be
         assert_eq!((task.state, task.attempts, task.finished), (State::Scheduled, 0, None));
         assert_eq!(task.last_outcome, "");
         for transition in [delivered(), retry(0), dead(), Transition::Release] {
-            assert_eq!(bench.settle(&held, transition.clone()).await, stale(State::Scheduled), "{transition:?}");
+            assert_eq!(
+                bench.settle(&held, transition.clone()).await,
+                stale(State::Scheduled),
+                "{transition:?}"
+            );
         }
-        let extended = bench.store.extend(&lane(), held.id, &held.receipt, ms(1_000)).await.unwrap();
+        let extended =
+            bench.store.extend(&lane(), held.id, &held.receipt, ms(1_000)).await.unwrap();
         assert_eq!(extended, stale(State::Scheduled));
         let grant = bench.claim(&[("message.call", 1)]).await;
         assert_eq!((grant.tasks[0].id, grant.tasks[0].attempt), (held.id, 1));
@@ -71,7 +80,8 @@ pub(crate) async fn reschedule_and_replay_forget_receipts_and_attempts(bench: Be
 }
 
 pub(crate) async fn only_a_scheduled_task_is_rescheduled(bench: Bench<impl Store>) {
-    let reschedule = async |id| bench.store.reschedule(&lane(), id, Moment::After(ms(0)), None).await.unwrap();
+    let reschedule =
+        async |id| bench.store.reschedule(&lane(), id, Moment::After(ms(0)), None).await.unwrap();
     let held = bench.add_held().await;
     let check = async |state: State| {
         let before = bench.get(held.id).await;
@@ -90,14 +100,19 @@ pub(crate) async fn only_a_scheduled_task_is_rescheduled(bench: Bench<impl Store
 }
 
 pub(crate) async fn a_replay_schedules_the_dead_for_now_and_counts_them(bench: Bench<impl Store>) {
-    let (first, second, well) = (bench.add_held().await, bench.add_held().await, bench.add_held().await);
+    let (first, second, well) =
+        (bench.add_held().await, bench.add_held().await, bench.add_held().await);
     bench.settle(&first, dead()).await;
     bench.settle(&second, dead()).await;
     bench.settle(&well, delivered()).await;
     bench.advance(5_000);
     let all = vec![first.id, well.id, TaskId(1), second.id, first.id];
     assert_eq!(bench.store.replay(&lane(), all.clone(), Spread::default()).await.unwrap(), 2);
-    assert_eq!(bench.store.replay(&lane(), all, Spread::default()).await.unwrap(), 0, "a repeat finds none dead");
+    assert_eq!(
+        bench.store.replay(&lane(), all, Spread::default()).await.unwrap(),
+        0,
+        "a repeat finds none dead"
+    );
     assert_eq!(bench.get(first.id).await.due, bench.now());
     let counts = bench.counts().await;
     assert_eq!((counts.scheduled, counts.dead, counts.delivered), (2, 0, 1));
@@ -118,15 +133,21 @@ pub(crate) async fn a_purge_forgets_the_oldest_ends_before_a_moment(bench: Bench
     let dead_one = bench.add_held().await;
     bench.settle(&dead_one, dead()).await;
     let waiting = bench.add("message.call", 0).await;
-    let purge = async |state, before, limit| bench.store.purge(&lane(), state, before, limit).await.unwrap();
+    let purge = async |state, before, limit| {
+        bench.store.purge(&lane(), state, before, limit).await.unwrap()
+    };
     let history = async || bench.store.histories(vec![lane()]).await.unwrap().lanes[0].unwrap();
 
     assert_eq!(history().await, History { ended: 5, oldest: Some(at(0)), has_leftovers: false });
     assert_eq!(purge(State::Delivered, at(0), 10).await, 0, "nothing ended before that");
     assert_eq!(purge(State::Delivered, at(10_000), 0).await, 0);
     assert_eq!(purge(State::Delivered, at(10_000), 2).await, 2);
-    let left: Vec<TaskId> = bench.list(State::Delivered).await.iter().map(|listed| listed.id).collect();
-    assert_eq!(history().await, History { ended: 3, oldest: Some(at(2_000)), has_leftovers: false });
+    let left: Vec<TaskId> =
+        bench.list(State::Delivered).await.iter().map(|listed| listed.id).collect();
+    assert_eq!(
+        history().await,
+        History { ended: 3, oldest: Some(at(2_000)), has_leftovers: false }
+    );
     assert_eq!(left, [ended[2].id, ended[3].id, ended[4].id], "the oldest went first");
     assert!(bench.store.get(&lane(), ended[0].id).await.unwrap().is_none());
     assert_eq!(bench.settle(&ended[0], delivered()).await, Settled::Unknown);
@@ -135,7 +156,11 @@ pub(crate) async fn a_purge_forgets_the_oldest_ends_before_a_moment(bench: Bench
     for state in [State::Scheduled, State::Leased, State::Cancelled, State::Expired] {
         assert_eq!(purge(state, at(100_000), 10).await, 0, "{state:?}");
     }
-    assert_eq!((history().await, bench.counts().await.dead), (History::default(), 1), "the dead stay");
+    assert_eq!(
+        (history().await, bench.counts().await.dead),
+        (History::default(), 1),
+        "the dead stay"
+    );
     assert_eq!(purge(State::Dead, at(100_000), 10).await, 1);
     assert_eq!(bench.state(waiting).await, State::Scheduled);
 }
@@ -147,7 +172,9 @@ pub(crate) async fn a_purge_of_many_is_exact(bench: Bench<impl Store>) {
         bench.store.cancel(&lane(), added.unwrap().id).await.unwrap();
     }
     bench.advance(1);
-    let purge = async |limit| bench.store.purge(&lane(), State::Cancelled, bench.now(), limit).await.unwrap();
+    let purge = async |limit| {
+        bench.store.purge(&lane(), State::Cancelled, bench.now(), limit).await.unwrap()
+    };
     assert_eq!(purge(1_201).await, 1_201);
     assert_eq!(purge(1_000).await, 99);
 }

@@ -9,12 +9,17 @@ async fn cancel(bench: &Bench<impl Store>, id: TaskId) -> Cancelled {
     bench.store.cancel(&lane(), id).await.unwrap()
 }
 
-pub(crate) async fn a_scheduled_task_is_cancelled_at_once_and_never_fires(bench: Bench<impl Store>) {
+pub(crate) async fn a_scheduled_task_is_cancelled_at_once_and_never_fires(
+    bench: Bench<impl Store>,
+) {
     let id = bench.add("message.call", 1_000).await;
     bench.advance(999);
     assert_eq!(cancel(&bench, id).await, Cancelled::Done);
     let task = bench.get(id).await;
-    assert_eq!((task.state, task.finished, task.attempts), (State::Cancelled, Some(bench.now()), 0));
+    assert_eq!(
+        (task.state, task.finished, task.attempts),
+        (State::Cancelled, Some(bench.now()), 0)
+    );
     bench.advance(1);
     assert!(bench.claim(&[("message.call", 1)]).await.tasks.is_empty());
     assert_eq!(bench.next_due().await, None);
@@ -22,12 +27,18 @@ pub(crate) async fn a_scheduled_task_is_cancelled_at_once_and_never_fires(bench:
     assert_eq!(bench.get(id).await, task);
 }
 
-pub(crate) async fn a_retrying_task_is_cancelled_at_once_and_its_receipts_are_forgotten(bench: Bench<impl Store>) {
+pub(crate) async fn a_retrying_task_is_cancelled_at_once_and_its_receipts_are_forgotten(
+    bench: Bench<impl Store>,
+) {
     let held = bench.add_held().await;
     bench.settle(&held, retry(1_000)).await;
     assert_eq!(cancel(&bench, held.id).await, Cancelled::Done);
     for transition in [delivered(), retry(0), dead(), Transition::Release] {
-        assert_eq!(bench.settle(&held, transition.clone()).await, stale(State::Cancelled), "{transition:?}");
+        assert_eq!(
+            bench.settle(&held, transition.clone()).await,
+            stale(State::Cancelled),
+            "{transition:?}"
+        );
     }
     assert_eq!(bench.get(held.id).await.last_outcome, "503 Service Unavailable");
 }
@@ -42,7 +53,10 @@ pub(crate) async fn a_dead_task_can_be_cancelled_but_no_other_that_ended(bench: 
     assert_eq!((task.state, task.finished), (State::Cancelled, Some(bench.now())));
     assert_eq!((bench.counts().await.dead, bench.counts().await.cancelled), (0, 1));
     assert_eq!(bench.settle(&ended_dead, delivered()).await, stale(State::Cancelled));
-    assert_eq!(bench.store.replay(&lane(), vec![ended_dead.id], Spread::default()).await.unwrap(), 0);
+    assert_eq!(
+        bench.store.replay(&lane(), vec![ended_dead.id], Spread::default()).await.unwrap(),
+        0
+    );
 
     let before = bench.get(ended_well.id).await;
     assert_eq!(cancel(&bench, ended_well.id).await, Cancelled::Refused { state: State::Delivered });
@@ -60,17 +74,33 @@ async fn pending(bench: &Bench<impl Store>) -> Held {
     held
 }
 
-pub(crate) async fn any_end_of_the_lease_but_success_fulfils_a_pending_cancel(bench: Bench<impl Store>) {
-    for (transition, outcome) in
-        [(retry(60_000), "503 Service Unavailable"), (dead(), "410 Gone"), (Transition::Release, "")]
-    {
+pub(crate) async fn any_end_of_the_lease_but_success_fulfils_a_pending_cancel(
+    bench: Bench<impl Store>,
+) {
+    for (transition, outcome) in [
+        (retry(60_000), "503 Service Unavailable"),
+        (dead(), "410 Gone"),
+        (Transition::Release, ""),
+    ] {
         let held = pending(&bench).await;
         assert_eq!(bench.settle(&held, transition.clone()).await, Settled::Done, "{transition:?}");
         let task = bench.get(held.id).await;
-        assert_eq!((task.state, task.finished), (State::Cancelled, Some(bench.now())), "{transition:?}");
+        assert_eq!(
+            (task.state, task.finished),
+            (State::Cancelled, Some(bench.now())),
+            "{transition:?}"
+        );
         assert_eq!((task.attempts, task.last_outcome.as_str()), (1, outcome), "{transition:?}");
-        assert_eq!(bench.settle(&held, transition.clone()).await, Settled::Done, "{transition:?}, repeated");
-        assert_eq!(bench.settle(&held, delivered()).await, stale(State::Cancelled), "after {transition:?}");
+        assert_eq!(
+            bench.settle(&held, transition.clone()).await,
+            Settled::Done,
+            "{transition:?}, repeated"
+        );
+        assert_eq!(
+            bench.settle(&held, delivered()).await,
+            stale(State::Cancelled),
+            "after {transition:?}"
+        );
         assert_eq!(cancel(&bench, held.id).await, Cancelled::Done);
     }
 }
@@ -90,13 +120,22 @@ pub(crate) async fn a_sweep_fulfils_a_pending_cancel(bench: Bench<impl Store>) {
     let task = bench.get(held.id).await;
     assert_eq!((task.state, task.finished), (State::Cancelled, Some(bench.now())));
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Cancelled));
-    assert_eq!(bench.settle(&held, retry(0)).await, Settled::Done, "it is over, as the holder says");
+    assert_eq!(
+        bench.settle(&held, retry(0)).await,
+        Settled::Done,
+        "it is over, as the holder says"
+    );
 }
 
 /// The business was told that the task will not fire again: nothing but a success may change that.
-pub(crate) async fn a_pending_cancel_outlives_an_extension_and_a_reschedule(bench: Bench<impl Store>) {
+pub(crate) async fn a_pending_cancel_outlives_an_extension_and_a_reschedule(
+    bench: Bench<impl Store>,
+) {
     let held = pending(&bench).await;
-    assert_eq!(bench.store.extend(&lane(), held.id, &held.receipt, ms(60_000)).await.unwrap(), Settled::Done);
+    assert_eq!(
+        bench.store.extend(&lane(), held.id, &held.receipt, ms(60_000)).await.unwrap(),
+        Settled::Done
+    );
     bench.advance(60_000);
     let moved = bench.store.reschedule(&lane(), held.id, Moment::After(ms(0)), None).await.unwrap();
     assert_eq!(moved, Rescheduled::Refused { state: State::Cancelled });

@@ -3,12 +3,15 @@
 use std::cell::Cell;
 
 use delayd::store::{
-    Claim, Cursor, Finding, Flaw, ListQuery, Moment, NewContent, NewTask, Settle, Spread, Store, Transition,
+    Claim, Cursor, Finding, Flaw, ListQuery, Moment, NewContent, NewTask, Settle, Spread, Store,
+    Transition,
 };
 use delayd::task::{Lane, State, TaskId};
 use futures_util::future::join_all;
 
-use crate::bench::{ALWAYS, Bench, claim_of, dead, delivered, ids, lane, ms, new_task, retry, topic, topic_of};
+use crate::bench::{
+    ALWAYS, Bench, claim_of, dead, delivered, ids, lane, ms, new_task, retry, topic, topic_of,
+};
 
 /// Everything that a check says.
 #[derive(Debug, Default)]
@@ -21,7 +24,8 @@ pub(crate) struct Report {
 impl Report {
     /// The flaws and what they concern, sorted.
     pub(crate) fn flaws(&self) -> Vec<(Flaw, String)> {
-        let mut flaws: Vec<_> = self.findings.iter().map(|found| (found.flaw, found.subject.clone())).collect();
+        let mut flaws: Vec<_> =
+            self.findings.iter().map(|found| (found.flaw, found.subject.clone())).collect();
         flaws.sort();
         flaws
     }
@@ -77,16 +81,27 @@ pub(crate) async fn every_state_is_in_order_and_a_repair_changes_nothing(bench: 
     bench.let_lease_run_out();
     all.push(overdue.id);
 
-    let before = (bench.counts().await, join_all(all.iter().map(|id| bench.get(*id))).await, bench.next_due().await);
+    let before = (
+        bench.counts().await,
+        join_all(all.iter().map(|id| bench.get(*id))).await,
+        bench.next_due().await,
+    );
     assert_in_order(&bench.store).await;
-    let after = (bench.counts().await, join_all(all.iter().map(|id| bench.get(*id))).await, bench.next_due().await);
+    let after = (
+        bench.counts().await,
+        join_all(all.iter().map(|id| bench.get(*id))).await,
+        bench.next_due().await,
+    );
     assert_eq!(before, after);
 }
 
 pub(crate) async fn a_check_pages_through_many_tasks_and_lanes(bench: Bench<impl Store>) {
     for shards in [1, 3] {
         let entry = topic_of(&format!("t{shards}"), shards);
-        let task = |i: u64| NewTask { topic: entry.clone(), ..new_task(&format!("s{}", i % 7), i % 1_000) };
+        let task = |i: u64| NewTask {
+            topic: entry.clone(),
+            ..new_task(&format!("s{}", i % 7), i % 1_000)
+        };
         let added = bench.store.add((0..2_000).map(task).collect()).await;
         assert!(added.into_iter().all(|added| added.is_ok()));
     }
@@ -95,7 +110,10 @@ pub(crate) async fn a_check_pages_through_many_tasks_and_lanes(bench: Bench<impl
     bench.grant(Claim { lane: lane.clone(), ..claim_of(&[("s1", 900), ("s2", 900)]) }).await;
     assert_in_order(&bench.store).await;
     let report = check(&bench.store, false).await;
-    assert!(report.tasks == 0 || (report.tasks, report.lanes) == (4_000, 4), "the specification keeps no structures");
+    assert!(
+        report.tasks == 0 || (report.tasks, report.lanes) == (4_000, 4),
+        "the specification keeps no structures"
+    );
 }
 
 /// The rounds of traffic that each caller makes.
@@ -109,7 +127,9 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
     let add = async {
         for round in 0..ROUNDS as u64 {
             // A new destination now and then.
-            let name = |i: u64| if i == 0 { format!("new{round}") } else { destinations[i as usize % 4].to_owned() };
+            let name = |i: u64| {
+                if i == 0 { format!("new{round}") } else { destinations[i as usize % 4].to_owned() }
+            };
             // And a new topic.
             let topic = |i: u64| if i == 1 { topic_of(&format!("new{round}"), 2) } else { topic() };
             let task = |i: u64| NewTask { topic: topic(i), ..new_task(&name(i), i * 50) };
@@ -138,14 +158,19 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
                 bench.store.extend(&lane(), *id, &grant.receipt, ms(200)).await.unwrap();
             }
             // Every third lease is left to run out.
-            let settles = held.into_iter().enumerate().filter(|(i, _)| i % 3 > 0).map(settle).collect();
+            let settles =
+                held.into_iter().enumerate().filter(|(i, _)| i % 3 > 0).map(settle).collect();
             assert!(bench.store.settle(settles).await.iter().all(Result::is_ok));
         }
         done();
     };
     let list = async |state| {
         let (from, to) = ALWAYS;
-        bench.store.list(ListQuery { lane: lane(), state, from, to, after: None, limit: 12 }).await.unwrap()
+        bench
+            .store
+            .list(ListQuery { lane: lane(), state, from, to, after: None, limit: 12 })
+            .await
+            .unwrap()
     };
     let by_hand = async {
         for round in 0..ROUNDS {
@@ -153,9 +178,16 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
                 if (i + round) % 2 == 0 {
                     bench.store.cancel(&lane(), listed.id).await.unwrap();
                 } else {
-                    let new = NewContent { destination: destinations[i % 4].parse().unwrap(), content: "{}".into() };
+                    let new = NewContent {
+                        destination: destinations[i % 4].parse().unwrap(),
+                        content: "{}".into(),
+                    };
                     let new = (i % 3 == 0).then_some(new);
-                    bench.store.reschedule(&lane(), listed.id, Moment::After(ms(40)), new).await.unwrap();
+                    bench
+                        .store
+                        .reschedule(&lane(), listed.id, Moment::After(ms(40)), new)
+                        .await
+                        .unwrap();
                 }
             }
             for listed in list(State::Leased).await.into_iter().take(2) {

@@ -2,12 +2,16 @@
 
 use delayd::clock::Clock;
 use delayd::store::embedded::{Embedded, Params};
-use delayd::store::{Admin, Counts, Error, Flaw, Intake, NewTask, Registered, Settled, Store, Topics};
+use delayd::store::{
+    Admin, Counts, Error, Flaw, Intake, NewTask, Registered, Settled, Store, Topics,
+};
 use delayd::task::{State, TaskId};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::bench::{Bench, Held, START, at, dead, delivered, expiring, ids, keyed, lane, new_task, retry, topic_of};
+use crate::bench::{
+    Bench, Held, START, at, dead, delivered, expiring, ids, keyed, lane, new_task, retry, topic_of,
+};
 use crate::check::check;
 
 /// Sets each lane's counts to what there is.
@@ -64,27 +68,37 @@ impl Broken {
     }
 
     async fn finds(&self, expected: &[(Flaw, &str)], is_repaired: bool) {
-        let mut expected: Vec<_> = expected.iter().map(|(flaw, subject)| (*flaw, (*subject).to_owned())).collect();
+        let mut expected: Vec<_> =
+            expected.iter().map(|(flaw, subject)| (*flaw, (*subject).to_owned())).collect();
         expected.sort();
         let look = check(&self.bench.store, false).await;
         assert_eq!(look.flaws(), expected, "a look");
         assert!(look.findings.iter().all(|found| !found.repaired), "a look repairs nothing");
         let report = check(&self.bench.store, true).await;
         assert_eq!(report.flaws(), expected, "a repair");
-        assert!(report.findings.iter().all(|found| found.repaired == is_repaired), "{:?}", report.findings);
+        assert!(
+            report.findings.iter().all(|found| found.repaired == is_repaired),
+            "{:?}",
+            report.findings
+        );
     }
 
     async fn is_called_once(&self, id: TaskId) {
         let held = self.bench.hold().await;
         assert_eq!(held.id, id);
-        assert!(self.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(), "it is handed out once");
+        assert!(
+            self.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(),
+            "it is handed out once"
+        );
         assert_eq!(self.bench.settle(&held, delivered()).await, Settled::Done);
         assert_eq!(self.bench.state(id).await, State::Delivered);
     }
 
     async fn stays(&self, id: TaskId, state: State) {
         self.bench.advance(24 * 3_600_000);
-        assert!(self.bench.claim(&[("message.call", 9), ("a", 9), ("b", 9)]).await.tasks.is_empty());
+        assert!(
+            self.bench.claim(&[("message.call", 9), ("a", 9), ("b", 9)]).await.tasks.is_empty()
+        );
         assert_eq!(self.bench.state(id).await, state);
     }
 }
@@ -114,7 +128,9 @@ async fn a_wrong_or_missing_earliest_moment_is_looked_up() {
         let broken = broken();
         let id = broken.bench.add("message.call", 0).await;
         broken.hand(id, &format!("UPDATE destination SET earliest = {moment}, called = 0"));
-        broken.mends(&[(Flaw::EarliestWrong, "message.call"), (Flaw::CalledWrong, "message.call")]).await;
+        broken
+            .mends(&[(Flaw::EarliestWrong, "message.call"), (Flaw::CalledWrong, "message.call")])
+            .await;
         assert_eq!(broken.bench.next_due().await, Some(at(0)));
         broken.is_called_once(id).await;
         broken.hand(id, "UPDATE destination SET earliest = 5");
@@ -141,7 +157,10 @@ async fn what_has_no_body_is_taken_off_everywhere() {
         (Flaw::EntryWithoutBody, &retried.id.to_string()),
     ];
     broken.mends(&flaws).await;
-    assert_eq!((broken.bench.counts().await, broken.bench.next_due().await), (Counts::default(), None));
+    assert_eq!(
+        (broken.bench.counts().await, broken.bench.next_due().await),
+        (Counts::default(), None)
+    );
 }
 
 #[tokio::test]
@@ -177,12 +196,16 @@ async fn a_lease_without_a_receipt_runs_to_its_end() {
     broken.hand(held.id, "UPDATE progress SET current = NULL");
     broken.mends(&[(Flaw::LeasedWithoutReceipt, &held.id.to_string())]).await;
     broken.bench.advance(29_999);
-    assert!(broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(), "somebody may be calling it");
+    assert!(
+        broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(),
+        "somebody may be calling it"
+    );
     broken.bench.advance(1);
     broken.is_called_once(held.id).await;
 
     let nobodys = broken.bench.add_held().await;
-    let schedule = "INSERT INTO schedule SELECT destination, 1800000090000, id FROM task WHERE id = $;";
+    let schedule =
+        "INSERT INTO schedule SELECT destination, 1800000090000, id FROM task WHERE id = $;";
     let earliest = "UPDATE destination SET earliest = 1800000090000;";
     broken.hand(nobodys.id, &format!("UPDATE progress SET current = NULL; {schedule}{earliest}"));
     broken.mends(&[(Flaw::ScheduledAndLeased, &nobodys.id.to_string())]).await;
@@ -198,7 +221,8 @@ async fn a_lease_without_a_receipt_runs_to_its_end() {
 #[tokio::test]
 async fn a_task_on_anothers_schedule_is_moved_home() {
     let broken = broken();
-    let (id, other) = (broken.bench.add("message.call", 1_000).await, broken.bench.add("a", 0).await);
+    let (id, other) =
+        (broken.bench.add("message.call", 1_000).await, broken.bench.add("a", 0).await);
     broken.hand(other, "UPDATE schedule SET destination = (SELECT destination FROM task WHERE id = $) WHERE id <> $");
     broken.hand(
         id,
@@ -224,14 +248,28 @@ async fn a_moment_that_is_none_is_replaced() {
         broken.bench.claim(&[("a", 1)]).await;
         let ended = broken.bench.add("b", 0).await;
         broken.bench.store.cancel(&lane(), ended).await.unwrap();
-        broken.hand(fresh, &format!("UPDATE schedule SET due = {moment}; UPDATE task SET due = {moment} WHERE id = $"));
-        broken.hand(held, &format!("UPDATE progress SET due = {moment}; UPDATE history SET finished = {moment}"));
+        broken.hand(
+            fresh,
+            &format!(
+                "UPDATE schedule SET due = {moment}; UPDATE task SET due = {moment} WHERE id = $"
+            ),
+        );
+        broken.hand(
+            held,
+            &format!("UPDATE progress SET due = {moment}; UPDATE history SET finished = {moment}"),
+        );
         broken.hand(
             held,
             "UPDATE destination SET earliest = (SELECT min(due) FROM schedule WHERE destination = destination.id)",
         );
         let flaw = Flaw::BadMoment;
-        broken.mends(&[(flaw, &fresh.to_string()), (flaw, &held.to_string()), (flaw, &ended.to_string())]).await;
+        broken
+            .mends(&[
+                (flaw, &fresh.to_string()),
+                (flaw, &held.to_string()),
+                (flaw, &ended.to_string()),
+            ])
+            .await;
         assert_eq!(ids(&broken.bench.claim(&[("a", 1)]).await), [held], "its lease is over");
         broken.is_called_once(fresh).await;
         assert_eq!(broken.bench.get(ended).await.finished, Some(at(0)));
@@ -251,7 +289,8 @@ async fn what_cannot_be_read_is_written_anew() {
     let flaw = Flaw::UnreadableEntry;
     let lanes = [(Flaw::LanesDiffer, &*retried), (Flaw::LanesDiffer, &*ended_name)];
     broken.mends(&[&lanes[..], &[(flaw, &*retried), (flaw, &*ended_name)]].concat()).await;
-    let past: String = broken.db().query_row("SELECT past FROM progress", [], |row| row.get(0)).unwrap();
+    let past: String =
+        broken.db().query_row("SELECT past FROM progress", [], |row| row.get(0)).unwrap();
     assert_eq!(past, "ok", "what is a receipt stays");
     broken.is_called_once(retried.parse().unwrap()).await;
     broken.stays(ended, State::Dead).await;
@@ -306,19 +345,24 @@ async fn a_damaged_file_is_said_to_be() {
                WHERE name = 'progress_by_deadline'";
     assert_eq!(db.execute(sql, []).unwrap(), 1);
     drop(db);
-    let store = Embedded::open_for_check(params(&broken.folder, &broken.bench.clock), false).unwrap();
+    let store =
+        Embedded::open_for_check(params(&broken.folder, &broken.bench.clock), false).unwrap();
     let found = check(&store, false).await;
     // The leased are counted by that index.
     let is_expected = |flaw| matches!(flaw, Flaw::Damaged | Flaw::CountsWrong);
     assert!(found.findings.iter().all(|found| is_expected(found.flaw)), "{:?}", found.findings);
-    assert!(found.findings.iter().any(|found| found.flaw == Flaw::Damaged), "task {id} is missing from an index");
+    assert!(
+        found.findings.iter().any(|found| found.flaw == Flaw::Damaged),
+        "task {id} is missing from an index"
+    );
 }
 
 #[tokio::test]
 async fn a_look_goes_on_beside_the_one_that_has_the_file() {
     let broken = broken();
     let held = broken.bench.add_held().await;
-    let store = Embedded::open_for_check(params(&broken.folder, &broken.bench.clock), false).unwrap();
+    let store =
+        Embedded::open_for_check(params(&broken.folder, &broken.bench.clock), false).unwrap();
     assert!(check(&store, false).await.findings.is_empty());
     let refused = check_refused(&broken, true);
     assert!(refused.contains("another process works on"), "{refused}");
@@ -335,7 +379,8 @@ async fn another_versions_file_is_refused_and_left_as_it_is() {
         broken.db().pragma_update(None, "user_version", version).unwrap();
         let refused = check_refused(&broken, false);
         assert!(refused.contains(says), "{refused}");
-        let still: i64 = broken.db().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+        let still: i64 =
+            broken.db().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
         assert_eq!(still, version);
     }
 }
@@ -354,7 +399,10 @@ async fn counts_that_are_wrong_are_counted_again() {
     let (waiting, held) = (broken.bench.add("a", 60_000).await, broken.bench.add_held().await);
     broken.bench.store.cancel(&lane(), waiting).await.unwrap();
     let before = broken.bench.counts().await;
-    broken.hand_without_counting(held.id, "UPDATE lane SET scheduled = 7, leased = -1, cancelled = 0");
+    broken.hand_without_counting(
+        held.id,
+        "UPDATE lane SET scheduled = 7, leased = -1, cancelled = 0",
+    );
     broken.mends(&[(Flaw::CountsWrong, "orders:0")]).await;
     assert_eq!(broken.bench.counts().await, before);
 }
@@ -367,8 +415,10 @@ async fn what_expires_is_listed_for_its_moment_and_nothing_else_is() {
     let held = bench.add_task(expiring("message.call", 0, 1_000)).await;
     let receipt = bench.claim(&[("message.call", 1)]).await.receipt;
     let plain = bench.add("a", 0).await;
-    let (waiting_id, held_id, plain_id) = (waiting.to_string(), held.to_string(), plain.to_string());
-    let list = |moment: i64, id: &str| format!("INSERT INTO expiry SELECT id, {moment}, {id} FROM lane;");
+    let (waiting_id, held_id, plain_id) =
+        (waiting.to_string(), held.to_string(), plain.to_string());
+    let list =
+        |moment: i64, id: &str| format!("INSERT INTO expiry SELECT id, {moment}, {id} FROM lane;");
     broken.hand(waiting, "DELETE FROM expiry");
     broken.mends(&[(Flaw::ExpiryWrong, &waiting_id)]).await;
     broken.hand(waiting, &format!("DELETE FROM expiry; {}", list(7, "$")));
@@ -382,7 +432,10 @@ async fn what_expires_is_listed_for_its_moment_and_nothing_else_is() {
     bench.advance(2_001);
     bench.settle(&Held { id: held, receipt }, retry(0)).await;
     assert!(bench.claim(&[("message.call", 9), ("a", 9)]).await.tasks.is_empty());
-    assert_eq!((bench.state(waiting).await, bench.state(held).await), (State::Expired, State::Expired));
+    assert_eq!(
+        (bench.state(waiting).await, bench.state(held).await),
+        (State::Expired, State::Expired)
+    );
 }
 
 #[tokio::test]
@@ -390,7 +443,10 @@ async fn keys_and_notes_of_nothing_are_forgotten() {
     let broken = broken();
     let bench = &broken.bench;
     let id = bench.add_task(keyed("k", 60_000)).await;
-    broken.hand(id, "UPDATE task_key SET key = 'other'; INSERT INTO task_key SELECT id, 'gone', 5, 0 FROM lane");
+    broken.hand(
+        id,
+        "UPDATE task_key SET key = 'other'; INSERT INTO task_key SELECT id, 'gone', 5, 0 FROM lane",
+    );
     broken
         .hand(id, "INSERT INTO note VALUES ($, 1, 1, 1, 1, '', ''), (5, 1, 1, 1, 1, '', ''), (5, 2, 1, 1, 1, '', '')");
     broken.hand(
@@ -416,8 +472,14 @@ async fn a_policy_that_cannot_be_read_is_left_alone() {
     let broken = broken();
     let id = broken.bench.add("message.call", 0).await;
     broken.bench.store.register(topic_of("other", 1)).await.unwrap();
-    broken.hand(id, "UPDATE topic SET policy = '{\"retry\":{\"max_attempts\":\"many\"}}' WHERE name = 'orders'");
+    broken.hand(
+        id,
+        "UPDATE topic SET policy = '{\"retry\":{\"max_attempts\":\"many\"}}' WHERE name = 'orders'",
+    );
     broken.leaves_alone(&[(Flaw::UnreadablePolicy, "orders")]).await;
     let topics = broken.bench.store.topics().await.unwrap();
-    assert_eq!(topics, [Registered::plain(topic_of("orders", 1)), Registered::plain(topic_of("other", 1))]);
+    assert_eq!(
+        topics,
+        [Registered::plain(topic_of("orders", 1)), Registered::plain(topic_of("other", 1))]
+    );
 }

@@ -1,11 +1,14 @@
 //! Each flaw of the Redis store: made by hand, found, repaired; and the task then goes its right road.
 
 use delayd::store::redis::Redis;
-use delayd::store::{Admin, Flaw, Intake, Maintenance, Moment, Registered, Settled, Spread, Topics};
+use delayd::store::{
+    Admin, Flaw, Intake, Maintenance, Moment, Registered, Settled, Spread, Topics,
+};
 use delayd::task::{Lane, State, TaskId};
 
 use crate::bench::{
-    Bench, START, at, connect, dead, delivered, fresh_prefix, ids, lane, ms, new_task, retry, topic_of,
+    Bench, START, at, connect, dead, delivered, fresh_prefix, ids, lane, ms, new_task, retry,
+    topic_of,
 };
 use crate::check::check;
 use crate::redis_alone::raw;
@@ -55,7 +58,8 @@ impl Broken {
     /// One command past the store. `$` is the task.
     pub(crate) fn hand(&self, id: TaskId, words: &[&str]) {
         let id = id.to_string();
-        let words: Vec<&str> = words.iter().map(|word| if *word == "$" { id.as_str() } else { *word }).collect();
+        let words: Vec<&str> =
+            words.iter().map(|word| if *word == "$" { id.as_str() } else { *word }).collect();
         raw::<deadpool_redis::redis::Value>(&words);
     }
 
@@ -73,14 +77,19 @@ impl Broken {
     }
 
     async fn finds(&self, expected: &[(Flaw, &str)], is_repaired: bool) {
-        let mut expected: Vec<_> = expected.iter().map(|(flaw, subject)| (*flaw, (*subject).to_owned())).collect();
+        let mut expected: Vec<_> =
+            expected.iter().map(|(flaw, subject)| (*flaw, (*subject).to_owned())).collect();
         expected.sort();
         let before = self.dump();
         assert_eq!(check(&self.bench.store, false).await.flaws(), expected, "a look");
         assert_eq!(self.dump(), before, "a look writes nothing");
         let report = check(&self.bench.store, true).await;
         assert_eq!(report.flaws(), expected, "a repair");
-        assert!(report.findings.iter().all(|found| found.repaired == is_repaired), "{:?}", report.findings);
+        assert!(
+            report.findings.iter().all(|found| found.repaired == is_repaired),
+            "{:?}",
+            report.findings
+        );
     }
 
     /// Everything under the prefix.
@@ -94,7 +103,10 @@ impl Broken {
     async fn is_called_once(&self, id: TaskId) {
         let held = self.bench.hold().await;
         assert_eq!(held.id, id);
-        assert!(self.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(), "it is handed out once");
+        assert!(
+            self.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(),
+            "it is handed out once"
+        );
         assert_eq!(self.bench.settle(&held, delivered()).await, Settled::Done);
         assert_eq!(self.bench.state(id).await, State::Delivered);
     }
@@ -102,7 +114,9 @@ impl Broken {
     /// The task is not called any more, and stands in this state.
     async fn stays(&self, id: TaskId, state: State) {
         self.bench.advance(24 * 3_600_000);
-        assert!(self.bench.claim(&[("message.call", 9), ("a", 9), ("b", 9)]).await.tasks.is_empty());
+        assert!(
+            self.bench.claim(&[("message.call", 9), ("a", 9), ("b", 9)]).await.tasks.is_empty()
+        );
         assert_eq!(self.bench.state(id).await, state);
     }
 }
@@ -133,7 +147,9 @@ async fn a_retrying_body_without_a_place_keeps_its_attempts() {
     broken.bench.settle(&held, retry(5_000)).await;
     broken.hand(held.id, &["ZREM", &broken.schedule("message.call"), "$"]);
     let id = held.id.to_string();
-    broken.mends(&[(Flaw::BodyWithoutPlace, &id), (Flaw::ListedWithoutSchedule, "message.call")]).await;
+    broken
+        .mends(&[(Flaw::BodyWithoutPlace, &id), (Flaw::ListedWithoutSchedule, "message.call")])
+        .await;
     assert_eq!(broken.bench.get(held.id).await.attempts, 1);
     broken.is_called_once(held.id).await;
 }
@@ -144,7 +160,11 @@ async fn a_wrong_or_missing_earliest_moment_is_looked_up() {
         let broken = broken().await;
         let id = broken.bench.add("message.call", 0).await;
         let destinations = broken.of("DELAY_TOPIC_DESTINATIONS");
-        let words = [verb, &destinations].into_iter().chain(score).chain(["message.call"]).collect::<Vec<_>>();
+        let words = [verb, &destinations]
+            .into_iter()
+            .chain(score)
+            .chain(["message.call"])
+            .collect::<Vec<_>>();
         broken.hand(id, &words);
         broken.mends(&[(Flaw::EarliestWrong, "message.call")]).await;
         assert_eq!(broken.bench.next_due().await, Some(at(0)));
@@ -160,7 +180,9 @@ async fn destinations_that_should_not_be_listed_are_taken_off() {
         broken.hand(id, &["ZADD", &broken.of("DELAY_TOPIC_DESTINATIONS"), "5", name]);
     }
     let unreadable = (Flaw::UnreadableDestination, "no name");
-    broken.mends(&[(Flaw::CalledWrong, "@pull"), (Flaw::ListedWithoutSchedule, "nobody"), unreadable]).await;
+    broken
+        .mends(&[(Flaw::CalledWrong, "@pull"), (Flaw::ListedWithoutSchedule, "nobody"), unreadable])
+        .await;
     assert_eq!(ids(&broken.bench.claim(&[("@pull", 1)]).await), [id]);
 }
 
@@ -195,7 +217,11 @@ async fn a_task_in_two_places_stays_where_its_mark_says() {
     broken.hand(ended.id, &["ZADD", &broken.leased(), "7", "$"]);
     broken.hand(ended.id, &["ZADD", &broken.of("DELAY_DEAD_TOPIC_TASK"), "7", "$"]);
     let id = ended.id.to_string();
-    let flaws = [(Flaw::EndedYetLive, &*id), (Flaw::EndedTwice, &id), (Flaw::EarliestWrong, "message.call")];
+    let flaws = [
+        (Flaw::EndedYetLive, &*id),
+        (Flaw::EndedTwice, &id),
+        (Flaw::EarliestWrong, "message.call"),
+    ];
     broken.finds(&flaws, true).await;
     broken.mends(&[]).await;
     broken.stays(ended.id, State::Delivered).await;
@@ -204,7 +230,11 @@ async fn a_task_in_two_places_stays_where_its_mark_says() {
     broken.hand(held.id, &["ZADD", &broken.schedule("message.call"), "7", "$"]);
     broken.hand(held.id, &["ZADD", &broken.of("DELAY_DEAD_TOPIC_TASK"), "7", "$"]);
     let id = held.id.to_string();
-    let flaws = [(Flaw::ScheduledAndLeased, &*id), (Flaw::LiveYetListed, &id), (Flaw::EarliestWrong, "message.call")];
+    let flaws = [
+        (Flaw::ScheduledAndLeased, &*id),
+        (Flaw::LiveYetListed, &id),
+        (Flaw::EarliestWrong, "message.call"),
+    ];
     broken.mends(&flaws).await;
     assert!(broken.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(), "it is held");
     assert_eq!(broken.bench.settle(&held, delivered()).await, Settled::Done);
@@ -235,7 +265,10 @@ async fn a_lease_without_a_receipt_runs_to_its_end() {
         }
         broken.mends(&[(Flaw::LeasedWithoutReceipt, &held.id.to_string())]).await;
         broken.bench.advance(29_999);
-        assert!(broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(), "somebody may be calling it");
+        assert!(
+            broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(),
+            "somebody may be calling it"
+        );
         broken.bench.advance(1);
         broken.is_called_once(held.id).await;
     }
@@ -280,11 +313,17 @@ async fn an_end_is_marked_and_listed() {
     let unmarked = broken.bench.add_held().await;
     broken.bench.settle(&unmarked, delivered()).await;
     broken.hand(unmarked.id, &["HDEL", &broken.entries(), "$"]);
-    let flaws = [(Flaw::EndedUnlisted, &*unlisted.id.to_string()), (Flaw::EndedUnmarked, &unmarked.id.to_string())];
+    let flaws = [
+        (Flaw::EndedUnlisted, &*unlisted.id.to_string()),
+        (Flaw::EndedUnmarked, &unmarked.id.to_string()),
+    ];
     broken.mends(&flaws).await;
     broken.stays(unlisted.id, State::Dead).await;
     broken.stays(unmarked.id, State::Delivered).await;
-    assert_eq!(broken.bench.store.replay(&lane(), vec![unlisted.id], Spread::default()).await.unwrap(), 1);
+    assert_eq!(
+        broken.bench.store.replay(&lane(), vec![unlisted.id], Spread::default()).await.unwrap(),
+        1
+    );
     broken.is_called_once(unlisted.id).await;
 }
 
@@ -302,8 +341,18 @@ async fn a_score_that_is_no_moment_is_replaced() {
         broken.hand(held, &["ZADD", &broken.leased(), score, "$"]);
         broken.hand(ended, &["ZADD", &broken.of("DELAY_CANCELLED_TOPIC_TASK"), score, "$"]);
         let flaw = Flaw::BadMoment;
-        broken.mends(&[(flaw, &id.to_string()), (flaw, &held.to_string()), (flaw, &ended.to_string())]).await;
-        assert_eq!(ids(&broken.bench.claim(&[("a", 1), ("message.call", 1)]).await), [held], "{score}");
+        broken
+            .mends(&[
+                (flaw, &id.to_string()),
+                (flaw, &held.to_string()),
+                (flaw, &ended.to_string()),
+            ])
+            .await;
+        assert_eq!(
+            ids(&broken.bench.claim(&[("a", 1), ("message.call", 1)]).await),
+            [held],
+            "{score}"
+        );
         broken.bench.advance(500);
         broken.is_called_once(id).await;
         assert_eq!(broken.bench.get(ended).await.finished, Some(at(0)), "{score}");
@@ -312,7 +361,9 @@ async fn a_score_that_is_no_moment_is_replaced() {
 
 #[tokio::test]
 async fn an_unreadable_body_is_buried_bytes_and_all() {
-    for body in ["no record", "1 x 5 message.call -\n{}", "1 5 5 no,name -\n{}", "1 5 5 message.call {\n{}"] {
+    for body in
+        ["no record", "1 x 5 message.call -\n{}", "1 5 5 no,name -\n{}", "1 5 5 message.call {\n{}"]
+    {
         let broken = broken().await;
         let held = broken.bench.add_held().await;
         let id = broken.bench.add("message.call", 0).await;
@@ -389,9 +440,15 @@ async fn a_counter_behind_the_ids_is_raised() {
         if value.is_some_and(|value| value != "5") {
             // What cannot be read is not behind anything yet.
             let unreadable = (Flaw::UnreadableCounter, &*broken.key("DELAY_TASK_ID"));
-            assert_eq!(check(&broken.bench.store, false).await.flaws(), [(unreadable.0, unreadable.1.to_owned())]);
+            assert_eq!(
+                check(&broken.bench.store, false).await.flaws(),
+                [(unreadable.0, unreadable.1.to_owned())]
+            );
             let mended = check(&broken.bench.store, true).await.flaws();
-            assert_eq!(mended, [(behind.0, behind.1.to_owned()), (unreadable.0, unreadable.1.to_owned())]);
+            assert_eq!(
+                mended,
+                [(behind.0, behind.1.to_owned()), (unreadable.0, unreadable.1.to_owned())]
+            );
             broken.mends(&[]).await;
         } else {
             broken.mends(&[behind]).await;
@@ -432,15 +489,27 @@ async fn lanes_beyond_their_topic_are_brought_back() {
         }
         broken.bench.store.cancel(&entry.lane_of(added.id), added.id).await.unwrap();
     };
-    raw::<()>(&["HSET", &broken.key("DELAY_TOPIC_LIST"), "sharded", "{\"shards\":1,\"newer\":[2]}"]);
+    raw::<()>(&[
+        "HSET",
+        &broken.key("DELAY_TOPIC_LIST"),
+        "sharded",
+        "{\"shards\":1,\"newer\":[2]}",
+    ]);
     let found = check(&broken.bench.store, false).await;
-    assert!(found.flaws().contains(&(Flaw::LaneOutsideTopic, "sharded".into())), "{:?}", found.findings);
+    assert!(
+        found.flaws().contains(&(Flaw::LaneOutsideTopic, "sharded".into())),
+        "{:?}",
+        found.findings
+    );
     assert!(check(&broken.bench.store, true).await.findings.iter().all(|found| found.repaired));
     broken.mends(&[]).await;
     assert_eq!(broken.bench.store.topics().await.unwrap(), [Registered::plain(entry.clone())]);
     let kept: String = raw(&["HGET", &broken.key("DELAY_TOPIC_LIST"), "sharded"]);
     assert_eq!(kept, "{\"newer\":[2],\"shards\":4}");
-    assert_eq!(broken.bench.store.get(&entry.lane_of(id), id).await.unwrap().unwrap().state, State::Scheduled);
+    assert_eq!(
+        broken.bench.store.get(&entry.lane_of(id), id).await.unwrap().unwrap().state,
+        State::Scheduled
+    );
 }
 
 #[tokio::test]
@@ -463,7 +532,8 @@ async fn misplaced_tasks_and_stray_keys_are_left_alone() {
     let entry = topic_of("sharded", 2);
     let task = delayd::store::NewTask { topic: entry.clone(), ..new_task("message.call", 0) };
     let id = broken.bench.store.add(vec![task]).await.remove(0).unwrap().id;
-    let (here, there) = (entry.lane_of(id), Lane { shard: 1 - entry.lane_of(id).shard, ..entry.lane_of(id) });
+    let (here, there) =
+        (entry.lane_of(id), Lane { shard: 1 - entry.lane_of(id).shard, ..entry.lane_of(id) });
     let keys: Vec<String> = raw(&["KEYS", &format!("{}:*{{{here}}}*", broken.prefix)]);
     for key in keys {
         raw::<()>(&["RENAME", &key, &key.replace(&here.to_string(), &there.to_string())]);
@@ -481,7 +551,8 @@ async fn the_counter_does_not_follow_an_id_that_nobody_drew() {
     let undrawn = "9007199254740900";
     broken.hand(id, &["HSET", &broken.bodies(), undrawn, "garbage"]);
     let report = check(&broken.bench.store, true).await;
-    let behind = report.findings.iter().find(|found| found.flaw == Flaw::BehindIds).expect("it is reported");
+    let behind =
+        report.findings.iter().find(|found| found.flaw == Flaw::BehindIds).expect("it is reported");
     assert_eq!((behind.subject.as_str(), behind.repaired), (undrawn, false));
     let another = connect(&broken.prefix, &broken.bench.clock, false).await;
     let next = another.add(vec![new_task("message.call", 0)]).await.remove(0).unwrap().id;
@@ -495,9 +566,16 @@ async fn a_stray_hash_gives_no_topic_more_lanes() {
     let id = broken.bench.add("message.call", 0).await;
     raw::<()>(&["HSET", &broken.key("DELAY_REALL_TOPIC_TASK-{orders:7}"), "5", "what is this"]);
     let report = check(&broken.bench.store, true).await;
-    let outside = report.findings.iter().find(|found| found.flaw == Flaw::LaneOutsideTopic).expect("it is reported");
+    let outside = report
+        .findings
+        .iter()
+        .find(|found| found.flaw == Flaw::LaneOutsideTopic)
+        .expect("it is reported");
     assert!(!outside.repaired);
-    assert_eq!(broken.bench.store.topics().await.unwrap(), [Registered::plain(topic_of("orders", 1))]);
+    assert_eq!(
+        broken.bench.store.topics().await.unwrap(),
+        [Registered::plain(topic_of("orders", 1))]
+    );
     assert_eq!(broken.bench.get(id).await.state, State::Scheduled);
 }
 
@@ -514,7 +592,10 @@ async fn a_stray_hash_is_no_lane_of_a_topic_whose_entry_is_lost() {
         raw::<()>(&["HSET", &broken.key("DELAY_REALL_TOPIC_TASK-{orders:7}"), "5", "what is this"]);
         lose(&broken);
         check(&broken.bench.store, true).await;
-        assert_eq!(broken.bench.store.topics().await.unwrap(), [Registered::plain(topic_of("orders", 1))]);
+        assert_eq!(
+            broken.bench.store.topics().await.unwrap(),
+            [Registered::plain(topic_of("orders", 1))]
+        );
     }
     let broken = broken().await;
     broken.bench.add("message.call", 0).await;
@@ -528,8 +609,20 @@ async fn a_stray_hash_is_no_lane_of_a_topic_whose_entry_is_lost() {
 async fn a_schedule_of_a_lane_without_bodies_is_looked_at() {
     let broken = broken().await;
     let id = broken.bench.add("message.call", 0).await;
+    broken.hand(
+        id,
+        &[
+            "DEL",
+            &broken.bodies(),
+            &broken.of("DELAY_TOPIC_DESTINATIONS"),
+            &broken.of("DELAY_TOPIC_OFFSET"),
+        ],
+    );
     broken
-        .hand(id, &["DEL", &broken.bodies(), &broken.of("DELAY_TOPIC_DESTINATIONS"), &broken.of("DELAY_TOPIC_OFFSET")]);
-    broken.mends(&[(Flaw::ScheduledWithoutBody, &id.to_string()), (Flaw::EarliestWrong, "message.call")]).await;
+        .mends(&[
+            (Flaw::ScheduledWithoutBody, &id.to_string()),
+            (Flaw::EarliestWrong, "message.call"),
+        ])
+        .await;
     assert!(broken.bench.store.reschedule(&lane(), id, Moment::After(ms(1)), None).await.is_ok());
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use delayd::store::{
-    Admin, AttemptNote, Delivery, Flaw, Idempotency, Intake, Maintenance, Moment, NewTask, Novelty, Registered, Topics,
+    Admin, AttemptNote, Delivery, Flaw, Idempotency, Intake, Maintenance, Moment, NewTask, Novelty,
+    Registered, Topics,
 };
 use delayd::task::{MisfirePolicy, State, TaskId, TopicPolicy};
 
@@ -34,7 +35,9 @@ async fn an_expiry_is_missing_or_wrong_and_is_taken_from_the_body() {
     let right = Some(at(601).to_string());
     assert_eq!(broken.expires(id), right);
     let key = broken.expiries();
-    for harm in [vec!["ZREM", &key, "$"], vec!["ZADD", &key, "5", "$"], vec!["ZADD", &key, "-5", "$"]] {
+    for harm in
+        [vec!["ZREM", &key, "$"], vec!["ZADD", &key, "5", "$"], vec!["ZADD", &key, "-5", "$"]]
+    {
         broken.hand(id, &harm);
         broken.mends(&[(Flaw::ExpiryWrong, &id.to_string())]).await;
         assert_eq!(broken.expires(id), right, "{harm:?}");
@@ -76,11 +79,17 @@ async fn a_claim_is_not_held_up_by_an_expiry_of_what_does_not_wait() {
 async fn what_hangs_on_a_task_without_a_body_is_taken_off() {
     let broken = broken().await;
     let id = broken.bench.add("message.call", 0).await;
-    let (expiries, keys, notes) =
-        (broken.expiries(), broken.of("DELAY_KEYS_TOPIC_TASK"), broken.of("DELAY_NOTES_TOPIC_TASK"));
+    let (expiries, keys, notes) = (
+        broken.expiries(),
+        broken.of("DELAY_KEYS_TOPIC_TASK"),
+        broken.of("DELAY_NOTES_TOPIC_TASK"),
+    );
     broken.hand(id, &["ZADD", &expiries, "5", "17"]);
     broken.hand(id, &["HSET", &notes, "18", "{}"]);
-    broken.hand(id, &["HSET", &keys, "gone", "19 19", "not its", &format!("{id} {id}"), "garbled", "what"]);
+    broken.hand(
+        id,
+        &["HSET", &keys, "gone", "19 19", "not its", &format!("{id} {id}"), "garbled", "what"],
+    );
     broken
         .mends(&[
             (Flaw::ExpiryWrong, "17"),
@@ -106,7 +115,10 @@ async fn an_idempotency_key_that_cannot_be_read_is_forgotten() {
     let second = broken.bench.try_add(once("k")).await.unwrap();
     assert_eq!(second.novelty, Novelty::New);
     let third = broken.bench.try_add(once("k")).await.unwrap();
-    assert_eq!((third.novelty, third.id), (Novelty::Duplicate { state: Some(State::Scheduled) }, second.id));
+    assert_eq!(
+        (third.novelty, third.id),
+        (Novelty::Duplicate { state: Some(State::Scheduled) }, second.id)
+    );
 }
 
 #[tokio::test]
@@ -134,7 +146,8 @@ async fn a_policy_or_a_pause_that_cannot_be_read_is_its_topics_trouble_alone() {
     store.register(ill.clone()).await.unwrap();
     let policy = TopicPolicy { misfire: Some(MisfirePolicy::Dead), ..TopicPolicy::default() };
     assert!(store.set_policy(&well.topic, &policy).await.unwrap());
-    let of_registry = |role: &str| broken.key(&format!("{role}-{{{}}}", broken.key("DELAY_TOPIC_LIST")));
+    let of_registry =
+        |role: &str| broken.key(&format!("{role}-{{{}}}", broken.key("DELAY_TOPIC_LIST")));
     raw::<()>(&["HSET", &of_registry("DELAY_TOPIC_POLICY"), "ill", "{"]);
     raw::<()>(&["HSET", &of_registry("DELAY_TOPIC_PAUSES"), "ill", "yesterday"]);
     broken.leaves_alone(&[(Flaw::UnreadablePolicy, "ill"), (Flaw::UnreadablePause, "ill")]).await;
@@ -148,7 +161,10 @@ async fn a_policy_or_a_pause_that_cannot_be_read_is_its_topics_trouble_alone() {
     assert!(read[0].paused.is_some() && read[0].misfires.is_empty());
     assert_eq!((read[1].policy.misfire, read[1].paused), (policy.misfire, None));
 
-    assert_eq!(store.resume(&ill.topic, Some(delayd::store::Misfired::Dead)).await.unwrap(), Some(true));
+    assert_eq!(
+        store.resume(&ill.topic, Some(delayd::store::Misfired::Dead)).await.unwrap(),
+        Some(true)
+    );
     assert!(store.set_policy(&ill.topic, &TopicPolicy::default()).await.unwrap());
     assert_eq!(topics().await[0], Registered::plain(ill.clone()));
     raw::<()>(&["HSET", &of_registry("DELAY_TOPIC_PAUSES"), "ill", "yesterday"]);
@@ -163,11 +179,17 @@ async fn what_the_verbs_leave_beside_the_tasks_is_in_order() {
     let bench = &broken.bench;
     let task = |i: u64| {
         let options = delayd::task::Options {
-            expires_after: i.is_multiple_of(2).then(|| delayd::span::Span(Duration::from_millis(400))),
+            expires_after: i
+                .is_multiple_of(2)
+                .then(|| delayd::span::Span(Duration::from_millis(400))),
             key: i.is_multiple_of(3).then(|| format!("k{}", i % 7)),
             ..delayd::task::Options::default()
         };
-        NewTask { options, idempotency: once(&format!("i{i}")).idempotency, ..new_task("message.call", i % 20 * 10) }
+        NewTask {
+            options,
+            idempotency: once(&format!("i{i}")).idempotency,
+            ..new_task("message.call", i % 20 * 10)
+        }
     };
     let mut expired = 0;
     for round in 0..12_u64 {
@@ -196,7 +218,11 @@ async fn what_the_verbs_leave_beside_the_tasks_is_in_order() {
         }
         expired += bench.counts().await.expired;
         let dead = bench.list(State::Dead).await.iter().map(|listed| listed.id).collect();
-        bench.store.replay(&lane(), dead, delayd::store::Spread { first: ms(30), step: ms(5) }).await.unwrap();
+        bench
+            .store
+            .replay(&lane(), dead, delayd::store::Spread { first: ms(30), step: ms(5) })
+            .await
+            .unwrap();
         if let Some(listed) = bench.list(State::Scheduled).await.last() {
             bench.store.reschedule(&lane(), listed.id, Moment::After(ms(20)), None).await.unwrap();
         }

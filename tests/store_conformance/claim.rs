@@ -6,7 +6,10 @@ use delayd::store::{Claim, Holder, MAX_CLAIM_BYTES, NewTask, Settle, Store};
 use delayd::task::{Destination, State, TaskId};
 use futures_util::future::join_all;
 
-use crate::bench::{Bench, Held, LEASE_MS, at, claim_of, delivered, ids, lane, ms, new_task, outlook, retry, topic_of};
+use crate::bench::{
+    Bench, Held, LEASE_MS, at, claim_of, delivered, ids, lane, ms, new_task, outlook, retry,
+    topic_of,
+};
 
 pub(crate) async fn nothing_is_claimed_before_its_due_millisecond(bench: Bench<impl Store>) {
     let id = bench.add("message.call", 1_000).await;
@@ -19,9 +22,13 @@ pub(crate) async fn nothing_is_claimed_before_its_due_millisecond(bench: Bench<i
     assert_eq!(ids(&bench.claim(&[("message.call", 10)]).await), [id]);
 }
 
-pub(crate) async fn a_claim_takes_only_named_destinations_and_at_most_their_slots(bench: Bench<impl Store>) {
+pub(crate) async fn a_claim_takes_only_named_destinations_and_at_most_their_slots(
+    bench: Bench<impl Store>,
+) {
     let mut added = Vec::new();
-    for (i, destination) in ["a", "b", "c", "a", "b", "c", "a", "b", "c", "@pull"].into_iter().enumerate() {
+    for (i, destination) in
+        ["a", "b", "c", "a", "b", "c", "a", "b", "c", "@pull"].into_iter().enumerate()
+    {
         added.push(bench.add(destination, i as u64).await);
     }
     bench.advance(100);
@@ -34,7 +41,8 @@ pub(crate) async fn a_claim_takes_only_named_destinations_and_at_most_their_slot
 pub(crate) async fn a_claim_takes_the_earliest_first(bench: Bench<impl Store>) {
     let late = bench.add("message.call", 300).await;
     let soon = bench.add("message.call", 100).await;
-    let (first, second) = (bench.add("message.call", 200).await, bench.add("message.call", 200).await);
+    let (first, second) =
+        (bench.add("message.call", 200).await, bench.add("message.call", 200).await);
     bench.advance(1_000);
     assert_eq!(ids(&bench.claim(&[("message.call", 3)]).await), [soon, first, second]);
     assert_eq!(ids(&bench.claim(&[("message.call", 3)]).await), [late]);
@@ -61,7 +69,9 @@ pub(crate) async fn each_claim_has_a_receipt_of_its_own(bench: Bench<impl Store>
     assert_eq!(receipts.len(), 50);
 }
 
-pub(crate) async fn a_retried_task_keeps_its_first_due_moment_and_counts_its_attempts(bench: Bench<impl Store>) {
+pub(crate) async fn a_retried_task_keeps_its_first_due_moment_and_counts_its_attempts(
+    bench: Bench<impl Store>,
+) {
     bench.add("message.call", 100).await;
     bench.advance(100);
     for attempt in 1..=3 {
@@ -90,23 +100,38 @@ pub(crate) async fn a_blocked_destination_leaves_its_tasks_untouched(bench: Benc
     assert_eq!(bench.claim(&[("blocked", 1)]).await.tasks[0].attempt, 1);
 }
 
-pub(crate) async fn an_outlook_names_due_destinations_and_the_next_moment(bench: Bench<impl Store>) {
+pub(crate) async fn an_outlook_names_due_destinations_and_the_next_moment(
+    bench: Bench<impl Store>,
+) {
     assert_eq!(bench.sweep().await.outlook, outlook(&[], None));
-    for (destination, after_ms) in [("later", 9_000), ("b", 200), ("a", 300), ("a", 100), ("@pull", 0)] {
+    for (destination, after_ms) in
+        [("later", 9_000), ("b", 200), ("a", 300), ("a", 100), ("@pull", 0)]
+    {
         bench.add(destination, after_ms).await;
     }
-    assert_eq!(bench.sweep().await.outlook, outlook(&[], Some(at(100))), "pulled tasks are not called");
+    assert_eq!(
+        bench.sweep().await.outlook,
+        outlook(&[], Some(at(100))),
+        "pulled tasks are not called"
+    );
     bench.advance(100);
     assert_eq!(bench.sweep().await.outlook, outlook(&["a"], Some(at(200))));
     bench.advance(900);
     assert_eq!(bench.sweep().await.outlook, outlook(&["a", "b"], Some(at(9_000))));
     let grant = bench.claim(&[("a", 1)]).await;
-    assert_eq!(grant.outlook, outlook(&["b", "a"], Some(at(9_000))), "the earliest of a is later than that of b now");
+    assert_eq!(
+        grant.outlook,
+        outlook(&["b", "a"], Some(at(9_000))),
+        "the earliest of a is later than that of b now"
+    );
     let grant = bench.claim(&[("a", 1), ("b", 1)]).await;
     assert_eq!(grant.outlook, outlook(&[], Some(at(9_000))));
     bench.claim(&[("@pull", 1)]).await;
     bench.advance(8_000);
-    assert_eq!(bench.claim(&[("later", 1)]).await.outlook, outlook(&[], Some(at(1_000 + LEASE_MS as i64))));
+    assert_eq!(
+        bench.claim(&[("later", 1)]).await.outlook,
+        outlook(&[], Some(at(1_000 + LEASE_MS as i64)))
+    );
 }
 
 pub(crate) async fn an_outlook_can_look_behind_full_destinations(bench: Bench<impl Store>) {
@@ -125,7 +150,9 @@ pub(crate) async fn an_outlook_can_look_behind_full_destinations(bench: Bench<im
     check(100, &[]).await;
 }
 
-pub(crate) async fn a_claim_stops_at_its_bytes_but_a_single_larger_body_goes(bench: Bench<impl Store>) {
+pub(crate) async fn a_claim_stops_at_its_bytes_but_a_single_larger_body_goes(
+    bench: Bench<impl Store>,
+) {
     let big = |bytes: usize| NewTask { content: "x".repeat(bytes), ..new_task("message.call", 0) };
     for bytes in [MAX_CLAIM_BYTES / 3; 4] {
         bench.add_task(big(bytes - 1_000)).await;
@@ -147,7 +174,10 @@ pub(crate) async fn bytes_in_hand_count_for_a_claim(bench: Bench<impl Store>) {
     bench.advance(1);
     let small = bench.add_task(big(10)).await;
     let claim = |in_hand: usize| Claim { holder: None, in_hand, ..claim_of(&[("@pull", 10)]) };
-    assert!(bench.grant(claim(1 + MAX_CLAIM_BYTES / 2)).await.tasks.is_empty(), "what does not fit waits");
+    assert!(
+        bench.grant(claim(1 + MAX_CLAIM_BYTES / 2)).await.tasks.is_empty(),
+        "what does not fit waits"
+    );
     assert_eq!(bench.get(half).await.attempts, 0, "with no attempt spent");
     // Room for the head of a record as well, where it counts.
     assert_eq!(ids(&bench.grant(claim(MAX_CLAIM_BYTES / 2 - 1_000)).await), [half, small]);
@@ -160,9 +190,20 @@ pub(crate) async fn a_thousand_due_tasks_go_in_one_claim(bench: Bench<impl Store
     let grant = bench.claim(&[("message.call", 1_100)]).await;
     assert_eq!(grant.tasks.len(), 1_100);
     assert!(ids(&grant).is_sorted());
-    let settle =
-        |id: &TaskId| Settle { lane: lane(), id: *id, receipt: grant.receipt.clone(), transition: delivered() };
-    assert!(bench.store.settle(ids(&grant).iter().map(settle).collect()).await.iter().all(Result::is_ok));
+    let settle = |id: &TaskId| Settle {
+        lane: lane(),
+        id: *id,
+        receipt: grant.receipt.clone(),
+        transition: delivered(),
+    };
+    assert!(
+        bench
+            .store
+            .settle(ids(&grant).iter().map(settle).collect())
+            .await
+            .iter()
+            .all(Result::is_ok)
+    );
     let counts = bench.counts().await;
     assert_eq!((counts.scheduled, counts.leased, counts.delivered), (100, 0, 1_100));
 }
@@ -186,7 +227,11 @@ pub(crate) async fn claims_at_the_same_time_share_no_task(bench: Bench<impl Stor
 pub(crate) async fn a_pull_goes_past_the_lock(bench: Bench<impl Store>) {
     bench.store.add(vec![new_task("message.call", 0); 2]).await;
     bench.add("@pull", 0).await;
-    let worker = Claim { holder: Some(Holder("worker".into())), more: true, ..claim_of(&[("message.call", 1)]) };
+    let worker = Claim {
+        holder: Some(Holder("worker".into())),
+        more: true,
+        ..claim_of(&[("message.call", 1)])
+    };
     bench.grant(worker).await;
     let pull = bench.grant(Claim { holder: None, ..claim_of(&[("@pull", 1)]) }).await;
     assert_eq!(pull.tasks.len(), 1);

@@ -66,10 +66,17 @@ impl Bench<AnyStore> {
         } else {
             let prefix = self.kept.downcast_ref::<String>().unwrap();
             let key = |role: &str| format!("{prefix}:DELAY_{role}_TOPIC_TASK-{{orders:0}}");
-            let mut connection = redis::Client::open(redis_server::shared().url()).unwrap().get_connection().unwrap();
-            let mut run = |words: &[&str]| redis::cmd(words[0]).arg(&words[1..]).exec(&mut connection).unwrap();
+            let mut connection = redis::Client::open(redis_server::shared().url())
+                .unwrap()
+                .get_connection()
+                .unwrap();
+            let mut run = |words: &[&str]| {
+                redis::cmd(words[0]).arg(&words[1..]).exec(&mut connection).unwrap()
+            };
             match harm {
-                Harm::Body => run(&["HSET", &key("REALL"), &id.to_string(), "9 of another version"]),
+                Harm::Body => {
+                    run(&["HSET", &key("REALL"), &id.to_string(), "9 of another version"])
+                }
                 Harm::NoBody => run(&["HDEL", &key("REALL"), &id.to_string()]),
                 Harm::Place => run(&["HSET", &key("ATTEMPTS"), &id.to_string(), "garbled"]),
             }
@@ -77,9 +84,18 @@ impl Bench<AnyStore> {
     }
 
     async fn settle_all(&self, held: &[&Held]) -> Vec<Settled> {
-        let settle =
-            |held: &&Held| Settle { lane: lane(), id: held.id, receipt: held.receipt.clone(), transition: delivered() };
-        self.store.settle(held.iter().map(settle).collect()).await.into_iter().map(Result::unwrap).collect()
+        let settle = |held: &&Held| Settle {
+            lane: lane(),
+            id: held.id,
+            receipt: held.receipt.clone(),
+            transition: delivered(),
+        };
+        self.store
+            .settle(held.iter().map(settle).collect())
+            .await
+            .into_iter()
+            .map(Result::unwrap)
+            .collect()
     }
 
     async fn dead(&self) -> Vec<TaskId> {
@@ -108,7 +124,9 @@ async fn check_passed_over(bench: &Bench<AnyStore>, harm: Harm) -> TaskId {
     added[1]
 }
 
-async fn a_body_that_cannot_be_read_is_dead_and_its_neighbours_are_handed_out(bench: Bench<AnyStore>) {
+async fn a_body_that_cannot_be_read_is_dead_and_its_neighbours_are_handed_out(
+    bench: Bench<AnyStore>,
+) {
     let id = check_passed_over(&bench, Harm::Body).await;
     assert!(matches!(bench.store.get(&lane(), id).await, Err(Error::Corrupt(_))));
 }
@@ -132,7 +150,9 @@ async fn a_replay_of_what_cannot_be_read_does_no_harm(bench: Bench<AnyStore>) {
     assert_eq!(bench.dead().await, [id]);
 }
 
-async fn a_lease_that_cannot_be_read_runs_out_and_the_task_is_handed_out_again(bench: Bench<AnyStore>) {
+async fn a_lease_that_cannot_be_read_runs_out_and_the_task_is_handed_out_again(
+    bench: Bench<AnyStore>,
+) {
     let harmed = bench.add_held().await;
     let well = bench.add_held().await;
     bench.harm(harmed.id, Harm::Place);
@@ -156,7 +176,8 @@ async fn a_sweep_of_what_cannot_be_read_at_all_goes_on(bench: Bench<AnyStore>) {
 }
 
 async fn settles_of_one_batch_go_on_beside_one_that_cannot_be_read(bench: Bench<AnyStore>) {
-    let (first, harmed, last) = (bench.add_held().await, bench.add_held().await, bench.add_held().await);
+    let (first, harmed, last) =
+        (bench.add_held().await, bench.add_held().await, bench.add_held().await);
     bench.settle(&harmed, delivered()).await;
     bench.harm(harmed.id, Harm::Place);
     let answers = bench.settle_all(&[&first, &harmed, &last]).await;
@@ -171,7 +192,10 @@ async fn a_verb_by_hand_fails_for_what_cannot_be_read_and_changes_nothing(bench:
     let before = bench.counts().await;
     assert!(matches!(bench.store.cancel(&lane(), harmed.id).await, Err(Error::Corrupt(_))));
     assert!(matches!(
-        bench.store.extend(&lane(), harmed.id, &harmed.receipt, std::time::Duration::from_secs(1)).await,
+        bench
+            .store
+            .extend(&lane(), harmed.id, &harmed.receipt, std::time::Duration::from_secs(1))
+            .await,
         Err(Error::Corrupt(_))
     ));
     assert_eq!(bench.counts().await, before);

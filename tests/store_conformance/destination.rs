@@ -32,6 +32,9 @@ pub(crate) async fn what_waits_is_counted_by_destination_over_all_lanes(bench: B
     let counted = |name: &str, count: u64| Waiting { destination: name.parse().unwrap(), count };
     let lanes: Vec<Lane> = [topic(), sharded].iter().flat_map(TopicEntry::lanes).collect();
     assert_eq!(bench.store.waiting(lanes).await.unwrap(), [counted("a", 2), counted("b", 6)]);
-    assert_eq!(bench.store.waiting(vec![lane()]).await.unwrap(), [counted("a", 2), counted("b", 3)]);
+    assert_eq!(
+        bench.store.waiting(vec![lane()]).await.unwrap(),
+        [counted("a", 2), counted("b", 3)]
+    );
     assert!(bench.store.waiting(vec![]).await.unwrap().is_empty());
 }

@@ -1,12 +1,14 @@
 //! Tasks that are worth delivering for a while only.
 
 use delayd::store::{
-    Cancelled, EXPIRED, MAX_ENDED, Moment, NewTask, Novelty, Rescheduled, Settled, Spread, Store, Transition,
+    Cancelled, EXPIRED, MAX_ENDED, Moment, NewTask, Novelty, Rescheduled, Settled, Spread, Store,
+    Transition,
 };
 use delayd::task::{Options, State, TaskId};
 
 use crate::bench::{
-    Bench, Held, LEASE_MS, at, dead, delivered, expiring, ids, keyed, lane, ms, new_task, outlook, retry, stale,
+    Bench, Held, LEASE_MS, at, dead, delivered, expiring, ids, keyed, lane, ms, new_task, outlook,
+    retry, stale,
 };
 
 /// Asserts that a task has just expired, and that nobody can move it any more.
@@ -16,7 +18,9 @@ async fn check_expired(bench: &Bench<impl Store>, id: TaskId, what: &str) {
     assert_eq!(task.finished, Some(bench.now()), "{what}");
 }
 
-pub(crate) async fn a_task_is_handed_out_up_to_its_last_worthwhile_millisecond(bench: Bench<impl Store>) {
+pub(crate) async fn a_task_is_handed_out_up_to_its_last_worthwhile_millisecond(
+    bench: Bench<impl Store>,
+) {
     let (in_time, late) = (
         bench.add_task(expiring("message.call", 1_000, 500)).await,
         bench.add_task(expiring("message.call", 1_000, 499)).await,
@@ -28,7 +32,10 @@ pub(crate) async fn a_task_is_handed_out_up_to_its_last_worthwhile_millisecond(b
     check_expired(&bench, late, "a millisecond too late").await;
     assert_eq!(bench.counts().await.expired, 1);
     assert_eq!(bench.get(late).await.due, at(1_000));
-    assert_eq!(bench.list(State::Expired).await.iter().map(|listed| listed.moment).collect::<Vec<_>>(), [at(1_500)]);
+    assert_eq!(
+        bench.list(State::Expired).await.iter().map(|listed| listed.moment).collect::<Vec<_>>(),
+        [at(1_500)]
+    );
 }
 
 pub(crate) async fn what_has_expired_ends_wanted_or_not(bench: Bench<impl Store>) {
@@ -48,13 +55,18 @@ pub(crate) async fn what_has_expired_ends_wanted_or_not(bench: Bench<impl Store>
     }
 }
 
-pub(crate) async fn a_leased_task_may_succeed_after_it_would_have_expired(bench: Bench<impl Store>) {
+pub(crate) async fn a_leased_task_may_succeed_after_it_would_have_expired(
+    bench: Bench<impl Store>,
+) {
     let id = bench.add_task(expiring("message.call", 0, 1_000)).await;
     let held = bench.hold().await;
     bench.advance(5_000);
     assert_eq!(bench.sweep().await.tasks, []);
     assert_eq!(bench.state(id).await, State::Leased);
-    assert_eq!(bench.store.extend(&lane(), id, &held.receipt, ms(LEASE_MS)).await.unwrap(), Settled::Done);
+    assert_eq!(
+        bench.store.extend(&lane(), id, &held.receipt, ms(LEASE_MS)).await.unwrap(),
+        Settled::Done
+    );
     assert_eq!(bench.settle(&held, delivered()).await, Settled::Done);
     assert_eq!(bench.state(id).await, State::Delivered);
 }
@@ -75,10 +87,20 @@ pub(crate) async fn what_comes_back_too_late_expires(bench: Bench<impl Store>) {
         assert_eq!((grant.tasks, grant.outlook.next), (vec![], None), "{how}");
         check_expired(&bench, id, how).await;
         for transition in [delivered(), retry(0), dead(), Transition::Release] {
-            assert_eq!(bench.settle(&held, transition.clone()).await, stale(State::Expired), "{how}, {transition:?}");
+            assert_eq!(
+                bench.settle(&held, transition.clone()).await,
+                stale(State::Expired),
+                "{how}, {transition:?}"
+            );
         }
-        assert_eq!(bench.store.extend(&lane(), id, &held.receipt, ms(1)).await.unwrap(), stale(State::Expired));
-        assert_eq!(bench.store.cancel(&lane(), id).await.unwrap(), Cancelled::Refused { state: State::Expired });
+        assert_eq!(
+            bench.store.extend(&lane(), id, &held.receipt, ms(1)).await.unwrap(),
+            stale(State::Expired)
+        );
+        assert_eq!(
+            bench.store.cancel(&lane(), id).await.unwrap(),
+            Cancelled::Refused { state: State::Expired }
+        );
         let moved = bench.store.reschedule(&lane(), id, Moment::After(ms(0)), None).await.unwrap();
         assert_eq!(moved, Rescheduled::Refused { state: State::Expired });
         assert_eq!(bench.store.replay(&lane(), vec![id], Spread::default()).await.unwrap(), 0);
@@ -92,7 +114,11 @@ pub(crate) async fn what_is_next_includes_the_first_moment_too_late(bench: Bench
     let pulled = bench.add_task(expiring("@pull", 1_000, 3_000)).await;
     assert_eq!(bench.next_due().await, Some(at(4_001)));
     assert_eq!(bench.sweep().await.outlook, outlook(&[], Some(at(4_001))));
-    assert_eq!(bench.store.next_pull(vec![lane()]).await.unwrap().lanes, [Some(at(1_000))], "what consumers wait for");
+    assert_eq!(
+        bench.store.next_pull(vec![lane()]).await.unwrap().lanes,
+        [Some(at(1_000))],
+        "what consumers wait for"
+    );
     let tried = bench.add_task(expiring("message.call", 0, 1_500)).await;
     assert_eq!(bench.next_due().await, Some(at(0)));
     let held = bench.hold().await;
@@ -108,7 +134,9 @@ pub(crate) async fn what_is_next_includes_the_first_moment_too_late(bench: Bench
     assert_eq!(bench.next_due().await, None);
 }
 
-pub(crate) async fn a_retry_does_not_move_the_expiry_but_a_reschedule_does(bench: Bench<impl Store>) {
+pub(crate) async fn a_retry_does_not_move_the_expiry_but_a_reschedule_does(
+    bench: Bench<impl Store>,
+) {
     let id = bench.add_task(expiring("message.call", 0, 1_000)).await;
     bench.advance(900);
     bench.settle(&bench.hold().await, retry(0)).await;
@@ -119,12 +147,17 @@ pub(crate) async fn a_retry_does_not_move_the_expiry_but_a_reschedule_does(bench
     bench.store.reschedule(&lane(), id, Moment::After(ms(500)), None).await.unwrap();
     assert_eq!(bench.sweep().await.outlook.next, Some(at(2_000)));
     bench.advance(1_500);
-    assert_eq!(ids(&bench.claim(&[("message.call", 1)]).await), [id], "the last worthwhile millisecond");
+    assert_eq!(
+        ids(&bench.claim(&[("message.call", 1)]).await),
+        [id],
+        "the last worthwhile millisecond"
+    );
 }
 
 pub(crate) async fn a_push_back_moves_the_expiry(bench: Bench<impl Store>) {
     let task = |expires_after| {
-        let options = Options { key: Some("k".into()), ..expiring("message.call", 0, expires_after).options };
+        let options =
+            Options { key: Some("k".into()), ..expiring("message.call", 0, expires_after).options };
         NewTask { options, ..new_task("message.call", 100) }
     };
     let first = bench.try_add(task(50)).await.unwrap();

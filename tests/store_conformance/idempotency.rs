@@ -25,7 +25,9 @@ fn duplicate_of(first: Added) -> Added {
     again(first, Some(State::Scheduled))
 }
 
-pub(crate) async fn a_repeated_add_answers_the_first_task_whatever_became_of_it(bench: Bench<impl Store>) {
+pub(crate) async fn a_repeated_add_answers_the_first_task_whatever_became_of_it(
+    bench: Bench<impl Store>,
+) {
     let first = bench.try_add(once("k", 7)).await.unwrap();
     assert_eq!((first.due, first.novelty), (at(1_000), Novelty::New));
     let check = async |what: &str| {
@@ -34,7 +36,11 @@ pub(crate) async fn a_repeated_add_answers_the_first_task_whatever_became_of_it(
         let repeat = NewTask { content: "{\"not\":\"looked at\"}".into(), ..once("k", 7) };
         let state = task.as_ref().map(|task| task.state);
         assert_eq!(bench.try_add(repeat).await.unwrap(), again(first, state), "{what}");
-        assert_eq!(bench.store.get(&lane(), first.id).await.unwrap(), task, "{what}: nothing changed");
+        assert_eq!(
+            bench.store.get(&lane(), first.id).await.unwrap(),
+            task,
+            "{what}: nothing changed"
+        );
         assert_eq!(bench.counts().await, counts, "{what}: nothing was stored");
     };
     check("waiting").await;
@@ -50,7 +56,9 @@ pub(crate) async fn a_repeated_add_answers_the_first_task_whatever_became_of_it(
     assert_eq!(bench.counts().await.scheduled, 0);
 }
 
-pub(crate) async fn an_idempotency_key_is_remembered_for_its_window_from_the_first_add(bench: Bench<impl Store>) {
+pub(crate) async fn an_idempotency_key_is_remembered_for_its_window_from_the_first_add(
+    bench: Bench<impl Store>,
+) {
     let first = bench.try_add(once("k", 7)).await.unwrap();
     bench.advance(WINDOW_MS - 1);
     assert_eq!(bench.try_add(once("k", 7)).await.unwrap(), duplicate_of(first));
@@ -61,9 +69,14 @@ pub(crate) async fn an_idempotency_key_is_remembered_for_its_window_from_the_fir
     assert_eq!((second.novelty, second.due), (Novelty::New, bench.now() + ms(1_000)));
     assert_ne!(second.id, first.id);
     bench.advance(WINDOW_MS - 1);
-    assert_eq!(bench.try_add(once("k", 8)).await.unwrap(), duplicate_of(second), "a window of its own");
+    assert_eq!(
+        bench.try_add(once("k", 8)).await.unwrap(),
+        duplicate_of(second),
+        "a window of its own"
+    );
     // A purge forgets windows that are over, and those alone.
-    let leftovers = async || bench.store.histories(vec![lane()]).await.unwrap().lanes[0].unwrap().has_leftovers;
+    let leftovers =
+        async || bench.store.histories(vec![lane()]).await.unwrap().lanes[0].unwrap().has_leftovers;
     assert!(!leftovers().await, "a window that is not over is nothing to be forgotten");
     bench.store.purge(&lane(), State::Delivered, bench.now(), 1_000).await.unwrap();
     assert_eq!(bench.try_add(once("k", 8)).await.unwrap(), duplicate_of(second));
@@ -77,7 +90,10 @@ pub(crate) async fn another_fingerprint_is_refused_and_stores_nothing(bench: Ben
     let first = bench.try_add(once("k", u128::MAX)).await.unwrap();
     let counts = bench.counts().await;
     for fingerprint in [0, u128::MAX - 1, u128::MAX >> 1, 1 << 127] {
-        assert!(matches!(bench.try_add(once("k", fingerprint)).await, Err(Error::KeyReused)), "{fingerprint:x}");
+        assert!(
+            matches!(bench.try_add(once("k", fingerprint)).await, Err(Error::KeyReused)),
+            "{fingerprint:x}"
+        );
     }
     assert_eq!(bench.counts().await, counts);
     assert_eq!(bench.try_add(once("k", u128::MAX)).await.unwrap(), duplicate_of(first));
@@ -87,14 +103,25 @@ pub(crate) async fn adds_at_once_with_one_idempotency_key_make_one_task(bench: B
     let added = join_all((0..32).map(|_| bench.try_add(once("k", 7)))).await;
     let added: Vec<Added> = added.into_iter().map(Result::unwrap).collect();
     assert_eq!(added.iter().filter(|added| added.novelty == Novelty::New).count(), 1);
-    assert!(added.iter().all(|each| (each.id, each.due) == (added[0].id, added[0].due)), "{added:?}");
+    assert!(
+        added.iter().all(|each| (each.id, each.due) == (added[0].id, added[0].due)),
+        "{added:?}"
+    );
     assert_eq!(bench.counts().await.scheduled, 1);
 }
 
 pub(crate) async fn a_batch_may_repeat_itself(bench: Bench<impl Store>) {
-    let batch = vec![once("a", 1), once("b", 2), once("a", 1), new_task("message.call", 0), once("b", 3), once("b", 2)];
+    let batch = vec![
+        once("a", 1),
+        once("b", 2),
+        once("a", 1),
+        new_task("message.call", 0),
+        once("b", 3),
+        once("b", 2),
+    ];
     let added = bench.store.add(batch.clone()).await;
-    let [Ok(a), Ok(b), Ok(a_again), Ok(plain), Err(Error::KeyReused), Ok(b_again)] = &added[..] else {
+    let [Ok(a), Ok(b), Ok(a_again), Ok(plain), Err(Error::KeyReused), Ok(b_again)] = &added[..]
+    else {
         panic!("{added:?}")
     };
     assert_eq!([a.novelty, b.novelty, plain.novelty], [Novelty::New; 3]);
@@ -107,8 +134,24 @@ pub(crate) async fn a_batch_may_repeat_itself(bench: Bench<impl Store>) {
 
 pub(crate) async fn any_text_is_an_idempotency_key_of_its_own(bench: Bench<impl Store>) {
     let long = "k".repeat(256);
-    let keys =
-        ["k", "K", " k", "k ", "k:1", "{k}", "k\n", "k\u{0}", "订单 🦀", "'", "\"", "\\", "*", "-1", &long, &long[1..]];
+    let keys = [
+        "k",
+        "K",
+        " k",
+        "k ",
+        "k:1",
+        "{k}",
+        "k\n",
+        "k\u{0}",
+        "订单 🦀",
+        "'",
+        "\"",
+        "\\",
+        "*",
+        "-1",
+        &long,
+        &long[1..],
+    ];
     let mut ids = HashSet::new();
     for key in keys {
         let first = bench.try_add(once(key, 1)).await.unwrap();
@@ -133,7 +176,8 @@ pub(crate) async fn an_idempotency_key_finds_its_lane(bench: Bench<impl Store>) 
         assert_eq!(bench.try_add(task()).await.unwrap(), duplicate_of(added), "{key}");
     }
     assert!(shards.len() > 3, "the keys are spread over the lanes: {shards:?}");
-    let elsewhere = bench.try_add(NewTask { topic: topic_of("others", 1), ..once("k", 1) }).await.unwrap();
+    let elsewhere =
+        bench.try_add(NewTask { topic: topic_of("others", 1), ..once("k", 1) }).await.unwrap();
     assert_eq!(elsewhere.novelty, Novelty::New);
     assert_ne!(elsewhere.id, first.id);
 }
@@ -144,20 +188,32 @@ pub(crate) async fn an_emptied_lane_forgets_its_idempotency_keys(bench: Bench<im
     let held = bench.hold().await;
     let other = bench.try_add(once("l", 1)).await.unwrap();
     assert_eq!(bench.store.clear(&lane(), 10).await.unwrap(), 1);
-    assert_eq!(bench.try_add(once("k", 1)).await.unwrap(), again(first, Some(State::Leased)), "a leased one is left");
-    assert_eq!(bench.try_add(once("l", 1)).await.unwrap(), again(other, None), "though its task is gone");
+    assert_eq!(
+        bench.try_add(once("k", 1)).await.unwrap(),
+        again(first, Some(State::Leased)),
+        "a leased one is left"
+    );
+    assert_eq!(
+        bench.try_add(once("l", 1)).await.unwrap(),
+        again(other, None),
+        "though its task is gone"
+    );
     bench.settle(&held, delivered()).await;
     assert_eq!(bench.store.clear(&lane(), 10).await.unwrap(), 1);
     for key in ["k", "l"] {
         assert_eq!(bench.try_add(once(key, 2)).await.unwrap().novelty, Novelty::New, "{key}");
     }
     // Discarded, not cleared: the lane is empty, and the keys stay.
-    let ids: Vec<TaskId> = bench.list(State::Scheduled).await.iter().map(|listed| listed.id).collect();
+    let ids: Vec<TaskId> =
+        bench.list(State::Scheduled).await.iter().map(|listed| listed.id).collect();
     for id in &ids {
         bench.store.cancel(&lane(), *id).await.unwrap();
     }
     assert_eq!(bench.store.discard(&lane(), State::Cancelled, ids).await.unwrap(), 2);
-    assert_eq!(bench.try_add(once("k", 2)).await.unwrap().novelty, Novelty::Duplicate { state: None });
+    assert_eq!(
+        bench.try_add(once("k", 2)).await.unwrap().novelty,
+        Novelty::Duplicate { state: None }
+    );
 }
 
 /// It was looked for in the lane of the `key` alone: what was one key in a topic of one lane was
@@ -168,15 +224,24 @@ pub(crate) async fn an_idempotency_key_is_unique_within_topic_and_key(bench: Ben
         let keys = [None, Some("a"), Some("b"), Some("c"), Some("d"), Some("i")];
         let add = async |key: Option<&str>, fingerprint| {
             let options = Options { key: key.map(Into::into), ..Options::default() };
-            bench.try_add(NewTask { topic: sharded.clone(), options, ..once("i", fingerprint) }).await
+            bench
+                .try_add(NewTask { topic: sharded.clone(), options, ..once("i", fingerprint) })
+                .await
         };
         let mut ids = HashSet::new();
         for (n, key) in (1..).zip(keys) {
             let first = add(key, n).await.unwrap();
             assert_eq!(first.novelty, Novelty::New, "{key:?} in {shards} lanes");
             assert!(ids.insert(first.id));
-            assert_eq!(add(key, n).await.unwrap(), duplicate_of(first), "{key:?} in {shards} lanes");
-            assert!(matches!(add(key, n + 1).await, Err(Error::KeyReused)), "{key:?} in {shards} lanes");
+            assert_eq!(
+                add(key, n).await.unwrap(),
+                duplicate_of(first),
+                "{key:?} in {shards} lanes"
+            );
+            assert!(
+                matches!(add(key, n + 1).await, Err(Error::KeyReused)),
+                "{key:?} in {shards} lanes"
+            );
         }
     }
 }
@@ -192,9 +257,15 @@ pub(crate) async fn a_repeat_is_told_how_its_task_has_ended(bench: Bench<impl St
     let held = bench.hold().await;
     assert_eq!(held.id, pending.id);
     assert_eq!(bench.store.cancel(&lane(), pending.id).await.unwrap(), Cancelled::Pending);
-    assert_eq!(bench.try_add(once("pending", 1)).await.unwrap(), again(pending, Some(State::Leased)));
+    assert_eq!(
+        bench.try_add(once("pending", 1)).await.unwrap(),
+        again(pending, Some(State::Leased))
+    );
     // Its lease has run out, and with that it is cancelled.
     bench.advance(60_000);
-    assert_eq!(bench.try_add(once("pending", 1)).await.unwrap(), again(pending, Some(State::Cancelled)));
+    assert_eq!(
+        bench.try_add(once("pending", 1)).await.unwrap(),
+        again(pending, Some(State::Cancelled))
+    );
     assert_eq!(bench.state(pending.id).await, State::Cancelled);
 }

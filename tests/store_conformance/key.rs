@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 
 use delayd::store::{
-    Added, Cancelled, Claim, Idempotency, LEASE_RAN_OUT, Moment, NewContent, NewTask, Novelty, Settled, Spread, Store,
-    Transition,
+    Added, Cancelled, Claim, Idempotency, LEASE_RAN_OUT, Moment, NewContent, NewTask, Novelty,
+    Settled, Spread, Store, Transition,
 };
 use delayd::task::{Lane, Options, State, TaskId};
 
 use crate::bench::{
-    Bench, Held, at, claim_of, dead, delivered, expiring, hear, ids, keyed, lane, ms, new_task, retry, stale, topic_of,
+    Bench, Held, at, claim_of, dead, delivered, expiring, hear, ids, keyed, lane, ms, new_task,
+    retry, stale, topic_of,
 };
 
 /// Adds a task of the key `k` for now.
@@ -18,11 +19,15 @@ async fn add_k(bench: &Bench<impl Store>) -> Added {
 }
 
 pub(crate) async fn a_key_pushes_its_waiting_task_back(bench: Bench<impl Store>) {
-    let first = bench.try_add(NewTask { destination: "old.server".parse().unwrap(), ..keyed("k", 500) }).await.unwrap();
+    let first = bench
+        .try_add(NewTask { destination: "old.server".parse().unwrap(), ..keyed("k", 500) })
+        .await
+        .unwrap();
     assert_eq!(first.novelty, Novelty::New);
     bench.advance(100);
     let options = Options { max_attempts: Some(2), ..keyed("k", 0).options };
-    let again = NewTask { options: options.clone(), content: "{\"v\":2}".into(), ..keyed("k", 700) };
+    let again =
+        NewTask { options: options.clone(), content: "{\"v\":2}".into(), ..keyed("k", 700) };
     let pushed = bench.try_add(again).await.unwrap();
     assert_eq!(pushed, Added { id: first.id, due: at(800), novelty: Novelty::Replaced });
     let task = bench.get(first.id).await;
@@ -35,7 +40,10 @@ pub(crate) async fn a_key_pushes_its_waiting_task_back(bench: Bench<impl Store>)
     assert!(bench.claim(&[("old.server", 1), ("message.call", 1)]).await.tasks.is_empty());
     bench.advance(1);
     let grant = bench.claim(&[("old.server", 1), ("message.call", 1)]).await;
-    assert_eq!((ids(&grant), grant.tasks[0].due, grant.tasks[0].attempt), (vec![first.id], at(800), 1));
+    assert_eq!(
+        (ids(&grant), grant.tasks[0].due, grant.tasks[0].attempt),
+        (vec![first.id], at(800), 1)
+    );
     assert_eq!(grant.tasks[0].content, "{\"v\":2}");
 }
 
@@ -49,11 +57,22 @@ pub(crate) async fn a_push_back_begins_a_revision(bench: Bench<impl Store>) {
             bench.settle(&held, retry(0)).await;
         }
         let pushed = add_k(&bench).await;
-        assert_eq!((pushed.id, pushed.novelty), (id, Novelty::Replaced), "run out: {lets_it_run_out}");
+        assert_eq!(
+            (pushed.id, pushed.novelty),
+            (id, Novelty::Replaced),
+            "run out: {lets_it_run_out}"
+        );
         let task = bench.get(id).await;
-        assert_eq!((task.state, task.attempts, task.last_outcome.as_str()), (State::Scheduled, 0, ""));
+        assert_eq!(
+            (task.state, task.attempts, task.last_outcome.as_str()),
+            (State::Scheduled, 0, "")
+        );
         for transition in [delivered(), retry(0), dead(), Transition::Release] {
-            assert_eq!(bench.settle(&held, transition.clone()).await, stale(State::Scheduled), "{transition:?}");
+            assert_eq!(
+                bench.settle(&held, transition.clone()).await,
+                stale(State::Scheduled),
+                "{transition:?}"
+            );
         }
         let extended = bench.store.extend(&lane(), id, &held.receipt, ms(1_000)).await.unwrap();
         assert_eq!(extended, stale(State::Scheduled));
@@ -79,7 +98,11 @@ pub(crate) async fn a_leased_namesake_is_not_retried_but_may_succeed(bench: Benc
         assert_ne!(second.id, first.id);
         assert_eq!(bench.state(first.id).await, State::Leased);
         let third = bench.try_add(keyed("k", 2_000)).await.unwrap();
-        assert_eq!((third.id, third.novelty), (second.id, Novelty::Replaced), "the key is the newer one's");
+        assert_eq!(
+            (third.id, third.novelty),
+            (second.id, Novelty::Replaced),
+            "the key is the newer one's"
+        );
         assert_eq!(bench.settle(&held, transition.clone()).await, Settled::Done);
         assert_eq!(bench.state(first.id).await, state, "{transition:?}");
         assert_eq!(bench.state(second.id).await, State::Scheduled);
@@ -113,12 +136,17 @@ pub(crate) async fn a_task_that_has_ended_lets_its_key_go(bench: Bench<impl Stor
     let mut all = HashSet::new();
     for state in [State::Delivered, State::Dead, State::Cancelled, State::Expired] {
         let options = Options { key: Some("k".into()), ..expiring("message.call", 0, 10).options };
-        let added = bench.try_add(NewTask { options, ..new_task("message.call", 0) }).await.unwrap();
+        let added =
+            bench.try_add(NewTask { options, ..new_task("message.call", 0) }).await.unwrap();
         assert_eq!(added.novelty, Novelty::New, "before {state:?}");
         assert!(all.insert(added.id));
         match state {
-            State::Delivered => assert_eq!(bench.settle(&bench.hold().await, delivered()).await, Settled::Done),
-            State::Dead => assert_eq!(bench.settle(&bench.hold().await, dead()).await, Settled::Done),
+            State::Delivered => {
+                assert_eq!(bench.settle(&bench.hold().await, delivered()).await, Settled::Done)
+            }
+            State::Dead => {
+                assert_eq!(bench.settle(&bench.hold().await, dead()).await, Settled::Done)
+            }
             State::Cancelled => drop(bench.store.cancel(&lane(), added.id).await.unwrap()),
             _ => {
                 bench.advance(11);
@@ -164,9 +192,13 @@ pub(crate) async fn a_reschedule_keeps_the_key(bench: Bench<impl Store>) {
 
 pub(crate) async fn a_thousand_adds_of_one_key_make_one_task(bench: Bench<impl Store>) {
     for round in 0..10_u64 {
-        let beat = |i: u64| NewTask { content: format!("{{\"beat\":{}}}", round * 100 + i), ..keyed("k", 30_000) };
+        let beat = |i: u64| NewTask {
+            content: format!("{{\"beat\":{}}}", round * 100 + i),
+            ..keyed("k", 30_000)
+        };
         let added = bench.store.add((0..100).map(beat).collect()).await;
-        let new = added.iter().filter(|added| added.as_ref().unwrap().novelty == Novelty::New).count();
+        let new =
+            added.iter().filter(|added| added.as_ref().unwrap().novelty == Novelty::New).count();
         assert_eq!(new, usize::from(round == 0));
         bench.advance(1_000);
     }
@@ -176,7 +208,10 @@ pub(crate) async fn a_thousand_adds_of_one_key_make_one_task(bench: Bench<impl S
     assert!(bench.claim(&[("message.call", 5)]).await.tasks.is_empty(), "it is alive");
     bench.advance(1);
     let grant = bench.claim(&[("message.call", 5)]).await;
-    assert_eq!(grant.tasks.iter().map(|task| &*task.content).collect::<Vec<_>>(), ["{\"beat\":999}"]);
+    assert_eq!(
+        grant.tasks.iter().map(|task| &*task.content).collect::<Vec<_>>(),
+        ["{\"beat\":999}"]
+    );
 }
 
 pub(crate) async fn a_key_counts_within_its_batch(bench: Bench<impl Store>) {
@@ -201,8 +236,13 @@ pub(crate) async fn a_key_finds_its_lane(bench: Bench<impl Store>) {
     for n in 0..24_u128 {
         let key = format!("key-{n}");
         // The idempotency key alone would lead elsewhere.
-        let once = |count| Idempotency { key: format!("{n}-{count}"), fingerprint: n, window: ms(1_000) };
-        let task = |count| NewTask { topic: sharded.clone(), idempotency: Some(once(count)), ..keyed(&key, 1_000) };
+        let once =
+            |count| Idempotency { key: format!("{n}-{count}"), fingerprint: n, window: ms(1_000) };
+        let task = |count| NewTask {
+            topic: sharded.clone(),
+            idempotency: Some(once(count)),
+            ..keyed(&key, 1_000)
+        };
         let added = bench.try_add(task(1)).await.unwrap();
         let lane = sharded.lane_of(added.id);
         assert_eq!(lane.shard, Lane::shard_of_key(&key, 8), "{key}");
@@ -261,7 +301,9 @@ pub(crate) async fn a_task_that_is_forgotten_leaves_no_key(bench: Bench<impl Sto
         bench.advance(1);
         let count = match how {
             "purge" => bench.store.purge(&lane(), State::Cancelled, bench.now(), 10).await.unwrap(),
-            "discard" => bench.store.discard(&lane(), State::Cancelled, vec![added.id]).await.unwrap(),
+            "discard" => {
+                bench.store.discard(&lane(), State::Cancelled, vec![added.id]).await.unwrap()
+            }
             _ => bench.store.clear(&lane(), 10).await.unwrap(),
         };
         assert_eq!(count, 1, "{how}");
@@ -278,15 +320,20 @@ pub(crate) async fn a_claim_and_a_push_back_at_the_same_time_agree(bench: Bench<
         let (added, grant) = match round % 2 {
             0 => tokio::join!(bench.try_add(version("new")), bench.grant(claim)),
             _ => {
-                let (grant, added) = tokio::join!(bench.grant(claim), bench.try_add(version("new")));
+                let (grant, added) =
+                    tokio::join!(bench.grant(claim), bench.try_add(version("new")));
                 (added, grant)
             }
         };
-        let handed_out: Vec<(TaskId, &str)> = grant.tasks.iter().map(|task| (task.id, &*task.content)).collect();
+        let handed_out: Vec<(TaskId, &str)> =
+            grant.tasks.iter().map(|task| (task.id, &*task.content)).collect();
         match added.unwrap() {
             Added { id, novelty: Novelty::Replaced, .. } => {
                 assert_eq!(id, first.id);
-                assert!(handed_out.is_empty() || handed_out == [(first.id, "new")], "{handed_out:?}");
+                assert!(
+                    handed_out.is_empty() || handed_out == [(first.id, "new")],
+                    "{handed_out:?}"
+                );
             }
             Added { id, novelty: Novelty::New, .. } => {
                 assert_eq!(handed_out, [(first.id, "old")], "it was in flight");

@@ -1,16 +1,19 @@
 //! Leases: how they last, are lengthened, run out and are lost.
 
 use delayd::store::{
-    Cancelled, Claim, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE, MAX_RECEIPTS, MAX_SWEEP,
-    Moment, NewTask, Rescheduled, Settled, Store, Transition,
+    Cancelled, Claim, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE,
+    MAX_RECEIPTS, MAX_SWEEP, Moment, NewTask, Rescheduled, Settled, Store, Transition,
 };
 use delayd::task::{Options, Receipt, State, TaskId};
 
 use crate::bench::{
-    Bench, Held, LEASE_MS, START, at, claim_of, dead, delivered, ids, lane, ms, new_task, receipt, retry, stale,
+    Bench, Held, LEASE_MS, START, at, claim_of, dead, delivered, ids, lane, ms, new_task, receipt,
+    retry, stale,
 };
 
-pub(crate) async fn a_lease_keeps_everyone_else_out_until_its_last_millisecond(bench: Bench<impl Store>) {
+pub(crate) async fn a_lease_keeps_everyone_else_out_until_its_last_millisecond(
+    bench: Bench<impl Store>,
+) {
     let held = bench.add_held().await;
     bench.advance(LEASE_MS - 1);
     assert!(bench.claim(&[("message.call", 1)]).await.tasks.is_empty());
@@ -18,7 +21,11 @@ pub(crate) async fn a_lease_keeps_everyone_else_out_until_its_last_millisecond(b
     bench.advance(1);
     assert_eq!(bench.state(held.id).await, State::Scheduled);
     let again = bench.claim(&[("message.call", 1)]).await;
-    assert_eq!((again.tasks[0].id, again.tasks[0].attempt), (held.id, 2), "the lost attempt counts");
+    assert_eq!(
+        (again.tasks[0].id, again.tasks[0].attempt),
+        (held.id, 2),
+        "the lost attempt counts"
+    );
 }
 
 pub(crate) async fn a_claim_with_no_wants_sweeps(bench: Bench<impl Store>) {
@@ -35,7 +42,10 @@ pub(crate) async fn a_claim_with_no_wants_sweeps(bench: Bench<impl Store>) {
     let counts = bench.counts().await;
     assert_eq!((counts.scheduled, counts.leased), (1, 0));
     let after = bench.get(held.id).await;
-    assert_eq!((after.state, after.due, after.attempts), (State::Scheduled, at(LEASE_MS as i64), 1));
+    assert_eq!(
+        (after.state, after.due, after.attempts),
+        (State::Scheduled, at(LEASE_MS as i64), 1)
+    );
     assert_eq!(after.last_outcome, LEASE_RAN_OUT);
 }
 
@@ -59,10 +69,14 @@ pub(crate) async fn a_claim_sweeps_a_bounded_number_of_leases(bench: Bench<impl 
     assert_eq!((bench.counts().await.leased, bench.counts().await.scheduled), (0, count as u64));
 }
 
-pub(crate) async fn an_extension_moves_the_deadline_and_keeps_the_receipt(bench: Bench<impl Store>) {
+pub(crate) async fn an_extension_moves_the_deadline_and_keeps_the_receipt(
+    bench: Bench<impl Store>,
+) {
     let held = bench.add_held().await;
     bench.advance(LEASE_MS - 1);
-    let extend = async |held: &Held| bench.store.extend(&lane(), held.id, &held.receipt, ms(60_000)).await.unwrap();
+    let extend = async |held: &Held| {
+        bench.store.extend(&lane(), held.id, &held.receipt, ms(60_000)).await.unwrap()
+    };
     assert_eq!(extend(&held).await, Settled::Done);
     assert_eq!(bench.next_due().await, Some(bench.now() + ms(60_000)));
     bench.advance(59_999);
@@ -76,7 +90,8 @@ pub(crate) async fn an_extension_moves_the_deadline_and_keeps_the_receipt(bench:
 
 pub(crate) async fn only_the_current_receipt_extends(bench: Bench<impl Store>) {
     let first = bench.add_held().await;
-    let extend = async |by: &Receipt| bench.store.extend(&lane(), first.id, by, ms(1_000)).await.unwrap();
+    let extend =
+        async |by: &Receipt| bench.store.extend(&lane(), first.id, by, ms(1_000)).await.unwrap();
     assert_eq!(extend(&receipt("stranger")).await, stale(State::Leased));
     bench.settle(&first, retry(0)).await;
     assert_eq!(extend(&first.receipt).await, stale(State::Scheduled));
@@ -99,16 +114,24 @@ pub(crate) async fn an_expired_lease_nobody_took_may_settle_and_extend(bench: Be
             if is_swept {
                 bench.sweep().await;
             }
-            let answer = bench.store.extend(&lane(), held.id, &held.receipt, ms(LEASE_MS)).await.unwrap();
+            let answer =
+                bench.store.extend(&lane(), held.id, &held.receipt, ms(LEASE_MS)).await.unwrap();
             assert_eq!(answer, Settled::Done, "swept: {is_swept}");
             assert_eq!(bench.state(held.id).await, State::Leased);
-            assert!(bench.claim(&[("message.call", 5)]).await.tasks.is_empty(), "it is leased again");
+            assert!(
+                bench.claim(&[("message.call", 5)]).await.tasks.is_empty(),
+                "it is leased again"
+            );
 
             bench.let_lease_run_out();
             if is_swept {
                 bench.sweep().await;
             }
-            assert_eq!(bench.settle(&held, transition.clone()).await, Settled::Done, "{transition:?}");
+            assert_eq!(
+                bench.settle(&held, transition.clone()).await,
+                Settled::Done,
+                "{transition:?}"
+            );
             // Nothing may be left to claim for the next round.
             bench.store.cancel(&lane(), held.id).await.unwrap();
         }
@@ -122,7 +145,11 @@ pub(crate) async fn a_superseded_holder_is_refused(bench: Bench<impl Store>) {
     assert_eq!(second.id, first.id);
     let before = bench.get(first.id).await;
     for transition in [retry(0), dead(), Transition::Release] {
-        assert_eq!(bench.settle(&first, transition.clone()).await, stale(State::Leased), "{transition:?}");
+        assert_eq!(
+            bench.settle(&first, transition.clone()).await,
+            stale(State::Leased),
+            "{transition:?}"
+        );
     }
     let answer = bench.store.extend(&lane(), first.id, &first.receipt, ms(1)).await.unwrap();
     assert_eq!(answer, stale(State::Leased));
@@ -133,7 +160,8 @@ pub(crate) async fn a_superseded_holder_is_refused(bench: Bench<impl Store>) {
 /// Receipts come from outside: one that nobody was given, however it looks, opens nothing.
 pub(crate) async fn a_made_up_receipt_moves_nothing(bench: Bench<impl Store>) {
     // After a retry there is no current receipt, after a first claim no past one, after a cancel neither.
-    let (retried, first, cancelled) = (bench.add_held().await, bench.add_held().await, bench.add_held().await);
+    let (retried, first, cancelled) =
+        (bench.add_held().await, bench.add_held().await, bench.add_held().await);
     bench.settle(&retried, retry(60_000)).await;
     bench.settle(&cancelled, retry(60_000)).await;
     bench.store.cancel(&lane(), cancelled.id).await.unwrap();
@@ -162,7 +190,9 @@ pub(crate) async fn only_the_newest_receipts_are_remembered(bench: Bench<impl St
     assert_eq!(bench.settle(&holders[1], delivered()).await, Settled::Done);
 }
 
-pub(crate) async fn expiry_alone_never_buries_a_task_but_a_crash_loop_ends(bench: Bench<impl Store>) {
+pub(crate) async fn expiry_alone_never_buries_a_task_but_a_crash_loop_ends(
+    bench: Bench<impl Store>,
+) {
     let task = NewTask { options: max_attempts(1), ..new_task("message.call", 0) };
     let id = bench.add_task(task).await;
     for attempt in 1..MAX_EXPIRIES {
@@ -176,7 +206,10 @@ pub(crate) async fn expiry_alone_never_buries_a_task_but_a_crash_loop_ends(bench
     assert_eq!(bench.state(id).await, State::Scheduled);
     bench.sweep().await;
     let task = bench.get(id).await;
-    assert_eq!((task.state, task.attempts, task.finished), (State::Dead, MAX_EXPIRIES, Some(bench.now())));
+    assert_eq!(
+        (task.state, task.attempts, task.finished),
+        (State::Dead, MAX_EXPIRIES, Some(bench.now()))
+    );
     assert_eq!(task.last_outcome, LEASE_RAN_OUT);
     assert_eq!(bench.settle(&last, delivered()).await, Settled::Done, "its success counts late");
 }
@@ -237,15 +270,21 @@ pub(crate) async fn next_due_sees_a_deadline_beyond_reach_behind_another(bench: 
     bench.clock.set(at(2 * FURTHEST_DEADLINE.as_millis() as i64));
     let (first, _second) = (bench.add_held().await, bench.add_held().await);
     bench.clock.set(START);
-    assert_eq!(bench.store.extend(&lane(), first.id, &first.receipt, ms(LEASE_MS)).await.unwrap(), Settled::Done);
+    assert_eq!(
+        bench.store.extend(&lane(), first.id, &first.receipt, ms(LEASE_MS)).await.unwrap(),
+        Settled::Done
+    );
     assert_eq!(bench.next_due().await, Some(START));
 }
 
-pub(crate) async fn an_expired_lease_counts_as_scheduled_for_every_verb_by_hand(bench: Bench<impl Store>) {
+pub(crate) async fn an_expired_lease_counts_as_scheduled_for_every_verb_by_hand(
+    bench: Bench<impl Store>,
+) {
     let held = bench.add_held().await;
     bench.let_lease_run_out();
     assert_eq!(bench.state(held.id).await, State::Scheduled);
-    let moved = bench.store.reschedule(&lane(), held.id, Moment::After(ms(5_000)), None).await.unwrap();
+    let moved =
+        bench.store.reschedule(&lane(), held.id, Moment::After(ms(5_000)), None).await.unwrap();
     assert_eq!(moved, Rescheduled::Done { due: bench.now() + ms(5_000) });
     assert_eq!(bench.get(held.id).await.attempts, 0);
     assert_eq!((bench.counts().await.scheduled, bench.counts().await.leased), (1, 0));
@@ -321,15 +360,23 @@ pub(crate) async fn a_lease_says_who_holds_it(bench: Bench<impl Store>) {
 }
 
 pub(crate) async fn a_last_outcome_is_only_a_text(bench: Bench<impl Store>) {
-    let says = |after_ms| Transition::Retry { after: ms(after_ms), outcome: "being moved, due 5: 200 OK".into() };
+    let says = |after_ms| Transition::Retry {
+        after: ms(after_ms),
+        outcome: "being moved, due 5: 200 OK".into(),
+    };
     let held = bench.add_held().await;
     bench.settle(&held, says(0)).await;
     let again = bench.hold().await;
-    let lent = bench.store.lend(&lane(), vec![again.id], &receipt("mover"), ms(LEASE_MS)).await.unwrap();
+    let lent =
+        bench.store.lend(&lane(), vec![again.id], &receipt("mover"), ms(LEASE_MS)).await.unwrap();
     assert_eq!(lent, [false], "it is a worker's");
     bench.settle(&again, Transition::Release).await;
     let back = bench.get(again.id).await;
-    assert_eq!((back.due, back.attempts), (bench.now(), 1), "it does not wait for what the text says");
+    assert_eq!(
+        (back.due, back.attempts),
+        (bench.now(), 1),
+        "it does not wait for what the text says"
+    );
     bench.hold().await;
     bench.let_lease_run_out();
     bench.sweep().await;

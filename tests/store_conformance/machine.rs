@@ -13,8 +13,9 @@ use std::marker::PhantomData;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Added, Admin, AnyStore, AttemptNote, Claim, Delivery, Grant, Histories, Intake, LeasedTask, ListQuery, Listed,
-    Maintenance, NewTask, Novelty, Registered, Result, Settle, Summary, Task, Topics,
+    Added, Admin, AnyStore, AttemptNote, Claim, Delivery, Grant, Histories, Intake, LeasedTask,
+    ListQuery, Listed, Maintenance, NewTask, Novelty, Registered, Result, Settle, Summary, Task,
+    Topics,
 };
 use delayd::task::{Destination, Options, Receipt, State, TaskId};
 use futures_util::future::join_all;
@@ -75,7 +76,9 @@ impl Twin {
         match (&world.call, &world.answer) {
             (Call::Nothing, _) => {}
             (Call::SetClock(now), _) => self.bench.clock.set(*now),
-            (Call::Add(tasks), Answer::Added(expected)) => self.check_added(tasks, expected, world).await,
+            (Call::Add(tasks), Answer::Added(expected)) => {
+                self.check_added(tasks, expected, world).await
+            }
             (Call::Claim(claim), Answer::Granted(expected)) => {
                 let grant = self.bench.grant(claim.clone()).await;
                 self.receipts.insert(expected.receipt.clone(), grant.receipt.clone());
@@ -91,14 +94,16 @@ impl Twin {
                 assert_eq!(settled.into_iter().collect::<Result<Vec<_>>>().unwrap(), *expected);
             }
             (Call::Extend(lane, id, by, lease), Answer::Settled(expected)) => {
-                let settled = store.extend(lane, self.id(*id), &self.receipt(by), *lease).await.unwrap();
+                let settled =
+                    store.extend(lane, self.id(*id), &self.receipt(by), *lease).await.unwrap();
                 assert_eq!(settled, expected[0]);
             }
             (Call::Cancel(lane, id), Answer::Cancelled(expected)) => {
                 assert_eq!(store.cancel(lane, self.id(*id)).await.unwrap(), *expected);
             }
             (Call::Reschedule(lane, id, moment, content), Answer::Rescheduled(expected)) => {
-                let rescheduled = store.reschedule(lane, self.id(*id), *moment, content.clone()).await.unwrap();
+                let rescheduled =
+                    store.reschedule(lane, self.id(*id), *moment, content.clone()).await.unwrap();
                 assert_eq!(rescheduled, *expected);
             }
             (Call::Replay(lane, ids, spread), Answer::Count(expected)) => {
@@ -110,12 +115,15 @@ impl Twin {
             (Call::Clear(lane), Answer::Count(expected)) => {
                 assert_eq!(store.clear(lane, ALL).await.unwrap(), *expected);
             }
-            (Call::Note(notes), _) => store.note(notes.iter().map(|note| self.note(note)).collect()).await.unwrap(),
+            (Call::Note(notes), _) => {
+                store.note(notes.iter().map(|note| self.note(note)).collect()).await.unwrap()
+            }
             (Call::Lend(lane, ids, by, lease), Answer::Lent(expected)) => {
                 assert_eq!(store.lend(lane, self.all(ids), by, *lease).await.unwrap(), *expected);
             }
             (Call::Adopt(tasks), Answer::Adopted(expected)) => {
-                let adopted = store.adopt(tasks.clone()).await.into_iter().collect::<Result<Vec<_>>>();
+                let adopted =
+                    store.adopt(tasks.clone()).await.into_iter().collect::<Result<Vec<_>>>();
                 assert_eq!(adopted.unwrap(), *expected);
             }
             (Call::Police(entry, how), Answer::Policed(expected)) => {
@@ -124,11 +132,15 @@ impl Twin {
                     Policing::SetPolicy(attempts) => {
                         store.set_policy(topic, &policy(*attempts)).await.unwrap().then(String::new)
                     }
-                    Policing::Pause => store.pause(topic).await.unwrap().map(|since| since.to_string()),
+                    Policing::Pause => {
+                        store.pause(topic).await.unwrap().map(|since| since.to_string())
+                    }
                     Policing::Resume(becomes) => {
                         store.resume(topic, *becomes).await.unwrap().map(|was| was.to_string())
                     }
-                    Policing::Unregister => store.unregister(entry).await.unwrap().then(String::new),
+                    Policing::Unregister => {
+                        store.unregister(entry).await.unwrap().then(String::new)
+                    }
                 };
                 assert_eq!(policed, *expected);
             }
@@ -152,7 +164,11 @@ impl Twin {
                     assert_eq!(*added, Added { id: self.id(expected.id), ..*expected });
                 }
                 (Err(added), Err(expected)) => {
-                    assert_eq!(std::mem::discriminant(added), std::mem::discriminant(expected), "{added}");
+                    assert_eq!(
+                        std::mem::discriminant(added),
+                        std::mem::discriminant(expected),
+                        "{added}"
+                    );
                 }
                 (added, expected) => panic!("{added:?} should be {expected:?}"),
             }
@@ -184,7 +200,9 @@ impl Twin {
 
     /// The call for a dead task names that.
     fn content(&self, content: &str) -> String {
-        let Ok(mut call) = serde_json::from_str::<serde_json::Value>(content) else { return content.to_owned() };
+        let Ok(mut call) = serde_json::from_str::<serde_json::Value>(content) else {
+            return content.to_owned();
+        };
         if let Some(id) = call["task_id"].as_u64() {
             call["task_id"] = self.id(TaskId(id)).0.into();
         }
@@ -193,7 +211,8 @@ impl Twin {
 
     /// A task of the model by the store's names.
     fn task(&self, task: Task) -> Task {
-        let (id, options, content) = (self.id(task.id), self.options(task.options), self.content(&task.content));
+        let (id, options, content) =
+            (self.id(task.id), self.options(task.options), self.content(&task.content));
         Task { id, options, content, ..task }
     }
 
@@ -204,21 +223,33 @@ impl Twin {
     }
 
     fn check_grant(&self, grant: &Grant, expected: &Grant, claim: &Claim, world: &World) {
-        let found = grant.tasks.iter().map(|task| LeasedTask { content: in_order(&task.content), ..task.clone() });
+        let found = grant
+            .tasks
+            .iter()
+            .map(|task| LeasedTask { content: in_order(&task.content), ..task.clone() });
         let expected_tasks = expected.tasks.iter().map(|task| self.leased_task(task));
         assert_eq!(found.collect::<Vec<_>>(), expected_tasks.collect::<Vec<_>>());
         assert_eq!((grant.now, grant.outlook.next), (expected.now, expected.outlook.next));
         // Within one moment destinations may stand in any order, so moments are compared in their stead.
         let heads = world.model.heads(&claim.lane);
         let moments = |due: &[Destination]| -> Vec<UnixMillis> {
-            let moment = |name: &Destination| heads.iter().find(|(_, head)| head == name).map(|(due, _)| *due);
-            due.iter().map(|name| moment(name).unwrap_or_else(|| panic!("nothing waits for {name}"))).collect()
+            let moment = |name: &Destination| {
+                heads.iter().find(|(_, head)| head == name).map(|(due, _)| *due)
+            };
+            due.iter()
+                .map(|name| moment(name).unwrap_or_else(|| panic!("nothing waits for {name}")))
+                .collect()
         };
         assert_eq!(moments(&grant.outlook.due), moments(&expected.outlook.due));
         let mut names = grant.outlook.due.clone();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), grant.outlook.due.len(), "a destination is named once: {:?}", grant.outlook.due);
+        assert_eq!(
+            names.len(),
+            grant.outlook.due.len(),
+            "a destination is named once: {:?}",
+            grant.outlook.due
+        );
     }
 
     /// Compares everything that can be read. No call leaves anything behind that a check finds; and as the check is one that
@@ -232,7 +263,14 @@ impl Twin {
         let (from, to) = ALWAYS;
         for lane in lanes() {
             assert_eq!(store.stats(&lane).await.unwrap(), model.stats(&lane), "{lane}");
-            let query = |state| ListQuery { lane: lane.clone(), state, from, to, after: None, limit: 1_000 };
+            let query = |state| ListQuery {
+                lane: lane.clone(),
+                state,
+                from,
+                to,
+                after: None,
+                limit: 1_000,
+            };
             let lists = join_all(State::ALL.map(|state| store.list(query(state)))).await;
             for (state, list) in State::ALL.into_iter().zip(lists) {
                 let expected = model.list(&query(state)).into_iter();
@@ -241,9 +279,11 @@ impl Twin {
                 assert_eq!(list.unwrap(), expected, "{state:?} in {lane}");
             }
         }
-        let found = join_all(world.tasks.iter().map(|(lane, id)| store.get(lane, self.id(*id)))).await;
+        let found =
+            join_all(world.tasks.iter().map(|(lane, id)| store.get(lane, self.id(*id)))).await;
         for ((lane, id), found) in world.tasks.iter().zip(found) {
-            let found = found.unwrap().map(|task| Task { content: in_order(&task.content), ..task });
+            let found =
+                found.unwrap().map(|task| Task { content: in_order(&task.content), ..task });
             assert_eq!(found, model.get(lane, *id).map(|task| self.task(task)), "task {id}");
         }
         self.check_reports(world).await;
@@ -253,20 +293,33 @@ impl Twin {
     async fn check_reports(&self, world: &World) {
         let (store, model) = (&self.bench.store, &world.model);
         // How many keys a purge forgets whose windows are over, nobody can see.
-        let seen =
-            |histories: Histories| histories.lanes.into_iter().map(|history| history.map(|h| (h.ended, h.oldest)));
+        let seen = |histories: Histories| {
+            histories.lanes.into_iter().map(|history| history.map(|h| (h.ended, h.oldest)))
+        };
         let expected = seen(model.histories(&lanes())).collect::<Vec<_>>();
         assert_eq!(seen(store.histories(lanes()).await.unwrap()).collect::<Vec<_>>(), expected);
         for lane in lanes() {
             let ids: Vec<TaskId> = world.tasks.iter().map(|(_, id)| *id).collect();
             let named = |summary: Summary| Summary { id: self.id(summary.id), ..summary };
-            let expected = model.summaries(&lane, &ids).into_iter().map(|summary| summary.map(named));
-            assert_eq!(store.summaries(&lane, self.all(&ids)).await.unwrap(), expected.collect::<Vec<_>>());
-            assert_eq!(store.forecast(&lane, ms(1_000), 6).await.unwrap(), model.forecast(&lane, ms(1_000), 6));
+            let expected =
+                model.summaries(&lane, &ids).into_iter().map(|summary| summary.map(named));
+            assert_eq!(
+                store.summaries(&lane, self.all(&ids)).await.unwrap(),
+                expected.collect::<Vec<_>>()
+            );
+            assert_eq!(
+                store.forecast(&lane, ms(1_000), 6).await.unwrap(),
+                model.forecast(&lane, ms(1_000), 6)
+            );
         }
         for (lane, id) in &world.noted {
-            let expected: Vec<_> = model.notes(lane, *id).iter().map(|note| self.note(note)).collect();
-            assert_eq!(store.notes(lane, self.id(*id)).await.unwrap(), expected, "the notes of task {id}");
+            let expected: Vec<_> =
+                model.notes(lane, *id).iter().map(|note| self.note(note)).collect();
+            assert_eq!(
+                store.notes(lane, self.id(*id)).await.unwrap(),
+                expected,
+                "the notes of task {id}"
+            );
         }
         let in_order = |mut topics: Vec<Registered>| {
             topics.sort_by_key(|topic| topic.entry.topic.clone());
@@ -278,7 +331,8 @@ impl Twin {
 
 /// Where a body is JSON, its fields may stand in any order.
 fn in_order(content: &str) -> String {
-    serde_json::from_str::<serde_json::Value>(content).map_or(content.to_owned(), |body| body.to_string())
+    serde_json::from_str::<serde_json::Value>(content)
+        .map_or(content.to_owned(), |body| body.to_string())
 }
 
 /// Which store is driven.

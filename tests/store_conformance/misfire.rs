@@ -3,7 +3,9 @@
 use delayd::store::{Claim, Grant, MAX_ENDED, MISFIRED, Misfire, Misfired, Settled, Store};
 use delayd::task::{State, TaskId};
 
-use crate::bench::{Bench, Held, LEASE_MS, at, claim_of, delivered, expiring, ids, ms, new_task, retry, stale};
+use crate::bench::{
+    Bench, Held, LEASE_MS, at, claim_of, delivered, expiring, ids, ms, new_task, retry, stale,
+};
 
 /// A pause from the 100th to the 200th millisecond.
 fn pause(becomes: Misfired) -> Misfire {
@@ -36,7 +38,10 @@ pub(crate) async fn what_fell_due_in_a_pause_becomes_what_its_end_says(bench: Be
         assert_eq!(ids(&grant), [all[0], all[4]], "what was due before, and after");
         assert_eq!(states(&bench, &all[1..4]).await, [state; 3]);
         let task = bench.get(all[2]).await;
-        assert_eq!((task.last_outcome.as_str(), task.finished, task.due), (MISFIRED, Some(at(1_000)), at(150)));
+        assert_eq!(
+            (task.last_outcome.as_str(), task.finished, task.due),
+            (MISFIRED, Some(at(1_000)), at(150))
+        );
         assert_eq!(task.attempts, 0);
         assert_eq!(grant.outlook.next, Some(bench.now() + ms(LEASE_MS)));
         bench.store.clear(&crate::bench::lane(), 10).await.unwrap();
@@ -71,14 +76,20 @@ pub(crate) async fn a_misfire_is_left_alone_where_it_is_not_wanted(bench: Bench<
     let misfires = [pause(Misfired::Dead)];
     assert_eq!(claim(&bench, &[], &misfires).await.outlook.due.len(), 1);
     claim(&bench, &[("message.call", 9), ("@pull", 1)], &misfires).await;
-    assert_eq!(states(&bench, &others).await, [State::Scheduled], "its destination is full or blocked");
+    assert_eq!(
+        states(&bench, &others).await,
+        [State::Scheduled],
+        "its destination is full or blocked"
+    );
     assert_eq!(states(&bench, &pulled).await, [State::Dead]);
     let grant = claim(&bench, &[("other.server", 1)], &[]).await;
     assert_eq!(ids(&grant), others, "who knows of no pause hands it out");
 }
 
 pub(crate) async fn a_retry_that_fell_due_in_a_pause_is_one_of_them(bench: Bench<impl Store>) {
-    let [tried, spared] = add_each(&bench, "message.call", &[0, 120]).await[..] else { panic!("two were added") };
+    let [tried, spared] = add_each(&bench, "message.call", &[0, 120]).await[..] else {
+        panic!("two were added")
+    };
     let held = bench.hold().await;
     assert_eq!(held.id, tried);
     bench.settle(&held, retry(160)).await;
@@ -88,10 +99,18 @@ pub(crate) async fn a_retry_that_fell_due_in_a_pause_is_one_of_them(bench: Bench
     bench.settle(&before, retry(90)).await;
     bench.advance(1_000);
     let grant = claim(&bench, &[("message.call", 9)], &[pause(Misfired::Dead)]).await;
-    assert_eq!(ids(&grant), [spared], "its retry was due after the pause, whatever its first moment was");
+    assert_eq!(
+        ids(&grant),
+        [spared],
+        "its retry was due after the pause, whatever its first moment was"
+    );
     let task = bench.get(tried).await;
     assert_eq!((task.state, task.attempts, task.last_outcome.as_str()), (State::Dead, 1, MISFIRED));
-    assert_eq!(bench.settle(&held, delivered()).await, Settled::Done, "a late success counts, as for any dead one");
+    assert_eq!(
+        bench.settle(&held, delivered()).await,
+        Settled::Done,
+        "a late success counts, as for any dead one"
+    );
 }
 
 pub(crate) async fn an_expired_misfire_keeps_no_receipt(bench: Bench<impl Store>) {
@@ -148,7 +167,10 @@ pub(crate) async fn a_claim_ends_a_bounded_number_of_misfires(bench: Bench<impl 
     check(&before, MAX_ENDED, true).await;
     check(&[], 2 * MAX_ENDED, true).await;
     check(&behind, 2 * MAX_ENDED + 4, false).await;
-    assert_eq!(states(&bench, &[missed[0], missed[2 * MAX_ENDED + 2], other[0]]).await, [State::Expired; 3]);
+    assert_eq!(
+        states(&bench, &[missed[0], missed[2 * MAX_ENDED + 2], other[0]]).await,
+        [State::Expired; 3]
+    );
 }
 
 /// Nothing that has a lease that ran out is spared: it is swept first, due at its deadline.
@@ -156,7 +178,8 @@ pub(crate) async fn a_lease_that_ran_out_in_a_pause_misfires(bench: Bench<impl S
     let held: Held = bench.add_held().await;
     bench.let_lease_run_out();
     bench.advance(5);
-    let around = Misfire { from: at(LEASE_MS as i64), to: at(LEASE_MS as i64), becomes: Misfired::Dead };
+    let around =
+        Misfire { from: at(LEASE_MS as i64), to: at(LEASE_MS as i64), becomes: Misfired::Dead };
     assert_eq!(claim(&bench, &[("message.call", 1)], &[around]).await.tasks, []);
     assert_eq!(states(&bench, &[held.id]).await, [State::Dead]);
     assert_eq!(bench.settle(&held, delivered()).await, Settled::Done);

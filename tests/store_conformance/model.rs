@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Counts, EXPIRED, Error, Forecast, Grant, Histories,
-    History, Holds, Idempotency, LeasedTask, ListQuery, Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST,
-    MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask, NextDue,
-    Novelty, Outlook, Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Summary, Task, TopicEntry,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Counts, EXPIRED, Error, Forecast,
+    Grant, Histories, History, Holds, Idempotency, LeasedTask, ListQuery, Listed, MAX_ANSWER,
+    MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK, MAX_SWEEP,
+    MISFIRED, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook,
+    Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Summary, Task, TopicEntry,
     Waiting,
 };
 use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
@@ -80,7 +81,8 @@ impl Model {
         }
         let due = self.due(task.moment);
         let name = task.idempotency_name().map(std::borrow::Cow::into_owned);
-        let mut body = Body { destination: task.destination, options: task.options, content: task.content };
+        let mut body =
+            Body { destination: task.destination, options: task.options, content: task.content };
         if let Some(on_dead) = &mut body.options.on_dead {
             on_dead.task_id = Some(self.draw(&entry, Some(lane.shard)));
         }
@@ -92,7 +94,9 @@ impl Model {
                 self.owners.extend(key.map(|key| ((lane.clone(), key), (id, self.now))));
                 Added { id, due, novelty: Novelty::Replaced }
             }
-            _ if task.quota.is_some_and(|quota| self.pending(&lane) >= quota) => return Err(Error::OverQuota),
+            _ if task.quota.is_some_and(|quota| self.pending(&lane) >= quota) => {
+                return Err(Error::OverQuota);
+            }
             _ => {
                 if let Some((leased, State::Leased)) = namesake {
                     let now = self.now;
@@ -103,8 +107,11 @@ impl Model {
                 Added { id, due, novelty: Novelty::New }
             }
         };
-        if let (Some(name), Some(Idempotency { fingerprint, window, .. })) = (name, task.idempotency) {
-            self.used.insert((lane, name), Used { fingerprint, until: self.now + window, first: added });
+        if let (Some(name), Some(Idempotency { fingerprint, window, .. })) =
+            (name, task.idempotency)
+        {
+            self.used
+                .insert((lane, name), Used { fingerprint, until: self.now + window, first: added });
         }
         Ok(added)
     }
@@ -120,8 +127,11 @@ impl Model {
 
     /// What the first add of an idempotency key was answered, within its window.
     fn added_before(&mut self, lane: &Lane, task: &NewTask) -> Result<Option<Added>> {
-        let (Some(again), Some(name)) = (&task.idempotency, task.idempotency_name()) else { return Ok(None) };
-        let used = self.used.get(&(lane.clone(), name.into_owned())).filter(|used| self.now < used.until);
+        let (Some(again), Some(name)) = (&task.idempotency, task.idempotency_name()) else {
+            return Ok(None);
+        };
+        let used =
+            self.used.get(&(lane.clone(), name.into_owned())).filter(|used| self.now < used.until);
         let Some(used) = used else { return Ok(None) };
         if used.fingerprint != again.fingerprint {
             return Err(Error::KeyReused);
@@ -166,12 +176,17 @@ impl Model {
         let mut bytes = claim.in_hand;
         'full: for want in &claim.wants {
             for misfire in &claim.misfires {
-                let ended: Vec<_> = self.misfired(lane, &want.destination, misfire).into_iter().take(may_end).collect();
+                let ended: Vec<_> = self
+                    .misfired(lane, &want.destination, misfire)
+                    .into_iter()
+                    .take(may_end)
+                    .collect();
                 may_end -= ended.len();
                 ended.into_iter().for_each(|id| self.misfire(id, misfire.becomes));
             }
             let due = self.waiting(lane, &want.destination, self.now).into_iter();
-            let due: Vec<_> = due.take_while(|(_, id)| !self.is_to_end(claim, *id)).take(want.slots).collect();
+            let due: Vec<_> =
+                due.take_while(|(_, id)| !self.is_to_end(claim, *id)).take(want.slots).collect();
             for (_, id) in due {
                 let record = self.task(id);
                 bytes += record.body.content.len();
@@ -183,8 +198,11 @@ impl Model {
             }
         }
         let mut outlook = self.outlook(lane, claim.skip);
-        let is_wanted = |record: &Record| claim.wants.iter().any(|want| want.destination == record.body.destination);
-        let is_left = |(id, record): (&TaskId, &Record)| is_wanted(record) && self.is_to_end(claim, *id);
+        let is_wanted = |record: &Record| {
+            claim.wants.iter().any(|want| want.destination == record.body.destination)
+        };
+        let is_left =
+            |(id, record): (&TaskId, &Record)| is_wanted(record) && self.is_to_end(claim, *id);
         if may_end == 0 && self.tasks.iter().any(is_left) {
             outlook.next = outlook.next.min(Some(self.now)).or(Some(self.now));
         }
@@ -201,13 +219,16 @@ impl Model {
             .map(|(id, record)| (record.listed().1 > now, record.listed().1, *id))
             .collect();
         over.sort_unstable();
-        over.into_iter().take(MAX_SWEEP).for_each(|(_, _, id)| self.bearing_death(id, |record| record.sweep(now)));
+        over.into_iter()
+            .take(MAX_SWEEP)
+            .for_each(|(_, _, id)| self.bearing_death(id, |record| record.sweep(now)));
     }
 
     /// What waits in a lane and is not worth delivering any more, the earliest first.
     fn expired(&self, lane: &Lane) -> Vec<(UnixMillis, TaskId)> {
         let of_lane = self.tasks.iter().filter(|(_, record)| record.lane == *lane);
-        let mut expired: Vec<_> = of_lane.filter_map(|(id, record)| Some((record.expires()?, *id))).collect();
+        let mut expired: Vec<_> =
+            of_lane.filter_map(|(id, record)| Some((record.expires()?, *id))).collect();
         expired.retain(|(expires, _)| *expires <= self.now);
         expired.sort_unstable();
         expired
@@ -230,7 +251,8 @@ impl Model {
     /// Whether a task that waits is to be ended by this claim, or by one after it.
     fn is_to_end(&self, claim: &Claim, id: TaskId) -> bool {
         let record = &self.tasks[&id];
-        let is_covered = |due| claim.misfires.iter().any(|misfire| (misfire.from..=misfire.to).contains(&due));
+        let is_covered =
+            |due| claim.misfires.iter().any(|misfire| (misfire.from..=misfire.to).contains(&due));
         record.lane == claim.lane
             && (record.expires().is_some_and(|expires| expires <= self.now)
                 || record.waits_for().is_some_and(|due| due <= self.now && is_covered(due)))
@@ -269,7 +291,12 @@ impl Model {
     }
 
     /// What waits for one destination, due up to a moment, earliest first.
-    fn waiting(&self, lane: &Lane, destination: &Destination, to: UnixMillis) -> Vec<(UnixMillis, TaskId)> {
+    fn waiting(
+        &self,
+        lane: &Lane,
+        destination: &Destination,
+        to: UnixMillis,
+    ) -> Vec<(UnixMillis, TaskId)> {
         let mut waiting: Vec<_> = self
             .tasks
             .iter()
@@ -284,20 +311,28 @@ impl Model {
     /// The lane's called destinations by the earliest due moment of each. Their order within one moment is not promised.
     pub(crate) fn heads(&self, lane: &Lane) -> Vec<(UnixMillis, Destination)> {
         let mut heads: BTreeMap<&Destination, UnixMillis> = BTreeMap::new();
-        for record in self.tasks.values().filter(|record| record.lane == *lane && !record.body.destination.is_pull()) {
+        for record in self
+            .tasks
+            .values()
+            .filter(|record| record.lane == *lane && !record.body.destination.is_pull())
+        {
             if let Some(due) = record.waits_for() {
                 let head = heads.entry(&record.body.destination).or_insert(due);
                 *head = due.min(*head);
             }
         }
-        let mut heads: Vec<_> = heads.into_iter().map(|(destination, due)| (due, destination.clone())).collect();
+        let mut heads: Vec<_> =
+            heads.into_iter().map(|(destination, due)| (due, destination.clone())).collect();
         heads.sort_unstable();
         heads
     }
 
     /// The deadlines of a lane's leases; now, where one is too far away.
     fn lease_ends(&self, lane: &Lane) -> impl Iterator<Item = UnixMillis> {
-        self.tasks.values().filter(|record| record.lane == *lane).filter_map(|record| record.to_be_swept(self.now))
+        self.tasks
+            .values()
+            .filter(|record| record.lane == *lane)
+            .filter_map(|record| record.to_be_swept(self.now))
     }
 
     /// From when on a claim of the lane will find tasks that have expired.
@@ -307,10 +342,21 @@ impl Model {
 
     /// A destination's later tasks are not next while earlier ones of it are due: those are claimed first.
     fn outlook(&self, lane: &Lane, skip: usize) -> Outlook {
-        let (due, later): (Vec<_>, Vec<_>) = self.heads(lane).into_iter().partition(|(due, _)| *due <= self.now);
-        let due = due.into_iter().skip(skip).take(MAX_OUTLOOK).map(|(_, destination)| destination).collect();
+        let (due, later): (Vec<_>, Vec<_>) =
+            self.heads(lane).into_iter().partition(|(due, _)| *due <= self.now);
+        let due = due
+            .into_iter()
+            .skip(skip)
+            .take(MAX_OUTLOOK)
+            .map(|(_, destination)| destination)
+            .collect();
         let expiries = self.expiries(lane).map(|expires| expires.max(self.now));
-        let next = later.into_iter().map(|(due, _)| due).chain(self.lease_ends(lane)).chain(expiries).min();
+        let next = later
+            .into_iter()
+            .map(|(due, _)| due)
+            .chain(self.lease_ends(lane))
+            .chain(expiries)
+            .min();
         Outlook { due, next }
     }
 
@@ -319,12 +365,21 @@ impl Model {
         if self.of_lane(&settle.lane, settle.id).is_none() {
             return Settled::Unknown;
         }
-        self.bearing_death(settle.id, |record| record.settle(&settle.receipt, &settle.transition, now))
+        self.bearing_death(settle.id, |record| {
+            record.settle(&settle.receipt, &settle.transition, now)
+        })
     }
 
-    pub(crate) fn extend(&mut self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Settled {
+    pub(crate) fn extend(
+        &mut self,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Settled {
         let now = self.now;
-        self.of_lane(lane, id).map_or(Settled::Unknown, |record| record.extend(receipt, now + lease, now))
+        self.of_lane(lane, id)
+            .map_or(Settled::Unknown, |record| record.extend(receipt, now + lease, now))
     }
 
     pub(crate) fn cancel(&mut self, lane: &Lane, id: TaskId) -> Cancelled {
@@ -340,7 +395,8 @@ impl Model {
         content: Option<NewContent>,
     ) -> Rescheduled {
         let (now, due) = (self.now, self.due(moment));
-        self.of_lane(lane, id).map_or(Rescheduled::Unknown, |record| record.reschedule(due, content, now))
+        self.of_lane(lane, id)
+            .map_or(Rescheduled::Unknown, |record| record.reschedule(due, content, now))
     }
 
     pub(crate) fn replay(&mut self, lane: &Lane, ids: &[TaskId], spread: Spread) -> usize {
@@ -348,7 +404,9 @@ impl Model {
         let mut due = now + spread.first;
         let mut count = 0;
         for id in ids {
-            if let Some(record) = self.of_lane(lane, *id).filter(|record| record.state(now) == State::Dead) {
+            if let Some(record) =
+                self.of_lane(lane, *id).filter(|record| record.state(now) == State::Dead)
+            {
                 record.begin_revision(due);
                 due = due + spread.step;
                 count += 1;
@@ -357,7 +415,13 @@ impl Model {
         count
     }
 
-    pub(crate) fn lend(&mut self, lane: &Lane, ids: &[TaskId], receipt: &Receipt, lease: Duration) -> Vec<bool> {
+    pub(crate) fn lend(
+        &mut self,
+        lane: &Lane,
+        ids: &[TaskId],
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Vec<bool> {
         let (now, until) = (self.now, self.now + lease);
         let mut lend = |id: &TaskId| {
             let is_there = self.of_lane(lane, *id).is_some();
@@ -383,8 +447,12 @@ impl Model {
             Some(record) if record.is_lent(now) => return Ok(Adopted::Own),
             Some(_) => {
                 return Ok(match task.standing {
-                    Standing::Waiting { .. } | Standing::Ended { state: State::Dead, .. } => Adopted::Known,
-                    Standing::Ended { state, .. } => self.task(id).take_end(state, &task.outcome, now),
+                    Standing::Waiting { .. } | Standing::Ended { state: State::Dead, .. } => {
+                        Adopted::Known
+                    }
+                    Standing::Ended { state, .. } => {
+                        self.task(id).take_end(state, &task.outcome, now)
+                    }
                 });
             }
             None => {}
@@ -394,10 +462,19 @@ impl Model {
         }
         self.last_id = self.last_id.max(task.highest_id().0);
         let lane = entry.lane_of(id);
-        let key = task.options.key.clone().filter(|key| Lane::shard_of_key(key, entry.shards) == lane.shard);
-        let is_free = !matches!(self.namesake(&lane, key.as_deref()), Some((_, State::Scheduled | State::Leased)));
-        if (is_free || task.key_set.is_some()) && matches!(task.standing, Standing::Waiting { .. }) {
-            self.owners.extend(key.map(|key| ((lane, key), (id, task.key_set.unwrap_or(task.created)))));
+        let key = task
+            .options
+            .key
+            .clone()
+            .filter(|key| Lane::shard_of_key(key, entry.shards) == lane.shard);
+        let is_free = !matches!(
+            self.namesake(&lane, key.as_deref()),
+            Some((_, State::Scheduled | State::Leased))
+        );
+        if (is_free || task.key_set.is_some()) && matches!(task.standing, Standing::Waiting { .. })
+        {
+            self.owners
+                .extend(key.map(|key| ((lane, key), (id, task.key_set.unwrap_or(task.created)))));
         }
         self.tasks.insert(id, Record::adopted(task));
         Ok(Adopted::New)
@@ -432,7 +509,12 @@ impl Model {
 
     pub(crate) fn get(&self, lane: &Lane, id: TaskId) -> Option<Task> {
         let record = self.tasks.get(&id).filter(|record| record.lane == *lane)?;
-        let owner = record.body.options.key.as_ref().and_then(|key| self.owners.get(&(lane.clone(), key.clone())));
+        let owner = record
+            .body
+            .options
+            .key
+            .as_ref()
+            .and_then(|key| self.owners.get(&(lane.clone(), key.clone())));
         let key_set = owner.filter(|(owner, _)| *owner == id).map(|(_, set)| *set);
         Some(Task { key_set, ..record.as_task(id, self.now) })
     }
@@ -443,7 +525,9 @@ impl Model {
             .iter()
             .filter(|(_, record)| record.lane == query.lane && record.listed().0 == query.state)
             .map(|(id, record)| Listed { moment: record.listed().1, id: *id })
-            .filter(|listed| (query.from..=query.to).contains(&listed.moment) && query.after < Some(*listed))
+            .filter(|listed| {
+                (query.from..=query.to).contains(&listed.moment) && query.after < Some(*listed)
+            })
             .collect();
         page.sort_unstable();
         page.truncate(query.limit);
@@ -464,7 +548,9 @@ impl Model {
     }
 
     pub(crate) fn next_pull(&self, lanes: &[Lane]) -> NextDue {
-        let pulled = |record: &&Record| record.body.destination.is_pull() && record.listed().0 == State::Scheduled;
+        let pulled = |record: &&Record| {
+            record.body.destination.is_pull() && record.listed().0 == State::Scheduled
+        };
         let due = |lane: &Lane| {
             let waiting = self.tasks.values().filter(|record| record.lane == *lane).filter(pulled);
             waiting.map(|record| record.listed().1).chain(self.lease_ends(lane)).min()
@@ -475,11 +561,19 @@ impl Model {
     pub(crate) fn histories(&self, lanes: &[Lane]) -> Histories {
         let forgotten = [State::Delivered, State::Cancelled, State::Expired];
         let history = |lane: &Lane| {
-            let of_lane = self.tasks.values().filter(|record| record.lane == *lane).map(Record::listed);
-            let ends: Vec<_> =
-                of_lane.filter(|(state, _)| forgotten.contains(state)).map(|(_, moment)| moment).collect();
-            let has_leftovers = self.used.iter().any(|((of, _), used)| of == lane && used.until <= self.now);
-            Some(History { ended: ends.len() as u64, oldest: ends.into_iter().min(), has_leftovers })
+            let of_lane =
+                self.tasks.values().filter(|record| record.lane == *lane).map(Record::listed);
+            let ends: Vec<_> = of_lane
+                .filter(|(state, _)| forgotten.contains(state))
+                .map(|(_, moment)| moment)
+                .collect();
+            let has_leftovers =
+                self.used.iter().any(|((of, _), used)| of == lane && used.until <= self.now);
+            Some(History {
+                ended: ends.len() as u64,
+                oldest: ends.into_iter().min(),
+                has_leftovers,
+            })
         };
         Histories { now: self.now, lanes: lanes.iter().map(history).collect() }
     }
@@ -506,8 +600,11 @@ impl Model {
     }
 
     pub(crate) fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Forecast {
-        let bound = |i: usize| self.now + step * u32::try_from(i).expect("there are not so many steps");
-        let within = |i| self.dues(lane).filter(|due| bound(i) < *due && *due <= bound(i + 1)).count() as u64;
+        let bound =
+            |i: usize| self.now + step * u32::try_from(i).expect("there are not so many steps");
+        let within = |i| {
+            self.dues(lane).filter(|due| bound(i) < *due && *due <= bound(i + 1)).count() as u64
+        };
         Forecast {
             now: self.now,
             overdue: self.dues(lane).filter(|due| *due <= self.now).count() as u64,
@@ -532,19 +629,27 @@ impl Model {
         notes.filter(|note| note.lane == *lane).cloned().collect()
     }
 
-    pub(crate) fn purge(&mut self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> usize {
+    pub(crate) fn purge(
+        &mut self,
+        lane: &Lane,
+        state: State,
+        before: UnixMillis,
+        limit: usize,
+    ) -> usize {
         if !state.is_final() {
             return 0;
         }
         self.forget_idempotency_keys(lane, limit);
-        let (lane, from, to) = (lane.clone(), UnixMillis(i64::MIN), before - Duration::from_millis(1));
+        let (lane, from, to) =
+            (lane.clone(), UnixMillis(i64::MIN), before - Duration::from_millis(1));
         let oldest = self.list(&ListQuery { lane, state, from, to, after: None, limit });
         oldest.iter().filter(|listed| self.forget(listed.id)).count()
     }
 
     /// Those whose window is over, the earliest first.
     fn forget_idempotency_keys(&mut self, lane: &Lane, limit: usize) {
-        let of_lane = self.used.iter().filter(|((of, _), used)| of == lane && used.until <= self.now);
+        let of_lane =
+            self.used.iter().filter(|((of, _), used)| of == lane && used.until <= self.now);
         let mut over: Vec<_> = of_lane.map(|(name, used)| (used.until, name.clone())).collect();
         over.sort_unstable();
         for (_, name) in over.into_iter().take(limit) {
@@ -561,7 +666,9 @@ impl Model {
 
     pub(crate) fn discard(&mut self, lane: &Lane, state: State, ids: &[TaskId]) -> usize {
         let is_such = |record: &mut Record| state.is_final() && record.listed().0 == state;
-        ids.iter().filter(|id| self.of_lane(lane, **id).is_some_and(is_such) && self.forget(**id)).count()
+        ids.iter()
+            .filter(|id| self.of_lane(lane, **id).is_some_and(is_such) && self.forget(**id))
+            .count()
     }
 
     pub(crate) fn clear(&mut self, lane: &Lane, limit: usize) -> usize {
@@ -588,8 +695,15 @@ impl Model {
 
     pub(crate) fn waiting_for_each(&self, lanes: &[Lane]) -> Vec<Waiting> {
         let mut counts: BTreeMap<Destination, u64> = BTreeMap::new();
-        let is_asked_for = |record: &&Record| lanes.contains(&record.lane) && record.listed().0 == State::Scheduled;
-        for record in self.tasks.values().filter(is_asked_for).filter(|record| !record.body.destination.is_pull()) {
+        let is_asked_for = |record: &&Record| {
+            lanes.contains(&record.lane) && record.listed().0 == State::Scheduled
+        };
+        for record in self
+            .tasks
+            .values()
+            .filter(is_asked_for)
+            .filter(|record| !record.body.destination.is_pull())
+        {
             *counts.entry(record.body.destination.clone()).or_default() += 1;
         }
         counts.into_iter().map(|(destination, count)| Waiting { destination, count }).collect()

@@ -1,6 +1,8 @@
 //! Notes of attempts.
 
-use delayd::store::{AttemptNote, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Moment, NewTask, Spread, Store};
+use delayd::store::{
+    AttemptNote, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Moment, NewTask, Spread, Store,
+};
 use delayd::task::{Lane, State, TaskId};
 
 use crate::bench::{Bench, at, dead, lamented, lane, ms, new_task, topic_of};
@@ -27,15 +29,30 @@ async fn notes(bench: &Bench<impl Store>, id: TaskId) -> Vec<AttemptNote> {
 
 pub(crate) async fn notes_are_kept_as_they_were_written(bench: Bench<impl Store>) {
     let (first, second) = (bench.add("message.call", 0).await, bench.add("@pull", 0).await);
-    let others = bench.add_task(NewTask { topic: topic_of("others", 1), ..new_task("message.call", 0) }).await;
+    let others = bench
+        .add_task(NewTask { topic: topic_of("others", 1), ..new_task("message.call", 0) })
+        .await;
     assert_eq!(notes(&bench, first).await, []);
     let elsewhere = note_of("others:0".parse().unwrap(), others, 1);
-    let empty = AttemptNote { outcome: String::new(), answer: String::new(), took: ms(0), ..note(first, 2) };
-    bench.store.note(vec![note(first, 1), elsewhere.clone(), note(second, 1), empty.clone()]).await.unwrap();
+    let empty = AttemptNote {
+        outcome: String::new(),
+        answer: String::new(),
+        took: ms(0),
+        ..note(first, 2)
+    };
+    bench
+        .store
+        .note(vec![note(first, 1), elsewhere.clone(), note(second, 1), empty.clone()])
+        .await
+        .unwrap();
     assert_eq!(notes(&bench, first).await, [note(first, 1), empty]);
     assert_eq!(notes(&bench, second).await, [note(second, 1)]);
     assert_eq!(bench.store.notes(&elsewhere.lane, others).await.unwrap(), [elsewhere]);
-    assert_eq!(bench.store.notes(&"others:0".parse().unwrap(), first).await.unwrap(), [], "it lies in another lane");
+    assert_eq!(
+        bench.store.notes(&"others:0".parse().unwrap(), first).await.unwrap(),
+        [],
+        "it lies in another lane"
+    );
     bench.store.note(vec![]).await.unwrap();
 }
 
@@ -53,7 +70,8 @@ pub(crate) async fn the_newest_notes_are_kept(bench: Bench<impl Store>) {
 pub(crate) async fn a_note_is_cut_between_characters(bench: Bench<impl Store>) {
     let id = bench.add("message.call", 0).await;
     let check = async |written: (&str, &str), kept: (&str, &str)| {
-        let long = AttemptNote { outcome: written.0.into(), answer: written.1.into(), ..note(id, 1) };
+        let long =
+            AttemptNote { outcome: written.0.into(), answer: written.1.into(), ..note(id, 1) };
         bench.store.note(vec![long]).await.unwrap();
         let found = notes(&bench, id).await.pop().unwrap();
         assert_eq!((&*found.outcome, &*found.answer), kept);
@@ -66,7 +84,8 @@ pub(crate) async fn a_note_is_cut_between_characters(bench: Bench<impl Store>) {
 }
 
 pub(crate) async fn notes_of_tasks_that_are_gone_are_passed_over(bench: Bench<impl Store>) {
-    let (kept, gone) = (bench.add("message.call", 99_000).await, bench.add("message.call", 99_000).await);
+    let (kept, gone) =
+        (bench.add("message.call", 99_000).await, bench.add("message.call", 99_000).await);
     bench.store.note(vec![note(gone, 1)]).await.unwrap();
     bench.store.cancel(&lane(), gone).await.unwrap();
     assert_eq!(notes(&bench, gone).await.len(), 1, "an end forgets nothing");
@@ -74,7 +93,11 @@ pub(crate) async fn notes_of_tasks_that_are_gone_are_passed_over(bench: Bench<im
     assert_eq!(bench.store.purge(&lane(), State::Cancelled, bench.now(), 1).await.unwrap(), 1);
     assert_eq!(notes(&bench, gone).await, []);
     let stranger = note_of("orders:7".parse().unwrap(), kept, 3);
-    bench.store.note(vec![note(gone, 2), note(kept, 1), note(TaskId(1), 1), stranger, note(kept, 2)]).await.unwrap();
+    bench
+        .store
+        .note(vec![note(gone, 2), note(kept, 1), note(TaskId(1), 1), stranger, note(kept, 2)])
+        .await
+        .unwrap();
     assert_eq!(notes(&bench, gone).await, []);
     assert_eq!(notes(&bench, TaskId(1)).await, []);
     assert_eq!(notes(&bench, kept).await, [note(kept, 1), note(kept, 2)]);

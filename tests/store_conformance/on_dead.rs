@@ -4,7 +4,10 @@ use delayd::store::{MAX_EXPIRIES, Misfire, Misfired, NewTask, Settled, Spread, S
 use delayd::task::{Lane, Options, State, TaskId};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Held, at, claim_of, dead, delivered, ids, keyed, lamented, lane, new_task, retry, topic_of};
+use crate::bench::{
+    Bench, Held, at, claim_of, dead, delivered, ids, keyed, lamented, lane, new_task, retry,
+    topic_of,
+};
 
 /// The id that the call for a task has, or will have.
 async fn call_id(bench: &Bench<impl Store>, lane: &Lane, id: TaskId) -> TaskId {
@@ -19,13 +22,21 @@ fn body(call: &Task) -> Value {
 }
 
 /// Asserts that the call for a task has just been made.
-async fn check_called(bench: &Bench<impl Store>, dead: TaskId, attempts: u32, outcome: &str) -> TaskId {
+async fn check_called(
+    bench: &Bench<impl Store>,
+    dead: TaskId,
+    attempts: u32,
+    outcome: &str,
+) -> TaskId {
     let (id, task) = (call_id(bench, &lane(), dead).await, bench.get(dead).await);
     let call = bench.get(id).await;
     assert_eq!((task.state, task.last_outcome.as_str()), (State::Dead, outcome));
     assert_eq!((call.state, call.destination.as_str()), (State::Scheduled, "dead.letters"));
     assert_eq!((call.due, call.created, call.attempts), (bench.now(), bench.now(), 0));
-    assert_eq!((call.options.clone(), call.last_outcome.as_str(), call.finished), (Options::default(), "", None));
+    assert_eq!(
+        (call.options.clone(), call.last_outcome.as_str(), call.finished),
+        (Options::default(), "", None)
+    );
     let expected = json!({
         "sn": "dead.letters", "url": "/dead", "task_id": dead.0, "topic": "orders",
         "attempts": attempts, "outcome": outcome, "content": task.content,
@@ -35,10 +46,19 @@ async fn check_called(bench: &Bench<impl Store>, dead: TaskId, attempts: u32, ou
 }
 
 pub(crate) async fn a_settled_death_makes_the_call_in_the_same_step(bench: Bench<impl Store>) {
-    let id = bench.add_task(NewTask { content: "{\"订\":\"a/b \\\" \u{7f}\\u0001\n🦀\"}".into(), ..lamented(0) }).await;
+    let id = bench
+        .add_task(NewTask {
+            content: "{\"订\":\"a/b \\\" \u{7f}\\u0001\n🦀\"}".into(),
+            ..lamented(0)
+        })
+        .await;
     let call = call_id(&bench, &lane(), id).await;
     assert_ne!(call, id);
-    assert_eq!(bench.store.get(&lane(), call).await.unwrap(), None, "nobody is told before it is dead");
+    assert_eq!(
+        bench.store.get(&lane(), call).await.unwrap(),
+        None,
+        "nobody is told before it is dead"
+    );
     bench.advance(1);
     bench.settle(&bench.hold().await, retry(0)).await;
     assert_eq!(bench.store.get(&lane(), call).await.unwrap(), None);
@@ -154,7 +174,10 @@ pub(crate) async fn a_late_success_does_not_take_the_call_back(bench: Bench<impl
 }
 
 pub(crate) async fn a_push_back_keeps_the_id_of_the_call(bench: Bench<impl Store>) {
-    let lamented = || NewTask { options: Options { key: Some("k".into()), ..lamented(0).options }, ..lamented(0) };
+    let lamented = || NewTask {
+        options: Options { key: Some("k".into()), ..lamented(0).options },
+        ..lamented(0)
+    };
     let id = bench.add_task(lamented()).await;
     let call = call_id(&bench, &lane(), id).await;
     assert_eq!(bench.add_task(lamented()).await, id);
@@ -180,7 +203,8 @@ pub(crate) async fn a_call_lies_in_the_lane_of_its_dead(bench: Bench<impl Store>
         assert_eq!(sharded.lane_of(call), lane);
         ids_drawn.extend([id, call]);
     }
-    ids_drawn.extend([bench.add("message.call", 0).await, bench.add_task(new_task("@pull", 0)).await]);
+    ids_drawn
+        .extend([bench.add("message.call", 0).await, bench.add_task(new_task("@pull", 0)).await]);
     let count = ids_drawn.len();
     ids_drawn.sort_unstable();
     ids_drawn.dedup();
@@ -203,7 +227,11 @@ pub(crate) async fn each_dead_has_its_own_call(bench: Bench<impl Store>) {
     let mut told: Vec<u64> = calls
         .tasks
         .iter()
-        .map(|call| serde_json::from_str::<Value>(&call.content).unwrap()["task_id"].as_u64().expect("a whole number"))
+        .map(|call| {
+            serde_json::from_str::<Value>(&call.content).unwrap()["task_id"]
+                .as_u64()
+                .expect("a whole number")
+        })
         .collect();
     told.sort_unstable();
     assert_eq!(told, died.iter().map(|id| id.0).collect::<Vec<_>>());

@@ -4,11 +4,14 @@ use delayd::rate::Rate;
 use delayd::retry::Backoff;
 use delayd::span::Span;
 use delayd::store::{
-    Claim, Idempotency, MAX_MISFIRES, Misfire, Misfired, NewTask, Novelty, Registered, Store, TopicEntry,
+    Claim, Idempotency, MAX_MISFIRES, Misfire, Misfired, NewTask, Novelty, Registered, Store,
+    TopicEntry,
 };
 use delayd::task::{MisfirePolicy, Mode, State, Topic, TopicHistory, TopicPolicy, TopicRetry};
 
-use crate::bench::{Bench, at, claim_of, dead, delivered, ids, lane, ms, new_task, topic, topic_of};
+use crate::bench::{
+    Bench, at, claim_of, dead, delivered, ids, lane, ms, new_task, topic, topic_of,
+};
 
 fn orders() -> Topic {
     topic().topic
@@ -23,7 +26,11 @@ async fn registered(bench: &Bench<impl Store>) -> Registered {
     let mut topics = bench.store.topics().await.unwrap();
     assert_eq!(topics.len(), 1, "{topics:?}");
     let topic = topics.remove(0);
-    assert_eq!(bench.store.topic(&topic.entry.topic).await.unwrap().as_ref(), Some(&topic), "alone as among all");
+    assert_eq!(
+        bench.store.topic(&topic.entry.topic).await.unwrap().as_ref(),
+        Some(&topic),
+        "alone as among all"
+    );
     topic
 }
 
@@ -59,7 +66,14 @@ pub(crate) async fn a_policy_is_kept_as_it_was_set(bench: Bench<impl Store>) {
     assert_eq!(topics[1], Registered::plain(topic_of("others", 3)));
     assert!(bench.store.set_policy(&orders(), &TopicPolicy::default()).await.unwrap());
     assert_eq!(
-        bench.store.topics().await.unwrap().iter().filter(|topic| *topic.policy != TopicPolicy::default()).count(),
+        bench
+            .store
+            .topics()
+            .await
+            .unwrap()
+            .iter()
+            .filter(|topic| *topic.policy != TopicPolicy::default())
+            .count(),
         0
     );
 }
@@ -87,7 +101,9 @@ pub(crate) async fn a_pause_lasts_until_it_is_ended(bench: Bench<impl Store>) {
     assert_eq!((topic.paused, topic.misfires, topic.policy), (None, vec![], policy().into()));
 }
 
-pub(crate) async fn the_newest_pauses_are_remembered_with_what_their_tasks_become(bench: Bench<impl Store>) {
+pub(crate) async fn the_newest_pauses_are_remembered_with_what_their_tasks_become(
+    bench: Bench<impl Store>,
+) {
     bench.store.register(topic()).await.unwrap();
     let mut expected = Vec::new();
     for n in 0..MAX_MISFIRES + 3 {
@@ -151,7 +167,9 @@ pub(crate) async fn a_pause_that_is_forgotten_leaves_the_others(bench: Bench<imp
     bench.store.pause(&orders()).await.unwrap().expect("the topic is there");
 }
 
-pub(crate) async fn only_what_fell_due_in_a_pause_is_not_delivered_after_it(bench: Bench<impl Store>) {
+pub(crate) async fn only_what_fell_due_in_a_pause_is_not_delivered_after_it(
+    bench: Bench<impl Store>,
+) {
     let backlog = bench.add("message.call", 10).await;
     let missed = [bench.add("message.call", 20).await, bench.add("message.call", 100).await];
     let after = bench.add("message.call", 101).await;
@@ -169,7 +187,10 @@ pub(crate) async fn only_what_fell_due_in_a_pause_is_not_delivered_after_it(benc
 }
 
 pub(crate) async fn a_topic_is_unregistered_only_while_it_holds_nothing(bench: Bench<impl Store>) {
-    assert!(bench.store.unregister(&topic_of("nobody", 1)).await.unwrap(), "there is no such topic now");
+    assert!(
+        bench.store.unregister(&topic_of("nobody", 1)).await.unwrap(),
+        "there is no such topic now"
+    );
     let sharded = topic_of("orders", 3);
     bench.store.register(sharded.clone()).await.unwrap();
     bench.store.register(topic_of("others", 1)).await.unwrap();
@@ -177,7 +198,9 @@ pub(crate) async fn a_topic_is_unregistered_only_while_it_holds_nothing(bench: B
     let unregister = async || bench.store.unregister(&sharded).await.unwrap();
     for shard in 0..3 {
         let id = loop {
-            let id = bench.add_task(NewTask { topic: sharded.clone(), ..new_task("message.call", 0) }).await;
+            let id = bench
+                .add_task(NewTask { topic: sharded.clone(), ..new_task("message.call", 0) })
+                .await;
             if sharded.lane_of(id).shard == shard {
                 break id;
             }
@@ -186,10 +209,19 @@ pub(crate) async fn a_topic_is_unregistered_only_while_it_holds_nothing(bench: B
         };
         let lane = sharded.lane_of(id);
         assert!(!unregister().await, "one waits in lane {shard}");
-        let grant = bench.grant(Claim { lane: lane.clone(), ..claim_of(&[("message.call", 1)]) }).await;
+        let grant =
+            bench.grant(Claim { lane: lane.clone(), ..claim_of(&[("message.call", 1)]) }).await;
         assert!(!unregister().await, "one is leased in lane {shard}");
         let receipt = grant.receipt;
-        bench.store.settle(vec![delayd::store::Settle { lane: lane.clone(), id, receipt, transition: dead() }]).await;
+        bench
+            .store
+            .settle(vec![delayd::store::Settle {
+                lane: lane.clone(),
+                id,
+                receipt,
+                transition: dead(),
+            }])
+            .await;
         assert!(!unregister().await, "one is dead in lane {shard}");
         assert_eq!(bench.store.topics().await.unwrap().len(), 2);
         assert_eq!(bench.store.discard(&lane, State::Dead, vec![id]).await.unwrap(), 1);
@@ -205,7 +237,13 @@ pub(crate) async fn a_topic_is_unregistered_only_while_it_holds_nothing(bench: B
 pub(crate) async fn a_topic_that_was_unregistered_begins_anew(bench: Bench<impl Store>) {
     let once = Some(Idempotency { key: "k".into(), fingerprint: 1, window: ms(60_000) });
     let add = async |entry: TopicEntry| {
-        bench.try_add(NewTask { topic: entry, idempotency: once.clone(), ..new_task("message.call", 0) }).await
+        bench
+            .try_add(NewTask {
+                topic: entry,
+                idempotency: once.clone(),
+                ..new_task("message.call", 0)
+            })
+            .await
     };
     let first = add(topic()).await.unwrap();
     bench.store.set_policy(&orders(), &policy()).await.unwrap();

@@ -1,15 +1,41 @@
 //! What people ask of many tasks: summaries, forecasts, replays, discards, an empty lane.
 
 use delayd::store::{
-    Counts, Forecast, LEASE_RAN_OUT, MAX_FORECAST, NewTask, Settled, Spread, Store, Summary, Task, Transition,
+    Counts, Forecast, LEASE_RAN_OUT, MAX_FORECAST, NewTask, Settled, Spread, Store, Summary, Task,
+    Transition,
 };
 use delayd::task::{Lane, State, TaskId};
 
-use crate::bench::{Bench, LEASE_MS, at, dead, delivered, keyed, lane, ms, new_task, retry, topic_of};
+use crate::bench::{
+    Bench, LEASE_MS, at, dead, delivered, keyed, lane, ms, new_task, retry, topic_of,
+};
 
 fn summary(task: Task) -> Summary {
-    let Task { id, state, lease, destination, due, created, finished, attempts, last_outcome, options, .. } = task;
-    Summary { id, state, lease, destination, due, created, finished, attempts, last_outcome, key: options.key }
+    let Task {
+        id,
+        state,
+        lease,
+        destination,
+        due,
+        created,
+        finished,
+        attempts,
+        last_outcome,
+        options,
+        ..
+    } = task;
+    Summary {
+        id,
+        state,
+        lease,
+        destination,
+        due,
+        created,
+        finished,
+        attempts,
+        last_outcome,
+        key: options.key,
+    }
 }
 
 pub(crate) async fn summaries_say_what_get_says_without_the_body(bench: Bench<impl Store>) {
@@ -20,7 +46,11 @@ pub(crate) async fn summaries_say_what_get_says_without_the_body(bench: Bench<im
         bench.advance(3);
         bench.settle(&held, transition).await;
         all.push(held.id);
-        bench.store.reschedule(&lane(), held.id, delayd::store::Moment::After(ms(99_000)), None).await.unwrap();
+        bench
+            .store
+            .reschedule(&lane(), held.id, delayd::store::Moment::After(ms(99_000)), None)
+            .await
+            .unwrap();
     }
     all.push(bench.add_held().await.id);
     let cancelled = bench.add("message.call", 99_000).await;
@@ -28,13 +58,16 @@ pub(crate) async fn summaries_say_what_get_says_without_the_body(bench: Bench<im
     all.push(cancelled);
     let check = async |what: &str| {
         let unknown = [TaskId(1), TaskId::MAX];
-        let asked: Vec<TaskId> = unknown.iter().chain(all.iter().rev()).chain(&all).copied().collect();
+        let asked: Vec<TaskId> =
+            unknown.iter().chain(all.iter().rev()).chain(&all).copied().collect();
         let mut expected = Vec::new();
         for id in &asked {
             expected.push(bench.store.get(&lane(), *id).await.unwrap().map(summary));
         }
         assert_eq!(bench.store.summaries(&lane(), asked).await.unwrap(), expected, "{what}");
-        assert!(expected[..2].iter().all(Option::is_none) && expected[2..].iter().all(Option::is_some));
+        assert!(
+            expected[..2].iter().all(Option::is_none) && expected[2..].iter().all(Option::is_some)
+        );
     };
     check("at once").await;
     bench.let_lease_run_out();
@@ -44,7 +77,10 @@ pub(crate) async fn summaries_say_what_get_says_without_the_body(bench: Bench<im
     let first = bench.store.summaries(&lane(), all[..1].to_vec()).await.unwrap().remove(0).unwrap();
     assert_eq!((first.key.as_deref(), first.state), (Some("订单:1"), State::Scheduled));
     let elsewhere: Lane = "orders:1".parse().unwrap();
-    assert_eq!(bench.store.summaries(&elsewhere, all.clone()).await.unwrap(), vec![None; all.len()]);
+    assert_eq!(
+        bench.store.summaries(&elsewhere, all.clone()).await.unwrap(),
+        vec![None; all.len()]
+    );
     assert_eq!(bench.store.summaries(&lane(), vec![]).await.unwrap(), []);
 }
 
@@ -62,7 +98,10 @@ pub(crate) async fn a_replay_spreads_the_dead_out(bench: Bench<impl Store>) {
     let spread = Spread { first: ms(500), step: ms(250) };
     assert_eq!(bench.store.replay(&lane(), named, spread).await.unwrap(), 3);
     for (id, due) in [(died[2], 1_500), (died[0], 1_750), (died[3], 2_000), (waiting, 99_000)] {
-        assert_eq!((bench.get(id).await.state, bench.get(id).await.due), (State::Scheduled, at(due)));
+        assert_eq!(
+            (bench.get(id).await.state, bench.get(id).await.due),
+            (State::Scheduled, at(due))
+        );
     }
     assert_eq!(bench.state(died[1]).await, State::Dead);
     assert_eq!(bench.next_due().await, Some(at(1_500)));
@@ -81,18 +120,30 @@ pub(crate) async fn a_discard_takes_only_what_ended_so(bench: Bench<impl Store>)
         all.push(held.id);
     }
     all.push(bench.add("message.call", 0).await);
-    let discard = async |state, ids: &[TaskId]| bench.store.discard(&lane(), state, ids.to_vec()).await.unwrap();
+    let discard = async |state, ids: &[TaskId]| {
+        bench.store.discard(&lane(), state, ids.to_vec()).await.unwrap()
+    };
     assert_eq!(discard(State::Scheduled, &all).await, 0);
     assert_eq!(discard(State::Leased, &all).await, 0);
     assert_eq!(discard(State::Expired, &all).await, 0);
-    assert_eq!(bench.store.discard(&"orders:1".parse().unwrap(), State::Dead, all.clone()).await.unwrap(), 0);
-    assert_eq!(discard(State::Dead, &[all[0], all[1], all[1], TaskId(1), all[3], all[4]]).await, 2, "each once");
+    assert_eq!(
+        bench.store.discard(&"orders:1".parse().unwrap(), State::Dead, all.clone()).await.unwrap(),
+        0
+    );
+    assert_eq!(
+        discard(State::Dead, &[all[0], all[1], all[1], TaskId(1), all[3], all[4]]).await,
+        2,
+        "each once"
+    );
     let counts = bench.counts().await;
     assert_eq!((counts.dead, counts.delivered, counts.scheduled), (1, 1, 1));
     for gone in [all[1], all[3]] {
         assert_eq!(bench.store.get(&lane(), gone).await.unwrap(), None);
     }
-    assert_eq!(bench.list(State::Dead).await.iter().map(|listed| listed.id).collect::<Vec<_>>(), [all[2]]);
+    assert_eq!(
+        bench.list(State::Dead).await.iter().map(|listed| listed.id).collect::<Vec<_>>(),
+        [all[2]]
+    );
     assert_eq!(discard(State::Dead, &[]).await, 0);
     assert_eq!(discard(State::Delivered, &all).await, 1);
 }
@@ -123,7 +174,9 @@ pub(crate) async fn a_clear_leaves_only_what_is_leased(bench: Bench<impl Store>)
     bench.let_lease_run_out();
     bench.add("@pull", 5).await;
     bench.add("message.call", 5).await;
-    let elsewhere = bench.add_task(NewTask { topic: topic_of("others", 1), ..new_task("message.call", 0) }).await;
+    let elsewhere = bench
+        .add_task(NewTask { topic: topic_of("others", 1), ..new_task("message.call", 0) })
+        .await;
     let clear = async |limit| bench.store.clear(&lane(), limit).await.unwrap();
     assert_eq!(clear(0).await, 0);
     assert_eq!(clear(2).await, 2);
@@ -152,7 +205,8 @@ pub(crate) async fn a_clear_of_many_is_exact(bench: Bench<impl Store>) {
 
 pub(crate) async fn a_forecast_counts_what_falls_due_in_each_step(bench: Bench<impl Store>) {
     bench.advance(1_000);
-    let forecast = async |step, steps| bench.store.forecast(&lane(), ms(step), steps).await.unwrap();
+    let forecast =
+        async |step, steps| bench.store.forecast(&lane(), ms(step), steps).await.unwrap();
     assert_eq!(forecast(10, 2).await, Forecast { now: at(1_000), overdue: 0, steps: vec![0, 0] });
     bench.add_held().await;
     for after in [0, 0, 1, 10, 11, 20, 20, 21, 30, 31] {
@@ -160,7 +214,10 @@ pub(crate) async fn a_forecast_counts_what_falls_due_in_each_step(bench: Bench<i
     }
     let dead_one = bench.add_task(new_task("ended", 0)).await;
     bench.store.cancel(&lane(), dead_one).await.unwrap();
-    assert_eq!(forecast(10, 3).await, Forecast { now: at(1_000), overdue: 2, steps: vec![2, 3, 2] });
+    assert_eq!(
+        forecast(10, 3).await,
+        Forecast { now: at(1_000), overdue: 2, steps: vec![2, 3, 2] }
+    );
     assert_eq!(forecast(10, 1).await.steps, [2]);
     assert_eq!(forecast(10, 0).await, Forecast { now: at(1_000), overdue: 2, steps: vec![] });
     assert_eq!(forecast(86_400_000, 2).await.steps, [8, 0]);

@@ -37,8 +37,18 @@ pub(crate) async fn a_quota_is_exact_and_counts_what_waits_or_is_leased(bench: B
     assert!(is_full(&bench, 3).await, "what waits for a retry counts");
     assert!(!is_full(&bench, 4).await, "each add says how many there may be");
     assert!(is_full(&bench, 1).await);
-    assert!(bench.try_add(new_task("message.call", 0)).await.is_ok(), "who has no quota is not counted out");
-    assert_eq!(bench.store.replay(&crate::bench::lane(), vec![second.id], Spread::default()).await.unwrap(), 1);
+    assert!(
+        bench.try_add(new_task("message.call", 0)).await.is_ok(),
+        "who has no quota is not counted out"
+    );
+    assert_eq!(
+        bench
+            .store
+            .replay(&crate::bench::lane(), vec![second.id], Spread::default())
+            .await
+            .unwrap(),
+        1
+    );
     assert_eq!(bench.counts().await.scheduled, 6, "a replay asks for no quota");
 }
 
@@ -53,7 +63,12 @@ pub(crate) async fn a_lease_that_ran_out_counts_once(bench: Bench<impl Store>) {
 }
 
 pub(crate) async fn a_quota_counts_within_a_batch(bench: Bench<impl Store>) {
-    let batch = vec![within(2), NewTask { destination: "@pull".parse().unwrap(), ..within(2) }, within(2), within(3)];
+    let batch = vec![
+        within(2),
+        NewTask { destination: "@pull".parse().unwrap(), ..within(2) },
+        within(2),
+        within(3),
+    ];
     let added = bench.store.add(batch).await;
     assert!(matches!(&added[..], [Ok(_), Ok(_), Err(Error::OverQuota), Ok(_)]), "{added:?}");
     assert_eq!(bench.counts().await.scheduled, 3);
@@ -80,7 +95,11 @@ pub(crate) async fn an_add_over_its_quota_changes_nothing(bench: Bench<impl Stor
     bench.settle(&held, retry(0)).await;
     assert_eq!(bench.state(leased).await, State::Scheduled);
     let pushed = bench.try_add(NewTask { quota: Some(1), ..keyed("k", 0) }).await.unwrap();
-    assert_eq!((pushed.id, pushed.novelty), (leased, Novelty::Replaced), "and it still has its key");
+    assert_eq!(
+        (pushed.id, pushed.novelty),
+        (leased, Novelty::Replaced),
+        "and it still has its key"
+    );
     bench.settle(&bench.hold().await, delivered()).await;
     assert_eq!(bench.try_add(refused).await.unwrap().novelty, Novelty::New);
 }
@@ -99,12 +118,16 @@ pub(crate) async fn each_lane_has_a_quota_of_its_own(bench: Bench<impl Store>) {
         let mut keys = (0..).map(|n| format!("key-{n}"));
         keys.find(|key| key != but && Lane::shard_of_key(key, 2) == shard).unwrap()
     };
-    let add =
-        async |key: &str| bench.try_add(NewTask { topic: sharded.clone(), quota: Some(1), ..keyed(key, 0) }).await;
+    let add = async |key: &str| {
+        bench.try_add(NewTask { topic: sharded.clone(), quota: Some(1), ..keyed(key, 0) }).await
+    };
     for shard in [0, 1] {
         let first = key_in(shard, "");
         assert!(add(&first).await.is_ok(), "lane {shard} is empty");
-        assert!(matches!(add(&key_in(shard, &first)).await, Err(Error::OverQuota)), "lane {shard} is full");
+        assert!(
+            matches!(add(&key_in(shard, &first)).await, Err(Error::OverQuota)),
+            "lane {shard} is full"
+        );
     }
     assert!(!is_full(&bench, 1).await, "another topic is another matter");
 }

@@ -1,23 +1,36 @@
 //! `list`, `stats`, `next_due`: what is only read.
 
 use delayd::clock::UnixMillis;
-use delayd::store::{Counts, ListQuery, Listed, Look, Looked, Moment, NewTask, NextDue, Spread, Store, Transition};
+use delayd::store::{
+    Counts, ListQuery, Listed, Look, Looked, Moment, NewTask, NextDue, Spread, Store, Transition,
+};
 use delayd::task::{Lane, State, TaskId};
 
-use crate::bench::{ALWAYS, Bench, Held, LEASE_MS, at, dead, delivered, lane, ms, new_task, retry, topic_of};
+use crate::bench::{
+    ALWAYS, Bench, Held, LEASE_MS, at, dead, delivered, lane, ms, new_task, retry, topic_of,
+};
 
 pub(crate) async fn pages_follow_one_another_in_time_order(bench: Bench<impl Store>) {
     // Many of one moment, over several destinations.
-    let batch = (0..100_u64).map(|i| new_task(["a", "b", "c", "@pull"][(i % 4) as usize], i * 7 % 10)).collect();
+    let batch = (0..100_u64)
+        .map(|i| new_task(["a", "b", "c", "@pull"][(i % 4) as usize], i * 7 % 10))
+        .collect();
     let added = bench.store.add(batch).await.into_iter().map(Result::unwrap);
-    let mut all: Vec<Listed> = added.map(|added| Listed { moment: added.due, id: added.id }).collect();
+    let mut all: Vec<Listed> =
+        added.map(|added| Listed { moment: added.due, id: added.id }).collect();
     all.sort_unstable();
     let (from, to) = ALWAYS;
     for limit in [1, 7, 25, 100, 1_000] {
         let mut found: Vec<Listed> = Vec::new();
         loop {
-            let query =
-                ListQuery { lane: lane(), state: State::Scheduled, from, to, after: found.last().copied(), limit };
+            let query = ListQuery {
+                lane: lane(),
+                state: State::Scheduled,
+                from,
+                to,
+                after: found.last().copied(),
+                limit,
+            };
             let page = bench.store.list(query).await.unwrap();
             assert!(page.len() <= limit);
             if page.is_empty() {
@@ -37,12 +50,18 @@ pub(crate) async fn a_list_is_bounded_by_from_and_to(bench: Bench<impl Store>) {
         assert_eq!(bench.now(), at(i * 10));
         bench.advance(10);
     }
-    let check = async |state: State, from: i64, to: i64, after: Option<Listed>, expected: &[i64]| {
-        let query = ListQuery { lane: lane(), state, from: at(from), to: at(to), after, limit: 100 };
-        let moments: Vec<UnixMillis> =
-            bench.store.list(query).await.unwrap().iter().map(|listed| listed.moment).collect();
-        assert_eq!(moments, expected.iter().map(|ms| at(*ms)).collect::<Vec<_>>(), "{state:?} {from} to {to}");
-    };
+    let check =
+        async |state: State, from: i64, to: i64, after: Option<Listed>, expected: &[i64]| {
+            let query =
+                ListQuery { lane: lane(), state, from: at(from), to: at(to), after, limit: 100 };
+            let moments: Vec<UnixMillis> =
+                bench.store.list(query).await.unwrap().iter().map(|listed| listed.moment).collect();
+            assert_eq!(
+                moments,
+                expected.iter().map(|ms| at(*ms)).collect::<Vec<_>>(),
+                "{state:?} {from} to {to}"
+            );
+        };
     for (state, base) in [(State::Delivered, 0), (State::Scheduled, 60_000)] {
         check(state, base + 20, base + 40, None, &[base + 20, base + 30, base + 40]).await;
         check(state, base + 21, base + 39, None, &[base + 30]).await;
@@ -69,7 +88,8 @@ pub(crate) async fn each_state_is_listed_by_its_own_moment(bench: Bench<impl Sto
     bench.settle(&held[2], retry(0)).await;
     bench.store.cancel(&lane(), held[2].id).await.unwrap();
     let check = async |state: State, expected: &[(i64, TaskId)]| {
-        let expected: Vec<Listed> = expected.iter().map(|(ms, id)| Listed { moment: at(*ms), id: *id }).collect();
+        let expected: Vec<Listed> =
+            expected.iter().map(|(ms, id)| Listed { moment: at(*ms), id: *id }).collect();
         assert_eq!(bench.list(state).await, expected, "{state:?}");
     };
     check(State::Scheduled, &[(70_000, waiting)]).await;
@@ -82,7 +102,8 @@ pub(crate) async fn each_state_is_listed_by_its_own_moment(bench: Bench<impl Sto
 
 pub(crate) async fn counts_are_exact_after_every_verb(bench: Bench<impl Store>) {
     let check = async |verb: &str, [scheduled, leased, delivered, dead, cancelled]: [u64; 5]| {
-        let expected = Counts { scheduled, leased, delivered, dead, cancelled, expired: 0, earliest: None };
+        let expected =
+            Counts { scheduled, leased, delivered, dead, cancelled, expired: 0, earliest: None };
         assert_eq!(Counts { earliest: None, ..bench.counts().await }, expected, "after {verb}");
     };
     check("nothing", [0, 0, 0, 0, 0]).await;
@@ -116,7 +137,9 @@ pub(crate) async fn counts_are_exact_after_every_verb(bench: Bench<impl Store>) 
     check("purge", [5, 0, 1, 0, 1]).await;
 }
 
-pub(crate) async fn next_due_knows_every_lane_and_leaves_pulled_tasks_out(bench: Bench<impl Store>) {
+pub(crate) async fn next_due_knows_every_lane_and_leaves_pulled_tasks_out(
+    bench: Bench<impl Store>,
+) {
     assert_eq!(bench.next_due().await, None);
     bench.add("@pull", 5).await;
     assert_eq!(bench.next_due().await, None, "consumers come by themselves");
@@ -143,7 +166,11 @@ pub(crate) async fn next_due_includes_the_earliest_lease_deadline(bench: Bench<i
     bench.hold().await;
     bench.advance(2 * LEASE_MS);
     let deadline = at(2 * LEASE_MS as i64 + 5_000);
-    assert_eq!(bench.next_due().await, Some(deadline), "a lease that ran out stays next until it is swept");
+    assert_eq!(
+        bench.next_due().await,
+        Some(deadline),
+        "a lease that ran out stays next until it is swept"
+    );
 }
 
 /// What each instance looks for every second is what the verbs say one by one.
@@ -151,7 +178,8 @@ pub(crate) async fn a_look_finds_what_the_verbs_answer(bench: Bench<impl Store>)
     bench.add("message.call", 10).await;
     bench.add("@pull", 4_000).await;
     bench.add_task(NewTask { topic: topic_of("others", 1), ..new_task("@pull", 77) }).await;
-    let lanes: Vec<Lane> = ["others:0", "nobody:3", "orders:0"].map(|lane| lane.parse().unwrap()).to_vec();
+    let lanes: Vec<Lane> =
+        ["others:0", "nobody:3", "orders:0"].map(|lane| lane.parse().unwrap()).to_vec();
     let look = Look { seen: None, workers: vec![lane()], consumers: lanes.clone() };
     let Looked { registry, holds, next, pulls, unknown } = bench.store.look(look).await;
     assert!(unknown.is_empty());
@@ -164,7 +192,9 @@ pub(crate) async fn a_look_finds_what_the_verbs_answer(bench: Bench<impl Store>)
     assert_eq!((nothing.next.unwrap(), nothing.pulls.unwrap()), (None, None));
 }
 
-pub(crate) async fn next_pull_knows_what_consumers_wait_for_and_nothing_else(bench: Bench<impl Store>) {
+pub(crate) async fn next_pull_knows_what_consumers_wait_for_and_nothing_else(
+    bench: Bench<impl Store>,
+) {
     let next = async || bench.store.next_pull(vec![lane()]).await.unwrap();
     assert_eq!(next().await, NextDue { now: bench.now(), lanes: vec![None] });
     bench.add("message.call", 10).await;
@@ -173,13 +203,20 @@ pub(crate) async fn next_pull_knows_what_consumers_wait_for_and_nothing_else(ben
     bench.add("@pull", 90_000).await;
     bench.add_task(NewTask { topic: topic_of("others", 1), ..new_task("@pull", 77) }).await;
     let lanes = ["others:0", "nobody:3", "orders:0"].map(|lane| lane.parse().unwrap()).to_vec();
-    assert_eq!(bench.store.next_pull(lanes).await.unwrap().lanes, [Some(at(77)), None, Some(at(4_000))]);
+    assert_eq!(
+        bench.store.next_pull(lanes).await.unwrap().lanes,
+        [Some(at(77)), None, Some(at(4_000))]
+    );
     bench.store.reschedule(&lane(), first, Moment::At(at(5_000)), None).await.unwrap();
     assert_eq!(next().await.lanes, [Some(at(5_000))], "it follows the task");
     bench.advance(6_000);
     assert_eq!(next().await.lanes, [Some(at(5_000))], "what is overdue stays next");
     let grant = bench.claim(&[("@pull", 1)]).await;
-    assert_eq!(next().await.lanes, [Some(bench.now() + ms(LEASE_MS))], "a lease may run out before anything is due");
+    assert_eq!(
+        next().await.lanes,
+        [Some(bench.now() + ms(LEASE_MS))],
+        "a lease may run out before anything is due"
+    );
     bench.settle(&Held { id: first, receipt: grant.receipt }, delivered()).await;
     assert_eq!(next().await, NextDue { now: bench.now(), lanes: vec![Some(at(90_000))] });
 }

@@ -20,8 +20,9 @@ use std::time::Duration;
 
 use delayd::clock::UnixMillis;
 use delayd::store::{
-    Adopted, Adoptee, Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeaseKind, LeasedTask, MAX_EXPIRIES,
-    MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS, MOVED, NewContent, Rescheduled, Settled, Standing, Summary, Task, Transition,
+    Adopted, Adoptee, Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeaseKind, LeasedTask,
+    MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS, MOVED, NewContent, Rescheduled, Settled,
+    Standing, Summary, Task, Transition,
 };
 use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId};
 
@@ -115,7 +116,8 @@ impl Record {
     /// A task of another store, as it was there.
     pub(crate) fn adopted(task: Adoptee) -> Self {
         let lane = task.topic.lane_of(task.id);
-        let body = Body { destination: task.destination, options: task.options, content: task.content };
+        let body =
+            Body { destination: task.destination, options: task.options, content: task.content };
         let place = match task.standing {
             Standing::Waiting { due } => Place::Waiting { due },
             Standing::Ended { state, finished } => Place::Ended { state, at: finished },
@@ -126,7 +128,10 @@ impl Record {
 
     pub(crate) fn is_same(&self, task: &Adoptee) -> bool {
         let same_origin = self.body.options.origin == task.options.origin;
-        same_origin && self.created == task.created && self.due == task.due && self.body.content == task.content
+        same_origin
+            && self.created == task.created
+            && self.due == task.due
+            && self.body.content == task.content
     }
 
     /// The state that callers see: a lease that holds no more counts as scheduled.
@@ -326,7 +331,10 @@ impl Record {
                 self.attempts -= 1;
                 self.place = Place::Waiting { due: now };
             }
-            Transition::Dead { .. } | Transition::Delivered { .. } | Transition::Moved | Transition::Keep { .. } => {
+            Transition::Dead { .. }
+            | Transition::Delivered { .. }
+            | Transition::Moved
+            | Transition::Keep { .. } => {
                 self.end(State::Dead, now);
             }
         }
@@ -358,7 +366,12 @@ impl Record {
         }
     }
 
-    pub(crate) fn reschedule(&mut self, due: UnixMillis, content: Option<NewContent>, now: UnixMillis) -> Rescheduled {
+    pub(crate) fn reschedule(
+        &mut self,
+        due: UnixMillis,
+        content: Option<NewContent>,
+        now: UnixMillis,
+    ) -> Rescheduled {
         self.fulfil_pending_cancel(now);
         match self.state(now) {
             State::Scheduled => {
@@ -464,9 +477,31 @@ impl Record {
 
     /// What [`Record::as_task`] says, without the body.
     pub(crate) fn as_summary(&self, id: TaskId, now: UnixMillis) -> Summary {
-        let Task { id, state, lease, destination, due, created, finished, attempts, last_outcome, options, .. } =
-            self.as_task(id, now);
-        Summary { id, state, lease, destination, due, created, finished, attempts, last_outcome, key: options.key }
+        let Task {
+            id,
+            state,
+            lease,
+            destination,
+            due,
+            created,
+            finished,
+            attempts,
+            last_outcome,
+            options,
+            ..
+        } = self.as_task(id, now);
+        Summary {
+            id,
+            state,
+            lease,
+            destination,
+            due,
+            created,
+            finished,
+            attempts,
+            last_outcome,
+            key: options.key,
+        }
     }
 }
 

@@ -6,13 +6,14 @@ use deadpool_redis::redis::{self, FromRedisValue};
 use delayd::clock::Clock;
 use delayd::store::redis::Redis;
 use delayd::store::{
-    Admin, Claim, Claimed, Delivery, Error, Grant, Hint, Holder, Intake, Maintenance, NewTask, Registered, Settle,
-    Settled, Spread, Store, TopicEntry, Topics,
+    Admin, Claim, Claimed, Delivery, Error, Grant, Hint, Holder, Intake, Maintenance, NewTask,
+    Registered, Settle, Settled, Spread, Store, TopicEntry, Topics,
 };
 use delayd::task::{State, TaskId};
 
 use crate::bench::{
-    START, at, claim_of, connect, delivered, fresh_prefix, hear, ids, lane, ms, new_task, retry, topic, topic_of,
+    START, at, claim_of, connect, delivered, fresh_prefix, hear, ids, lane, ms, new_task, retry,
+    topic, topic_of,
 };
 use crate::redis_server::{self, Server};
 
@@ -96,10 +97,18 @@ async fn a_second_holder_is_refused_while_the_first_has_more_to_claim() {
     assert_eq!(ids(&grant(&first, claim_by("first", 1, true)).await), added[..1]);
     let retry_in = refusal(&second, claim_by("second", 1, true)).await;
     assert!(ms(1) <= retry_in && retry_in <= ms(2_000), "{retry_in:?}");
-    assert_eq!(ids(&grant(&first, claim_by("first", 1, true)).await), added[1..2], "its own lock refuses nobody");
+    assert_eq!(
+        ids(&grant(&first, claim_by("first", 1, true)).await),
+        added[1..2],
+        "its own lock refuses nobody"
+    );
     refusal(&second, claim_by("second", 1, true)).await;
     let pulls = Claim { holder: None, ..claim_of(&[("message.call", 1)]) };
-    assert_eq!(grant(&second, pulls).await.tasks.len(), 1, "who brings no holder goes past the lock");
+    assert_eq!(
+        grant(&second, pulls).await.tasks.len(),
+        1,
+        "who brings no holder goes past the lock"
+    );
 }
 
 #[tokio::test]
@@ -189,7 +198,11 @@ async fn two_instances_share_everything() {
     assert_eq!(second.get(&lane(), id).await.unwrap().unwrap().state, State::Leased);
     let settle = Settle { lane: lane(), id, receipt, transition: delivered() };
     assert_eq!(second.settle(vec![settle.clone()]).await.remove(0).unwrap(), Settled::Done);
-    assert_eq!(first.settle(vec![settle]).await.remove(0).unwrap(), Settled::Done, "a repeat by the other instance");
+    assert_eq!(
+        first.settle(vec![settle]).await.remove(0).unwrap(),
+        Settled::Done,
+        "a repeat by the other instance"
+    );
     assert_eq!(first.stats(&lane()).await.unwrap(), second.stats(&lane()).await.unwrap());
     assert_eq!(second.topics().await.unwrap(), [Registered::plain(topic())]);
 }
@@ -250,7 +263,11 @@ async fn a_lost_registry_entry_is_written_again_by_an_add_into_an_empty_lane() {
     store.register(sharded.clone()).await.unwrap();
     raw::<()>(&["HDEL", &deployment.key("DELAY_TOPIC_LIST"), "sharded"]);
     assert!(store.topics().await.unwrap().is_empty());
-    store.add(vec![NewTask { topic: sharded.clone(), ..new_task("message.call", 0) }]).await.remove(0).unwrap();
+    store
+        .add(vec![NewTask { topic: sharded.clone(), ..new_task("message.call", 0) }])
+        .await
+        .remove(0)
+        .unwrap();
     assert_eq!(store.topics().await.unwrap(), [Registered::plain(sharded)]);
 }
 
@@ -260,7 +277,11 @@ async fn a_recovery_finds_lanes_that_nobody_registered() {
     let store = deployment.instance().await;
     let entries = [topic_of("sharded", 8), topic_of("order:eu", 1), topic()];
     for entry in &entries {
-        store.add(vec![NewTask { topic: entry.clone(), ..new_task("@pull", 0) }]).await.remove(0).unwrap();
+        store
+            .add(vec![NewTask { topic: entry.clone(), ..new_task("@pull", 0) }])
+            .await
+            .remove(0)
+            .unwrap();
     }
     raw::<()>(&["HDEL", &deployment.key("DELAY_TOPIC_LIST"), "sharded", "order:eu"]);
     let sorted = |mut entries: Vec<TopicEntry>| {
@@ -282,9 +303,11 @@ async fn a_recovery_brings_the_registry_and_the_lanes_together_again() {
     let deployment = Deployment::new();
     let store = deployment.instance().await;
     let (old, new) = (topic_of("sharded", 4), topic_of("sharded", 2));
-    let rewrite = || raw::<()>(&["HSET", &deployment.key("DELAY_TOPIC_LIST"), "sharded", r#"{"shards":2}"#]);
+    let rewrite =
+        || raw::<()>(&["HSET", &deployment.key("DELAY_TOPIC_LIST"), "sharded", r#"{"shards":2}"#]);
     let tasks = vec![NewTask { topic: old.clone(), ..new_task("message.call", 60_000) }; 40];
-    let ids: Vec<TaskId> = store.add(tasks).await.into_iter().map(|added| added.unwrap().id).collect();
+    let ids: Vec<TaskId> =
+        store.add(tasks).await.into_iter().map(|added| added.unwrap().id).collect();
     store.cancel(&old.lane_of(ids[0]), ids[0]).await.unwrap();
     rewrite();
     // All lanes agree.
@@ -296,8 +319,12 @@ async fn a_recovery_brings_the_registry_and_the_lanes_together_again() {
     assert!(store.recover_topics().await.unwrap().is_empty());
     assert_eq!(store.topics().await.unwrap(), [Registered::plain(new.clone())]);
     for (n, id) in ids.iter().enumerate() {
-        let task = store.get(&new.lane_of(*id), *id).await.unwrap().expect("it is where its id leads to");
-        assert_eq!((task.state, task.due), (if n == 0 { State::Cancelled } else { State::Scheduled }, at(60_000)));
+        let task =
+            store.get(&new.lane_of(*id), *id).await.unwrap().expect("it is where its id leads to");
+        assert_eq!(
+            (task.state, task.due),
+            (if n == 0 { State::Cancelled } else { State::Scheduled }, at(60_000))
+        );
     }
     let mut scheduled = 0;
     for lane in new.lanes() {
@@ -321,7 +348,8 @@ async fn a_deletion_that_meets_an_add_is_called_off_or_refuses_it() {
     for round in 0..60_u32 {
         let (entry, other) = if round.is_multiple_of(2) { (&four, &two) } else { (&two, &four) };
         deleter.register(entry.clone()).await.unwrap();
-        let adding = adder.add(vec![NewTask { topic: entry.clone(), ..new_task("message.call", 0) }; 8]);
+        let adding =
+            adder.add(vec![NewTask { topic: entry.clone(), ..new_task("message.call", 0) }; 8]);
         let deleting = async {
             let deleted = deleter.unregister(entry).await.unwrap();
             if deleted {
@@ -334,7 +362,10 @@ async fn a_deletion_that_meets_an_add_is_called_off_or_refuses_it() {
             match added {
                 Ok(added) => {
                     let found = deleter.get(&registered.lane_of(added.id), added.id).await.unwrap();
-                    assert!(found.is_some(), "round {round}: it lies by {entry:?}, and {registered:?} is registered");
+                    assert!(
+                        found.is_some(),
+                        "round {round}: it lies by {entry:?}, and {registered:?} is registered"
+                    );
                 }
                 Err(Error::StaleEntry) => {}
                 Err(error) => panic!("round {round}: {error}"),
@@ -359,7 +390,10 @@ async fn keys_are_named_as_documented() {
     let check = |key: String, kind: &str| assert_eq!(raw::<String>(&["TYPE", &key]), kind, "{key}");
     check(deployment.key("DELAY_TOPIC_LIST"), "hash");
     check(deployment.key("DELAY_TASK_ID"), "string");
-    check(deployment.key(&format!("DELAY_TOPIC_REVISION-{{{}}}", deployment.key("DELAY_TOPIC_LIST"))), "string");
+    check(
+        deployment.key(&format!("DELAY_TOPIC_REVISION-{{{}}}", deployment.key("DELAY_TOPIC_LIST"))),
+        "string",
+    );
     let schedule = deployment.lane_key("DELAY_SIMPLE_TOPIC_TASK");
     check(format!("{schedule}:message.call"), "zset");
     check(format!("{schedule}:@pull"), "zset");
@@ -375,7 +409,8 @@ async fn keys_are_named_as_documented() {
         let is_common = [topics, deployment.key("DELAY_TASK_ID")].contains(&key);
         assert!(is_of_a_lane || is_of_the_registry || is_common, "{key} has no hash tag");
     }
-    let offset = raw::<String>(&["HGET", &deployment.lane_key("DELAY_TOPIC_OFFSET"), "message.call"]);
+    let offset =
+        raw::<String>(&["HGET", &deployment.lane_key("DELAY_TOPIC_OFFSET"), "message.call"]);
     assert_eq!(offset, START.to_string(), "claimed up to");
 }
 
@@ -436,8 +471,12 @@ async fn a_full_redis_refuses_adds_and_lets_everything_out() {
     let leased = grant(&store, claim_by("first", 2, true)).await;
     assert_eq!(leased.tasks.len(), 2);
     let (first, second) = (leased.tasks[0].id, leased.tasks[1].id);
-    assert_eq!(store.extend(&lane(), first, &leased.receipt, ms(60_000)).await.unwrap(), Settled::Done);
-    let settle = |id, transition| Settle { lane: lane(), id, receipt: leased.receipt.clone(), transition };
+    assert_eq!(
+        store.extend(&lane(), first, &leased.receipt, ms(60_000)).await.unwrap(),
+        Settled::Done
+    );
+    let settle =
+        |id, transition| Settle { lane: lane(), id, receipt: leased.receipt.clone(), transition };
     let settled = store.settle(vec![settle(first, delivered()), settle(second, retry(0))]).await;
     assert!(settled.iter().all(|settled| matches!(settled, Ok(Settled::Done))), "{settled:?}");
     store.cancel(&lane(), second).await.unwrap();
@@ -478,8 +517,10 @@ async fn a_killed_redis_comes_back_with_every_task_and_repeats_no_id() {
 #[tokio::test]
 async fn many_pings_without_replicas_do_not_open_the_breaker() {
     let server = Server::start();
-    let params =
-        delayd::store::redis::Params { wait_replicas: 1, ..delayd::store::redis::Params::standalone(server.url()) };
+    let params = delayd::store::redis::Params {
+        wait_replicas: 1,
+        ..delayd::store::redis::Params::standalone(server.url())
+    };
     let store = Redis::connect(params).await.unwrap();
     for _ in 0..2 {
         let answers = futures_util::future::join_all((0..8).map(|_| store.ping())).await;

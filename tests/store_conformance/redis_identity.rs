@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use delayd::clock::Clock;
 use delayd::store::redis::{self, Redis};
-use delayd::store::{Admin, Adopted, Adoptee, Delivery, Error, FORMAT, Formats, Intake, Look, Standing, Store};
+use delayd::store::{
+    Admin, Adopted, Adoptee, Delivery, Error, FORMAT, Formats, Intake, Look, Standing, Store,
+};
 use delayd::task::{Options, StoreId, TaskId};
 
 use crate::bench::{START, at, claim_of, connect, fresh_prefix, new_task, topic_of};
@@ -18,7 +20,10 @@ fn key_of(prefix: &str) -> String {
 
 /// Asks an instance until it says so: it may answer what it read less than a second ago.
 async fn wait_for(store: &Redis, id: StoreId) {
-    assert!(poll::until(async || store.id().await.unwrap() == id).await, "the instance never took up the id {id}");
+    assert!(
+        poll::until(async || store.id().await.unwrap() == id).await,
+        "the instance never took up the id {id}"
+    );
 }
 
 #[tokio::test]
@@ -109,14 +114,18 @@ async fn only_ids_that_may_have_been_given_twice_are_looked_for_in_other_topics(
     let store = connect_to(&server, &Clock::manual(START)).await;
     store.id().await.unwrap();
     for n in 0..20 {
-        let task = delayd::store::NewTask { topic: topic_of(&format!("t{n}"), 1), ..new_task("message.call", 0) };
+        let task = delayd::store::NewTask {
+            topic: topic_of(&format!("t{n}"), 1),
+            ..new_task("message.call", 0)
+        };
         store.add(vec![task]).await.remove(0).unwrap();
     }
     let mut looks = 0;
     let mut looks_for = async |task: Adoptee| {
         assert_eq!(store.adopt(vec![task]).await.remove(0).unwrap(), Adopted::New);
         let stats = server.command(&["INFO", "commandstats"]);
-        let line = stats.lines().find(|line| line.starts_with("cmdstat_hexists:")).unwrap_or_default();
+        let line =
+            stats.lines().find(|line| line.starts_with("cmdstat_hexists:")).unwrap_or_default();
         let calls: usize = line.split(['=', ',']).nth(1).map_or(0, |calls| calls.parse().unwrap());
         calls - std::mem::replace(&mut looks, calls)
     };
@@ -126,16 +135,29 @@ async fn only_ids_that_may_have_been_given_twice_are_looked_for_in_other_topics(
     assert_eq!(looks_for(stranger(old + 5, 8, "t2")).await, 20, "among those of another store");
     assert_eq!(looks_for(stranger(old + 11, 8, "t2")).await, 0, "beside them");
     let now = START.0.unsigned_abs() * 1_000;
-    assert_eq!(looks_for(stranger(now + 999_999, 7, "t3")).await, 20, "as young as those of this store");
+    assert_eq!(
+        looks_for(stranger(now + 999_999, 7, "t3")).await,
+        20,
+        "as young as those of this store"
+    );
 }
 
 fn params(prefix: &str) -> redis::Params {
-    redis::Params { key_prefix: prefix.into(), ..redis::Params::standalone(redis_server::shared().url()) }
+    redis::Params {
+        key_prefix: prefix.into(),
+        ..redis::Params::standalone(redis_server::shared().url())
+    }
 }
 
 fn assert_refused<T: std::fmt::Debug>(answer: Result<T, Error>) {
-    let says = format!("has format {}, and this version of delayd knows formats up to {FORMAT}", FORMAT + 1);
-    assert!(matches!(&answer, Err(Error::Misconfigured(text)) if text.contains(&says)), "{answer:?}");
+    let says = format!(
+        "has format {}, and this version of delayd knows formats up to {FORMAT}",
+        FORMAT + 1
+    );
+    assert!(
+        matches!(&answer, Err(Error::Misconfigured(text)) if text.contains(&says)),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]
@@ -156,10 +178,20 @@ async fn a_new_store_has_the_newest_format_and_a_newer_one_is_refused() {
 async fn a_store_of_a_build_before_format_1_is_refused() {
     let prefix = fresh_prefix();
     raw::<i64>(&["HSET", &key_of(&prefix), "id", "0123456789abcdef"]);
-    for refused in [Redis::connect(params(&prefix)).await.map(drop), Redis::probe(params(&prefix)).await.map(drop)] {
-        assert!(matches!(&refused, Err(Error::Misconfigured(text)) if text.contains("before format 1")), "{refused:?}");
+    for refused in [
+        Redis::connect(params(&prefix)).await.map(drop),
+        Redis::probe(params(&prefix)).await.map(drop),
+    ] {
+        assert!(
+            matches!(&refused, Err(Error::Misconfigured(text)) if text.contains("before format 1")),
+            "{refused:?}"
+        );
     }
-    assert_eq!(raw::<Option<u32>>(&["HGET", &key_of(&prefix), "format"]), None, "nothing is written");
+    assert_eq!(
+        raw::<Option<u32>>(&["HGET", &key_of(&prefix), "format"]),
+        None,
+        "nothing is written"
+    );
 }
 
 /// It would go on writing what only the programs of its own format read.

@@ -55,20 +55,25 @@ fn sent(n: u64, asked: &'static str, content: &'static str) -> Sent {
 
 const KEY: &str = r#"{"key":"k"}"#;
 const ONCE: &str = r#"{"idempotency":{"key":"i","fingerprint":"0000000000000000000000000000002a","window":60000}}"#;
-const BOTH: &str =
-    r#"{"key":"k","idempotency":{"key":"i","fingerprint":"0000000000000000000000000000002a","window":60000}}"#;
+const BOTH: &str = r#"{"key":"k","idempotency":{"key":"i","fingerprint":"0000000000000000000000000000002a","window":60000}}"#;
 
 impl Broken {
     /// What the script answers for it.
     fn send(&self, sent: &Sent) -> Value {
-        let mut connection = redis::Client::open(redis_server::shared().url()).unwrap().get_connection().unwrap();
-        let key = |role: &str| self.of(role) + if role == "DELAY_SIMPLE_TOPIC_TASK" { ":" } else { "" };
+        let mut connection =
+            redis::Client::open(redis_server::shared().url()).unwrap().get_connection().unwrap();
+        let key =
+            |role: &str| self.of(role) + if role == "DELAY_SIMPLE_TOPIC_TASK" { ":" } else { "" };
         let options = match sent.options.is_default() {
             true => "-".to_owned(),
             false => serde_json::to_string(&sent.options).unwrap(),
         };
-        let () =
-            redis::cmd("HSET").arg(key("DELAY_TOPIC_OFFSET")).arg("#shards").arg(1).query(&mut connection).unwrap();
+        let () = redis::cmd("HSET")
+            .arg(key("DELAY_TOPIC_OFFSET"))
+            .arg("#shards")
+            .arg(1)
+            .query(&mut connection)
+            .unwrap();
         let (mut call, now) = (redis::cmd("EVAL"), self.bench.now().0);
         if sent.asked.is_empty() {
             let keys: Vec<String> = ROLES[..4].iter().map(|role| key(role)).collect();
@@ -83,7 +88,12 @@ impl Broken {
             call.arg("+50").arg(format!("message.call {options}\n{}", sent.content));
         } else {
             let keys = ROLES.map(key);
-            call.arg(script("add_with_options")).arg(keys.len()).arg(&keys).arg(now).arg(1).arg(sent.id.0);
+            call.arg(script("add_with_options"))
+                .arg(keys.len())
+                .arg(&keys)
+                .arg(now)
+                .arg(1)
+                .arg(sent.id.0);
             call.arg("+50").arg("message.call").arg(options).arg(sent.content).arg(sent.asked);
         }
         match &call.query::<Vec<Value>>(&mut connection).unwrap()[..] {
@@ -222,7 +232,10 @@ async fn an_id_of_another_task_is_taken_whatever_is_asked() {
 #[tokio::test]
 async fn a_batch_that_pushes_its_own_task_back_leaves_all_in_order() {
     let broken = broken().await;
-    let to = |sn: &str, key: &str, after: u64| NewTask { destination: sn.parse().unwrap(), ..keyed(key, after) };
+    let to = |sn: &str, key: &str, after: u64| NewTask {
+        destination: sn.parse().unwrap(),
+        ..keyed(key, after)
+    };
     let batch = vec![
         to("a", "k", 10),
         NewTask { destination: "a".parse().unwrap(), ..new_task("a", 30) },
@@ -247,7 +260,8 @@ async fn a_full_redis_still_makes_the_call_for_the_dead() {
     let clock = delayd::clock::Clock::manual(START);
     let store = crate::redis_alone::connect_to(&server, &clock).await;
     let bench = Bench::around(store, clock);
-    let on_dead = OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: None };
+    let on_dead =
+        OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: None };
     let options = Options { on_dead: Some(on_dead), ..Options::default() };
     bench.add_task(NewTask { options, ..new_task("message.call", 0) }).await;
     let held = bench.hold().await;
@@ -267,9 +281,14 @@ async fn adds_at_once_under_one_idempotency_key_make_one_task() {
         let idempotency = Idempotency { key: "i".into(), fingerprint: 1, window };
         NewTask { idempotency: Some(idempotency), ..new_task("message.call", 10) }
     };
-    let adding = (0..32).map(|i| if i % 2 == 0 { &broken.bench.store } else { &others[0] }.add(vec![task()]));
-    let added: Vec<_> =
-        futures_util::future::join_all(adding).await.into_iter().flatten().map(Result::unwrap).collect();
+    let adding = (0..32)
+        .map(|i| if i % 2 == 0 { &broken.bench.store } else { &others[0] }.add(vec![task()]));
+    let added: Vec<_> = futures_util::future::join_all(adding)
+        .await
+        .into_iter()
+        .flatten()
+        .map(Result::unwrap)
+        .collect();
     assert_eq!(added.iter().filter(|added| added.novelty == Novelty::New).count(), 1);
     assert!(added.iter().all(|one| one.id == added[0].id && one.due == at(10)));
     assert_eq!(broken.bench.store.stats(&lane()).await.unwrap().scheduled, 1);
@@ -282,8 +301,10 @@ async fn an_add_at_the_same_moment_as_an_unregistration_keeps_its_topic() {
     let other = crate::bench::connect(&broken.prefix, &broken.bench.clock, false).await;
     for _ in 0..100 {
         let topic = crate::bench::topic();
-        let (added, removed) =
-            tokio::join!(other.add(vec![new_task("message.call", 0)]), broken.bench.store.unregister(&topic));
+        let (added, removed) = tokio::join!(
+            other.add(vec![new_task("message.call", 0)]),
+            broken.bench.store.unregister(&topic)
+        );
         let id = added.into_iter().next().unwrap().unwrap().id;
         let topics = broken.bench.store.topics().await.unwrap();
         assert_eq!(topics.len(), 1, "the task is there; removed: {removed:?}");

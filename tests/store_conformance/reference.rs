@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use delayd::clock::{Clock, UnixMillis};
 use delayd::store::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery,
-    Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
-    Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Registered, Rescheduled, Result, Revision, Settle,
-    Settled, Spread, Standing, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
+    Cursor, Delivery, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
+    Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty,
+    Registered, Rescheduled, Result, Revision, Settle, Settled, Spread, Standing, Store, Summary,
+    Task, TopicEntry, Topics, Transition, Waiting,
 };
 use delayd::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
@@ -57,8 +58,10 @@ impl Delivery for Reference {
     async fn look(&self, look: Look) -> Looked {
         // It counts no revisions: the registry is read each time.
         let Look { seen: _, workers, consumers } = look;
-        let next = if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
-        let pulls = if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
+        let next =
+            if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
+        let pulls =
+            if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
         let holds = self.holds().await;
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
@@ -90,7 +93,13 @@ impl Delivery for Reference {
         answers
     }
 
-    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+    async fn extend(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Settled> {
         Ok(self.model().extend(lane, id, receipt, lease))
     }
 
@@ -221,7 +230,13 @@ impl Admin for Reference {
         Ok(self.model().notes(lane, id))
     }
 
-    async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
+    async fn lend(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Vec<bool>> {
         Ok(self.model().lend(lane, &ids, receipt, lease))
     }
 
@@ -270,7 +285,13 @@ impl Maintenance for Reference {
         Ok(self.model().histories(&lanes))
     }
 
-    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+    async fn purge(
+        &self,
+        lane: &Lane,
+        state: State,
+        before: UnixMillis,
+        limit: usize,
+    ) -> Result<usize> {
         Ok(self.model().purge(lane, state, before, limit))
     }
 

@@ -77,7 +77,10 @@ pub(crate) async fn an_add_by_an_old_number_of_lanes_stores_nothing(bench: Bench
             NewTask { topic: entry.clone(), ..task }
         };
         let stale = async || {
-            let tasks = ["a", "b", "c", "d"].map(|key| by(&old, Some(key))).into_iter().chain(vec![by(&old, None); 20]);
+            let tasks = ["a", "b", "c", "d"]
+                .map(|key| by(&old, Some(key)))
+                .into_iter()
+                .chain(vec![by(&old, None); 20]);
             for added in bench.store.add(tasks.collect()).await {
                 assert!(matches!(added, Err(Error::StaleEntry)), "{before} to {now}: {added:?}");
             }

@@ -1,8 +1,8 @@
 //! `settle`: the contract's table, row by row.
 
 use delayd::store::{
-    Hint, KEPT, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_OUTCOME, MOVED, Moment, Settle, Settled, Spread, Store,
-    Task, Transition,
+    Hint, KEPT, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_OUTCOME, MOVED, Moment, Settle,
+    Settled, Spread, Store, Task, Transition,
 };
 use delayd::task::{State, TaskId};
 
@@ -42,10 +42,13 @@ enum Then {
     Stale,
 }
 
-use Before::{Cancelled, CancelledAtEnd, Dead, Delivered, Leased, RanOut, Released, Retried, Swept};
+use Before::{
+    Cancelled, CancelledAtEnd, Dead, Delivered, Leased, RanOut, Released, Retried, Swept,
+};
 use Then::{Moves, Repeats, Stale};
 
-const ALL: [Before; 9] = [Leased, RanOut, Swept, Retried, Released, Dead, Delivered, Cancelled, CancelledAtEnd];
+const ALL: [Before; 9] =
+    [Leased, RanOut, Swept, Retried, Released, Dead, Delivered, Cancelled, CancelledAtEnd];
 
 /// Builds the task, and answers it with its two holders.
 async fn build(bench: &Bench<impl Store>, before: Before) -> (Held, Held) {
@@ -103,7 +106,11 @@ async fn check(bench: &Bench<impl Store>, transition: Transition, rows: [(Before
                 Repeats | Stale => assert_eq!(after, task, "{label}"),
             }
             if then == Moves && !matches!(transition, Transition::Release) {
-                assert_eq!(bench.settle(&by, transition.clone()).await, Settled::Done, "{label}, repeated");
+                assert_eq!(
+                    bench.settle(&by, transition.clone()).await,
+                    Settled::Done,
+                    "{label}, repeated"
+                );
                 assert_eq!(bench.get(by.id).await, after, "{label}, repeated");
             }
             // Nothing may be left to claim for the next row.
@@ -120,7 +127,14 @@ fn moved(bench: &Bench<impl Store>, task: &Task, transition: &Transition) -> Tas
     let end = |state, outcome: &str| {
         // Ended tasks show the due moment that they were stored with.
         let due = task.created;
-        Task { state, lease: None, due, finished: Some(now), last_outcome: outcome.into(), ..task.clone() }
+        Task {
+            state,
+            lease: None,
+            due,
+            finished: Some(now),
+            last_outcome: outcome.into(),
+            ..task.clone()
+        }
     };
     match transition {
         Transition::Delivered { outcome } => end(State::Delivered, outcome),
@@ -128,7 +142,13 @@ fn moved(bench: &Bench<impl Store>, task: &Task, transition: &Transition) -> Tas
         Transition::Dead { outcome } => end(State::Dead, outcome),
         Transition::Retry { after, outcome } => {
             let last_outcome = outcome.clone();
-            Task { state: State::Scheduled, lease: None, due: now + *after, last_outcome, ..task.clone() }
+            Task {
+                state: State::Scheduled,
+                lease: None,
+                due: now + *after,
+                last_outcome,
+                ..task.clone()
+            }
         }
         Transition::Release => {
             let attempts = task.attempts - 1;
@@ -136,12 +156,20 @@ fn moved(bench: &Bench<impl Store>, task: &Task, transition: &Transition) -> Tas
         }
         Transition::Keep { .. } => {
             let lease = Some(LeaseKind::Receiver);
-            Task { state: State::Leased, lease, due: task.created, last_outcome: KEPT.into(), ..task.clone() }
+            Task {
+                state: State::Leased,
+                lease,
+                due: task.created,
+                last_outcome: KEPT.into(),
+                ..task.clone()
+            }
         }
     }
 }
 
-pub(crate) async fn delivered_counts_for_the_whole_revision_unless_cancelled(bench: Bench<impl Store>) {
+pub(crate) async fn delivered_counts_for_the_whole_revision_unless_cancelled(
+    bench: Bench<impl Store>,
+) {
     let rows = [
         (Leased, Moves, Moves),
         (RanOut, Moves, Moves),
@@ -156,7 +184,9 @@ pub(crate) async fn delivered_counts_for_the_whole_revision_unless_cancelled(ben
     check(&bench, delivered(), rows).await;
 }
 
-pub(crate) async fn a_retry_is_the_holders_and_may_be_repeated_until_the_next_claim(bench: Bench<impl Store>) {
+pub(crate) async fn a_retry_is_the_holders_and_may_be_repeated_until_the_next_claim(
+    bench: Bench<impl Store>,
+) {
     let rows = [
         (Leased, Moves, Stale),
         (RanOut, Moves, Stale),
@@ -222,7 +252,11 @@ pub(crate) async fn a_keep_is_the_holders_and_makes_the_lease_longer(bench: Benc
     assert_eq!(bench.state(held.id).await, State::Scheduled, "it is as long as it says");
     bench.sweep().await;
     assert_eq!(bench.get(held.id).await.last_outcome, LEASE_RAN_OUT);
-    assert_eq!(bench.settle(&held, delivered()).await, Settled::Done, "it may still be acknowledged");
+    assert_eq!(
+        bench.settle(&held, delivered()).await,
+        Settled::Done,
+        "it may still be acknowledged"
+    );
 }
 
 pub(crate) async fn a_task_that_is_only_kept_comes_to_an_end(bench: Bench<impl Store>) {
@@ -236,14 +270,20 @@ pub(crate) async fn a_task_that_is_only_kept_comes_to_an_end(bench: Bench<impl S
     assert_eq!(bench.state(id).await, State::Dead);
 }
 
-pub(crate) async fn a_finished_task_keeps_its_receipt_and_repeats_answer_done(bench: Bench<impl Store>) {
+pub(crate) async fn a_finished_task_keeps_its_receipt_and_repeats_answer_done(
+    bench: Bench<impl Store>,
+) {
     for transition in [delivered(), dead()] {
         let held = bench.add_held().await;
         for _ in 0..3 {
             assert_eq!(bench.settle(&held, transition.clone()).await, Settled::Done);
             bench.advance(1_000);
         }
-        assert_eq!(bench.get(held.id).await.finished, Some(bench.now() - ms(3_000)), "only the first one ended it");
+        assert_eq!(
+            bench.get(held.id).await.finished,
+            Some(bench.now() - ms(3_000)),
+            "only the first one ended it"
+        );
     }
 }
 
@@ -292,9 +332,14 @@ pub(crate) async fn an_outcome_is_kept_and_cut_between_characters(bench: Bench<i
 }
 
 pub(crate) async fn settles_are_answered_in_order_across_lanes(bench: Bench<impl Store>) {
-    let (first, second, third) = (bench.add_held().await, bench.add_held().await, bench.add_held().await);
-    let settle =
-        |held: &Held, transition| Settle { lane: lane(), id: held.id, receipt: held.receipt.clone(), transition };
+    let (first, second, third) =
+        (bench.add_held().await, bench.add_held().await, bench.add_held().await);
+    let settle = |held: &Held, transition| Settle {
+        lane: lane(),
+        id: held.id,
+        receipt: held.receipt.clone(),
+        transition,
+    };
     let elsewhere = Settle { lane: "elsewhere:0".parse().unwrap(), ..settle(&third, delivered()) };
     let unknown = Settle { id: TaskId(7), ..settle(&third, delivered()) };
     let answers = bench.store.settle(vec![
@@ -305,8 +350,14 @@ pub(crate) async fn settles_are_answered_in_order_across_lanes(bench: Bench<impl
         settle(&first, dead()),
         settle(&third, retry(5)),
     ]);
-    let expected =
-        [Settled::Done, Settled::Unknown, Settled::Done, Settled::Unknown, stale(State::Delivered), Settled::Done];
+    let expected = [
+        Settled::Done,
+        Settled::Unknown,
+        Settled::Done,
+        Settled::Unknown,
+        stale(State::Delivered),
+        Settled::Done,
+    ];
     assert_eq!(answers.await.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected);
     assert!(bench.store.settle(Vec::new()).await.is_empty());
 }
@@ -318,7 +369,12 @@ pub(crate) async fn each_settle_of_a_batch_sees_those_before_it(bench: Bench<imp
     bench.let_lease_run_out();
     bench.sweep().await;
     let (first, second) = (bench.add_held().await, bench.add_held().await);
-    let settle = |held: &Held, receipt, transition| Settle { lane: lane(), id: held.id, receipt, transition };
+    let settle = |held: &Held, receipt, transition| Settle {
+        lane: lane(),
+        id: held.id,
+        receipt,
+        transition,
+    };
     let by_holder = |held: &Held, transition| settle(held, held.receipt.clone(), transition);
     let answers = bench.store.settle(vec![
         by_holder(&first, retry(5)),
@@ -360,7 +416,10 @@ pub(crate) async fn a_task_that_its_holder_puts_back_is_hinted(bench: Bench<impl
         bench.settle(&hold(id).await, retry(60_000)).await;
         is_told(now + ms(60_700)).await;
         let mover = Held { id, receipt: receipt("mover") };
-        assert_eq!(bench.store.lend(&lane(), vec![id], &mover.receipt, ms(30_000)).await.unwrap(), [true]);
+        assert_eq!(
+            bench.store.lend(&lane(), vec![id], &mover.receipt, ms(30_000)).await.unwrap(),
+            [true]
+        );
         bench.settle(&mover, Transition::Release).await;
         is_told(now + ms(60_700)).await;
         bench.advance(60_000);

@@ -6,10 +6,13 @@ use std::time::Duration;
 use delayd::clock::UnixMillis;
 use delayd::span::Span;
 use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Grant, Holder, Idempotency, MAX_LEASE, Misfire, Misfired,
-    Moment, NewContent, NewTask, Rescheduled, Result, Settle, Settled, Spread, Standing, TopicEntry, Transition, Want,
+    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Grant, Holder, Idempotency, MAX_LEASE,
+    Misfire, Misfired, Moment, NewContent, NewTask, Rescheduled, Result, Settle, Settled, Spread,
+    Standing, TopicEntry, Transition, Want,
 };
-use delayd::task::{Destination, Lane, OnDead, Options, Receipt, State, StoreId, TaskId, TopicPolicy, TopicRetry};
+use delayd::task::{
+    Destination, Lane, OnDead, Options, Receipt, State, StoreId, TaskId, TopicPolicy, TopicRetry,
+};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -25,7 +28,10 @@ pub(crate) fn lanes() -> Vec<Lane> {
 }
 
 pub(crate) fn policy(max_attempts: Option<u32>) -> TopicPolicy {
-    TopicPolicy { retry: TopicRetry { max_attempts, ..TopicRetry::default() }, ..TopicPolicy::default() }
+    TopicPolicy {
+        retry: TopicRetry { max_attempts, ..TopicRetry::default() },
+        ..TopicPolicy::default()
+    }
 }
 
 fn destination(which: usize) -> Destination {
@@ -132,7 +138,8 @@ pub(crate) enum Step {
 }
 
 fn task_pick() -> impl Strategy<Value = TaskPick> {
-    (any::<Index>(), prop::bool::weighted(0.03)).prop_map(|(task, is_lost)| TaskPick { task, is_lost })
+    (any::<Index>(), prop::bool::weighted(0.03))
+        .prop_map(|(task, is_lost)| TaskPick { task, is_lost })
 }
 
 fn receipt_pick() -> impl Strategy<Value = ReceiptPick> {
@@ -171,33 +178,49 @@ fn transition() -> impl Strategy<Value = Transition> {
 fn addition() -> impl Strategy<Value = Addition> {
     let window = prop::sample::select(vec![1_000, 30_000, 86_400_000]).prop_map(ms);
     let idempotency = prop::option::weighted(0.3, (0..2_u8, 0..2_u128, window));
-    let expires_after = prop::option::weighted(0.3, prop::sample::select(vec![0, 1, 1_000, 30_000]).prop_map(ms));
+    let expires_after =
+        prop::option::weighted(0.3, prop::sample::select(vec![0, 1, 1_000, 30_000]).prop_map(ms));
     let few = || prop::option::weighted(0.3, 0..2_u8);
     let quota = prop::option::weighted(0.2, 1..6_u64);
-    let parts = (0..3_usize, moment(), few(), idempotency, expires_after, prop::bool::weighted(0.3), quota);
-    parts.prop_map(|(destination, moment, key, idempotency, expires_after, on_dead, quota)| Addition {
-        destination,
-        moment,
-        key,
-        idempotency,
-        expires_after,
-        on_dead,
-        quota,
+    let parts =
+        (0..3_usize, moment(), few(), idempotency, expires_after, prop::bool::weighted(0.3), quota);
+    parts.prop_map(|(destination, moment, key, idempotency, expires_after, on_dead, quota)| {
+        Addition { destination, moment, key, idempotency, expires_after, on_dead, quota }
     })
 }
 
 fn stranger() -> impl Strategy<Value = Stranger> {
     let due = (-5_i64..50).prop_map(|seconds| UnixMillis(START.0 + seconds * 1_000));
-    let states = [State::Scheduled, State::Scheduled, State::Delivered, State::Dead, State::Cancelled, State::Expired];
+    let states = [
+        State::Scheduled,
+        State::Scheduled,
+        State::Delivered,
+        State::Dead,
+        State::Cancelled,
+        State::Expired,
+    ];
     let standing = (prop::sample::select(states.to_vec()), span());
-    let expires_after = prop::option::weighted(0.3, prop::sample::select(vec![0, 1_000, 30_000]).prop_map(ms));
+    let expires_after =
+        prop::option::weighted(0.3, prop::sample::select(vec![0, 1_000, 30_000]).prop_map(ms));
     let set = (-5_i64..50).prop_map(|seconds| UnixMillis(START.0 + seconds * 1_000));
-    let key = (prop::option::weighted(0.5, 0..2_u8), prop::option::weighted(0.7, set), any::<bool>());
+    let key =
+        (prop::option::weighted(0.5, 0..2_u8), prop::option::weighted(0.7, set), any::<bool>());
     let origin = prop::option::weighted(0.7, (0..20_u64).prop_map(|n| n / 19));
     let content = (0..20_u8).prop_map(|n| n / 19);
-    let parts = (0..4_u64, 0..3_usize, due, standing, 0..3_u32, key, expires_after, content, origin);
+    let parts =
+        (0..4_u64, 0..3_usize, due, standing, 0..3_u32, key, expires_after, content, origin);
     parts.prop_map(
-        |(id, destination, due, standing, attempts, (key, key_set, lent), expires_after, content, origin)| Stranger {
+        |(
+            id,
+            destination,
+            due,
+            standing,
+            attempts,
+            (key, key_set, lent),
+            expires_after,
+            content,
+            origin,
+        )| Stranger {
             id,
             destination,
             due,
@@ -235,8 +258,9 @@ fn policing() -> impl Strategy<Value = Policing> {
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let lane = || prop_oneof![4 => Just(0_usize), 1 => Just(1)];
     let add = (lane(), prop::collection::vec(addition(), 1..4));
-    let wants = prop::sample::subsequence(vec![0_usize, 1, 2, 3], 0..=4)
-        .prop_flat_map(|named| named.into_iter().map(|which| (Just(which), 1..4_usize)).collect::<Vec<_>>());
+    let wants = prop::sample::subsequence(vec![0_usize, 1, 2, 3], 0..=4).prop_flat_map(|named| {
+        named.into_iter().map(|which| (Just(which), 1..4_usize)).collect::<Vec<_>>()
+    });
     let claim = (lane(), wants, lease(), any::<bool>(), any::<bool>(), 0..3_usize, misfires());
     let picks = || prop::collection::vec(task_pick(), 0..4);
     let replay = (picks(), span(), span());
@@ -244,7 +268,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     let notes = prop::collection::vec((task_pick(), 1..9_u32), 1..4);
     let settle = prop::collection::vec((task_pick(), receipt_pick(), transition()), 1..4);
     let purge = (lane(), prop::sample::select(State::ALL.to_vec()), span(), 0..4_usize);
-    let back = prop::sample::select(vec![1_000, 40_000, 13 * 3_600_000, 48 * 3_600_000]).prop_map(ms);
+    let back =
+        prop::sample::select(vec![1_000, 40_000, 13 * 3_600_000, 48 * 3_600_000]).prop_map(ms);
     prop_oneof![
         5 => add.prop_map(|(topic, tasks)| Step::Add { topic, tasks }),
         7 => claim.prop_map(|(lane, wants, lease, is_worker, more, skip, misfires)| {
@@ -374,7 +399,11 @@ impl World {
             return (lanes().remove(0), TaskId(1));
         }
         let (lane, id) = pick.task.get(&self.tasks).clone();
-        let lane = if pick.is_lost { lanes().into_iter().find(|other| *other != lane).unwrap() } else { lane };
+        let lane = if pick.is_lost {
+            lanes().into_iter().find(|other| *other != lane).unwrap()
+        } else {
+            lane
+        };
         (lane, id)
     }
 
@@ -382,7 +411,9 @@ impl World {
         let own = self.model.receipts_of(id);
         match pick {
             ReceiptPick::Own(which) if !own.is_empty() => which.get(&own).clone(),
-            ReceiptPick::Any(which) if !self.receipts.is_empty() => which.get(&self.receipts).clone(),
+            ReceiptPick::Any(which) if !self.receipts.is_empty() => {
+                which.get(&self.receipts).clone()
+            }
             ReceiptPick::MadeUp(text) => receipt(text),
             _ => receipt("stranger"),
         }
@@ -405,7 +436,10 @@ impl World {
                     to: now - *ago,
                     becomes: *becomes,
                 };
-                let want = |(which, slots): &(usize, usize)| Want { destination: destination(*which), slots: *slots };
+                let want = |(which, slots): &(usize, usize)| Want {
+                    destination: destination(*which),
+                    slots: *slots,
+                };
                 Call::Claim(Claim {
                     lane: lanes().remove(*lane),
                     wants: wants.iter().map(want).collect(),
@@ -420,7 +454,12 @@ impl World {
             Step::Settle(settles) => {
                 let settle = |(task, by, transition): &(TaskPick, ReceiptPick, Transition)| {
                     let (lane, id) = self.task(task);
-                    Settle { lane, id, receipt: self.receipt(by, id), transition: transition.clone() }
+                    Settle {
+                        lane,
+                        id,
+                        receipt: self.receipt(by, id),
+                        transition: transition.clone(),
+                    }
                 };
                 Call::Settle(settles.iter().map(settle).collect())
             }
@@ -434,17 +473,25 @@ impl World {
             }
             Step::Reschedule(task, moment, content) => {
                 let (lane, id) = self.task(task);
-                let content =
-                    content.map(|which| NewContent { destination: destination(which), content: "new".into() });
+                let content = content.map(|which| NewContent {
+                    destination: destination(which),
+                    content: "new".into(),
+                });
                 Call::Reschedule(lane, id, *moment, content)
             }
-            Step::Replay(tasks, spread) => Call::Replay(lanes().remove(0), self.ids(tasks), *spread),
+            Step::Replay(tasks, spread) => {
+                Call::Replay(lanes().remove(0), self.ids(tasks), *spread)
+            }
             Step::Purge { lane, state, age, limit } => {
                 Call::Purge(lanes().remove(*lane), *state, self.model.now - *age, *limit)
             }
-            Step::Discard(state, tasks) => Call::Discard(lanes().remove(0), *state, self.ids(tasks)),
+            Step::Discard(state, tasks) => {
+                Call::Discard(lanes().remove(0), *state, self.ids(tasks))
+            }
             Step::Clear { lane } => Call::Clear(lanes().remove(*lane)),
-            Step::Note(notes) => Call::Note(notes.iter().map(|(task, attempt)| self.note(task, *attempt)).collect()),
+            Step::Note(notes) => {
+                Call::Note(notes.iter().map(|(task, attempt)| self.note(task, *attempt)).collect())
+            }
             Step::Lend(tasks, lease) => {
                 let by = receipt(&format!("mover-{}", self.receipts.len()));
                 Call::Lend(lanes().remove(0), self.ids(tasks), by, *lease)
@@ -487,7 +534,15 @@ impl World {
 
     fn note(&self, task: &TaskPick, attempt: u32) -> AttemptNote {
         let ((lane, id), started) = (self.task(task), self.model.now);
-        AttemptNote { lane, id, attempt, started, took: ms(7), outcome: "503".into(), answer: "{}".into() }
+        AttemptNote {
+            lane,
+            id,
+            attempt,
+            started,
+            took: ms(7),
+            outcome: "503".into(),
+            answer: "{}".into(),
+        }
     }
 
     /// Has the model do what the call says.
@@ -496,7 +551,8 @@ impl World {
         match self.call.clone() {
             Call::Nothing => Answer::Nothing,
             Call::Add(tasks) => {
-                let added: Vec<Result<Added>> = tasks.iter().map(|task| model.add(task.clone())).collect();
+                let added: Vec<Result<Added>> =
+                    tasks.iter().map(|task| model.add(task.clone())).collect();
                 for (task, added) in tasks.iter().zip(&added) {
                     let Ok(Added { id, .. }) = *added else { continue };
                     let lane = task.topic.lane_of(id);
@@ -514,14 +570,20 @@ impl World {
                 self.receipts.push(receipt.clone());
                 Answer::Granted(model.claim(&claim, receipt))
             }
-            Call::Settle(settles) => Answer::Settled(settles.iter().map(|settle| model.settle(settle)).collect()),
-            Call::Extend(lane, id, by, lease) => Answer::Settled(vec![model.extend(&lane, id, &by, lease)]),
+            Call::Settle(settles) => {
+                Answer::Settled(settles.iter().map(|settle| model.settle(settle)).collect())
+            }
+            Call::Extend(lane, id, by, lease) => {
+                Answer::Settled(vec![model.extend(&lane, id, &by, lease)])
+            }
             Call::Cancel(lane, id) => Answer::Cancelled(model.cancel(&lane, id)),
             Call::Reschedule(lane, id, moment, content) => {
                 Answer::Rescheduled(model.reschedule(&lane, id, moment, content))
             }
             Call::Replay(lane, ids, spread) => Answer::Count(model.replay(&lane, &ids, spread)),
-            Call::Purge(lane, state, before, limit) => Answer::Count(model.purge(&lane, state, before, limit)),
+            Call::Purge(lane, state, before, limit) => {
+                Answer::Count(model.purge(&lane, state, before, limit))
+            }
             Call::Discard(lane, state, ids) => Answer::Count(model.discard(&lane, state, &ids)),
             Call::Clear(lane) => Answer::Count(model.clear(&lane, ALL)),
             Call::Note(notes) => {
@@ -540,12 +602,21 @@ impl World {
                         self.tasks.push(name);
                     }
                 }
-                Answer::Adopted(tasks.into_iter().map(|task| model.adopt(task).expect("its entry is right")).collect())
+                Answer::Adopted(
+                    tasks
+                        .into_iter()
+                        .map(|task| model.adopt(task).expect("its entry is right"))
+                        .collect(),
+                )
             }
             Call::Police(entry, how) => Answer::Policed(match how {
-                Policing::SetPolicy(attempts) => model.set_policy(&entry.topic, &policy(attempts)).then(String::new),
+                Policing::SetPolicy(attempts) => {
+                    model.set_policy(&entry.topic, &policy(attempts)).then(String::new)
+                }
                 Policing::Pause => model.pause(&entry.topic).map(|since| since.to_string()),
-                Policing::Resume(becomes) => model.resume(&entry.topic, becomes).map(|was| was.to_string()),
+                Policing::Resume(becomes) => {
+                    model.resume(&entry.topic, becomes).map(|was| was.to_string())
+                }
                 Policing::Unregister => model.unregister(&entry).then(String::new),
             }),
             Call::SetClock(now) => {

@@ -28,7 +28,12 @@ impl Topics {
         self.0.get_mut(topic).map(|topic| *topic.paused.get_or_insert(now))
     }
 
-    pub(crate) fn resume(&mut self, topic: &Topic, becomes: Option<Misfired>, now: UnixMillis) -> Option<bool> {
+    pub(crate) fn resume(
+        &mut self,
+        topic: &Topic,
+        becomes: Option<Misfired>,
+        now: UnixMillis,
+    ) -> Option<bool> {
         let topic = self.0.get_mut(topic)?;
         let Some(from) = topic.paused.take() else { return Some(false) };
         topic.misfires.extend(becomes.map(|becomes| Misfire { from, to: now, becomes }));
@@ -38,7 +43,10 @@ impl Topics {
     }
 
     pub(crate) fn forget_misfire(&mut self, topic: &Topic, misfire: Misfire) {
-        self.0.get_mut(topic).into_iter().for_each(|topic| topic.misfires.retain(|known| *known != misfire));
+        self.0
+            .get_mut(topic)
+            .into_iter()
+            .for_each(|topic| topic.misfires.retain(|known| *known != misfire));
     }
 
     pub(crate) fn unregister(&mut self, topic: &Topic) {

@@ -2,15 +2,15 @@
 
 use delayd::span::Span;
 use delayd::store::{
-    Adopted, Adoptee, Cancelled, LeaseKind, MAX_EXPIRIES, MOVED, Novelty, Rescheduled, Settled, Standing, Store, Task,
-    Transition,
+    Adopted, Adoptee, Cancelled, LeaseKind, MAX_EXPIRIES, MOVED, Novelty, Rescheduled, Settled,
+    Standing, Store, Task, Transition,
 };
 use delayd::store::{Moment, NewTask, TopicEntry};
 use delayd::task::{OnDead, Options, Receipt, State, StoreId, TaskId};
 
 use crate::bench::{
-    Bench, Held, START, at, dead, delivered, expiring, hear, ids, keyed, lamented, lane, ms, new_task, receipt, retry,
-    stale, topic, topic_of,
+    Bench, Held, START, at, dead, delivered, expiring, hear, ids, keyed, lamented, lane, ms,
+    new_task, receipt, retry, stale, topic, topic_of,
 };
 
 const HOLD_MS: u64 = 60_000;
@@ -45,7 +45,9 @@ fn ended(state: State) -> Standing {
     Standing::Ended { state, finished: at(-60_000) }
 }
 
-pub(crate) async fn a_lent_task_is_handed_to_nobody_and_never_early_again(bench: Bench<impl Store>) {
+pub(crate) async fn a_lent_task_is_handed_to_nobody_and_never_early_again(
+    bench: Bench<impl Store>,
+) {
     let id = bench.add("message.call", 90_000).await;
     let mover = receipt("mover");
     assert!(lend(&bench, id, &mover).await);
@@ -57,7 +59,10 @@ pub(crate) async fn a_lent_task_is_handed_to_nobody_and_never_early_again(bench:
     // It is back, and still not due.
     assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), []);
     let task = bench.get(id).await;
-    assert_eq!((task.state, task.due, task.last_outcome.as_str()), (State::Scheduled, at(90_000), ""));
+    assert_eq!(
+        (task.state, task.due, task.last_outcome.as_str()),
+        (State::Scheduled, at(90_000), "")
+    );
     assert_eq!(bench.next_due().await, Some(at(90_000)));
     bench.advance(29_999);
     assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), []);
@@ -132,7 +137,11 @@ pub(crate) async fn only_what_waits_or_is_lent_is_lent(bench: Bench<impl Store>)
     assert_eq!(ids(&bench.claim(&[("message.call", 5)]).await), [], "its lease is new");
     let moved = |receipt: &Receipt| Held { id, receipt: receipt.clone() };
     assert_eq!(bench.settle(&moved(&first), Transition::Release).await, stale(State::Leased));
-    assert_eq!(bench.settle(&moved(&first), delivered()).await, Settled::Done, "what it has adopted is adopted");
+    assert_eq!(
+        bench.settle(&moved(&first), delivered()).await,
+        Settled::Done,
+        "what it has adopted is adopted"
+    );
 }
 
 pub(crate) async fn a_lent_task_may_be_cancelled_and_is_then_not_moved(bench: Bench<impl Store>) {
@@ -142,7 +151,8 @@ pub(crate) async fn a_lent_task_may_be_cancelled_and_is_then_not_moved(bench: Be
     for id in [moved, back, left] {
         assert!(lend(&bench, id, &mover).await);
         assert_eq!(bench.store.cancel(&lane(), id).await.unwrap(), Cancelled::Pending);
-        let rescheduled = bench.store.reschedule(&lane(), id, Moment::At(at(1)), None).await.unwrap();
+        let rescheduled =
+            bench.store.reschedule(&lane(), id, Moment::At(at(1)), None).await.unwrap();
         assert_eq!(rescheduled, Rescheduled::Refused { state: State::Leased });
         assert!(bench.get(id).await.cancelling);
         assert!(lend(&bench, id, &mover).await, "the next mover has to hear of it");
@@ -182,7 +192,11 @@ pub(crate) async fn a_lent_task_expires_once_it_is_back(bench: Bench<impl Store>
 }
 
 pub(crate) async fn an_adopted_task_is_as_it_was(bench: Bench<impl Store>) {
-    let options = Options { expires_after: Some(Span(ms(5_000))), max_attempts: Some(7), ..Options::default() };
+    let options = Options {
+        expires_after: Some(Span(ms(5_000))),
+        max_attempts: Some(7),
+        ..Options::default()
+    };
     let waiting = Adoptee {
         standing: Standing::Waiting { due: at(90_000) },
         attempts: 2,
@@ -217,9 +231,17 @@ pub(crate) async fn an_adopted_task_is_as_it_was(bench: Bench<impl Store>) {
 pub(crate) async fn an_adopted_task_fires_at_its_moment_and_not_before(bench: Bench<impl Store>) {
     let mut hints = bench.store.hints();
     let (soon, late) = (stranger(1_700_000_000_000_005), stranger(1_700_000_000_000_006));
-    let late = Adoptee { due: at(-5_000), standing: Standing::Waiting { due: at(70_000) }, attempts: 3, ..late };
-    let past =
-        Adoptee { due: at(-5_000), standing: Standing::Waiting { due: at(-5_000) }, ..stranger(1_700_000_000_000_007) };
+    let late = Adoptee {
+        due: at(-5_000),
+        standing: Standing::Waiting { due: at(70_000) },
+        attempts: 3,
+        ..late
+    };
+    let past = Adoptee {
+        due: at(-5_000),
+        standing: Standing::Waiting { due: at(-5_000) },
+        ..stranger(1_700_000_000_000_007)
+    };
     // Each is earlier than those before, and so is news.
     for task in [&late, &soon, &past] {
         assert_eq!(adopt(&bench, task.clone()).await, Adopted::New);
@@ -232,13 +254,21 @@ pub(crate) async fn an_adopted_task_fires_at_its_moment_and_not_before(bench: Be
     bench.advance(1);
     let grant = bench.claim(&[("message.call", 5)]).await;
     assert_eq!(ids(&grant), [soon.id]);
-    assert_eq!((grant.tasks[0].attempt, grant.tasks[0].due, &grant.tasks[0].content), (1, at(60_000), &soon.content));
+    assert_eq!(
+        (grant.tasks[0].attempt, grant.tasks[0].due, &grant.tasks[0].content),
+        (1, at(60_000), &soon.content)
+    );
     bench.advance(10_000);
     let grant = bench.claim(&[("message.call", 5)]).await;
-    assert_eq!((ids(&grant), grant.tasks[0].attempt, grant.tasks[0].due), (vec![late.id], 4, at(-5_000)));
+    assert_eq!(
+        (ids(&grant), grant.tasks[0].attempt, grant.tasks[0].due),
+        (vec![late.id], 4, at(-5_000))
+    );
 }
 
-pub(crate) async fn an_adoption_may_be_repeated_whatever_became_of_the_task(bench: Bench<impl Store>) {
+pub(crate) async fn an_adoption_may_be_repeated_whatever_became_of_the_task(
+    bench: Bench<impl Store>,
+) {
     let task = stranger(1_700_000_000_000_005);
     assert_eq!(adopt(&bench, task.clone()).await, Adopted::New);
     assert_eq!(adopt(&bench, task.clone()).await, Adopted::Known);
@@ -294,7 +324,11 @@ pub(crate) async fn an_adopted_id_is_never_drawn(bench: Bench<impl Store>) {
 }
 
 pub(crate) async fn what_has_ended_elsewhere_has_ended_here(bench: Bench<impl Store>) {
-    let on_dead = OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: Some(TaskId(99)) };
+    let on_dead = OnDead {
+        sn: "dead.letters".parse().unwrap(),
+        url: "/dead".into(),
+        task_id: Some(TaskId(99)),
+    };
     let options = Options { on_dead: Some(on_dead), ..Options::default() };
     let states = [State::Delivered, State::Dead, State::Cancelled, State::Expired];
     for (i, state) in states.into_iter().enumerate() {
@@ -314,11 +348,22 @@ pub(crate) async fn what_has_ended_elsewhere_has_ended_here(bench: Bench<impl St
     }
     let counts = bench.counts().await;
     assert_eq!((counts.delivered, counts.dead, counts.cancelled, counts.expired), (1, 1, 1, 1));
-    assert_eq!((counts.scheduled, counts.leased), (0, 0), "nobody is called for who died elsewhere");
+    assert_eq!(
+        (counts.scheduled, counts.leased),
+        (0, 0),
+        "nobody is called for who died elsewhere"
+    );
     let dead = TaskId(1_700_000_000_000_001);
-    assert_eq!(bench.store.replay(&lane(), vec![dead], delayd::store::Spread::default()).await.unwrap(), 1);
+    assert_eq!(
+        bench.store.replay(&lane(), vec![dead], delayd::store::Spread::default()).await.unwrap(),
+        1
+    );
     bench.settle(&bench.hold().await, crate::bench::dead()).await;
-    assert_eq!(bench.get(TaskId(99)).await.destination.as_str(), "dead.letters", "but if it dies here");
+    assert_eq!(
+        bench.get(TaskId(99)).await.destination.as_str(),
+        "dead.letters",
+        "but if it dies here"
+    );
 }
 
 pub(crate) async fn an_adopted_task_takes_its_key_if_it_is_free(bench: Bench<impl Store>) {
@@ -335,7 +380,8 @@ pub(crate) async fn an_adopted_task_takes_its_key_if_it_is_free(bench: Bench<imp
     let third = Adoptee { options: options.clone(), ..stranger(1_700_000_000_000_007) };
     adopt(&bench, third.clone()).await;
     assert_eq!(bench.try_add(keyed("k", 7_000)).await.unwrap().id, third.id);
-    let ended = Adoptee { options, standing: ended(State::Dead), ..stranger(1_700_000_000_000_008) };
+    let ended =
+        Adoptee { options, standing: ended(State::Dead), ..stranger(1_700_000_000_000_008) };
     bench.store.cancel(&lane(), third.id).await.unwrap();
     adopt(&bench, ended.clone()).await;
     let fresh = bench.try_add(keyed("k", 8_000)).await.unwrap();
@@ -349,17 +395,30 @@ fn rival(id: u64, set_ms: i64) -> Adoptee {
 }
 
 /// Both waited, and the older one's alarm fired though heartbeats came.
-pub(crate) async fn of_two_tasks_of_a_key_the_one_that_was_set_later_is_kept(bench: Bench<impl Store>) {
+pub(crate) async fn of_two_tasks_of_a_key_the_one_that_was_set_later_is_kept(
+    bench: Bench<impl Store>,
+) {
     assert_eq!(adopt(&bench, rival(1, -2_000)).await, Adopted::New);
     let pushed = bench.try_add(keyed("k", 90_000)).await.unwrap();
     assert_eq!((pushed.id, pushed.novelty), (rival(1, 0).id, Novelty::Replaced));
     assert_eq!(adopt(&bench, rival(2, -1)).await, Adopted::Superseded);
-    assert_eq!(adopt(&bench, rival(2, 0)).await, Adopted::Superseded, "what was set here wins a tie");
+    assert_eq!(
+        adopt(&bench, rival(2, 0)).await,
+        Adopted::Superseded,
+        "what was set here wins a tie"
+    );
     assert!(bench.store.get(&lane(), rival(2, 0).id).await.unwrap().is_none());
-    assert_eq!(adopt(&bench, rival(1, -2_000)).await, Adopted::Superseded, "it was pushed back here");
+    assert_eq!(
+        adopt(&bench, rival(1, -2_000)).await,
+        Adopted::Superseded,
+        "it was pushed back here"
+    );
     let other_id = Adoptee { id: bench.add("message.call", 60_000_000).await, ..rival(2, -1) };
     assert_eq!(adopt(&bench, other_id.clone()).await, Adopted::Superseded, "whatever has its id");
-    assert_eq!(adopt(&bench, Adoptee { key_set: Some(at(1)), ..other_id.clone() }).await, Adopted::Taken);
+    assert_eq!(
+        adopt(&bench, Adoptee { key_set: Some(at(1)), ..other_id.clone() }).await,
+        Adopted::Taken
+    );
     assert_eq!(bench.state(pushed.id).await, State::Scheduled);
     // The other store goes on with what it lends: it may wait here no more.
     let first = bench.try_add(keyed("other", 90_000)).await.unwrap();
@@ -389,17 +448,25 @@ pub(crate) async fn of_two_tasks_of_a_key_the_one_that_was_set_later_is_kept(ben
     bench.settle(&held, retry(1)).await;
     assert_eq!(bench.state(held.id).await, State::Cancelled);
     assert_eq!(bench.counts().await.scheduled, 1);
-    let other = Adoptee { options: Options { key: Some("other".into()), ..Options::default() }, ..rival(5, -9_000) };
+    let other = Adoptee {
+        options: Options { key: Some("other".into()), ..Options::default() },
+        ..rival(5, -9_000)
+    };
     assert_eq!(adopt(&bench, other).await, Adopted::New);
 }
 
 /// Its add would have pushed the owner back, and would have ended with it.
-pub(crate) async fn an_owner_that_has_ended_supersedes_what_was_set_before_it(bench: Bench<impl Store>) {
+pub(crate) async fn an_owner_that_has_ended_supersedes_what_was_set_before_it(
+    bench: Bench<impl Store>,
+) {
     let owner = bench.try_add(keyed("k", 1_000)).await.unwrap();
     bench.store.cancel(&lane(), owner.id).await.unwrap();
     assert_eq!(adopt(&bench, rival(1, -1)).await, Adopted::Superseded);
     assert_eq!(adopt(&bench, rival(2, 1)).await, Adopted::New);
-    assert_eq!((bench.state(owner.id).await, bench.state(rival(2, 1).id).await), (State::Cancelled, State::Scheduled));
+    assert_eq!(
+        (bench.state(owner.id).await, bench.state(rival(2, 1).id).await),
+        (State::Cancelled, State::Scheduled)
+    );
 }
 
 pub(crate) async fn what_ended_elsewhere_ends_here_unless_it_was_changed(bench: Bench<impl Store>) {
@@ -412,7 +479,10 @@ pub(crate) async fn what_ended_elsewhere_ends_here_unless_it_was_changed(bench: 
         assert_eq!(adopt(&bench, waiting.clone()).await, Adopted::New);
         assert_eq!(adopt(&bench, at_end(n, state)).await, Adopted::Ended);
         let task = bench.get(waiting.id).await;
-        assert_eq!((task.state, task.finished, &*task.last_outcome), (state, Some(bench.now()), "as there"));
+        assert_eq!(
+            (task.state, task.finished, &*task.last_outcome),
+            (state, Some(bench.now()), "as there")
+        );
         assert_eq!(adopt(&bench, at_end(n, state)).await, Adopted::Known, "a repeat");
         assert_eq!(adopt(&bench, waiting).await, Adopted::Known, "it does not wait again");
     }
@@ -431,7 +501,9 @@ pub(crate) async fn what_ended_elsewhere_ends_here_unless_it_was_changed(bench: 
     assert_eq!((bench.counts().await.scheduled, bench.counts().await.leased), (2, 1));
 }
 
-pub(crate) async fn what_is_leased_here_and_ended_elsewhere_is_cancelled_when_its_lease_ends(bench: Bench<impl Store>) {
+pub(crate) async fn what_is_leased_here_and_ended_elsewhere_is_cancelled_when_its_lease_ends(
+    bench: Bench<impl Store>,
+) {
     let tasks = [1, 2, 3].map(|n| stranger(1_700_000_000_000_000 + n));
     for task in &tasks {
         adopt(&bench, task.clone()).await;
@@ -439,7 +511,8 @@ pub(crate) async fn what_is_leased_here_and_ended_elsewhere_is_cancelled_when_it
     bench.advance(60_000);
     let held = [bench.hold().await, bench.hold().await, bench.hold().await];
     for (task, held) in tasks.iter().zip(&held) {
-        let over = Adoptee { standing: ended(State::Delivered), outcome: "200 OK".into(), ..task.clone() };
+        let over =
+            Adoptee { standing: ended(State::Delivered), outcome: "200 OK".into(), ..task.clone() };
         for _ in 0..2 {
             assert_eq!(adopt(&bench, over.clone()).await, Adopted::Cancelling);
         }
@@ -449,13 +522,23 @@ pub(crate) async fn what_is_leased_here_and_ended_elsewhere_is_cancelled_when_it
     bench.settle(&held[1], retry(1_000)).await;
     bench.advance(60_000);
     let over = Adoptee { standing: ended(State::Delivered), ..tasks[2].clone() };
-    assert_eq!(adopt(&bench, over).await, Adopted::Known, "its lease has run out, and with that it is cancelled");
-    let states = [bench.state(held[0].id).await, bench.state(held[1].id).await, bench.state(held[2].id).await];
+    assert_eq!(
+        adopt(&bench, over).await,
+        Adopted::Known,
+        "its lease has run out, and with that it is cancelled"
+    );
+    let states = [
+        bench.state(held[0].id).await,
+        bench.state(held[1].id).await,
+        bench.state(held[2].id).await,
+    ];
     assert_eq!(states, [State::Delivered, State::Cancelled, State::Cancelled]);
 }
 
 /// It was answered done, and the task fired again at the new store.
-pub(crate) async fn a_late_success_ends_a_lent_task_and_the_mover_hears_of_it(bench: Bench<impl Store>) {
+pub(crate) async fn a_late_success_ends_a_lent_task_and_the_mover_hears_of_it(
+    bench: Bench<impl Store>,
+) {
     let held = bench.add_held().await;
     bench.settle(&held, retry(40_000)).await;
     let mover = Held { id: held.id, receipt: receipt("mover") };
@@ -468,7 +551,10 @@ pub(crate) async fn a_late_success_ends_a_lent_task_and_the_mover_hears_of_it(be
     let mover = Held { id, ..mover };
     assert_eq!(bench.settle(&mover, Transition::Moved).await, Settled::Done);
     assert_eq!(bench.settle(&mover, Transition::Moved).await, Settled::Done, "a repeat");
-    assert_eq!((bench.state(id).await, bench.get(id).await.last_outcome.as_str()), (State::Delivered, MOVED));
+    assert_eq!(
+        (bench.state(id).await, bench.get(id).await.last_outcome.as_str()),
+        (State::Delivered, MOVED)
+    );
 }
 
 pub(crate) async fn a_task_remembers_when_its_key_was_set(bench: Bench<impl Store>) {
@@ -485,10 +571,16 @@ pub(crate) async fn a_task_remembers_when_its_key_was_set(bench: Bench<impl Stor
     assert_eq!(bench.get(plain).await.key_set, None);
 }
 
-pub(crate) async fn an_adoption_registers_its_topic_and_asks_for_no_quota(bench: Bench<impl Store>) {
+pub(crate) async fn an_adoption_registers_its_topic_and_asks_for_no_quota(
+    bench: Bench<impl Store>,
+) {
     let entry: TopicEntry = topic_of("elsewhere", 4);
     let tasks: Vec<Adoptee> = (0..600_u64)
-        .map(|i| Adoptee { topic: entry.clone(), id: TaskId(1_700_000_000_000_000 + i), ..stranger(1) })
+        .map(|i| Adoptee {
+            topic: entry.clone(),
+            id: TaskId(1_700_000_000_000_000 + i),
+            ..stranger(1)
+        })
         .collect();
     let adopted = bench.store.adopt(tasks).await;
     assert!(adopted.iter().all(|adopted| matches!(adopted, Ok(Adopted::New))));
@@ -541,7 +633,8 @@ pub(crate) async fn a_moved_task_keeps_its_origin(bench: Bench<impl Store>) {
     // Pushed back here, it is the same task still, whether the add asks for little or much.
     let more = Options { max_attempts: Some(2), ..keyed("k", 0).options };
     for options in [keyed("k", 0).options, more] {
-        let pushed = bench.try_add(NewTask { options: options.clone(), ..keyed("k", 5_000) }).await.unwrap();
+        let pushed =
+            bench.try_add(NewTask { options: options.clone(), ..keyed("k", 5_000) }).await.unwrap();
         assert_eq!((pushed.id, pushed.novelty), (moved.id, Novelty::Replaced));
         let expected = Options { origin: Some(StoreId(7)), ..options };
         assert_eq!(bench.get(moved.id).await.options, expected);
@@ -553,12 +646,20 @@ pub(crate) async fn a_moved_task_keeps_its_origin(bench: Bench<impl Store>) {
 }
 
 pub(crate) async fn a_call_for_a_moved_task_has_its_origin(bench: Bench<impl Store>) {
-    let on_dead = OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: Some(TaskId(99)) };
+    let on_dead = OnDead {
+        sn: "dead.letters".parse().unwrap(),
+        url: "/dead".into(),
+        task_id: Some(TaskId(99)),
+    };
     let options = Options { on_dead: Some(on_dead), ..Options::default() };
-    adopt(&bench, from(7, Adoptee { options, due: at(0), ..stranger(1_700_000_000_000_005) })).await;
+    adopt(&bench, from(7, Adoptee { options, due: at(0), ..stranger(1_700_000_000_000_005) }))
+        .await;
     bench.advance(60_000);
     bench.settle(&bench.hold().await, dead()).await;
-    assert_eq!(bench.get(TaskId(99)).await.options, Options { origin: Some(StoreId(7)), ..Options::default() });
+    assert_eq!(
+        bench.get(TaskId(99)).await.options,
+        Options { origin: Some(StoreId(7)), ..Options::default() }
+    );
 }
 
 /// Two stores that took an add in the same second have given the same id, and perhaps for the same content in the same millisecond.
@@ -583,7 +684,9 @@ pub(crate) async fn an_id_that_another_topic_has_is_taken(bench: Bench<impl Stor
     assert_eq!(adopt(&bench, from(7, task)).await, Adopted::New);
 }
 
-pub(crate) async fn an_id_that_another_import_brought_to_another_topic_is_taken(bench: Bench<impl Store>) {
+pub(crate) async fn an_id_that_another_import_brought_to_another_topic_is_taken(
+    bench: Bench<impl Store>,
+) {
     let other = |task| Adoptee { topic: topic_of("elsewhere", 4), ..task };
     let [first, second] = [1_600_000_000_000_005, 1_600_000_000_000_006].map(stranger);
     assert_eq!(adopt(&bench, from(7, first.clone())).await, Adopted::New);
@@ -607,7 +710,8 @@ pub(crate) async fn a_batch_takes_an_id_once(bench: Bench<impl Store>) {
 pub(crate) async fn the_id_of_a_call_for_a_moved_task_is_never_drawn(bench: Bench<impl Store>) {
     let first = bench.add("message.call", 0).await;
     let call = TaskId(first.0 + 1_500);
-    let on_dead = OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: Some(call) };
+    let on_dead =
+        OnDead { sn: "dead.letters".parse().unwrap(), url: "/dead".into(), task_id: Some(call) };
     let options = Options { on_dead: Some(on_dead), ..Options::default() };
     adopt(&bench, from(7, Adoptee { options, ..stranger(first.0 + 1) })).await;
     assert!(bench.add("message.call", 0).await > call);

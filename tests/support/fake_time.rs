@@ -14,12 +14,15 @@ impl FakeTime {
     /// One that goes right, by a file in `folder`.
     pub fn right(folder: &std::path::Path) -> Self {
         let ask = || {
-            let asked = Command::new("faketime").args(["-m", "-f", "+0", "printenv", "LD_PRELOAD"]).output();
+            let asked = Command::new("faketime")
+                .args(["-m", "-f", "+0", "printenv", "LD_PRELOAD"])
+                .output();
             let asked = asked.expect("these tests need faketime; scripts/test installs it");
             String::from_utf8(asked.stdout).unwrap().trim().to_owned()
         };
         // It names what it shares with its child by its process id, and says nothing where one that was killed has left that behind.
-        let library = (0..20).map(|_| ask()).find(|library| !library.is_empty()).unwrap_or_default();
+        let library =
+            (0..20).map(|_| ask()).find(|library| !library.is_empty()).unwrap_or_default();
         assert!(!library.is_empty(), "faketime does not say where its library is");
         // Redis' jemalloc asks for the time while it starts, libfaketime for memory while it starts: neither would ever be ready.
         // libc's own malloc, loaded before jemalloc, does without the time.

@@ -70,13 +70,18 @@ impl Answers {
 
     /// Adds stored a second between two moments.
     pub(crate) fn goodput(&self, from: Instant, until: Instant) -> f64 {
-        let stored = self.0.iter().filter(|ended| ended.end.is_stored() && (from..until).contains(&ended.at)).count();
+        let stored = self
+            .0
+            .iter()
+            .filter(|ended| ended.end.is_stored() && (from..until).contains(&ended.at))
+            .count();
         stored as f64 / (until - from).as_secs_f64()
     }
 
     /// A percentile of the time that such an end took, in milliseconds; 0 if there is none.
     pub(crate) fn percentile_ms(&self, percent: usize, is: impl Fn(End) -> bool) -> u128 {
-        let mut took: Vec<Duration> = self.0.iter().filter(|ended| is(ended.end)).map(|ended| ended.took).collect();
+        let mut took: Vec<Duration> =
+            self.0.iter().filter(|ended| is(ended.end)).map(|ended| ended.took).collect();
         took.sort_unstable();
         let last = took.len().saturating_sub(1);
         took.get((took.len() * percent / 100).min(last)).map_or(0, Duration::as_millis)
@@ -97,13 +102,22 @@ pub(crate) struct Callers {
 impl Callers {
     /// With no more connections than that, and leaving after that long without an answer.
     pub(crate) fn of(to: SocketAddr, most_connections: usize, patience: Duration) -> Self {
-        Self { to, most_connections, patience, idle: Arc::default(), open: Arc::default(), next: Arc::default() }
+        Self {
+            to,
+            most_connections,
+            patience,
+            idle: Arc::default(),
+            open: Arc::default(),
+            next: Arc::default(),
+        }
     }
 
     /// Opens all connections, one after the other: a storm of them at the start would be all there is to see.
     pub(crate) async fn connect(&self) {
         while self.may_open() {
-            let stream = TcpStream::connect(self.to).await.expect("the server takes connections before the load");
+            let stream = TcpStream::connect(self.to)
+                .await
+                .expect("the server takes connections before the load");
             self.idle.lock().unwrap().push(stream);
         }
     }
@@ -131,7 +145,12 @@ impl Callers {
     }
 
     /// So many a second, on schedule; returns when each has come to its end.
-    pub(crate) async fn open_loop(&self, a_second: f64, span: Duration, add: impl Fn(u64) -> String) -> Answers {
+    pub(crate) async fn open_loop(
+        &self,
+        a_second: f64,
+        span: Duration,
+        add: impl Fn(u64) -> String,
+    ) -> Answers {
         let (began, mut sent, mut under_way) = (Instant::now(), 0_u64, JoinSet::new());
         let mut answers = Answers::default();
         let mut ticks = tokio::time::interval(Duration::from_millis(1));
@@ -140,7 +159,8 @@ impl Callers {
             let due = (began.elapsed().as_secs_f64() * a_second) as u64;
             for this in sent..due {
                 let (callers, n) = (self.clone(), self.number());
-                let (body, departure) = (add(n), began + Duration::from_secs_f64(this as f64 / a_second));
+                let (body, departure) =
+                    (add(n), began + Duration::from_secs_f64(this as f64 / a_second));
                 under_way.spawn(async move { callers.add(n, body, departure).await });
             }
             sent = sent.max(due);
@@ -166,7 +186,9 @@ impl Callers {
         let end = if idle.is_none() && !self.may_open() {
             End::Unsent
         } else {
-            let asked = tokio::time::timeout_at(departure + self.patience, exchange(idle, self.to, &body)).await;
+            let asked =
+                tokio::time::timeout_at(departure + self.patience, exchange(idle, self.to, &body))
+                    .await;
             let (end, kept) = match asked {
                 Ok(Ok((end, kept))) => (end, kept),
                 Ok(Err(_)) => (End::Broken, None),
@@ -183,18 +205,27 @@ impl Callers {
 }
 
 /// One request and its answer, and the connection if it is good for another.
-async fn exchange(idle: Option<TcpStream>, to: SocketAddr, body: &str) -> std::io::Result<(End, Option<TcpStream>)> {
+async fn exchange(
+    idle: Option<TcpStream>,
+    to: SocketAddr,
+    body: &str,
+) -> std::io::Result<(End, Option<TcpStream>)> {
     let mut stream = match idle {
         Some(stream) => stream,
         None => TcpStream::connect(to).await?,
     };
-    let head = format!("POST /delay/task/add HTTP/1.1\r\nhost: load\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST /delay/task/add HTTP/1.1\r\nhost: load\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     stream.write_all((head + body).as_bytes()).await?;
     let answer = read_answer(&mut stream).await?;
     let (head, body) = answer.split_once("\r\n\r\n").expect("a whole answer");
     let status = head.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_default();
     let end = match status {
-        200 => End::Stored { id: number_in(body, "task_id") as u64, due_ms: number_in(body, "due_ms") },
+        200 => {
+            End::Stored { id: number_in(body, "task_id") as u64, due_ms: number_in(body, "due_ms") }
+        }
         429 | 503 if head.contains("retry-after: ") => End::Refused,
         odd => End::Odd(odd),
     };
@@ -204,7 +235,8 @@ async fn exchange(idle: Option<TcpStream>, to: SocketAddr, body: &str) -> std::i
 
 /// The number of a field of an answer. (To read it as JSON would cost more than to write the request.)
 fn number_in(body: &str, field: &str) -> i64 {
-    let (_, rest) = body.split_once(&format!("\"{field}\":")).expect("an answer to an add has the field");
+    let (_, rest) =
+        body.split_once(&format!("\"{field}\":")).expect("an answer to an add has the field");
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     rest[..digits].parse().expect("the field is a number")
 }

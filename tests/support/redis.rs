@@ -94,7 +94,9 @@ impl Server {
 
     /// One with further options, and variables in its environment.
     pub(crate) fn in_surroundings(options: &[&str], variables: &[(&str, &str)]) -> Self {
-        Self::launched_in(&Place::here(), variables, |port, _| Self::options_at(&Place::here(), port, options))
+        Self::launched_in(&Place::here(), variables, |port, _| {
+            Self::options_at(&Place::here(), port, options)
+        })
     }
 
     /// One with further options, somewhere else.
@@ -104,9 +106,16 @@ impl Server {
 
     /// One with further options whose files lie on a file system of 16 MiB: see [`Server::disk`].
     pub(crate) fn on_small_disk(options: &[&str]) -> Self {
-        let possible = Command::new("unshare").args(["-Urm", "true"]).status().is_ok_and(|status| status.success());
-        assert!(possible, "this mounts a file system in a user namespace (unshare -Urm), which this machine forbids");
-        let by = ["unshare", "-Urm", "sh", "-c", SMALL_DISK, "small-disk"].map(str::to_owned).to_vec();
+        let possible = Command::new("unshare")
+            .args(["-Urm", "true"])
+            .status()
+            .is_ok_and(|status| status.success());
+        assert!(
+            possible,
+            "this mounts a file system in a user namespace (unshare -Urm), which this machine forbids"
+        );
+        let by =
+            ["unshare", "-Urm", "sh", "-c", SMALL_DISK, "small-disk"].map(str::to_owned).to_vec();
         Self::at(&Place { by, ..Place::here() }, &[&["--dir", "disk"], options].concat())
     }
 
@@ -122,11 +131,21 @@ impl Server {
         options.iter().chain(further).map(ToString::to_string).collect()
     }
 
-    fn launched_in(place: &Place, variables: &[(&str, &str)], options: impl Fn(u16, &Path) -> Vec<String>) -> Self {
+    fn launched_in(
+        place: &Place,
+        variables: &[(&str, &str)],
+        options: impl Fn(u16, &Path) -> Vec<String>,
+    ) -> Self {
         let is_fast = std::env::var("NEXTEST_PROFILE").is_ok_and(|part| part == "fast");
-        assert!(!is_fast, "a test of the part `fast` starts redis-server: see .config/nextest.toml");
+        assert!(
+            !is_fast,
+            "a test of the part `fast` starts redis-server: see .config/nextest.toml"
+        );
         let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
-        assert!(found.is_ok(), "these tests need redis-server; this installs it: apt-get install redis-server");
+        assert!(
+            found.is_ok(),
+            "these tests need redis-server; this installs it: apt-get install redis-server"
+        );
         for _ in 0..TRIES {
             let mut server = Self::keep(place, variables, &options);
             if server.launch() {
@@ -164,9 +183,20 @@ impl Server {
     pub(crate) fn cluster_node(variables: &[(&str, &str)]) -> Self {
         Self::launched_in(&Place::here(), variables, |port, _| {
             let bus = free_port().to_string();
-            let mut further =
-                vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-port", &bus];
-            further.extend(["--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"]);
+            let mut further = vec![
+                "--cluster-enabled",
+                "yes",
+                "--cluster-node-timeout",
+                "1500",
+                "--cluster-port",
+                &bus,
+            ];
+            further.extend([
+                "--cluster-require-full-coverage",
+                "no",
+                "--repl-diskless-sync-delay",
+                "0",
+            ]);
             Self::options_at(&Place::here(), port, &further)
         })
     }
@@ -177,7 +207,11 @@ impl Server {
     }
 
     /// Starts the keeper alone.
-    fn keep(place: &Place, variables: &[(&str, &str)], options: &impl Fn(u16, &Path) -> Vec<String>) -> Self {
+    fn keep(
+        place: &Place,
+        variables: &[(&str, &str)],
+        options: &impl Fn(u16, &Path) -> Vec<String>,
+    ) -> Self {
         let port = free_port();
         let folder = tempfile::Builder::new().prefix("redis-of-tests").tempdir().unwrap().keep();
         let words = ["sh", "-c", KEEPER, "redis-keeper"].map(str::to_owned);
@@ -264,7 +298,11 @@ impl Server {
 
     /// Sends a signal by name, such as `STOP` and `CONT`.
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.pid.to_string()).status().unwrap();
+        let sent = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.pid.to_string())
+            .status()
+            .unwrap();
         assert!(sent.success(), "kill -{name} {}", self.pid);
     }
 
@@ -281,7 +319,8 @@ impl Server {
     /// One command to a server that a sentinel may be about to make a replica: that cuts its clients off.
     pub(crate) fn command_unless_cut_off(&self, words: &[&str]) -> Option<String> {
         let (host, port) = (&self.host, self.port.to_string());
-        let output = Command::new("redis-cli").args(["-h", host, "-p", &port]).args(words).output().unwrap();
+        let output =
+            Command::new("redis-cli").args(["-h", host, "-p", &port]).args(words).output().unwrap();
         output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
     }
 

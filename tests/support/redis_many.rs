@@ -38,11 +38,13 @@ pub(crate) fn until_followed(primary: &Server, replicas: usize) {
     let mut written = None;
     until("the replicas follow", || {
         let about = primary.replication();
-        let online: Vec<&str> = about.lines().filter(|line| line.contains("state=online")).collect();
+        let online: Vec<&str> =
+            about.lines().filter(|line| line.contains("state=online")).collect();
         if online.len() != replicas {
             return false;
         }
-        let written = *written.get_or_insert_with(|| number(&about, "master_repl_offset:").unwrap());
+        let written =
+            *written.get_or_insert_with(|| number(&about, "master_repl_offset:").unwrap());
         online.iter().all(|replica| number(replica, ",offset=").is_some_and(|has| has >= written))
     });
 }
@@ -83,10 +85,13 @@ impl Watched {
         }
         until_followed(&servers[0], 2);
         let sentinels: Vec<Server> = (0..3).map(|_| Server::sentinel_at(others)).collect();
-        let watched = Self { servers, sentinels, insider: insider.then(|| Server::sentinel_at(place)) };
+        let watched =
+            Self { servers, sentinels, insider: insider.then(|| Server::sentinel_at(place)) };
         for sentinel in watched.all_sentinels() {
             sentinel.command(&["SENTINEL", "MONITOR", MASTER, &host, &port, "2"]);
-            for (option, value) in [("down-after-milliseconds", "1000"), ("failover-timeout", "5000")] {
+            for (option, value) in
+                [("down-after-milliseconds", "1000"), ("failover-timeout", "5000")]
+            {
                 sentinel.command(&["SENTINEL", "SET", MASTER, option, value]);
             }
         }
@@ -96,7 +101,10 @@ impl Watched {
         };
         let others = (watched.all_sentinels().count() - 1).to_string();
         until("the sentinels know each other and the replicas", || {
-            let all = |sentinel| knows(sentinel, "num-slaves", "2") && knows(sentinel, "num-other-sentinels", &others);
+            let all = |sentinel| {
+                knows(sentinel, "num-slaves", "2")
+                    && knows(sentinel, "num-other-sentinels", &others)
+            };
             watched.all_sentinels().all(all)
         });
         watched
@@ -134,7 +142,13 @@ impl Watched {
     pub(crate) fn elections(&self) -> usize {
         let epoch = |sentinel: &Server| {
             let about = sentinel.command(&["SENTINEL", "MASTER", MASTER]);
-            about.lines().skip_while(|line| *line != "config-epoch").nth(1).unwrap().parse().unwrap()
+            about
+                .lines()
+                .skip_while(|line| *line != "config-epoch")
+                .nth(1)
+                .unwrap()
+                .parse()
+                .unwrap()
         };
         self.sentinels.iter().map(epoch).max().unwrap()
     }
@@ -220,8 +234,9 @@ impl Cluster {
             let (port, bus) = (node.port().to_string(), node.bus_port().to_string());
             cluster.nodes[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
-        let known =
-            |node: &Server| node.command(&["CLUSTER", "NODES"]).lines().filter(|l| !l.contains("handshake")).count();
+        let known = |node: &Server| {
+            node.command(&["CLUSTER", "NODES"]).lines().filter(|l| !l.contains("handshake")).count()
+        };
         until("the nodes have met", || cluster.nodes.iter().all(|node| known(node) == 6));
         for (n, range) in ["0 5460", "5461 10922", "10923 16383"].iter().enumerate() {
             let (first, last) = range.split_once(' ').unwrap();
@@ -275,7 +290,8 @@ impl Cluster {
     pub(crate) fn prefix_on_first(&self) -> String {
         let is_first = |key: String| self.first_owner(&key).0 == 0;
         let fits = |prefix: &String| {
-            is_first(format!("{prefix}:DELAY_TOPIC_LIST")) && is_first(format!("{prefix}:DELAY_TASK_ID"))
+            is_first(format!("{prefix}:DELAY_TOPIC_LIST"))
+                && is_first(format!("{prefix}:DELAY_TASK_ID"))
         };
         (0..).map(|n| format!("p{n}")).find(fits).unwrap()
     }
@@ -317,6 +333,9 @@ impl Cluster {
 
     /// A topic's name whose only lane lies with the `n`th primary at first.
     pub(crate) fn topic_on(&self, n: usize) -> String {
-        (0..).map(|i| format!("t{i}")).find(|topic| self.first_owner(&format!("{{{topic}:0}}")).0 == n).unwrap()
+        (0..)
+            .map(|i| format!("t{i}"))
+            .find(|topic| self.first_owner(&format!("{{{topic}:0}}")).0 == n)
+            .unwrap()
     }
 }

@@ -32,7 +32,9 @@ impl SlowWire {
                 server.set_nodelay(true).unwrap();
                 let (mut from_client, to_client) = client.into_split();
                 let (from_server, mut to_server) = server.into_split();
-                tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+                tokio::spawn(
+                    async move { tokio::io::copy(&mut from_client, &mut to_server).await },
+                );
                 tokio::spawn(carry(from_server, to_client, delays.clone()));
             }
         });
@@ -45,7 +47,11 @@ impl SlowWire {
     }
 }
 
-async fn carry(mut from_server: OwnedReadHalf, mut to_client: OwnedWriteHalf, delay_ms: Arc<AtomicU64>) {
+async fn carry(
+    mut from_server: OwnedReadHalf,
+    mut to_client: OwnedWriteHalf,
+    delay_ms: Arc<AtomicU64>,
+) {
     let (on_the_way, mut arriving) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     tokio::spawn(async move {
         while let Some((at, bytes)) = arriving.recv().await {

@@ -73,6 +73,9 @@ mod tests {
         }
         let text = serde_json::to_string(&Answer::of(Fields { task_id: 7 })).unwrap();
         assert_eq!(text, r#"{"dm_error":0,"error_msg":"操作成功","task_id":7}"#);
-        assert_eq!(serde_json::to_string(&Answer::of(Nothing {})).unwrap(), r#"{"dm_error":0,"error_msg":"操作成功"}"#);
+        assert_eq!(
+            serde_json::to_string(&Answer::of(Nothing {})).unwrap(),
+            r#"{"dm_error":0,"error_msg":"操作成功"}"#
+        );
     }
 }

@@ -70,7 +70,9 @@ impl ErrorCode {
     /// understood is not to be taken for one that failed.
     pub(crate) fn of_failure<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Self::deserialize(deserializer)? {
-            Self::Ok => Err(D::Error::custom("expected the code of a failure, got that of success")),
+            Self::Ok => {
+                Err(D::Error::custom("expected the code of a failure, got that of success"))
+            }
             code => Ok(code),
         }
     }
@@ -103,9 +105,13 @@ impl ErrorCode {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Ok => "the call was carried out",
-            Self::Invalid => "the body is no JSON; a field is missing, unknown, of the wrong type or out of range",
+            Self::Invalid => {
+                "the body is no JSON; a field is missing, unknown, of the wrong type or out of range"
+            }
             Self::Unauthenticated => "no token, or one that is not known",
-            Self::Forbidden => "the token's scopes or topics do not cover this; or a page of another site asks",
+            Self::Forbidden => {
+                "the token's scopes or topics do not cover this; or a page of another site asks"
+            }
             Self::NotFound => "no such task, topic, service or route",
             Self::MethodNotAllowed => "the route takes another method",
             Self::Conflict => "the task stands where this cannot be done: `state` says where",

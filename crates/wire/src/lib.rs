@@ -4,7 +4,10 @@
 //! Types only: what values mean, and which are allowed, is the service's business. The documentation
 //! of types and fields is that of the OpenAPI document, which derives from them (feature `schema`).
 
-#![allow(missing_docs, reason = "each text goes into the OpenAPI document, and some names say enough")]
+#![allow(
+    missing_docs,
+    reason = "each text goes into the OpenAPI document, and some names say enough"
+)]
 
 mod answer;
 mod code;
@@ -23,13 +26,18 @@ pub use answer::{Answer, Failure, Nothing};
 pub use code::ErrorCode;
 pub use dead::{Cause, Causes, Done};
 pub use destination::{DestinationShown, Destinations, Held};
-pub use record::{AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, Ended, Record, Records, StaleTask};
-pub use request::{
-    AckRequest, AddRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest, DestinationListRequest,
-    ExtendRequest, ForecastRequest, GetRequest, HoldRequest, ListRequest, MovedRequest, NackRequest, OnDeadCall,
-    PullRequest, RecordsRequest, ResumeRequest, TopicListRequest, TopicPurgeRequest, TopicRequest, UpdateRequest,
+pub use record::{
+    AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, Ended, Record, Records, StaleTask,
 };
-pub use task::{Batch, BatchItem, Entry, Found, Gone, Moved, Note, Page, Pulled, PulledMany, Stored, Task};
+pub use request::{
+    AckRequest, AddRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest,
+    DestinationListRequest, ExtendRequest, ForecastRequest, GetRequest, HoldRequest, ListRequest,
+    MovedRequest, NackRequest, OnDeadCall, PullRequest, RecordsRequest, ResumeRequest,
+    TopicListRequest, TopicPurgeRequest, TopicRequest, UpdateRequest,
+};
+pub use task::{
+    Batch, BatchItem, Entry, Found, Gone, Moved, Note, Page, Pulled, PulledMany, Stored, Task,
+};
 pub use topic::{Count, Forecast, Paused, Purged, Step, TopicListed, TopicShown, Topics};
 pub use value::{Rfc3339, ServiceName, TaskId, TopicName, UnixMillis};
 pub use word::{BreakerState, Durability, Holder, MisfirePolicy, Mode, TaskState, Way};

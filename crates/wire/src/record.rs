@@ -149,7 +149,10 @@ mod tests {
         let read = |item: &str| serde_json::from_str::<AdoptItem>(item).ok();
         let kept = r#"{"dm_error":0,"error_msg":"x","task_id":7,"known":true,"became":"ended"}"#;
         assert!(matches!(read(kept), Some(AdoptItem::Kept(_))));
-        assert!(matches!(read(r#"{"dm_error":1009,"error_msg":"x"}"#), Some(AdoptItem::Failed { .. })));
+        assert!(matches!(
+            read(r#"{"dm_error":1009,"error_msg":"x"}"#),
+            Some(AdoptItem::Failed { .. })
+        ));
         assert_eq!(read(&kept.replace("ended", "something new")), None);
     }
 }

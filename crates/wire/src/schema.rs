@@ -91,7 +91,8 @@ impl<T: PartialSchema> PartialSchema for Answer<T> {
         };
         let zero = whole(0).maximum(Some(0)).description(Some("0: success."));
         let sentence = string("The sentence of success.");
-        let envelope = ObjectBuilder::new().property("dm_error", zero).property("error_msg", sentence).build();
+        let envelope =
+            ObjectBuilder::new().property("dm_error", zero).property("error_msg", sentence).build();
         let own = std::mem::replace(&mut fields.properties, envelope.properties);
         fields.properties.extend(own);
         fields.required.splice(0..0, ["dm_error".to_owned(), "error_msg".to_owned()]);

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Answer, Durability, ErrorCode, Holder, Rfc3339, ServiceName, TaskId, TaskState, UnixMillis, Way};
+use crate::{
+    Answer, Durability, ErrorCode, Holder, Rfc3339, ServiceName, TaskId, TaskState, UnixMillis, Way,
+};
 
 /// The answer to a stored task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -107,8 +107,14 @@ pub enum BreakerState {
 
 impl TaskState {
     /// Every state, in the order of the road.
-    pub const ALL: [Self; 6] =
-        [Self::Scheduled, Self::Leased, Self::Delivered, Self::Dead, Self::Cancelled, Self::Expired];
+    pub const ALL: [Self; 6] = [
+        Self::Scheduled,
+        Self::Leased,
+        Self::Delivered,
+        Self::Dead,
+        Self::Cancelled,
+        Self::Expired,
+    ];
 
     /// The name.
     pub const fn as_str(self) -> &'static str {
@@ -223,7 +229,12 @@ mod tests {
         for holder in [Holder::Worker, Holder::Consumer, Holder::Receiver, Holder::Mover] {
             check(&|| serde_json::to_value(holder).unwrap(), holder.as_str());
         }
-        for kept in [Durability::Fsynced, Durability::AofAlways, Durability::AofEverysec, Durability::Volatile] {
+        for kept in [
+            Durability::Fsynced,
+            Durability::AofAlways,
+            Durability::AofEverysec,
+            Durability::Volatile,
+        ] {
             check(&|| serde_json::to_value(kept).unwrap(), kept.as_str());
         }
         for state in [BreakerState::Closed, BreakerState::HalfOpen, BreakerState::Open] {

@@ -5,7 +5,8 @@
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header;
 
-const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str =
+    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// `GET /`: people who type the address alone are looking for the page.
 pub(super) async fn home() -> Redirect {
@@ -56,7 +57,10 @@ mod tests {
         }
         // The one address in the drawing is the name of what it is written in.
         assert_eq!(include_str!("icon.svg").matches("http").count(), 1);
-        assert!(page.contains("src=\"/docs/explorer.js\"") && page.contains("href=\"/docs/explorer.css\""));
+        assert!(
+            page.contains("src=\"/docs/explorer.js\"")
+                && page.contains("href=\"/docs/explorer.css\"")
+        );
         // Without it, `nav a { display: block }` shows what the filter hides.
         assert!(include_str!("explorer.css").contains("[hidden] { display: none !important; }"));
         assert!(!page.contains("<style") && !page.contains(" style=") && !page.contains(" on"));

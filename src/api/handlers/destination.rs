@@ -19,14 +19,27 @@ use crate::task::{Destination, Lane};
 pub(crate) type HoldRequest = delayd_wire::HoldRequest<ServiceName>;
 
 /// `POST /delay/destination/list`
-pub(crate) async fn list(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Destinations>, Error> {
+pub(crate) async fn list(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Destinations>, Error> {
     let DestinationListRequest {} = json::read(request.body())?;
-    let lanes: Vec<Lane> = api.store.topics().await?.iter().flat_map(|topic| topic.entry.lanes()).collect();
-    let waiting: BTreeMap<Destination, u64> =
-        api.store.waiting(lanes).await?.into_iter().map(|waiting| (waiting.destination, waiting.count)).collect();
+    let lanes: Vec<Lane> =
+        api.store.topics().await?.iter().flat_map(|topic| topic.entry.lanes()).collect();
+    let waiting: BTreeMap<Destination, u64> = api
+        .store
+        .waiting(lanes)
+        .await?
+        .into_iter()
+        .map(|waiting| (waiting.destination, waiting.count))
+        .collect();
     let holds: HashSet<Destination> = api.store.holds().await?.held.into_iter().collect();
-    let services: BTreeMap<Destination, Allowance> =
-        api.services.all().iter().map(|service| (service.name().clone(), service.allowance())).collect();
+    let services: BTreeMap<Destination, Allowance> = api
+        .services
+        .all()
+        .iter()
+        .map(|service| (service.name().clone(), service.allowance()))
+        .collect();
     let all: BTreeSet<&Destination> = services.keys().chain(waiting.keys()).chain(&holds).collect();
     let destinations = all
         .into_iter()
@@ -66,19 +79,29 @@ fn shown(
 }
 
 /// `POST /delay/destination/hold`
-pub(crate) async fn hold(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Held>, Error> {
+pub(crate) async fn hold(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Held>, Error> {
     let sn = read_sn(request.body())?;
     if api.services.get(sn.as_str()).is_none() {
-        return Err(Error::NotFound("sn: there is no such service; the configuration's [services] names them".into()));
+        return Err(Error::NotFound(
+            "sn: there is no such service; the configuration's [services] names them".into(),
+        ));
     }
     set_hold(&api, sn, true).await
 }
 
 /// `POST /delay/destination/release`
-pub(crate) async fn release(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Held>, Error> {
+pub(crate) async fn release(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Held>, Error> {
     let sn = read_sn(request.body())?;
     if api.services.get(sn.as_str()).is_none() && !api.store.holds().await?.held.contains(&sn) {
-        return Err(Error::NotFound("sn: there is no such service, nor is one of that name held".into()));
+        return Err(Error::NotFound(
+            "sn: there is no such service, nor is one of that name held".into(),
+        ));
     }
     set_hold(&api, sn, false).await
 }
@@ -87,7 +110,9 @@ fn read_sn(body: &[u8]) -> Result<Destination, Error> {
     let request: HoldRequest = json::read(body)?;
     let Name(sn) = required(request.sn, "sn")?;
     if sn.is_pull() {
-        return Err(Error::invalid("sn: must be a service; consumers hold a topic back by not pulling"));
+        return Err(Error::invalid(
+            "sn: must be a service; consumers hold a topic back by not pulling",
+        ));
     }
     Ok(sn)
 }

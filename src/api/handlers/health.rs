@@ -45,5 +45,6 @@ pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Response {
         true => (StatusCode::OK, "ready"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
     };
-    (code, Json(Health { status, store_breaker: Some(api.store.breaker()), not_ready })).into_response()
+    (code, Json(Health { status, store_breaker: Some(api.store.breaker()), not_ready }))
+        .into_response()
 }

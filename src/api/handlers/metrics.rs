@@ -13,7 +13,8 @@ use crate::api::state::Api;
 /// `GET /metrics`
 pub(crate) async fn serve(State(api): State<Arc<Api>>) -> Response {
     let (version, reloads) = (env!("CARGO_PKG_VERSION"), &api.reloads);
-    let (taken, refused) = (reloads.taken.load(Ordering::Relaxed), reloads.refused.load(Ordering::Relaxed));
+    let (taken, refused) =
+        (reloads.taken.load(Ordering::Relaxed), reloads.refused.load(Ordering::Relaxed));
     let text = format!(
         "# HELP delayd_build_info The running version; always 1.\n\
          # TYPE delayd_build_info gauge\n\

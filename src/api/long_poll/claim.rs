@@ -58,7 +58,12 @@ pub(crate) fn lanes_in_turn(pulls: &Pulls, topic: &Registered) -> Vec<Lane> {
 /// Claims what is wished for, lane by lane, and no more than [`MAX_CLAIM_BYTES`] of contents from
 /// all of them together. To be run where no caller's hanging up ends it: it alone knows what was
 /// claimed.
-pub(crate) async fn take(pulls: &Pulls, topic: &Registered, lanes: Vec<Lane>, wish: Wish) -> Result<Taken, Error> {
+pub(crate) async fn take(
+    pulls: &Pulls,
+    topic: &Registered,
+    lanes: Vec<Lane>,
+    wish: Wish,
+) -> Result<Taken, Error> {
     let mut taken = pulls.nothing(wish);
     if is_held(topic) {
         return Ok(taken);

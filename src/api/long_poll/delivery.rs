@@ -120,8 +120,12 @@ async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
     let mut wait = FIRST_WAIT;
     for attempt in 1..=TRIES {
         let answers = store.settle(settles.clone()).await;
-        let failed = settles.into_iter().zip(answers).filter_map(|(settle, answer)| Some((settle, answer.err()?)));
-        let (again, lost): (Vec<_>, Vec<_>) = failed.partition(|(_, error)| attempt < TRIES && passes(error));
+        let failed = settles
+            .into_iter()
+            .zip(answers)
+            .filter_map(|(settle, answer)| Some((settle, answer.err()?)));
+        let (again, lost): (Vec<_>, Vec<_>) =
+            failed.partition(|(_, error)| attempt < TRIES && passes(error));
         if let Some((_, error)) = lost.first() {
             let count = lost.len();
             tracing::warn!(count, %error, "{count} pulled tasks could not be settled, and will be handed out again: {error}");

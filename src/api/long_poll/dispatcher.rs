@@ -46,10 +46,13 @@ pub(crate) async fn wait(
     wait: Duration,
 ) -> Result<Option<Taken>, Error> {
     let until = Instant::now() + wait;
-    let full = Error::Unavailable("too many callers wait for tasks, so this one cannot: repeat it, or leave wait out");
+    let full = Error::Unavailable(
+        "too many callers wait for tasks, so this one cannot: repeat it, or leave wait out",
+    );
     let _place = pulls.waiters.place().ok_or(full)?;
     let (answer, mut answered) = oneshot::channel();
-    let serve = |line| drop(pulls.giving_back.pending.spawn(run(pulls.clone(), topic.clone(), line)));
+    let serve =
+        |line| drop(pulls.giving_back.pending.spawn(run(pulls.clone(), topic.clone(), line)));
     let _standing = pulls.waiters.join(topic, Waiter { wish, answer }, serve);
     let mut draining = pulls.draining.clone();
     let ended = tokio::select! {
@@ -137,7 +140,8 @@ impl Serving {
                 return Ok(());
             }
             self.looked = Instant::now();
-            let next = self.pulls.giving_back.store.next_pull(known.entry.lanes().collect()).await?;
+            let next =
+                self.pulls.giving_back.store.next_pull(known.entry.lanes().collect()).await?;
             if self.was_in_vain {
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             }
@@ -208,8 +212,11 @@ impl Serving {
         self.pulls.waiters.saw(next.now, at);
         let is_due = |due: UnixMillis| due <= next.now;
         // What is due and was not given is not asked for at once again.
-        let wait = |due: UnixMillis| if self.was_in_vain && is_due(due) { self.pause } else { due.since(next.now) };
-        let known = (0_u16..).zip(next.lanes).filter_map(|(shard, due)| Some((shard, at + wait(due?))));
+        let wait = |due: UnixMillis| {
+            if self.was_in_vain && is_due(due) { self.pause } else { due.since(next.now) }
+        };
+        let known =
+            (0_u16..).zip(next.lanes).filter_map(|(shard, due)| Some((shard, at + wait(due?))));
         self.line.knows(known.collect());
     }
 }

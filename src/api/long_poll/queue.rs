@@ -106,7 +106,12 @@ impl Waiters {
     }
 
     /// Joins the topic's line. A line that is made for it is given to `serve`.
-    pub(crate) fn join(&self, topic: &Topic, waiter: Waiter, serve: impl FnOnce(Arc<Line>)) -> Standing {
+    pub(crate) fn join(
+        &self,
+        topic: &Topic,
+        waiter: Waiter,
+        serve: impl FnOnce(Arc<Line>),
+    ) -> Standing {
         let mut lines = self.lines();
         let line = lines.entry(topic.clone()).or_insert_with(|| {
             let line = Arc::new(Line::default());
@@ -181,7 +186,12 @@ impl Line {
 
     /// The first in the line, and what they wish for.
     pub(crate) fn heads(&self, most: usize) -> Vec<(u64, Wish)> {
-        self.state().queue.iter().take(most).map(|(ticket, waiter)| (*ticket, waiter.wish)).collect()
+        self.state()
+            .queue
+            .iter()
+            .take(most)
+            .map(|(ticket, waiter)| (*ticket, waiter.wish))
+            .collect()
     }
 
     /// Whether any of the lanes may have something now: of those the hints are used up.
@@ -193,7 +203,9 @@ impl Line {
         }
         let State { known, heard, .. } = &mut *state;
         lanes.retain(|lane| {
-            let is_due = |moments: &BTreeMap<u16, Instant>| moments.get(&lane.shard).is_some_and(|at| *at <= now);
+            let is_due = |moments: &BTreeMap<u16, Instant>| {
+                moments.get(&lane.shard).is_some_and(|at| *at <= now)
+            };
             let (is_known, is_heard) = (is_due(known), is_due(heard));
             if is_heard {
                 heard.remove(&lane.shard);
@@ -207,7 +219,10 @@ impl Line {
     pub(crate) fn next(&self) -> Option<Instant> {
         let state = self.state();
         let anywhere = state.may_be_anywhere.then(Instant::now);
-        anywhere.into_iter().chain(state.known.values().chain(state.heard.values()).copied().min()).min()
+        anywhere
+            .into_iter()
+            .chain(state.known.values().chain(state.heard.values()).copied().min())
+            .min()
     }
 
     /// What a look has found, in the place of the one before. Hints that came since the claims stand.
@@ -238,7 +253,9 @@ async fn listen(waiters: Arc<Waiters>, mut hints: broadcast::Receiver<Hint>) {
     loop {
         match hints.recv().await {
             Ok(hint) => waiters.hear(&hint),
-            Err(RecvError::Lagged(_)) => waiters.lines().values().for_each(|line| line.lost_hints()),
+            Err(RecvError::Lagged(_)) => {
+                waiters.lines().values().for_each(|line| line.lost_hints())
+            }
             Err(RecvError::Closed) => return,
         }
     }

@@ -22,9 +22,11 @@ fn topic() -> Topic {
 
 async fn add(api: &Api) -> TaskId {
     let topic = api.topics.ensure(&topic()).await.unwrap().entry;
-    let (destination, moment, options) = (Destination::pull(), Moment::After(Duration::ZERO), Options::default());
+    let (destination, moment, options) =
+        (Destination::pull(), Moment::After(Duration::ZERO), Options::default());
     let content = "{}".into();
-    let task = NewTask { topic, destination, moment, options, content, idempotency: None, quota: None };
+    let task =
+        NewTask { topic, destination, moment, options, content, idempotency: None, quota: None };
     api.store.add(vec![task]).await.remove(0).unwrap().id
 }
 
@@ -38,7 +40,8 @@ fn id_of(taken: Result<Option<Taken>, Error>) -> TaskId {
 async fn who_came_first_is_served_first() {
     let (api, _draining, _folder) = edge_with_store();
     let (api, topic) = (Arc::new(api), topic());
-    let mut waiting: Vec<_> = (0..5).map(|_| Box::pin(wait(&api.pulls, &topic, WISH, LONG))).collect();
+    let mut waiting: Vec<_> =
+        (0..5).map(|_| Box::pin(wait(&api.pulls, &topic, WISH, LONG))).collect();
     for waiting in &mut waiting {
         assert!(poll!(waiting).is_pending());
     }
@@ -77,7 +80,8 @@ async fn what_is_given_back_is_told_of_in_each_lane() {
     }
     let lanes: Vec<Lane> = known.entry.lanes().collect();
     let taken = take(&api.pulls, &known, lanes, Wish { slots: 3, ..WISH }).await.unwrap();
-    let mut shards: Vec<u16> = taken.tasks.iter().map(|task| (task.task_id.unwrap().0 % 3) as u16).collect();
+    let mut shards: Vec<u16> =
+        taken.tasks.iter().map(|task| (task.task_id.unwrap().0 % 3) as u16).collect();
     shards.sort_unstable();
     shards.dedup();
     assert!(shards.len() > 1, "all tasks are in one lane");

@@ -60,7 +60,12 @@ pub(crate) fn admit<'a, S: Answers<Routed<Body>> + 'a>(
 }
 
 impl Admission {
-    async fn call(&self, route: &Route, uri: &Uri, headers: &HeaderMap) -> Result<(Caller, Slot), Error> {
+    async fn call(
+        &self,
+        route: &Route,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(Caller, Slot), Error> {
         let slot = self.slots.slot().await?;
         let caller = self.tokens.admit(route.access, uri, headers)?;
         // A call that nobody guards is a bug, and stays closed.

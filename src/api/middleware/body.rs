@@ -80,14 +80,18 @@ impl Bodies {
             Some(slot) => slot,
             None => self.slots.slot().await?,
         };
-        let routed = Routed { route, request: Request::from_parts(head, body), caller, slot, deadline };
+        let routed =
+            Routed { route, request: Request::from_parts(head, body), caller, slot, deadline };
         check_topic(&routed).await?;
         Ok(routed)
     }
 }
 
 /// Reads the body of each call, checks that the topic in it is the caller's, and hands it on whole.
-pub(crate) fn read_body<'a, S: Answers<Routed> + 'a>(bodies: &'a Bodies, inner: S) -> impl Answers<Routed<Body>> + 'a {
+pub(crate) fn read_body<'a, S: Answers<Routed> + 'a>(
+    bodies: &'a Bodies,
+    inner: S,
+) -> impl Answers<Routed<Body>> + 'a {
     service_fn(move |routed: Routed<Body>| async move {
         let mut inner = inner;
         match bodies.whole(routed).await {
@@ -161,7 +165,9 @@ async fn whole(body: &mut Body, limit: usize, budget: &Budget) -> Result<Bytes, 
 }
 
 fn no_room(Exhausted: Exhausted) -> Error {
-    Error::Unavailable("too many bytes of requests at once, so this one was not looked at: repeat it")
+    Error::Unavailable(
+        "too many bytes of requests at once, so this one was not looked at: repeat it",
+    )
 }
 
 /// Absent is taken as JSON, and so is what curl says of `-d` by itself.
@@ -172,7 +178,8 @@ fn check_type(headers: &HeaderMap) -> Result<(), Error> {
     }
     let value = value.to_str().map_err(|_| Error::MediaType)?;
     let kind = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let is_json = kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"));
+    let is_json =
+        kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"));
     if is_json || kind.is_empty() || kind == "application/x-www-form-urlencoded" {
         return Ok(());
     }

@@ -41,9 +41,9 @@ impl Line {
         }
         match tokio::time::timeout(PATIENCE, self.0.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(Slot::of(permit)),
-            Ok(Err(_)) | Err(_) => {
-                Err(Error::Unavailable("too many requests at once, so this one was not looked at: repeat it"))
-            }
+            Ok(Err(_)) | Err(_) => Err(Error::Unavailable(
+                "too many requests at once, so this one was not looked at: repeat it",
+            )),
         }
     }
 }

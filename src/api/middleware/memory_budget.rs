@@ -41,7 +41,8 @@ impl Budget {
     /// `total` bytes of bodies, and as many of answers.
     pub(crate) fn new(total: usize) -> Self {
         let total = total.min(Semaphore::MAX_PERMITS);
-        let (small, large) = (Arc::new(Semaphore::new(total / 4)), Arc::new(Semaphore::new(total - total / 4)));
+        let (small, large) =
+            (Arc::new(Semaphore::new(total / 4)), Arc::new(Semaphore::new(total - total / 4)));
         Self { small, large, answers: Arc::new(Semaphore::new(total)), total }
     }
 
@@ -76,7 +77,9 @@ struct Share {
 impl Share {
     fn grow(&mut self, budget: &Budget, from: usize, to: usize) -> Result<(), Exhausted> {
         let (small, large) = (to.min(SMALL) - from.min(SMALL), to.max(SMALL) - from.max(SMALL));
-        for (held, part, bytes) in [(&mut self.small, &budget.small, small), (&mut self.large, &budget.large, large)] {
+        for (held, part, bytes) in
+            [(&mut self.small, &budget.small, small), (&mut self.large, &budget.large, large)]
+        {
             match held {
                 _ if bytes == 0 => {}
                 Some(held) => held.merge(take(part, bytes)?),
@@ -106,7 +109,11 @@ impl Filling {
     pub(crate) fn push(&mut self, piece: &[u8], is_last: bool) -> Result<(), Exhausted> {
         let (held, needed) = (self.bytes.capacity(), self.bytes.len() + piece.len());
         if needed > held {
-            let to = if is_last { needed } else { needed.max(2 * held).max(FIRST).min(self.limit.max(needed)) };
+            let to = if is_last {
+                needed
+            } else {
+                needed.max(2 * held).max(FIRST).min(self.limit.max(needed))
+            };
             self.share.grow(&self.budget, held, to)?;
             // Anew, and not by `reserve`, which may take more than what is accounted for.
             let mut larger = BytesMut::with_capacity(to);

@@ -48,8 +48,11 @@ impl Pipeline {
     /// The pipeline as one service, to be cloned for each request.
     pub(crate) fn shared(
         self,
-    ) -> impl Service<Request, Response = Response, Error = Infallible, Future: Send + 'static> + Clone + Send + Sync + 'static
-    {
+    ) -> impl Service<Request, Response = Response, Error = Infallible, Future: Send + 'static>
+    + Clone
+    + Send
+    + Sync
+    + 'static {
         let pipeline = Arc::new(self);
         service_fn(move |request: Request| {
             let pipeline = pipeline.clone();

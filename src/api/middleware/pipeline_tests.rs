@@ -17,7 +17,10 @@ use crate::api::testing::{Ask, edge_without_store, json_of};
 async fn edge(
     slots: usize,
 ) -> (
-    impl Service<Request, Response = Response, Error = Infallible, Future: Send + 'static> + Clone + Send + 'static,
+    impl Service<Request, Response = Response, Error = Infallible, Future: Send + 'static>
+    + Clone
+    + Send
+    + 'static,
     watch::Sender<bool>,
 ) {
     let (api, _) = edge_without_store().await;
@@ -69,7 +72,11 @@ async fn who_finds_no_slot_in_time_is_turned_away_under_his_name_and_health_is_n
     assert_eq!(json_of(response).await["dm_error"], 2003);
     assert_eq!(edge.clone().answer(get_of("/healthz")).await.status(), StatusCode::OK);
     draining.send_replace(true);
-    assert_eq!(edge.answer(add()).await.headers()["connection"], "close", "a caller that asks again goes elsewhere");
+    assert_eq!(
+        edge.answer(add()).await.headers()["connection"],
+        "close",
+        "a caller that asks again goes elsewhere"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,7 +95,10 @@ async fn who_stands_in_line_takes_the_slot_that_becomes_free() {
 async fn a_panic_is_our_fault_with_a_request_id_and_without_its_text() {
     let (edge, _draining) = edge(1).await;
     let response = edge.answer(get_of("/docs/panic")).await;
-    assert_eq!((response.status().as_u16(), &response.headers()["x-request-id"]), (500, &"mine".parse().unwrap()));
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["x-request-id"]),
+        (500, &"mine".parse().unwrap())
+    );
     let body = json_of(response).await;
     assert_eq!((&body["dm_error"], &body["request_id"]), (&2000.into(), &"mine".into()));
     assert!(!body.to_string().contains("secret"), "{body}");

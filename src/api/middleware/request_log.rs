@@ -13,7 +13,8 @@ pub(crate) fn log<S: Answers<Request>>(inner: S) -> impl Answers<Request> {
     service_fn(move |request: Request| async move {
         let mut inner = inner;
         let is_told = tracing::enabled!(tracing::Level::DEBUG);
-        let told = is_told.then(|| (Instant::now(), request.method().clone(), request.uri().path().to_owned()));
+        let told = is_told
+            .then(|| (Instant::now(), request.method().clone(), request.uri().path().to_owned()));
         let Ok(response) = inner.call(request).await;
         if let Some((started, method, path)) = told {
             let (status, latency) = (response.status().as_u16(), started.elapsed());

@@ -45,10 +45,10 @@ pub(crate) fn take_room(budget: &Budget, response: Response) -> Response {
     }
     match budget.answer(length) {
         Ok(share) => response.map(|body| Body::new(Accounted { body, share: Arc::new(share) })),
-        Err(Exhausted) => {
-            Error::Unavailable("too many answers are waiting to be read, so nothing was taken: repeat it")
-                .into_response()
-        }
+        Err(Exhausted) => Error::Unavailable(
+            "too many answers are waiting to be read, so nothing was taken: repeat it",
+        )
+        .into_response(),
     }
 }
 
@@ -68,7 +68,11 @@ impl http_body::Body for Accounted {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|data| held(data, self.share.clone())))))
+        Poll::Ready(
+            frame.map(|frame| {
+                frame.map(|frame| frame.map_data(|data| held(data, self.share.clone())))
+            }),
+        )
     }
 
     fn is_end_stream(&self) -> bool {

@@ -105,11 +105,13 @@ impl Route {
         F: Future<Output = A> + Send + 'static,
         A: IntoResponse + 'static,
     {
-        let handler: Handler =
-            Box::new(move |api, routed| Box::pin(handler(api, routed).map(IntoResponse::into_response)));
+        let handler: Handler = Box::new(move |api, routed| {
+            Box::pin(handler(api, routed).map(IntoResponse::into_response))
+        });
         let group = path.split('/').nth(2).expect("/delay/<group>/<verb>");
         let answer = Answer::Json(Vec::new());
-        let operation = Operation { group, summary, request: None, answer, errors: &[], takes_key: false };
+        let operation =
+            Operation { group, summary, request: None, answer, errors: &[], takes_key: false };
         Self {
             path,
             access: Access::Token(&[Scope::Admin], About::Topic),
@@ -126,13 +128,26 @@ impl Route {
         answer: Answer,
         page: fn() -> MethodRouter<Arc<Api>>,
     ) -> Self {
-        let operation = Operation { group: "beside", summary, request: None, answer, errors: &[], takes_key: false };
+        let operation = Operation {
+            group: "beside",
+            summary,
+            request: None,
+            answer,
+            errors: &[],
+            takes_key: false,
+        };
         Self { operation: Some(operation), ..Self::part(path, page) }
     }
 
     /// A part of a page. It is no operation of its own.
     pub(crate) fn part(path: &'static str, page: fn() -> MethodRouter<Arc<Api>>) -> Self {
-        Self { path, access: Access::Open, target: Target::Page(page), only_reads: true, operation: None }
+        Self {
+            path,
+            access: Access::Open,
+            target: Target::Page(page),
+            only_reads: true,
+            operation: None,
+        }
     }
 
     /// Who may call it: a token with one of the scopes, that covers what the call is about.
@@ -207,7 +222,9 @@ impl Routed {
     /// Calls the route's handler.
     pub(crate) fn handled(self, api: Arc<Api>) -> Answering {
         match &self.route.target {
-            Target::Call { handler, .. } if self.route.only_reads => Box::pin(error::reading(handler(api, self))),
+            Target::Call { handler, .. } if self.route.only_reads => {
+                Box::pin(error::reading(handler(api, self)))
+            }
             Target::Call { handler, .. } => handler(api, self),
             Target::Page(_) => Box::pin(async { Error::Internal.into_response() }),
         }
@@ -227,7 +244,8 @@ impl Routes {
     /// # Panics
     /// If two rows have one path.
     pub(crate) fn of(all: Vec<Route>) -> Self {
-        let by_path: HashMap<_, _> = all.iter().enumerate().map(|(row, route)| (route.path, row)).collect();
+        let by_path: HashMap<_, _> =
+            all.iter().enumerate().map(|(row, route)| (route.path, row)).collect();
         assert_eq!(by_path.len(), all.len(), "two routes have one path");
         Self { all, by_path, unknown: Route::call("/delay//", "", async |_, _| Error::no_route()) }
     }

@@ -14,4 +14,7 @@ pub(crate) trait Answers<R>:
 {
 }
 
-impl<R, S> Answers<R> for S where S: Service<R, Response = Response, Error = Infallible, Future: Send> + Copy + Send {}
+impl<R, S> Answers<R> for S where
+    S: Service<R, Response = Response, Error = Infallible, Future: Send> + Copy + Send
+{
+}

@@ -29,7 +29,8 @@ const NONE: &[u16] = &[];
 /// The document.
 pub(crate) fn document(routes: &Routes) -> Value {
     let (mut paths, mut schemas) = (Map::new(), BTreeMap::new());
-    let documented = routes.all().iter().filter_map(|route| Some((route, route.operation.as_ref()?)));
+    let documented =
+        routes.all().iter().filter_map(|route| Some((route, route.operation.as_ref()?)));
     for (place, (route, operation)) in documented.enumerate() {
         let method = route.method().as_str().to_ascii_lowercase();
         let described = described_operation(place, route.path, operation, &mut schemas);
@@ -38,8 +39,10 @@ pub(crate) fn document(routes: &Routes) -> Value {
     take_in(described::<Failure>(), &mut schemas);
     // A part of a generic answer, which the derive does not look into.
     take_in(described::<TopicPolicy>(), &mut schemas);
-    let responses: Map<String, Value> =
-        ErrorCode::FAILURES.map(|code| (code.number().to_string(), error_response(code))).into_iter().collect();
+    let responses: Map<String, Value> = ErrorCode::FAILURES
+        .map(|code| (code.number().to_string(), error_response(code)))
+        .into_iter()
+        .collect();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -79,13 +82,17 @@ fn described_operation(
             let answers: Vec<Described> = answers.iter().map(|described| described()).collect();
             let places: Vec<Value> = answers.iter().map(|answer| json(&answer.place)).collect();
             answers.into_iter().for_each(|answer| take_in(answer, schemas));
-            let schema = if places.len() == 1 { places[0].clone() } else { json!({"anyOf": places}) };
+            let schema =
+                if places.len() == 1 { places[0].clone() } else { json!({"anyOf": places}) };
             responses.insert("200".into(), ok(json!({"application/json": {"schema": schema}})));
         }
         Answer::Health(answer, statuses) => {
             let answer = answer();
             for status in *statuses {
-                responses.insert(status.to_string(), ok(json!({"application/json": {"schema": answer.place}})));
+                responses.insert(
+                    status.to_string(),
+                    ok(json!({"application/json": {"schema": answer.place}})),
+                );
             }
             take_in(answer, schemas);
         }
@@ -167,10 +174,12 @@ mod tests {
     fn every_reference_leads_somewhere() {
         let document = document(&ROUTES);
         let text = document.to_string();
-        let places: Vec<&str> = text.split("\"$ref\":\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        let places: Vec<&str> =
+            text.split("\"$ref\":\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
         assert!(places.len() > 100, "{places:?}");
         for place in places {
-            let here = place.strip_prefix('#').unwrap_or_else(|| panic!("{place} is another document"));
+            let here =
+                place.strip_prefix('#').unwrap_or_else(|| panic!("{place} is another document"));
             assert!(document.pointer(here).is_some(), "{place}");
         }
     }

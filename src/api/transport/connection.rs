@@ -50,7 +50,11 @@ pub(crate) struct Serving<S> {
 
 impl<S> Serving<S>
 where
-    S: Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static,
+    S: Service<Request<Body>, Response = Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
 {
     /// Serves one connection to its end. The slot is free when everything of it has been dropped.
     pub(crate) async fn connection(self, stream: TcpStream, slot: OwnedSemaphorePermit) {
@@ -87,10 +91,13 @@ where
         let mut end: FuturesUnordered<_> = [end].into_iter().collect();
         let answers = {
             let pulse = pulse.clone();
-            hyper::service::service_fn(move |request| answer(service.clone(), pulse.clone(), request))
+            hyper::service::service_fn(move |request| {
+                answer(service.clone(), pulse.clone(), request)
+            })
         };
         let io = TokioIo::new(Paced { stream, pulse: pulse.clone() });
-        let mut connection = pin!(builder(streams.clone()).serve_connection(io, answers).into_owned());
+        let mut connection =
+            pin!(builder(streams.clone()).serve_connection(io, answers).into_owned());
         let end = tokio::select! {
             // The connection first: a request that came together with the end of the linger is read, and then is to be answered.
             biased;
@@ -132,14 +139,19 @@ fn note(ended: Result<(), Box<dyn Error + Send + Sync>>) {
 }
 
 /// One request, noted by the connection's pulse.
-async fn answer<S>(mut service: S, pulse: Arc<Pulse>, request: Request<Incoming>) -> Result<Response, Infallible>
+async fn answer<S>(
+    mut service: S,
+    pulse: Arc<Pulse>,
+    request: Request<Incoming>,
+) -> Result<Response, Infallible>
 where
     S: Service<Request<Body>, Response = Response, Error = Infallible>,
 {
     let multiplexed = request.version() == http::Version::HTTP_2;
     let running = pulse.asked(multiplexed);
     let Ok(response) = service.call(request.map(Body::new)).await;
-    let response = if multiplexed { response.map(|body| OnStream::body(body, &pulse)) } else { response };
+    let response =
+        if multiplexed { response.map(|body| OnStream::body(body, &pulse)) } else { response };
     drop(running);
     Ok(response)
 }

@@ -42,7 +42,11 @@ pub(crate) enum Fate {
 
 /// A body of `bytes` that calls `then` exactly once, when its fate is known: `Written` at `deadline` at the latest. `then`
 /// may run anywhere, and must not block. An empty body is never `Written`.
-pub(crate) fn watched(bytes: Bytes, deadline: Instant, then: impl FnOnce(Fate) + Send + 'static) -> Body {
+pub(crate) fn watched(
+    bytes: Bytes,
+    deadline: Instant,
+    then: impl FnOnce(Fate) + Send + 'static,
+) -> Body {
     Body::new(Watched { left: bytes, deadline, pauses: 0, then: Some(then) })
 }
 
@@ -80,7 +84,10 @@ impl<F: FnOnce(Fate)> http_body::Body for Watched<F> {
     type Data = Bytes;
     type Error = TooLate;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, TooLate>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, TooLate>>> {
         let this = &mut *self;
         match this.left.len() {
             0 => Poll::Ready(None),

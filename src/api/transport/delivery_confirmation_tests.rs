@@ -64,8 +64,9 @@ async fn a_body_taken_whole_is_written_and_told_so_once() {
 /// A connection to a server that answers with bodies of `length` bytes and tells their fates; asked once already.
 async fn asked(length: usize) -> (TcpStream, mpsc::UnboundedReceiver<Fate>) {
     let (tell, told) = mpsc::unbounded_channel();
-    let handler =
-        move || async move { watched(vec![b'x'; length].into(), later(), move |fate| tell.send(fate).unwrap()) };
+    let handler = move || async move {
+        watched(vec![b'x'; length].into(), later(), move |fate| tell.send(fate).unwrap())
+    };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let router = Router::new().route("/", get(handler));
@@ -117,7 +118,8 @@ async fn a_caller_who_leaves_during_the_pause_is_noticed() {
         async move { Ok::<_, Infallible>(http::Response::new(body)) }
     });
     let io = hyper_util::rt::TokioIo::new(server);
-    let mut connection = Box::pin(hyper::server::conn::http1::Builder::new().serve_connection(io, service));
+    let mut connection =
+        Box::pin(hyper::server::conn::http1::Builder::new().serve_connection(io, service));
     client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     // One turn of the connection: request read, all but the last byte written.
     assert!(poll!(connection.as_mut()).is_pending());

@@ -173,7 +173,8 @@ impl Pulse {
         // Whatever is not being waited for now may be from now on.
         let shortest = self.patience.head.min(self.patience.answer).min(self.patience.idle);
         loop {
-            let (deadline, why) = self.moments().deadline(&self.patience, slots.available_permits() == 0);
+            let (deadline, why) =
+                self.moments().deadline(&self.patience, slots.available_permits() == 0);
             let now = Instant::now();
             if deadline <= now {
                 return why;
@@ -191,7 +192,8 @@ impl Moments {
     /// The earliest deadline of all that is waited for.
     fn deadline(&self, patience: &Patience, is_crowded: bool) -> (Instant, Overdue) {
         let blocked = self.blocked.map(|since| (since + patience.answer, Overdue::Answer));
-        let stream = self.answers.values().min().map(|&since| (since + patience.answer, Overdue::Stream));
+        let stream =
+            self.answers.values().min().map(|&since| (since + patience.answer, Overdue::Stream));
         let busy = blocked.into_iter().chain(stream).min_by_key(|(deadline, _)| *deadline);
         if let Some(busy) = busy {
             return busy;
@@ -202,9 +204,11 @@ impl Moments {
         }
         match self.head {
             Some(since) => (since + patience.head, Overdue::Head),
-            None => {
-                (self.idle + if is_crowded { patience.head.min(patience.idle) } else { patience.idle }, Overdue::Idle)
-            }
+            None => (
+                self.idle
+                    + if is_crowded { patience.head.min(patience.idle) } else { patience.idle },
+                Overdue::Idle,
+            ),
         }
     }
 }

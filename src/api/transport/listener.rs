@@ -54,7 +54,11 @@ pub struct ServerParams {
 
 impl Default for ServerParams {
     fn default() -> Self {
-        Self { max_connections: 10_000, patience: Patience::default(), drain: Duration::from_secs(5) }
+        Self {
+            max_connections: 10_000,
+            patience: Patience::default(),
+            drain: Duration::from_secs(5),
+        }
     }
 }
 
@@ -73,9 +77,17 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Serves until `shutdown` resolves; then takes no more connections, lets running requests end, and cuts off what has
 /// not ended after [`ServerParams::drain`].
-pub async fn serve<S>(listener: TcpListener, service: S, params: ServerParams, shutdown: impl Future<Output = ()>)
-where
-    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static,
+pub async fn serve<S>(
+    listener: TcpListener,
+    service: S,
+    params: ServerParams,
+    shutdown: impl Future<Output = ()>,
+) where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
 {
     let slots = Arc::new(Semaphore::new(params.max_connections));
     let (draining, cut_off) = (CancellationToken::new(), CancellationToken::new());
@@ -107,7 +119,11 @@ where
     let all = u32::try_from(params.max_connections).unwrap_or(u32::MAX);
     if tokio::time::timeout(params.drain, slots.acquire_many(all)).await.is_err() {
         let open = params.max_connections - slots.available_permits();
-        tracing::warn!(open, "{open} connections did not end within {:?} and are cut off", params.drain);
+        tracing::warn!(
+            open,
+            "{open} connections did not end within {:?} and are cut off",
+            params.drain
+        );
     }
     cut_off.cancel();
     // Each connection holds a slot to its end. Whoever comes after this relies on their bodies having told their fate.
@@ -115,7 +131,10 @@ where
 }
 
 /// The next connection, once there is a slot for it.
-async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> (TcpStream, OwnedSemaphorePermit) {
     let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
     let mut pause = FIRST_PAUSE;
     loop {

@@ -80,7 +80,8 @@ async fn who_asks_for_nothing_or_drips_a_head_is_closed() {
 
 #[tokio::test]
 async fn a_connection_over_the_limit_waits_for_a_slot() {
-    let server = start(hello(), ServerParams { max_connections: 1, ..ServerParams::default() }).await;
+    let server =
+        start(hello(), ServerParams { max_connections: 1, ..ServerParams::default() }).await;
     let mut first = TcpStream::connect(server.address).await.unwrap();
     first.write_all(REQUEST).await.unwrap();
     read_answer(&mut first).await;
@@ -88,7 +89,9 @@ async fn a_connection_over_the_limit_waits_for_a_slot() {
     second.write_all(REQUEST).await.unwrap();
     first.write_all(REQUEST).await.unwrap();
     read_answer(&mut first).await;
-    assert!(second.try_read(&mut [0; 1]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
+    assert!(
+        second.try_read(&mut [0; 1]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    );
     drop(first);
     read_answer(&mut second).await;
 }
@@ -96,7 +99,9 @@ async fn a_connection_over_the_limit_waits_for_a_slot() {
 #[tokio::test]
 async fn a_running_request_is_answered_during_the_drain_and_idle_connections_end() {
     let (router, asked, go) = waiting();
-    let server = start(router, ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() }).await;
+    let server =
+        start(router, ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() })
+            .await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     let mut busy = TcpStream::connect(server.address).await.unwrap();
     busy.write_all(REQUEST).await.unwrap();
@@ -112,7 +117,9 @@ async fn a_running_request_is_answered_during_the_drain_and_idle_connections_end
 /// A rolling restart lost such requests: their callers had no answer, and could not know why.
 #[tokio::test]
 async fn a_request_on_its_way_when_the_shutdown_comes_is_answered() {
-    let server = start(hello(), ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() }).await;
+    let server =
+        start(hello(), ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() })
+            .await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     idle.write_all(REQUEST).await.unwrap();
     read_answer(&mut idle).await;
@@ -129,10 +136,14 @@ async fn a_request_on_its_way_when_the_shutdown_comes_is_answered() {
 /// What was read of it was thrown away with its connection.
 #[tokio::test]
 async fn a_request_that_has_begun_when_the_linger_ends_is_answered() {
-    let server = start(hello(), ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() }).await;
+    let server =
+        start(hello(), ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() })
+            .await;
     let (first_half, second_half) = REQUEST.split_at(10);
-    let mut begun =
-        [TcpStream::connect(server.address).await.unwrap(), TcpStream::connect(server.address).await.unwrap()];
+    let mut begun = [
+        TcpStream::connect(server.address).await.unwrap(),
+        TcpStream::connect(server.address).await.unwrap(),
+    ];
     begun[0].write_all(REQUEST).await.unwrap();
     read_answer(&mut begun[0]).await;
     for stream in &mut begun {
@@ -161,8 +172,11 @@ async fn a_request_that_has_begun_when_the_linger_ends_is_answered() {
 #[tokio::test]
 async fn half_a_head_does_not_hold_up_the_drain_for_longer_than_its_patience() {
     let patience = Patience { head: Duration::from_secs(1), ..patience() };
-    let server =
-        start(hello(), ServerParams { patience, drain: Duration::from_secs(3600), ..ServerParams::default() }).await;
+    let server = start(
+        hello(),
+        ServerParams { patience, drain: Duration::from_secs(3600), ..ServerParams::default() },
+    )
+    .await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n").await.unwrap();
     server.shutdown.send(()).unwrap();
@@ -194,7 +208,9 @@ async fn a_long_answer_says_how_long_it_is() {
 #[tokio::test]
 async fn a_request_that_does_not_end_is_cut_off_after_the_drain() {
     let (router, asked, _go) = waiting();
-    let server = start(router, ServerParams { drain: Duration::from_millis(20), ..ServerParams::default() }).await;
+    let server =
+        start(router, ServerParams { drain: Duration::from_millis(20), ..ServerParams::default() })
+            .await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(REQUEST).await.unwrap();
     asked.notified().await;
@@ -229,7 +245,9 @@ async fn no_stream_outlives_the_cut() {
         }
     };
     let router = Router::new().route("/", get(handler));
-    let server = start(router, ServerParams { drain: Duration::from_millis(20), ..ServerParams::default() }).await;
+    let server =
+        start(router, ServerParams { drain: Duration::from_millis(20), ..ServerParams::default() })
+            .await;
     let _stream = asked_on(server.address, 3).await;
     for _ in 0..3 {
         asked.recv().await.unwrap();
@@ -262,7 +280,9 @@ fn endless() -> (Router, mpsc::UnboundedReceiver<Fate>) {
     let later = tokio::time::Instant::now() + Duration::from_secs(3600);
     let answer = async move || {
         let tell = tell.clone();
-        Response::new(watched(vec![b'x'; 64 << 20].into(), later, move |fate| tell.send(fate).unwrap()))
+        Response::new(watched(vec![b'x'; 64 << 20].into(), later, move |fate| {
+            tell.send(fate).unwrap()
+        }))
     };
     (Router::new().route("/", get(answer)), told)
 }
@@ -271,7 +291,9 @@ fn endless() -> (Router, mpsc::UnboundedReceiver<Fate>) {
 async fn an_answer_that_is_not_read_ends_its_connection_and_is_given_back() {
     let (router, mut told) = endless();
     let patience = Patience { answer: SHORT, ..patience() };
-    let server = start(router, ServerParams { patience, max_connections: 1, ..ServerParams::default() }).await;
+    let server =
+        start(router, ServerParams { patience, max_connections: 1, ..ServerParams::default() })
+            .await;
     for _ in 0..2 {
         // The second one needs the slot of the first.
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -316,7 +338,10 @@ async fn frames(stream: &mut TcpStream) -> HashMap<u8, usize> {
     frames_until(stream, |_| false).await
 }
 
-async fn frames_until(stream: &mut TcpStream, enough: impl Fn(&HashMap<u8, usize>) -> bool) -> HashMap<u8, usize> {
+async fn frames_until(
+    stream: &mut TcpStream,
+    enough: impl Fn(&HashMap<u8, usize>) -> bool,
+) -> HashMap<u8, usize> {
     let mut kinds = HashMap::new();
     let mut head = [0; 9];
     while !enough(&kinds) && stream.read_exact(&mut head).await.is_ok() {
@@ -369,7 +394,9 @@ async fn a_caller_who_resets_what_it_asks_for_is_cut_off() {
     let mut n = 1_u32;
     loop {
         let asked_and_reset: Vec<u8> = (0..100)
-            .flat_map(|i| [frame(1, 5, n + 2 * i, GET_ROOT), frame(3, 0, n + 2 * i, &[0, 0, 0, 8])].concat())
+            .flat_map(|i| {
+                [frame(1, 5, n + 2 * i, GET_ROOT), frame(3, 0, n + 2 * i, &[0, 0, 0, 8])].concat()
+            })
             .collect();
         n += 200;
         // Ends by the server's closing of the connection.

@@ -32,7 +32,11 @@ impl<S> Paced<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
         if into.filled().len() > before {
@@ -43,7 +47,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, from);
         self.wrote(written)
     }

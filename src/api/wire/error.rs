@@ -53,7 +53,9 @@ pub(crate) enum Error {
     #[error("task_id: the task is {}, so this cannot be done any more", .0.as_str())]
     Conflict(State),
     /// It is leased, and will be cancelled unless it succeeds.
-    #[error("task_id: the task is leased just now; it will be cancelled unless this attempt succeeds")]
+    #[error(
+        "task_id: the task is leased just now; it will be cancelled unless this attempt succeeds"
+    )]
     CancelPending,
     /// A record to be adopted has another task's id.
     #[error("task_id: another task has this id here, and stays as it is")]

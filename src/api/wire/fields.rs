@@ -111,12 +111,17 @@ impl Number {
     /// # Errors
     /// [`Error::Invalid`], naming `field`.
     pub(crate) fn whole(self, field: &str, range: RangeInclusive<u32>) -> Result<u32, Error> {
-        let is_whole =
-            self.0.fract() == 0.0 && self.0 >= f64::from(*range.start()) && self.0 <= f64::from(*range.end());
+        let is_whole = self.0.fract() == 0.0
+            && self.0 >= f64::from(*range.start())
+            && self.0 <= f64::from(*range.end());
         if !is_whole {
             return Err(out_of_range(field, "a whole number ", range.start(), range.end(), self));
         }
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "just checked to be within u32")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "just checked to be within u32"
+        )]
         Ok(self.0 as u32)
     }
 }
@@ -132,7 +137,10 @@ impl<'de> Deserialize<'de> for Number {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Reader;
 
-        #[allow(clippy::cast_precision_loss, reason = "all numbers of requests are far below 2^53, or out of range")]
+        #[allow(
+            clippy::cast_precision_loss,
+            reason = "all numbers of requests are far below 2^53, or out of range"
+        )]
         impl Visitor<'_> for Reader {
             type Value = Number;
 
@@ -176,7 +184,9 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T,
                 let mut list = Vec::new();
                 while let Some(entry) = entries.next_element()? {
                     if list.len() == MOST {
-                        return Err(serde::de::Error::custom(format_args!("must hold at most {MOST} entries")));
+                        return Err(serde::de::Error::custom(format_args!(
+                            "must hold at most {MOST} entries"
+                        )));
                     }
                     list.push(entry);
                 }
@@ -189,7 +199,9 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T,
 }
 
 /// Reads an object within a request. A derived reader alone would also take an array for it, field by field.
-pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
     struct Reader<T>(PhantomData<T>);
 
     impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
@@ -215,14 +227,24 @@ pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) ->
 ///
 /// # Errors
 /// [`Error::Invalid`], naming `field`.
-pub(crate) fn within(span: Span, field: &str, range: RangeInclusive<Duration>) -> Result<Duration, Error> {
+pub(crate) fn within(
+    span: Span,
+    field: &str,
+    range: RangeInclusive<Duration>,
+) -> Result<Duration, Error> {
     if range.contains(&span.0) {
         return Ok(span.0);
     }
     Err(out_of_range(field, "", Span(*range.start()), Span(*range.end()), span))
 }
 
-fn out_of_range(field: &str, what: &str, from: impl Display, to: impl Display, given: impl Display) -> Error {
+fn out_of_range(
+    field: &str,
+    what: &str,
+    from: impl Display,
+    to: impl Display,
+    given: impl Display,
+) -> Error {
     Error::Invalid(format!("{field}: must be {what}from {from} to {to}, not {given}"))
 }
 

@@ -33,7 +33,9 @@ pub(crate) fn of_header(headers: &HeaderMap) -> Result<Option<String>, Error> {
     let mut values = headers.get_all(HEADER).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let text = value.to_str().ok().filter(|_| values.next().is_none());
-    let text = text.ok_or_else(|| Error::invalid("Idempotency-Key: must be one value of visible ASCII characters"))?;
+    let text = text.ok_or_else(|| {
+        Error::invalid("Idempotency-Key: must be one value of visible ASCII characters")
+    })?;
     let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
     checked(bare.to_owned(), "Idempotency-Key").map(Some)
 }
@@ -44,9 +46,9 @@ pub(crate) fn of_header(headers: &HeaderMap) -> Result<Option<String>, Error> {
 /// [`Error::Invalid`] where they do not.
 pub(crate) fn agreed(field: Option<String>, header: Option<&str>) -> Result<Option<String>, Error> {
     match (field, header) {
-        (Some(field), Some(header)) if field != header => {
-            Err(Error::invalid("idempotency_key: differs from the header Idempotency-Key; give one of the two"))
-        }
+        (Some(field), Some(header)) if field != header => Err(Error::invalid(
+            "idempotency_key: differs from the header Idempotency-Key; give one of the two",
+        )),
         (Some(field), _) => checked(field, "idempotency_key").map(Some),
         (None, header) => Ok(header.map(str::to_owned)),
     }
@@ -120,7 +122,8 @@ mod tests {
         let topic: Topic = "t".parse().unwrap();
         let of = |moment, sn: &str, options: &Options, content: &str| {
             let sn = sn.parse().unwrap();
-            idempotency("k".into(), Duration::ZERO, &topic, (moment, &sn, options, content)).fingerprint
+            idempotency("k".into(), Duration::ZERO, &topic, (moment, &sn, options, content))
+                .fingerprint
         };
         let (now, later) = (Moment::After(Duration::ZERO), Moment::After(Duration::from_millis(1)));
         let plain = Options::default();

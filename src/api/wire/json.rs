@@ -34,7 +34,11 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Error> {
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
-pub(crate) fn read_field<'a, T: Deserialize<'a>>(raw: &'a RawValue, field: &str, most: usize) -> Result<T, Error> {
+pub(crate) fn read_field<'a, T: Deserialize<'a>>(
+    raw: &'a RawValue,
+    field: &str,
+    most: usize,
+) -> Result<T, Error> {
     check_length(raw, field, most)?;
     read_at(field, raw.get().as_bytes())
 }
@@ -56,15 +60,21 @@ fn read_at<'a, T: Deserialize<'a>>(at: &str, text: &'a [u8]) -> Result<T, Error>
     // Derived readers would take an array for a struct, field by field.
     match text.trim_ascii_start().first() {
         Some(b'{') => {}
-        Some(first) => return Err(Error::Invalid(format!("{whole}: must be a JSON object{}", not_a(*first)))),
-        None => return Err(Error::Invalid(format!("{whole}: is empty, and must be a JSON object"))),
+        Some(first) => {
+            return Err(Error::Invalid(format!("{whole}: must be a JSON object{}", not_a(*first))));
+        }
+        None => {
+            return Err(Error::Invalid(format!("{whole}: is empty, and must be a JSON object")));
+        }
     }
     if text.len() > LONG {
         check_strings(text)?;
     }
     spend(text.len());
     // Looked through once for what is no text, and not string by string.
-    if let Some(value) = std::str::from_utf8(text).ok().and_then(|text| serde_json::from_str(text).ok()) {
+    if let Some(value) =
+        std::str::from_utf8(text).ok().and_then(|text| serde_json::from_str(text).ok())
+    {
         return Ok(value);
     }
     // Once more, to say where: to keep track of that costs, and most requests are right.
@@ -106,9 +116,11 @@ pub(crate) fn sentence(path: &str, error: &serde_json::Error) -> String {
     let at = if matches!(path, "" | "." | "?") { String::new() } else { format!("{path}: ") };
     if let Some((name, known)) = split(text, "unknown field `", "`, expected ") {
         // serde puts the name into the path at the top, and not below it.
-        let above = path.strip_suffix(name).filter(|above| above.is_empty() || above.ends_with('.'));
+        let above =
+            path.strip_suffix(name).filter(|above| above.is_empty() || above.ends_with('.'));
         let parent = above.unwrap_or(path).trim_end_matches('.');
-        let at = if parent.is_empty() || parent == "?" { String::new() } else { format!("{parent}: ") };
+        let at =
+            if parent.is_empty() || parent == "?" { String::new() } else { format!("{parent}: ") };
         return format!("{at}{}", unknown_field(name, known));
     }
     if let Some((name, known)) = split(text, "unknown variant `", "`, expected ") {
@@ -179,7 +191,9 @@ pub(crate) fn check_depth(text: &str, field: &str) -> Result<(), Error> {
             _ => {}
         }
         if depth > MAX_DEPTH {
-            return Err(Error::Invalid(format!("{field}: is nested deeper than {MAX_DEPTH} levels")));
+            return Err(Error::Invalid(format!(
+                "{field}: is nested deeper than {MAX_DEPTH} levels"
+            )));
         }
     }
     Ok(())
@@ -207,12 +221,17 @@ fn check_strings(text: &[u8]) -> Result<(), Error> {
                 if std::mem::take(&mut is_name) {
                     if string.len() > MAX_NAME {
                         let name = String::from_utf8_lossy(&string[..MAX_QUOTE]);
-                        return Err(Error::Invalid(format!("unknown field \"{name}…\": no field has so long a name")));
+                        return Err(Error::Invalid(format!(
+                            "unknown field \"{name}…\": no field has so long a name"
+                        )));
                     }
                     field = string;
                 } else if depth == 1 && string.len() > LONG && field != b"content" {
                     let field = String::from_utf8_lossy(field);
-                    return Err(Error::Invalid(format!("{field}: must be at most {} long", size(LONG))));
+                    return Err(Error::Invalid(format!(
+                        "{field}: must be at most {} long",
+                        size(LONG)
+                    )));
                 }
                 at = end;
             }
@@ -254,7 +273,8 @@ fn unknown_field(name: &str, known: &str) -> String {
         }
         _ => 0.0,
     };
-    let nearest = backticked(known).map(|known| (likeness(known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let nearest =
+        backticked(known).map(|known| (likeness(known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
     let hint = match nearest {
         _ if matches!(name, "sn" | "url") && backticked(known).any(|known| known == "content") => {
             format!(r#"it belongs into content: "content":{{{name:?}:…}}"#)
@@ -298,9 +318,18 @@ mod tests {
             assert_eq!(read::<Request<'_>>(text.as_bytes()).err().expect(text).to_string(), says);
         };
         check(r#"{"topc":"t"}"#, r#"unknown field "topc": did you mean "topic"?"#);
-        check(r#"{"sn":"s"}"#, r#"unknown field "sn": it belongs into content: "content":{"sn":…}"#);
-        check(r#"{"url":"/x"}"#, r#"unknown field "url": it belongs into content: "content":{"url":…}"#);
-        check(r#"{"wait":1}"#, r#"unknown field "wait": the fields are topic, delay, mode, content"#);
+        check(
+            r#"{"sn":"s"}"#,
+            r#"unknown field "sn": it belongs into content: "content":{"sn":…}"#,
+        );
+        check(
+            r#"{"url":"/x"}"#,
+            r#"unknown field "url": it belongs into content: "content":{"url":…}"#,
+        );
+        check(
+            r#"{"wait":1}"#,
+            r#"unknown field "wait": the fields are topic, delay, mode, content"#,
+        );
         check(
             r#"{"a`, expected b":1}"#,
             r#"unknown field "a`, expected b": the fields are topic, delay, mode, content"#,
@@ -311,36 +340,52 @@ mod tests {
             r#"{"delay":"soon"}"#,
             r#"delay: must be a number of seconds or a whole number with one of the units ms, s, m, h and d, such as "1500ms", "10s", "5m", "2h" or "7d", not string "soon""#,
         );
-        check(r#"{"delay":-1}"#, r#"delay: must be a duration of 0 or more, such as 10 or "10s", not integer -1"#);
+        check(
+            r#"{"delay":-1}"#,
+            r#"delay: must be a duration of 0 or more, such as 10 or "10s", not integer -1"#,
+        );
         check(
             r#"{"delay":-0.5}"#,
             r#"delay: must be a duration of 0 or more, such as 10 or "10s", not floating point -0.5"#,
         );
         check(r#"{"mode":5}"#, r#"mode: must be one of "auto", "push", "pull", not integer 5"#);
         check(r#"{"mode":["push"]}"#, r#"mode: must be one of "auto", "push", "pull", not a list"#);
-        check(r#"{"mode":{"push":null}}"#, r#"mode: must be one of "auto", "push", "pull", not an object"#);
+        check(
+            r#"{"mode":{"push":null}}"#,
+            r#"mode: must be one of "auto", "push", "pull", not an object"#,
+        );
         check(r#"{"mode":"fly"}"#, r#"mode: must be one of "auto", "push", "pull", not "fly""#);
         check("", "body: is empty, and must be a JSON object");
         check(r#"["t"]"#, "body: must be a JSON object, not a list");
         check("topic=t", "body: must be a JSON object");
         check(r#"{"topic":"a",}"#, "body: is not valid JSON: trailing comma at line 1 column 14");
-        check(r#"{"topic":"a"} x"#, "body: is not valid JSON: trailing characters at line 1 column 15");
-        check(r#"{"topic":"a""#, "body: is not valid JSON: EOF while parsing an object at line 1 column 12");
+        check(
+            r#"{"topic":"a"} x"#,
+            "body: is not valid JSON: trailing characters at line 1 column 15",
+        );
+        check(
+            r#"{"topic":"a""#,
+            "body: is not valid JSON: EOF while parsing an object at line 1 column 12",
+        );
         let long = "x".repeat(10_000);
-        let said = read::<Request<'_>>(format!("{{\"{long}\":1}}").as_bytes()).err().unwrap().to_string();
+        let said =
+            read::<Request<'_>>(format!("{{\"{long}\":1}}").as_bytes()).err().unwrap().to_string();
         assert!(said.len() < 200, "{said}");
     }
 
     #[test]
     fn null_is_absent() {
-        let request: Request<'_> = read(br#" {"topic":null,"delay":null,"content":null} "#).unwrap();
+        let request: Request<'_> =
+            read(br#" {"topic":null,"delay":null,"content":null} "#).unwrap();
         assert!(request.topic.is_none() && request.delay.is_none() && request.content.is_none());
         assert!(request.mode.is_none());
     }
 
     #[test]
     fn depth_counts_brackets_outside_of_strings() {
-        let check = |text: String, allowed: bool| assert_eq!(check_depth(&text, "content").is_ok(), allowed, "{text}");
+        let check = |text: String, allowed: bool| {
+            assert_eq!(check_depth(&text, "content").is_ok(), allowed, "{text}")
+        };
         check("[".repeat(128), true);
         check("[".repeat(129), false);
         check("[{".repeat(65), false);

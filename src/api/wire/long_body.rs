@@ -15,7 +15,10 @@ pub(crate) const LONG: usize = 256 << 10;
 ///
 /// A long body so keeps no other request waiting, however much it costs to read. At most half of
 /// the processors read long bodies at a time.
-pub(crate) async fn reading<T: Send + 'static>(body: Bytes, read: impl FnOnce(&[u8]) -> T + Send + 'static) -> T {
+pub(crate) async fn reading<T: Send + 'static>(
+    body: Bytes,
+    read: impl FnOnce(&[u8]) -> T + Send + 'static,
+) -> T {
     static READERS: LazyLock<Semaphore> = LazyLock::new(|| {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         Semaphore::new((processors / 2).max(1))

@@ -23,7 +23,10 @@ pub(crate) fn current() -> Option<String> {
 }
 
 /// Runs `work` as the request `id`, and gives its answer that id.
-pub(crate) async fn scope<E>(id: HeaderValue, work: impl Future<Output = Result<Response, E>>) -> Result<Response, E> {
+pub(crate) async fn scope<E>(
+    id: HeaderValue,
+    work: impl Future<Output = Result<Response, E>>,
+) -> Result<Response, E> {
     let mut work = pin!(CURRENT.scope(id, work));
     let mut response = work.as_mut().await?;
     if let Some(id) = work.take_value() {

@@ -34,7 +34,9 @@ impl<T: Serialize> IntoResponse for Success<T> {
 /// The answer whose JSON has been written.
 pub(crate) fn json(text: Vec<u8>) -> Response {
     let mut response = Response::new(HttpBody::from(text));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -71,7 +73,9 @@ impl Error {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.code() == ErrorCode::Unauthenticated {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }
@@ -113,8 +117,15 @@ mod tests {
         let check = async |error: Error, status: u16, dm_error: u16, retry_after: Option<&str>| {
             let said = format!("{error:?}");
             let response = error.into_response();
-            let after = response.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
-            assert_eq!((response.status().as_u16(), after.as_deref()), (status, retry_after), "{said}");
+            let after = response
+                .headers()
+                .get("retry-after")
+                .map(|value| value.to_str().unwrap().to_owned());
+            assert_eq!(
+                (response.status().as_u16(), after.as_deref()),
+                (status, retry_after),
+                "{said}"
+            );
             let body = json_of(response).await;
             assert_eq!(body["dm_error"], dm_error, "{said}");
             assert!(!body["error_msg"].as_str().unwrap().contains("secret"), "{said}: {body}");
@@ -122,7 +133,10 @@ mod tests {
         check(Error::invalid("x"), 400, 1000, None).await;
         check(Error::Unauthenticated("x"), 401, 1001, None).await;
         check(Error::Forbidden("x".into()), 403, 1003, None).await;
-        let too_fast = |millis| Error::TooFast { rate: "1/s".parse().unwrap(), wait: Duration::from_millis(millis) };
+        let too_fast = |millis| Error::TooFast {
+            rate: "1/s".parse().unwrap(),
+            wait: Duration::from_millis(millis),
+        };
         check(too_fast(5), 429, 1029, Some("1")).await;
         check(too_fast(2001), 429, 1029, Some("3")).await;
         check(Error::no_task(), 404, 1004, None).await;
@@ -148,11 +162,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_conflict_carries_the_tasks_state_and_our_fault_the_request_id() {
-        assert_eq!(json_of(Error::Stale(State::Delivered).into_response()).await["state"], "delivered");
+        assert_eq!(
+            json_of(Error::Stale(State::Delivered).into_response()).await["state"],
+            "delivered"
+        );
         let pending = json_of(Error::CancelPending.into_response()).await;
-        assert_eq!((&pending["state"], &pending["cancel_pending"]), (&"leased".into(), &true.into()));
+        assert_eq!(
+            (&pending["state"], &pending["cancel_pending"]),
+            (&"leased".into(), &true.into())
+        );
         let id = HeaderValue::from_static("req-1");
-        let Ok(response) = request_id::scope(id, async { Ok::<_, Infallible>(Error::Internal.into_response()) }).await;
+        let Ok(response) =
+            request_id::scope(id, async { Ok::<_, Infallible>(Error::Internal.into_response()) })
+                .await;
         assert_eq!(json_of(response).await["request_id"], "req-1");
     }
 }

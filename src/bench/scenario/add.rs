@@ -64,7 +64,8 @@ pub(super) async fn measure(
     figures.put_load("adds", &load);
     usage.put(stage, figures);
     check(&[&warm, &load])?;
-    let (stored, counted) = (load.accepted.len() as u64, stage.counts(topic).await?.scheduled - before);
+    let (stored, counted) =
+        (load.accepted.len() as u64, stage.counts(topic).await?.scheduled - before);
     if stored == counted {
         return Ok(());
     }

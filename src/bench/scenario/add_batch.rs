@@ -58,5 +58,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     if (sent, sent) == (accepted, counted) {
         return Ok(figures);
     }
-    Err(Error::Defect(format!("{sent} tasks were sent, {accepted} were accepted, and {counted} are counted")))
+    Err(Error::Defect(format!(
+        "{sent} tasks were sent, {accepted} were accepted, and {counted} are counted"
+    )))
 }

@@ -43,7 +43,8 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let settled_us = stage.settled(&topic, params.tasks).await;
     usage.put(stage, &mut figures);
     let arrived = account::check(&accepted, &arrivals)?;
-    let (arrived_s, settled_s) = (seconds_since(due_ms, arrived.last_us), seconds_since(due_ms, settled_us?));
+    let (arrived_s, settled_s) =
+        (seconds_since(due_ms, arrived.last_us), seconds_since(due_ms, settled_us?));
     let mut told = Figures::default();
     told.put("tasks", params.tasks as f64);
     told.put("arrived_s", arrived_s);
@@ -68,9 +69,20 @@ pub(super) async fn fill(
     service: &str,
     bytes: u16,
 ) -> Result<(Vec<Accepted>, i64), Error> {
-    let templates = topics.iter().map(|topic| Template::push(topic, service, bytes)).collect::<Result<Vec<_>, _>>()?;
+    let templates = topics
+        .iter()
+        .map(|topic| Template::push(topic, service, bytes))
+        .collect::<Result<Vec<_>, _>>()?;
     match topics {
-        [_] => fill_with(stage, tasks, &templates, &[Template::push(&stage.topic("trial"), service, bytes)?]).await,
+        [_] => {
+            fill_with(
+                stage,
+                tasks,
+                &templates,
+                &[Template::push(&stage.topic("trial"), service, bytes)?],
+            )
+            .await
+        }
         // What goes to many topics is tried with as many.
         _ => fill_with(stage, tasks, &templates, &templates).await,
     }
@@ -94,10 +106,15 @@ pub(super) async fn fill_with(
         )));
     }
     if Clock::system().now().0 + REST_MS / 4 > due_ms {
-        return Err(Error::Odd("the tasks fell due before all of them were added; try it again, or with fewer".into()));
+        return Err(Error::Odd(
+            "the tasks fell due before all of them were added; try it again, or with fewer".into(),
+        ));
     }
     match load.accepted.iter().find(|task| task.due_ms != due_ms) {
-        Some(task) => Err(Error::Defect(format!("task {} is due at {} and not at {due_ms}", task.id, task.due_ms))),
+        Some(task) => Err(Error::Defect(format!(
+            "task {} is due at {} and not at {due_ms}",
+            task.id, task.due_ms
+        ))),
         None => Ok((load.accepted, due_ms)),
     }
 }

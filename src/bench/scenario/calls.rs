@@ -38,14 +38,19 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let broken = |error: reqwest::Error| Error::Broken(std::io::Error::other(error));
     let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build().map_err(broken)?;
     let url = format!("http://{}/delay/task/add", server.address());
-    let body = Bytes::from(Template::push("bench.calls", stage.service(), params.bytes)?.task(When::Tomorrow));
+    let body = Bytes::from(
+        Template::push("bench.calls", stage.service(), params.bytes)?.task(When::Tomorrow),
+    );
     stage.progress.step("calls", 0);
     let stop = StopOnDrop::default();
     let load = Load { client, url, body, stop: stop.0.clone(), progress: stage.progress.clone() };
     let params = params.clone();
     // On all processors, as delayd's own calls are; the thread of the bench waits.
     let made = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Child)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(Error::Child)?;
         runtime.block_on(load.make(&params)).map_err(broken)
     });
     let (calls, took) = made.await.expect("a load does not panic")?;
@@ -102,7 +107,8 @@ impl Load {
     }
 
     async fn call(&self) -> reqwest::Result<()> {
-        let answer = self.client.post(&self.url).body(self.body.clone()).send().await?.error_for_status()?;
+        let answer =
+            self.client.post(&self.url).body(self.body.clone()).send().await?.error_for_status()?;
         answer.bytes().await?;
         self.progress.add(1);
         Ok(())

@@ -49,7 +49,8 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
         None => -1,
     };
     let usage = Usage::now(stage);
-    let (flood, due_ms) = burst::fill(stage, params.tasks, &[&topic], &flooded, params.bytes).await?;
+    let (flood, due_ms) =
+        burst::fill(stage, params.tasks, &[&topic], &flooded, params.bytes).await?;
     let stop = Arc::new(AtomicBool::new(false));
     let quiet = quiet(stage, params, due_ms, stop.clone());
     let drained = async {
@@ -65,8 +66,11 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let all: Vec<Accepted> = flood.iter().chain(&quiet).copied().collect();
     account::check(&all, &arrivals)?;
     // What was due while the flood went on.
-    let meanwhile: Vec<_> =
-        quiet.iter().filter(|task| (due_ms..settled_us / 1_000).contains(&task.due_ms)).copied().collect();
+    let meanwhile: Vec<_> = quiet
+        .iter()
+        .filter(|task| (due_ms..settled_us / 1_000).contains(&task.due_ms))
+        .copied()
+        .collect();
     let theirs = account::of(&meanwhile, &arrivals);
     let quiet_arrived = account::check(&meanwhile, &theirs)?;
     let mut figures = Figures::default();
@@ -87,18 +91,29 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
 }
 
 /// Adds to the quiet topics until told to stop; answers what was accepted.
-async fn quiet(stage: &Stage, params: &Params, due_ms: i64, stop: Arc<AtomicBool>) -> Result<Vec<Accepted>, Error> {
+async fn quiet(
+    stage: &Stage,
+    params: &Params,
+    due_ms: i64,
+    stop: Arc<AtomicBool>,
+) -> Result<Vec<Accepted>, Error> {
     let service = if params.apart { stage.other_service() } else { stage.service() }.to_owned();
     let topics: Vec<_> = (0..params.quiet).map(|n| stage.topic(&format!("quiet.{n}"))).collect();
-    let templates =
-        topics.iter().map(|topic| Template::push(topic, &service, params.bytes)).collect::<Result<Vec<_>, _>>()?;
+    let templates = topics
+        .iter()
+        .map(|topic| Template::push(topic, &service, params.bytes))
+        .collect::<Result<Vec<_>, _>>()?;
     let (clock, rate, peer) = (Clock::system(), params.rate, stage.peer().clone());
     clock.sleep_until(UnixMillis(due_ms - BEFORE_MS)).await;
     let first_ms = clock.now().0 + lateness::LEAD_MS;
     let request = move |n: u64| {
         let due_ms = first_ms + (n as f64 * 1_000.0 / f64::from(rate)) as i64;
-        Bytes::from(peer.post("/delay/task/add", &templates[n as usize % templates.len()].task(When::At(due_ms))))
+        Bytes::from(peer.post(
+            "/delay/task/add",
+            &templates[n as usize % templates.len()].task(When::At(due_ms)),
+        ))
     };
-    let load = stage.adds(lateness::CONNECTIONS, Pace::RateUntil(rate.into(), stop), request).await?;
+    let load =
+        stage.adds(lateness::CONNECTIONS, Pace::RateUntil(rate.into(), stop), request).await?;
     Ok(load.accepted)
 }

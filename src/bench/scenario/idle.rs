@@ -32,9 +32,12 @@ pub struct Params {
 pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Error> {
     let name = stage.topic("idle");
     let service = stage.service().to_owned();
-    let topics: Vec<_> = (0..params.topics).map(|n| Template::push(&format!("{name}.{n}"), &service, 100)).collect();
+    let topics: Vec<_> =
+        (0..params.topics).map(|n| Template::push(&format!("{name}.{n}"), &service, 100)).collect();
     let topics = topics.into_iter().collect::<Result<Vec<_>, _>>()?;
-    stage.fill(params.topics.into(), move |n, body| topics[n as usize].write(When::Tomorrow, body)).await?;
+    stage
+        .fill(params.topics.into(), move |n, body| topics[n as usize].write(When::Tomorrow, body))
+        .await?;
     stage.progress.step("seconds", 0);
     tokio::time::sleep(CALM).await;
     let (mut figures, usage) = (Figures::default(), Usage::now(stage));
@@ -51,7 +54,8 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     }
     if let (Some((commands, reads)), Some((commands_before, reads_before))) = (after, before) {
         // The questions of the bench itself are not the service's.
-        figures.put("redis_commands_per_s", (commands - commands_before - 1.0) / seconds / instances);
+        figures
+            .put("redis_commands_per_s", (commands - commands_before - 1.0) / seconds / instances);
         figures.put("redis_reads_per_s", (reads - reads_before - 1.0) / seconds / instances);
     }
     figures.extend(used);

@@ -87,11 +87,15 @@ impl Params {
 }
 
 pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Error> {
-    let pid = stage.pids().next().ok_or_else(|| Error::Odd("measures a service that it starts itself".into()))?;
+    let pid = stage
+        .pids()
+        .next()
+        .ok_or_else(|| Error::Odd("measures a service that it starts itself".into()))?;
     let topic = stage.topic("in-flight");
     let services = stage.services_on_own_ports().iter();
-    let templates =
-        services.map(|service| Template::push(&topic, service, params.bytes)).collect::<Result<Vec<_>, _>>()?;
+    let templates = services
+        .map(|service| Template::push(&topic, service, params.bytes))
+        .collect::<Result<Vec<_>, _>>()?;
     let warmed = warm_up(stage, params, &templates, &topic).await?;
     let calls = params.share() * SERVICES;
     stage.receiver().hold(true);
@@ -122,11 +126,17 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
 }
 
 fn resident_mib(pid: u32) -> Result<f64, Error> {
-    process::resident_mib(pid, "VmRSS").ok_or_else(|| Error::Odd("this system does not tell a process's memory".into()))
+    process::resident_mib(pid, "VmRSS")
+        .ok_or_else(|| Error::Odd("this system does not tell a process's memory".into()))
 }
 
 /// Has each service answer as many calls as it takes to be trusted with its share, and waits until no connection is left. Answers how many.
-async fn warm_up(stage: &Stage, params: &Params, templates: &[Template], topic: &str) -> Result<u64, Error> {
+async fn warm_up(
+    stage: &Stage,
+    params: &Params,
+    templates: &[Template],
+    topic: &str,
+) -> Result<u64, Error> {
     let count = params.slots() * WARM_UP;
     let per_s = WARM_UP_PER_S.max(count / WARM_UP_LONGEST_S);
     let first_ms = Clock::system().now().0 + 1_000;
@@ -166,7 +176,8 @@ mod tests {
         let check = |limit: u64, most: u64| {
             let said = params(1_000_000).objection(limit).unwrap();
             assert!(
-                said.contains(&format!("here it is {limit}")) && said.ends_with(&format!("--calls {most}")),
+                said.contains(&format!("here it is {limit}"))
+                    && said.ends_with(&format!("--calls {most}")),
                 "{said}"
             );
             assert_eq!(params(most).objection(limit), None);

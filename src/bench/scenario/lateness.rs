@@ -54,7 +54,9 @@ pub(super) async fn measure(
     let before = stage.counts(topic).await.map_or(0, |counts| counts.delivered);
     stage.progress.step("adds", count);
     let usage = Usage::now(stage);
-    let load = stage.adds(CONNECTIONS, Pace::Rate(rate.into(), count), stream(stage, topic, rate, bytes)?).await?;
+    let load = stage
+        .adds(CONNECTIONS, Pace::Rate(rate.into(), count), stream(stage, topic, rate, bytes)?)
+        .await?;
     let last_ms = load.accepted.iter().map(|task| task.due_ms).max().unwrap_or_default();
     let arrivals = stage.arrivals(load.accepted.len(), last_ms).await;
     let arrived = account::check(&load.accepted, &arrivals)?;

@@ -74,11 +74,14 @@ impl Scenario {
     /// Why it cannot be played with this store, or with a service that runs already; nothing if it can.
     pub fn objection(&self, store: &Store, is_running: bool) -> Option<&'static str> {
         match (self, store) {
-            (Self::Idle(_) | Self::InFlight(_) | Self::Bare(_) | Self::Calls(_) | Self::RawRedis(_), _)
-                if is_running =>
-            {
-                Some("measures processes that it starts itself: leave out --server")
-            }
+            (
+                Self::Idle(_)
+                | Self::InFlight(_)
+                | Self::Bare(_)
+                | Self::Calls(_)
+                | Self::RawRedis(_),
+                _,
+            ) if is_running => Some("measures processes that it starts itself: leave out --server"),
             (Self::Idle(params), Store::Embedded) if params.instances > 1 => {
                 Some("several instances share only a Redis: add --store redis")
             }

@@ -61,7 +61,10 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     // What was not confirmed at first may have been stored all the same.
     let most = params.tasks + filled.unconfirmed * FILL_BATCH;
     if !(params.tasks..=most).contains(&counted) {
-        return Err(Error::Defect(format!("{} tasks were accepted, and {counted} are counted", params.tasks)));
+        return Err(Error::Defect(format!(
+            "{} tasks were accepted, and {counted} are counted",
+            params.tasks
+        )));
     }
     rest(stage).await?;
     let after = stored_bytes(stage).await?;
@@ -74,7 +77,8 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
         figures.put("bytes_per_task", (after - before) / counted as f64);
     }
     let (rewrites, rewriting) = (log_rewrites(stage).await?, is_rewriting(stage).await?);
-    add::measure(stage, &topic, params.connections, params.span, params.bytes, &mut figures).await?;
+    add::measure(stage, &topic, params.connections, params.span, params.bytes, &mut figures)
+        .await?;
     if let (Some(before), Some(after)) = (rewrites, log_rewrites(stage).await?) {
         figures.put("log_rewrites", after - before + f64::from(u8::from(rewriting)));
     }

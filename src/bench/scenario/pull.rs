@@ -50,7 +50,8 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let topic = stage.topic("pull");
     let template = Template::pull(&topic, params.bytes)?;
     let now_ms = Clock::system().now().0;
-    let load = stage.fill(params.tasks, move |_, body| template.write(When::At(now_ms), body)).await?;
+    let load =
+        stage.fill(params.tasks, move |_, body| template.write(When::At(now_ms), body)).await?;
     stage.progress.step("pulled", params.tasks);
     let got = Arc::new(Mutex::new(Got { pulled: Vec::new(), latency: histogram() }));
     let (usage, begun) = (Usage::now(stage), Instant::now());
@@ -70,10 +71,13 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
         ended.expect("a consumer does not panic")?;
     }
     let took = begun.elapsed().as_secs_f64();
-    let got =
-        Arc::into_inner(got).expect("the consumers have ended").into_inner().unwrap_or_else(PoisonError::into_inner);
+    let got = Arc::into_inner(got)
+        .expect("the consumers have ended")
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
     // When a task fell due says nothing here.
-    let accepted: Vec<_> = load.accepted.iter().map(|task| Accepted { due_ms: 0, ..*task }).collect();
+    let accepted: Vec<_> =
+        load.accepted.iter().map(|task| Accepted { due_ms: 0, ..*task }).collect();
     check(&accepted, &got.pulled)?;
     stage.settled(&topic, params.tasks).await?;
     let mut figures = Figures::default();
@@ -100,7 +104,8 @@ impl Consumer {
         let mut connection = self.peer.connect().await.map_err(Error::Broken)?;
         let topic = Some(&self.topic);
         let (task_id, wait) = (None::<TaskId>, None::<&str>);
-        let pull = PullRequest { topic, task_id, lease: Some("60s"), count: Some(self.count), wait };
+        let pull =
+            PullRequest { topic, task_id, lease: Some("60s"), count: Some(self.count), wait };
         let pull = self.peer.post("/delay/task/pull", &json(&pull));
         let mut empty = 0;
         while self.lock().pulled.len() < self.tasks && empty < PATIENCE {

@@ -38,7 +38,8 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let mut first = 0;
     for batch in BATCHES {
         stage.progress.step("tasks", 0);
-        let (sent, took) = pipelines(&mut stream, &prefix, params, batch, first).await.map_err(Error::Broken)?;
+        let (sent, took) =
+            pipelines(&mut stream, &prefix, params, batch, first).await.map_err(Error::Broken)?;
         first += sent;
         figures.put(format!("batch_{batch}_tasks_per_s"), sent as f64 / took.as_secs_f64());
     }
@@ -60,7 +61,11 @@ async fn connect(url: &str) -> Result<TcpStream, Error> {
     stream.write_all(format!("SELECT {db}\r\n").as_bytes()).await.map_err(Error::Broken)?;
     let mut answer = [0; 5];
     stream.read_exact(&mut answer).await.map_err(Error::Broken)?;
-    if answer == *b"+OK\r\n" { Ok(stream) } else { Err(Error::Odd("raw-redis takes a Redis without password".into())) }
+    if answer == *b"+OK\r\n" {
+        Ok(stream)
+    } else {
+        Err(Error::Odd("raw-redis takes a Redis without password".into()))
+    }
 }
 
 /// Sends pipelines, each when the one before was answered; answers how many tasks there were, and the time.
@@ -82,7 +87,10 @@ async fn pipelines(
             let id = 1_795_234_567_000_000 + first + sent + n;
             let due = 1_795_234_567_000 + n;
             command(&mut pipeline, &["HSET", &format!("{prefix}:bodies"), &id.to_string(), &body]);
-            command(&mut pipeline, &["ZADD", &format!("{prefix}:schedule"), &due.to_string(), &id.to_string()]);
+            command(
+                &mut pipeline,
+                &["ZADD", &format!("{prefix}:schedule"), &due.to_string(), &id.to_string()],
+            );
         }
         stream.write_all(pipeline.as_bytes()).await?;
         stream.read_exact(&mut answers).await?;

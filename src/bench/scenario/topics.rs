@@ -32,14 +32,20 @@ pub struct Params {
 pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Error> {
     let topics: Vec<String> = (0..params.topics).map(|n| stage.topic(&n.to_string())).collect();
     let service = stage.service().to_owned();
-    let templates =
-        topics.iter().map(|topic| Template::push(topic, &service, params.bytes)).collect::<Result<Vec<_>, _>>()?;
+    let templates = topics
+        .iter()
+        .map(|topic| Template::push(topic, &service, params.bytes))
+        .collect::<Result<Vec<_>, _>>()?;
     let peer = stage.peer().clone();
-    let requests: Vec<_> =
-        templates.iter().map(|t| Bytes::from(peer.post("/delay/task/add", &t.task(When::Tomorrow)))).collect();
+    let requests: Vec<_> = templates
+        .iter()
+        .map(|t| Bytes::from(peer.post("/delay/task/add", &t.task(When::Tomorrow))))
+        .collect();
     let adds = |count| {
         let requests = requests.clone();
-        stage.adds(params.connections, Pace::Count(count), move |n| requests[n as usize % requests.len()].clone())
+        stage.adds(params.connections, Pace::Count(count), move |n| {
+            requests[n as usize % requests.len()].clone()
+        })
     };
     let mut figures = Figures::default();
     stage.progress.step("new topics", params.topics.into());
@@ -51,7 +57,8 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     figures.put_load("adds", &load);
     add::check(&[&first, &load])?;
     let named: Vec<&String> = topics.iter().collect();
-    let (accepted, due_ms) = burst::fill(stage, params.tasks, &named, &service, params.bytes).await?;
+    let (accepted, due_ms) =
+        burst::fill(stage, params.tasks, &named, &service, params.bytes).await?;
     let arrivals = stage.arrivals(accepted.len(), due_ms).await;
     let arrived = account::check(&accepted, &arrivals)?;
     let arrived_s = burst::seconds_since(due_ms, arrived.last_us);

@@ -20,7 +20,8 @@ async fn before_a_guard(
             Box::pin(async move { Ok(vec![found]) })
         },
     );
-    receiver.client.public = Pair::new(&params(Duration::from_secs(2)), &connector::tls().unwrap(), &guard);
+    receiver.client.public =
+        Pair::new(&params(Duration::from_secs(2)), &connector::tls().unwrap(), &guard);
     (receiver, port)
 }
 
@@ -31,7 +32,10 @@ fn not_called() -> Answer {
 #[tokio::test]
 async fn a_callers_host_is_called_where_its_address_is_allowed_and_nowhere_else() {
     let (mut receiver, port) = before_a_guard(vec![vec![ok()]], || "127.0.0.1").await;
-    assert_eq!(receiver.call_url(&format!("http://hooks.example.com:{port}/path?q=1")).await, delivered());
+    assert_eq!(
+        receiver.call_url(&format!("http://hooks.example.com:{port}/path?q=1")).await,
+        delivered()
+    );
     assert!(head_of(&mut receiver).await.contains(&format!("host: hooks.example.com:{port}")));
     let (mut receiver, port) = before_a_guard(vec![vec![ok()]], || "127.0.0.2").await;
     assert_eq!(receiver.call_url(&format!("http://hooks.example.com:{port}/")).await, not_called());
@@ -80,11 +84,16 @@ async fn the_systems_names_for_this_machine_are_not_public() {
     let fallback = format!("http://{{sn}}:{port}").parse().ok();
     receiver.services.allow(Unlisted { hosts, deny_private: true, fallback });
     assert_eq!(receiver.call_url(&format!("http://localhost:{port}/")).await, not_called());
-    let named = receiver.call_of("localhost", "/", &Headers::default(), Duration::from_secs(5)).await;
+    let named =
+        receiver.call_of("localhost", "/", &Headers::default(), Duration::from_secs(5)).await;
     assert_eq!(named, not_called(), "a name of the template may not lead to this machine either");
     let literal = receiver.services.host_of(&format!("http://0x7f000001:{port}/"));
     assert!(literal.is_err(), "an address asks no resolver");
-    receiver.services.allow(Unlisted { hosts: vec!["*".parse().unwrap()], deny_private: false, fallback: None });
+    receiver.services.allow(Unlisted {
+        hosts: vec!["*".parse().unwrap()],
+        deny_private: false,
+        fallback: None,
+    });
     assert_eq!(receiver.call_url(&format!("http://127.0.0.1:{port}/path?q=1")).await, delivered());
     assert_eq!(receiver.seen(), [0]);
     // Added while it was allowed, called when it no longer is.
@@ -100,6 +109,7 @@ async fn the_systems_names_for_this_machine_are_not_public() {
             Duration::from_secs(5),
         )
         .await;
-    let says = "not called: url must name a host on the public Internet (callback.deny_private_hosts)";
+    let says =
+        "not called: url must name a host on the public Internet (callback.deny_private_hosts)";
     assert_eq!(outcome, failed(says, Fault::Here));
 }

@@ -37,8 +37,10 @@ struct Seen {
 /// Serves HTTP/2 alone. Nobody is answered before as many are there as the barrier waits for.
 async fn serve_h2(listener: TcpListener, seen: Arc<Seen>, barrier: Arc<Barrier>) {
     let key = PrivateKeyDer::try_from(KEY).unwrap();
-    let mut tls =
-        ServerConfig::builder().with_no_client_auth().with_single_cert(vec![CERTIFICATE.into()], key).unwrap();
+    let mut tls = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![CERTIFICATE.into()], key)
+        .unwrap();
     tls.alpn_protocols = vec![b"h2".to_vec()];
     let acceptor = TlsAcceptor::from(Arc::new(tls));
     loop {
@@ -58,7 +60,10 @@ async fn serve_h2(listener: TcpListener, seen: Arc<Seen>, barrier: Arc<Barrier>)
                 }
             });
             let mut builder = http2::Builder::new(TokioExecutor::new());
-            let _ = builder.max_concurrent_streams(STREAMS).serve_connection(TokioIo::new(stream), answer).await;
+            let _ = builder
+                .max_concurrent_streams(STREAMS)
+                .serve_connection(TokioIo::new(stream), answer)
+                .await;
         });
     }
 }
@@ -68,7 +73,10 @@ async fn serve_h2(listener: TcpListener, seen: Arc<Seen>, barrier: Arc<Barrier>)
 async fn calls_beyond_the_streams_of_a_connection_go_by_others_each_once() {
     let mut receiver = Receiver::start(Vec::new()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    receiver.point_at(vec![format!("https://{}", listener.local_addr().unwrap())], SuccessRule::DmError);
+    receiver.point_at(
+        vec![format!("https://{}", listener.local_addr().unwrap())],
+        SuccessRule::DmError,
+    );
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(CERTIFICATE)).unwrap();
     let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
@@ -112,7 +120,10 @@ async fn a_certificate_that_is_refused_says_why() {
         }
         let tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         receiver.client = Client::trusting(params(Duration::from_secs(2)), &tls);
-        assert_eq!(receiver.call().await, failed(&format!("TLS failed: {says}"), Fault::Destination));
+        assert_eq!(
+            receiver.call().await,
+            failed(&format!("TLS failed: {says}"), Fault::Destination)
+        );
     };
     check(address, false, "the certificate's issuer is not trusted").await;
     check(other, true, "the certificate is for another host").await;

@@ -32,7 +32,10 @@ fn ok() -> Act {
 }
 
 fn answer(status: &str, headers: &str, body: &str) -> Act {
-    Act::Answer(format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len()))
+    Act::Answer(format!(
+        "HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n{body}",
+        body.len()
+    ))
 }
 
 fn close() -> Act {
@@ -79,7 +82,13 @@ impl Receiver {
     }
 
     fn configure(&self, endpoints: Vec<String>, success: SuccessRule, secrets: Vec<Secret>) {
-        let params = ServiceParams { name: "s".into(), endpoints, allowance: Default::default(), success, secrets };
+        let params = ServiceParams {
+            name: "s".into(),
+            endpoints,
+            allowance: Default::default(),
+            success,
+            secrets,
+        };
         self.services.replace(vec![params]).unwrap();
     }
 
@@ -127,7 +136,12 @@ impl Receiver {
     }
 }
 
-async fn serve(mut stream: TcpStream, number: usize, acts: Vec<Act>, requests: mpsc::UnboundedSender<(usize, String)>) {
+async fn serve(
+    mut stream: TcpStream,
+    number: usize,
+    acts: Vec<Act>,
+    requests: mpsc::UnboundedSender<(usize, String)>,
+) {
     for act in acts {
         let Some(request) = read_request(&mut stream).await else { return };
         requests.send((number, request)).unwrap();
@@ -201,9 +215,20 @@ async fn head_of(receiver: &mut Receiver) -> Vec<String> {
 #[tokio::test]
 async fn a_service_with_secrets_is_called_with_a_signature_by_each() {
     let mut receiver = Receiver::start(vec![vec![ok(), ok()]]).await;
-    let endpoint =
-        receiver.services.get("s").unwrap().pick().url("/").unwrap().to_string().trim_end_matches('/').to_owned();
-    let secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDzzjGJkMzvZw="];
+    let endpoint = receiver
+        .services
+        .get("s")
+        .unwrap()
+        .pick()
+        .url("/")
+        .unwrap()
+        .to_string()
+        .trim_end_matches('/')
+        .to_owned();
+    let secrets = [
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDzzjGJkMzvZw=",
+    ];
     let parsed = secrets.iter().map(|secret| secret.parse().unwrap()).collect();
     receiver.configure(vec![endpoint], SuccessRule::DmError, parsed);
     assert_eq!(receiver.call().await, delivered());
@@ -224,7 +249,9 @@ async fn a_service_without_secrets_is_called_without_a_signature() {
     let mut receiver = Receiver::start(vec![vec![ok()]]).await;
     assert_eq!(receiver.call().await, delivered());
     let lines = head_of(&mut receiver).await;
-    let signed = |line: &String| line.starts_with("webhook-signature") || line.starts_with("webhook-timestamp");
+    let signed = |line: &String| {
+        line.starts_with("webhook-signature") || line.starts_with("webhook-timestamp")
+    };
     assert!(!lines.iter().any(signed), "{lines:?}");
 }
 
@@ -244,15 +271,24 @@ async fn a_tasks_headers_go_along_and_replace_none_of_delayds_own() {
     let lines = head_of(&mut receiver).await;
     for (name, value) in given {
         let of_name = |line: &&String| line.split(':').next().unwrap().eq_ignore_ascii_case(name);
-        assert_eq!(lines.iter().filter(of_name).collect::<Vec<_>>(), [&format!("{}: {value}", name.to_lowercase())]);
+        assert_eq!(
+            lines.iter().filter(of_name).collect::<Vec<_>>(),
+            [&format!("{}: {value}", name.to_lowercase())]
+        );
     }
-    assert!(lines.contains(&"delay-task-id: 42".to_owned()) && lines.contains(&"content-length: 8".to_owned()));
+    assert!(
+        lines.contains(&"delay-task-id: 42".to_owned())
+            && lines.contains(&"content-length: 8".to_owned())
+    );
     // What a record could hold that was never checked.
     let forged: Headers = serde_json::from_str(r#"{"delay-task-id":"7","host":"evil"}"#).unwrap();
     let mut receiver = Receiver::start(vec![vec![ok()]]).await;
     assert_eq!(receiver.call_with(&forged).await, delivered());
     let lines = head_of(&mut receiver).await;
-    assert!(lines.contains(&"delay-task-id: 42".to_owned()) && !lines.iter().any(|line| line.contains("evil")));
+    assert!(
+        lines.contains(&"delay-task-id: 42".to_owned())
+            && !lines.iter().any(|line| line.contains("evil"))
+    );
 }
 
 #[test]
@@ -266,8 +302,13 @@ async fn answers_are_judged() {
         let receiver = Receiver::start(vec![vec![act]]).await;
         assert_eq!(receiver.call().await, expected);
     };
-    check(answer("200 OK", "", r#"{"dm_error":7}"#), failed("200 OK, dm_error 7", Fault::Task)).await;
-    check(answer("302 Found", "location: http://127.0.0.1:1/\r\n", ""), failed("302 Found", Fault::Task)).await;
+    check(answer("200 OK", "", r#"{"dm_error":7}"#), failed("200 OK, dm_error 7", Fault::Task))
+        .await;
+    check(
+        answer("302 Found", "location: http://127.0.0.1:1/\r\n", ""),
+        failed("302 Found", Fault::Task),
+    )
+    .await;
     check(answer("410 Gone", "", ""), Answer::Final { outcome: "410 Gone".into() }).await;
     let wait = Some(Duration::from_secs(7));
     let busy = Answer::Failed {
@@ -277,9 +318,17 @@ async fn answers_are_judged() {
         fault: Fault::Destination,
     };
     check(answer("503 Go Away", "retry-after: 7\r\n", ""), busy).await;
-    check(Act::Close("SSH-2.0-OpenSSH\r\n".into()), failed("answer is no HTTP", Fault::Destination)).await;
+    check(
+        Act::Close("SSH-2.0-OpenSSH\r\n".into()),
+        failed("answer is no HTTP", Fault::Destination),
+    )
+    .await;
     let broken = "200 OK, but the answer broke off: connection closed early";
-    check(Act::Close("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{".into()), failed(broken, Fault::Destination)).await;
+    check(
+        Act::Close("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{".into()),
+        failed(broken, Fault::Destination),
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -306,7 +355,10 @@ async fn an_answer_that_never_ends_counts_by_its_status_where_the_rule_allows() 
     let head = || Act::Answer("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{".into());
     let receiver = Receiver::start(vec![vec![head(), Act::Hang], vec![head(), Act::Hang]]).await;
     let answer = receiver.call_within(Duration::from_millis(50)).await;
-    assert_eq!(answer, failed("200 OK, but the answer broke off: timed out after 50ms", Fault::Destination));
+    assert_eq!(
+        answer,
+        failed("200 OK, but the answer broke off: timed out after 50ms", Fault::Destination)
+    );
     let endpoint = receiver.services.get("s").unwrap().pick().url("/").unwrap();
     receiver.point_at(vec![endpoint.to_string()], SuccessRule::Status);
     assert_eq!(receiver.call_within(Duration::from_millis(50)).await, delivered());
@@ -339,7 +391,8 @@ async fn a_connection_that_does_not_come_about_says_why() {
     let ample = Duration::from_secs(5);
     check("http://no-such-host.invalid:9000".into(), ample, "name not resolved").await;
     let not_tls = "TLS failed: the answer is not TLS; a port without TLS is called by http://";
-    check(format!("https://{}", says(b"HTTP/1.1 400 Bad Request\r\n\r\n").await), ample, not_tls).await;
+    check(format!("https://{}", says(b"HTTP/1.1 400 Bad Request\r\n\r\n").await), ample, not_tls)
+        .await;
     let short = Duration::from_millis(50);
     check(format!("https://{}", says(b"").await), short, "no connection within 50ms").await;
 }
@@ -373,7 +426,9 @@ async fn the_repeat_does_not_take_another_stale_connection() {
         Act::Answer(text) => Act::AnswerTogether(Arc::clone(&both), text),
         other => other,
     };
-    let mut receiver = Receiver::start(vec![vec![together(), close()], vec![together(), close()], vec![ok()]]).await;
+    let mut receiver =
+        Receiver::start(vec![vec![together(), close()], vec![together(), close()], vec![ok()]])
+            .await;
     tokio::join!(receiver.call(), receiver.call());
     assert_eq!(receiver.seen().len(), 2);
     assert_eq!(receiver.call().await, delivered());
@@ -401,7 +456,10 @@ async fn garbage_or_silence_on_a_used_connection_is_not_repeated() {
     let check = async |act: Act, outcome: &str| {
         let mut receiver = Receiver::start(vec![vec![ok(), act], vec![ok()]]).await;
         assert_eq!(receiver.call().await, delivered());
-        assert_eq!(receiver.call_within(Duration::from_millis(100)).await, failed(outcome, Fault::Destination));
+        assert_eq!(
+            receiver.call_within(Duration::from_millis(100)).await,
+            failed(outcome, Fault::Destination)
+        );
         assert_eq!(receiver.seen(), [0, 0]);
     };
     check(Act::Close("SSH-2.0-OpenSSH\r\n\r\n".into()), "answer is no HTTP").await;

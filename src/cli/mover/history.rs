@@ -29,9 +29,11 @@ impl Mover {
     async fn copy(&mut self, topic: &str, state: TaskState, ids: &[TaskId]) -> anyhow::Result<()> {
         let mut rest = ids.to_vec();
         while !rest.is_empty() {
-            let answer: Records<Exported> = self.old.call("/delay/task/records", &records_of(topic, &rest)).await?;
+            let answer: Records<Exported> =
+                self.old.call("/delay/task/records", &records_of(topic, &rest)).await?;
             rest = answer.rest;
-            let records: Vec<Exported> = answer.records.into_iter().filter(|task| task.record.state == state).collect();
+            let records: Vec<Exported> =
+                answer.records.into_iter().filter(|task| task.record.state == state).collect();
             if records.is_empty() {
                 continue;
             }
@@ -41,7 +43,11 @@ impl Mover {
                 match adopted {
                     Ok(_) => {
                         let tally = self.tallies.of(topic);
-                        *(if state == TaskState::Dead { &mut tally.dead } else { &mut tally.ended }) += 1;
+                        *(if state == TaskState::Dead {
+                            &mut tally.dead
+                        } else {
+                            &mut tally.ended
+                        }) += 1;
                     }
                     Err(why) => {
                         self.tell(topic, *id, &why.sentence);

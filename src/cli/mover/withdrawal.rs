@@ -18,7 +18,8 @@ impl Mover {
         let (mut ended, mut seen) = (Vec::new(), HashSet::new());
         let mut rest = ids.clone();
         while !rest.is_empty() {
-            let answer: Records<Exported> = self.old.call("/delay/task/records", &self.lending(topic, &rest)).await?;
+            let answer: Records<Exported> =
+                self.old.call("/delay/task/records", &self.lending(topic, &rest)).await?;
             rest = answer.rest;
             for task in answer.records {
                 seen.insert(task.id());
@@ -43,7 +44,11 @@ impl Mover {
 
     /// Ends tasks at the new service that have ended here, or are about to: a pending cancel is
     /// carried out after that.
-    pub(super) async fn withdraw(&mut self, topic: &str, records: Vec<Exported>) -> anyhow::Result<()> {
+    pub(super) async fn withdraw(
+        &mut self,
+        topic: &str,
+        records: Vec<Exported>,
+    ) -> anyhow::Result<()> {
         if records.is_empty() {
             return Ok(());
         }

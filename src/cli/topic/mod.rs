@@ -2,8 +2,8 @@
 
 use clap::Subcommand;
 use delayd_wire::{
-    Forecast, ForecastRequest, MisfirePolicy, Nothing, Paused, Purged, ResumeRequest, Step, TopicListRequest,
-    TopicPurgeRequest, TopicRequest,
+    Forecast, ForecastRequest, MisfirePolicy, Nothing, Paused, Purged, ResumeRequest, Step,
+    TopicListRequest, TopicPurgeRequest, TopicRequest,
 };
 
 use super::cell::Cell;
@@ -104,7 +104,9 @@ struct ForecastArgs {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     match args.verb {
-        Verb::List(ListArgs { server }) => server.ask("/delay/topic/list", &TopicListRequest {}, shown::names).await?,
+        Verb::List(ListArgs { server }) => {
+            server.ask("/delay/topic/list", &TopicListRequest {}, shown::names).await?
+        }
         Verb::Get(TopicArgs { topic, server }) => {
             server.ask("/delay/topic/get", &of(&topic), shown::one).await?;
         }
@@ -155,7 +157,10 @@ async fn purge(args: PurgeArgs) -> anyhow::Result<Code> {
             };
             out::line(&format!("{} thrown away{left}", out::many(total, "task")))?;
         }
-        anyhow::ensure!(!more, "the service says that there is more, and throws nothing away; try again");
+        anyhow::ensure!(
+            !more,
+            "the service says that there is more, and throws nothing away; try again"
+        );
         return Ok(Code::Done);
     }
 }

@@ -122,7 +122,16 @@ mod tests {
         };
         check(&[], json!({"topic": "t"}));
         check(
-            &["--max-attempts", "3", "--final-statuses", "404,410", "--history-max", "5", "--reset", "rate,quota"],
+            &[
+                "--max-attempts",
+                "3",
+                "--final-statuses",
+                "404,410",
+                "--history-max",
+                "5",
+                "--reset",
+                "rate,quota",
+            ],
             json!({
                 "topic": "t", "retry": {"max_attempts": 3, "final_statuses": [404, 410]}, "history": {"max": 5},
                 "reset": ["rate", "quota"],

@@ -27,13 +27,16 @@ pub(super) fn names(Topics { topics }: Topics) -> String {
     if topics.is_empty() {
         return "no topics".into();
     }
-    let row = |listed: &TopicListed| vec![listed.topic.cell(), listed.shards.cell(), listed.paused.cell()];
+    let row = |listed: &TopicListed| {
+        vec![listed.topic.cell(), listed.shards.cell(), listed.paused.cell()]
+    };
     table::columns(&["topic", "shards", "paused"], &topics.iter().map(row).collect::<Vec<_>>())
 }
 
 /// The answer of `/delay/topic/get` and `/set`.
 pub(super) fn one(shown: TopicShown<Map<String, Value>>) -> String {
-    let paused = if shown.paused { format!("since {}", shown.paused_since_ms.cell()) } else { "no".into() };
+    let paused =
+        if shown.paused { format!("since {}", shown.paused_since_ms.cell()) } else { "no".into() };
     let mut pairs = vec![
         ("topic", shown.topic.cell()),
         ("shards", shown.shards.cell()),

@@ -101,7 +101,10 @@ impl DestinationLimits {
     pub fn hold(&self, destination: &Destination, wait: Duration) {
         let (now, params) = (Instant::now(), self.0.params());
         let mut table = self.0.table();
-        table.entry(destination, &params, now).gate.retry_after(now + wait.min(params.retry_after_max));
+        table
+            .entry(destination, &params, now)
+            .gate
+            .retry_after(now + wait.min(params.retry_after_max));
         // Waiters for a slot have to wait for the end of the hold instead.
         table.serve(destination, now);
     }
@@ -125,7 +128,12 @@ impl DestinationLimits {
     ///
     /// `released` are the latest releases by operators, on any instance. One that is new also ends
     /// the destination's `Retry-After` hold here.
-    pub fn set_holds(&self, asked: HoldsAsked, held: HashSet<Destination>, released: HashMap<Destination, UnixMillis>) {
+    pub fn set_holds(
+        &self,
+        asked: HoldsAsked,
+        held: HashSet<Destination>,
+        released: HashMap<Destination, UnixMillis>,
+    ) {
         let (now, params) = (Instant::now(), self.0.params());
         let mut table = self.0.table();
         if asked.0 >= table.holds_known {

@@ -21,7 +21,8 @@ pub struct LimitParams {
 impl LimitParams {
     /// The allowance of a destination, with the default where it names none of its own.
     pub(super) fn resolved(&self, own: Allowance) -> Allowance {
-        let concurrency = if own.concurrency == 0 { self.concurrency_per_service } else { own.concurrency };
+        let concurrency =
+            if own.concurrency == 0 { self.concurrency_per_service } else { own.concurrency };
         Allowance { concurrency, rate: own.rate }
     }
 }

@@ -88,10 +88,17 @@ impl Shared {
 
     /// Changes the entry of a destination with slots taken, and then wakes waiters that can be
     /// served. `change` returns how many slots it freed.
-    pub(super) fn update(&self, destination: &Destination, change: impl FnOnce(&mut Entry, Instant) -> usize) {
+    pub(super) fn update(
+        &self,
+        destination: &Destination,
+        change: impl FnOnce(&mut Entry, Instant) -> usize,
+    ) {
         let now = Instant::now();
         let mut table = self.table();
-        let entry = table.entries.get_mut(destination).expect("a destination with calls in flight is not forgotten");
+        let entry = table
+            .entries
+            .get_mut(destination)
+            .expect("a destination with calls in flight is not forgotten");
         let freed = change(entry, now);
         if entry.gate.log_change(destination, now) {
             entry.bulkhead.wake_timer();

@@ -10,14 +10,20 @@ async fn a_hold_is_no_longer_than_the_longest_that_is_allowed() {
     limits.hold(&a, Duration::from_secs(3_600));
     assert_eq!(wait_for(&limits, &a), Some(Duration::from_secs(60)));
     limits.set_params(LimitParams { retry_after_max: Duration::from_secs(5), ..params(100, 10) });
-    assert_eq!(wait_for(&limits, &a), Some(Duration::from_secs(5)), "a lower bound holds for those that are set");
+    assert_eq!(
+        wait_for(&limits, &a),
+        Some(Duration::from_secs(5)),
+        "a lower bound holds for those that are set"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_release_by_hand_lifts_what_a_retry_after_holds_once() {
     let (limits, a) = (limits(100, 10), name("a"));
     let sleeper = Arc::new(Notify::new());
-    let seen = |at| limits.set_holds(limits.ask_holds(), HashSet::new(), [(a.clone(), UnixMillis(at))].into());
+    let seen = |at| {
+        limits.set_holds(limits.ask_holds(), HashSet::new(), [(a.clone(), UnixMillis(at))].into())
+    };
     limits.hold(&a, Duration::from_secs(30));
     let _waiter = wait(&limits, &a, &sleeper);
     assert!(!is_awake(&sleeper));

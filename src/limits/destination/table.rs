@@ -73,7 +73,12 @@ impl Table {
     }
 
     /// The destination's entry, in use from now.
-    pub(super) fn entry(&mut self, destination: &Destination, params: &LimitParams, now: Instant) -> &mut Entry {
+    pub(super) fn entry(
+        &mut self,
+        destination: &Destination,
+        params: &LimitParams,
+        now: Instant,
+    ) -> &mut Entry {
         if !self.entries.contains_key(destination) && self.entries.len() >= self.sweep_at {
             self.forget_idle(now);
         }
@@ -127,14 +132,20 @@ impl Table {
         now: Instant,
     ) {
         let known = std::mem::replace(&mut self.released, released);
-        let is_new = |(destination, at): &(&Destination, &UnixMillis)| known.get(*destination) != Some(*at);
-        let lifted: Vec<Destination> =
-            self.released.iter().filter(is_new).map(|(destination, _)| destination.clone()).collect();
+        let is_new =
+            |(destination, at): &(&Destination, &UnixMillis)| known.get(*destination) != Some(*at);
+        let lifted: Vec<Destination> = self
+            .released
+            .iter()
+            .filter(is_new)
+            .map(|(destination, _)| destination.clone())
+            .collect();
         for destination in lifted {
             self.end_retry_after(&destination, now);
         }
         let before = std::mem::replace(&mut self.held, held);
-        let is_changed: Vec<Destination> = before.symmetric_difference(&self.held).cloned().collect();
+        let is_changed: Vec<Destination> =
+            before.symmetric_difference(&self.held).cloned().collect();
         for destination in is_changed {
             let is_held = self.held.contains(&destination);
             self.entry(&destination, params, now).gate.set_held(is_held);
@@ -191,7 +202,8 @@ impl Table {
     /// again wake the next.
     pub(super) fn serve_crowded_out(&mut self, now: Instant) {
         let mut free = self.free();
-        while free > 0 && self.crowded_out.first().is_some_and(|(needs, ..)| *needs <= self.free()) {
+        while free > 0 && self.crowded_out.first().is_some_and(|(needs, ..)| *needs <= self.free())
+        {
             let Some((.., destination)) = self.crowded_out.pop_first() else { return };
             if let Some(entry) = self.entries.get_mut(&destination) {
                 entry.crowded_out = None;

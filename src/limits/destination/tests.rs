@@ -244,10 +244,13 @@ async fn one_of_those_who_wait_sets_the_timer_for_all() {
     let mut used = limits.reserve(&a, allowance, 1).split_one().unwrap();
     used.begin(Duration::from_secs(1));
     let sleeper = Arc::new(Notify::new());
-    let mut queue: Vec<Waiter> = (0..100).map(|_| limits.enqueue(&a, Arc::clone(&sleeper))).collect();
+    let mut queue: Vec<Waiter> =
+        (0..100).map(|_| limits.enqueue(&a, Arc::clone(&sleeper))).collect();
     let watching = |queue: &[Waiter]| -> Vec<usize> {
         (0..queue.len())
-            .filter(|number| matches!(queue[*number].check(allowance), Availability::Later(Some(_))))
+            .filter(|number| {
+                matches!(queue[*number].check(allowance), Availability::Later(Some(_)))
+            })
             .collect()
     };
     assert_eq!(watching(&queue), [0]);
@@ -265,7 +268,10 @@ async fn a_held_destination_gets_nothing_until_the_hold_ends() {
     let (limits, a) = (limits(100, 10), name("a"));
     limits.hold(&a, Duration::from_secs(30));
     limits.hold(&a, Duration::from_secs(10));
-    assert_eq!((wait_for(&limits, &a), limits.free(&a, most(0))), (Some(Duration::from_secs(30)), 0));
+    assert_eq!(
+        (wait_for(&limits, &a), limits.free(&a, most(0))),
+        (Some(Duration::from_secs(30)), 0)
+    );
     assert!(limits.reserve(&a, most(0), 1).is_empty());
     tokio::time::advance(Duration::from_secs(30)).await;
     assert_eq!((wait_for(&limits, &a), limits.free(&a, most(0))), (None, 10));
@@ -292,7 +298,10 @@ async fn a_destination_that_keeps_failing_is_left_alone_and_met_by_few_on_its_re
     assert!(matches!(wait, Availability::Later(Some(_))), "{wait:?}");
     drop(rest);
     let standing = limits.standing(&a, most(0));
-    assert_eq!((standing.breaker, standing.in_flight, standing.window), (breaker::State::Open, 20, 16));
+    assert_eq!(
+        (standing.breaker, standing.in_flight, standing.window),
+        (breaker::State::Open, 20, 16)
+    );
     assert_eq!(standing.last_failure.unwrap().0, "503 Service Unavailable");
     assert_eq!(limits.free(&a, most(0)), 0);
     let wait = wait_for(&limits, &a).unwrap();

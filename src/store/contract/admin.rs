@@ -16,10 +16,18 @@ pub trait Admin: Send + Sync + 'static {
     fn get(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Option<Task>>> + Send;
 
     /// The tasks of these ids without their bodies, in order; `None` where there is no such task in the lane.
-    fn summaries(&self, lane: &Lane, ids: Vec<TaskId>) -> impl Future<Output = Result<Vec<Option<Summary>>>> + Send;
+    fn summaries(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+    ) -> impl Future<Output = Result<Vec<Option<Summary>>>> + Send;
 
     /// The notes kept of a task, the newest last, at most [`MAX_NOTES`](crate::store::MAX_NOTES).
-    fn notes(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Vec<AttemptNote>>> + Send;
+    fn notes(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+    ) -> impl Future<Output = Result<Vec<AttemptNote>>> + Send;
 
     /// Cancels a scheduled or dead task. A leased one is marked: any end of its lease but success cancels it.
     fn cancel(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Cancelled>> + Send;
@@ -35,17 +43,32 @@ pub trait Admin: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Rescheduled>> + Send;
 
     /// Schedules dead tasks, attempts, revision and stored due moment anew, the dead ones in order as `spread` says. Answers how many of them were dead.
-    fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> impl Future<Output = Result<usize>> + Send;
+    fn replay(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        spread: Spread,
+    ) -> impl Future<Output = Result<usize>> + Send;
 
     /// Forgets those of the tasks that ended in `state`, bodies, keys and notes and all. Answers how many.
-    fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> impl Future<Output = Result<usize>> + Send;
+    fn discard(
+        &self,
+        lane: &Lane,
+        state: State,
+        ids: Vec<TaskId>,
+    ) -> impl Future<Output = Result<usize>> + Send;
 
     /// Forgets up to `limit` tasks of the lane that are not leased, in any state, with their keys. Answers how many; 0: none is left. A
     /// lane that is empty then forgets its idempotency keys as well.
     fn clear(&self, lane: &Lane, limit: usize) -> impl Future<Output = Result<usize>> + Send;
 
     /// How many waiting tasks fall due in each of up to [`MAX_FORECAST`](crate::store::MAX_FORECAST) steps from now.
-    fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> impl Future<Output = Result<Forecast>> + Send;
+    fn forecast(
+        &self,
+        lane: &Lane,
+        step: Duration,
+        steps: usize,
+    ) -> impl Future<Output = Result<Forecast>> + Send;
 
     /// How many tasks wait for each called destination, by name; one for which none waits may be missing.
     fn waiting(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<Vec<Waiting>>> + Send;
@@ -56,7 +79,11 @@ pub trait Admin: Send + Sync + 'static {
     /// Holds a destination by hand, for all instances and until it is released, or releases it. Those who work look once a second:
     /// the store itself hands its tasks out as before. A release is remembered for [`RELEASES_KEPT`](crate::store::RELEASES_KEPT) where other instances can ask for it,
     /// also if nothing was held by hand: it lifts what a `Retry-After` holds on each of them.
-    fn set_hold(&self, destination: &Destination, is_held: bool) -> impl Future<Output = Result<()>> + Send;
+    fn set_hold(
+        &self,
+        destination: &Destination,
+        is_held: bool,
+    ) -> impl Future<Output = Result<()>> + Send;
 
     /// Leases waiting tasks to whoever takes them to another store, due or not, and without an attempt; those that are lent already, to him. Sweeps what it
     /// comes upon whose lease has run out. Answers for each whether it is lent by this receipt now.

@@ -48,7 +48,10 @@ pub trait Delivery: Send + Sync + 'static {
 
     /// As [`Self::settle`], on behalf of a caller: it is answered in time, and what is answered outlasts the loss of as many servers as an add does. A worker need not
     /// wait for that: a settle of its that is lost brings the task back, which then is called again.
-    fn settle_confirmed(&self, settles: Vec<Settle>) -> impl Future<Output = Vec<Result<Settled>>> + Send {
+    fn settle_confirmed(
+        &self,
+        settles: Vec<Settle>,
+    ) -> impl Future<Output = Vec<Result<Settled>>> + Send {
         self.settle(settles)
     }
 

@@ -25,7 +25,9 @@ pub trait Intake: Send + Sync + 'static {
 /// What the operator should know of a durability.
 pub fn warning_of(durability: Durability) -> Option<&'static str> {
     let is_lost = durability == Durability::Volatile;
-    is_lost.then_some("Redis keeps no append-only file: tasks are lost when it stops (durability: volatile)")
+    is_lost.then_some(
+        "Redis keeps no append-only file: tasks are lost when it stops (durability: volatile)",
+    )
 }
 
 /// When a task falls due.
@@ -154,7 +156,9 @@ mod tests {
         ];
         let name = |(key, idempotency_key): (Option<&str>, &str)| {
             let window = Duration::ZERO;
-            Idempotency { key: idempotency_key.into(), fingerprint: 0, window }.name(key).into_owned()
+            Idempotency { key: idempotency_key.into(), fingerprint: 0, window }
+                .name(key)
+                .into_owned()
         };
         let names: std::collections::HashSet<String> = pairs.into_iter().map(name).collect();
         assert_eq!(names.len(), pairs.len(), "{names:?}");

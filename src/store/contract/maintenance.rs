@@ -23,7 +23,11 @@ pub trait Maintenance: Send + Sync + 'static {
     ) -> impl Future<Output = Result<usize>> + Send;
 
     /// Forgets a pause of the topic that is over; its other pauses stay. Nothing happens where there is none like it.
-    fn forget_misfire(&self, topic: &Topic, misfire: Misfire) -> impl Future<Output = Result<()>> + Send;
+    fn forget_misfire(
+        &self,
+        topic: &Topic,
+        misfire: Misfire,
+    ) -> impl Future<Output = Result<()>> + Send;
 
     /// Finds lanes that hold tasks though nobody registered them (a failover may lose the entry), registers
     /// their topics, and answers them. Slow; runs in the background.

@@ -14,15 +14,19 @@ mod maintenance;
 mod topics;
 mod transfer;
 
-pub use admin::{Admin, Cancelled, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting};
+pub use admin::{
+    Admin, Cancelled, Forecast, NewContent, Rescheduled, Spread, Summary, Task, Waiting,
+};
 pub use delayd_wire::Durability;
 pub use delivery::{
-    AttemptNote, Claim, Claimed, Delivery, Grant, Hint, Holder, Holds, LeaseKind, LeasedTask, Look, Looked, NextDue,
-    Outlook, Settle, Settled, Transition, Want,
+    AttemptNote, Claim, Claimed, Delivery, Grant, Hint, Holder, Holds, LeaseKind, LeasedTask, Look,
+    Looked, NextDue, Outlook, Settle, Settled, Transition, Want,
 };
 pub use intake::{Added, Idempotency, Intake, Moment, NewTask, Novelty, warning_of};
 pub use maintenance::{Histories, History, Maintenance};
-pub use topics::{Counts, ListQuery, Listed, Misfire, Misfired, Registered, Revision, TopicEntry, Topics};
+pub use topics::{
+    Counts, ListQuery, Listed, Misfire, Misfired, Registered, Revision, TopicEntry, Topics,
+};
 pub use transfer::{Adopted, Adoptee, MOVED, Standing};
 
 /// A whole store: all parts, and what is asked of it as one.

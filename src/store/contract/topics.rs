@@ -19,7 +19,11 @@ pub trait Topics: Send + Sync + 'static {
     fn topics(&self) -> impl Future<Output = Result<Vec<Registered>>> + Send;
 
     /// Sets a topic's policy. Answers whether there is such a topic.
-    fn set_policy(&self, topic: &Topic, policy: &TopicPolicy) -> impl Future<Output = Result<bool>> + Send;
+    fn set_policy(
+        &self,
+        topic: &Topic,
+        policy: &TopicPolicy,
+    ) -> impl Future<Output = Result<bool>> + Send;
 
     /// Pauses a topic from the store's now on, or leaves it paused. Answers since when; `None`: no such topic. Those who claim see it in
     /// the registry: the store itself hands its tasks out as before.
@@ -27,7 +31,11 @@ pub trait Topics: Send + Sync + 'static {
 
     /// Ends a topic's pause at the store's now, and remembers it as a [`Misfire`] if what fell due in it is not to be delivered late.
     /// Answers whether it was paused; `None`: no such topic.
-    fn resume(&self, topic: &Topic, becomes: Option<Misfired>) -> impl Future<Output = Result<Option<bool>>> + Send;
+    fn resume(
+        &self,
+        topic: &Topic,
+        becomes: Option<Misfired>,
+    ) -> impl Future<Output = Result<Option<bool>>> + Send;
 
     /// Takes a topic out of the registry, with its policy, its pauses and its lanes' idempotency keys, if none of its lanes holds any task.
     /// Answers whether there is no such topic now. What is added at the same moment registers it again.

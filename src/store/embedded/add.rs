@@ -11,7 +11,10 @@ use crate::clock::UnixMillis;
 use crate::store::{Added, Error, NewTask, Novelty, Result};
 use crate::task::{Lane, OnDead, Options, State, TaskId};
 
-pub(super) fn add(ledger: &mut Ledger<'_>, tasks: &[NewTask]) -> rusqlite::Result<Vec<Result<Added>>> {
+pub(super) fn add(
+    ledger: &mut Ledger<'_>,
+    tasks: &[NewTask],
+) -> rusqlite::Result<Vec<Result<Added>>> {
     tasks.iter().map(|task| add_one(ledger, task)).collect()
 }
 
@@ -22,7 +25,9 @@ fn add_one(ledger: &mut Ledger<'_>, task: &NewTask) -> rusqlite::Result<Result<A
     }
     let Some(shard) = task.pinned_shard() else { return add_new(ledger, task, None, None) };
     let lane = Lane { topic: task.topic.topic.clone(), shard };
-    let Some(number) = ledger.find_lane(&lane)? else { return add_new(ledger, task, Some(shard), None) };
+    let Some(number) = ledger.find_lane(&lane)? else {
+        return add_new(ledger, task, Some(shard), None);
+    };
     if let Some(answer) = ledger.answered(number, task)? {
         return Ok(answer);
     }
@@ -71,7 +76,12 @@ impl Owner {
     pub(super) fn cancelled(&self, now: UnixMillis) -> Record {
         match self.leased {
             true => Record::Pending(Pending { cancelling: true, ..self.record.clone() }),
-            false => self.record.end(State::Cancelled, Receipts::default(), self.record.outcome.clone(), now),
+            false => self.record.end(
+                State::Cancelled,
+                Receipts::default(),
+                self.record.outcome.clone(),
+                now,
+            ),
         }
     }
 }
@@ -90,7 +100,8 @@ fn push_back(
     let first = ledger.options(id)?;
     let drawn = first.on_dead.and_then(|on_dead| on_dead.task_id);
     let options = Options { origin: first.origin, ..with_call(ledger, task, lane.shard, drawn)? };
-    let after = Pending { expires: expiry(due, &options), ..Pending::fresh(number, destination, due) };
+    let after =
+        Pending { expires: expiry(due, &options), ..Pending::fresh(number, destination, due) };
     ledger.restart(id, &before.record, &after)?;
     ledger.db.prepare_cached(sql::task::PUSH_BACK)?.execute((
         due,
@@ -133,7 +144,14 @@ fn add_new(
             (options_text(&options), expiry(due, &options))
         }
     };
-    let body = Body { lane: number, destination, due, created: ledger.now, options, content: &task.content };
+    let body = Body {
+        lane: number,
+        destination,
+        due,
+        created: ledger.now,
+        options,
+        content: &task.content,
+    };
     write_body(ledger, id, &body)?;
     ledger.join_schedule(id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
     if let Some((rival, owner)) = rival {
@@ -158,7 +176,12 @@ fn is_full(ledger: &mut Ledger<'_>, lane: &Lane, quota: u64) -> rusqlite::Result
 }
 
 /// The task's options, with an id for the call that it asks for if it dies: `drawn`, or a new one of its lane.
-fn with_call(ledger: &mut Ledger<'_>, task: &NewTask, shard: u16, drawn: Option<TaskId>) -> rusqlite::Result<Options> {
+fn with_call(
+    ledger: &mut Ledger<'_>,
+    task: &NewTask,
+    shard: u16,
+    drawn: Option<TaskId>,
+) -> rusqlite::Result<Options> {
     let mut options = task.options.clone();
     if let Some(OnDead { task_id, .. }) = &mut options.on_dead {
         *task_id = Some(match drawn {
@@ -183,7 +206,9 @@ pub(super) struct Body<'a> {
 pub(super) fn write_body(ledger: &Ledger<'_>, id: TaskId, body: &Body<'_>) -> rusqlite::Result<()> {
     let Body { lane, destination, due, created, options, content } = body;
     ledger
-        .with(sql::task::INSERT, |insert| insert.execute((id, lane, destination, due, created, options, content)))
+        .with(sql::task::INSERT, |insert| {
+            insert.execute((id, lane, destination, due, created, options, content))
+        })
         .map(drop)
 }
 

@@ -30,7 +30,8 @@ impl Ballast {
         let mut path = database.as_os_str().to_owned();
         path.push("-ballast");
         let path = PathBuf::from(path);
-        let held = std::fs::metadata(&path).is_ok_and(|file| file.len() == bytes && file.blocks() * BLOCK >= bytes);
+        let held = std::fs::metadata(&path)
+            .is_ok_and(|file| file.len() == bytes && file.blocks() * BLOCK >= bytes);
         Self { path, bytes, held }
     }
 

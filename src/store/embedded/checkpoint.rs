@@ -83,7 +83,9 @@ impl Keeper {
             let log = self.turn.take(|| finish(db, "PRAGMA wal_checkpoint(RESTART)", PATIENCE))?;
             self.note(&log);
         } else if may_end && log.pages >= WAKE && log.pages - log.copied <= FEW {
-            if let Some(log) = self.turn.try_take(|| finish(db, "PRAGMA wal_checkpoint(RESTART)", 0)) {
+            if let Some(log) =
+                self.turn.try_take(|| finish(db, "PRAGMA wal_checkpoint(RESTART)", 0))
+            {
                 self.note(&log?);
             }
         } else if log.pages - log.copied >= WAKE {
@@ -156,7 +158,10 @@ mod tests {
         let path = folder.path().join("delayd.db");
         let db = schema::open(&path).unwrap();
         let mut space = Space::new(Params::of(&path, 0)).unwrap();
-        db.execute_batch("CREATE TABLE filler (bytes BLOB); INSERT INTO filler SELECT randomblob(8000000)").unwrap();
+        db.execute_batch(
+            "CREATE TABLE filler (bytes BLOB); INSERT INTO filler SELECT randomblob(8000000)",
+        )
+        .unwrap();
         // All but the last commit is copied, as far as the reader goes.
         let reader = schema::open_reader(&path).unwrap();
         reader.execute_batch("BEGIN; SELECT count(*) FROM filler").unwrap();

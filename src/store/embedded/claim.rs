@@ -14,15 +14,19 @@ use super::values::read_name;
 use super::values::rows;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Claim, Claimed, FURTHEST_DEADLINE, Grant, LeaseKind, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK, MAX_SWEEP, Outlook,
-    Want,
+    Claim, Claimed, FURTHEST_DEADLINE, Grant, LeaseKind, LeasedTask, MAX_CLAIM_BYTES, MAX_OUTLOOK,
+    MAX_SWEEP, Outlook, Want,
 };
 use crate::task::{Destination, Receipt, TaskId};
 
 /// One process has the file, so nobody is refused.
 pub(super) fn claim(ledger: &mut Ledger<'_>, claim: &Claim) -> rusqlite::Result<Claimed> {
-    let mut grant =
-        Grant { now: ledger.now, receipt: Receipt::random(), tasks: Vec::new(), outlook: Outlook::default() };
+    let mut grant = Grant {
+        now: ledger.now,
+        receipt: Receipt::random(),
+        tasks: Vec::new(),
+        outlook: Outlook::default(),
+    };
     if let Some(lane) = ledger.find_lane(&claim.lane)? {
         ledger.make_owed_calls(lane)?;
         let mut budget = Budget::new(ledger);
@@ -50,7 +54,8 @@ pub(super) fn void_push_leases(ledger: &mut Ledger<'_>) -> rusqlite::Result<usiz
 
 fn sweep(ledger: &mut Ledger<'_>, lane: i64, budget: &Budget) -> rusqlite::Result<()> {
     let now = ledger.now;
-    let mut expired = read_leases(ledger, sql::progress::passed::SQL, (lane, now, rows(MAX_SWEEP)))?;
+    let mut expired =
+        read_leases(ledger, sql::progress::passed::SQL, (lane, now, rows(MAX_SWEEP)))?;
     expired.extend(read_leases(
         ledger,
         sql::progress::too_far::SQL,
@@ -91,8 +96,14 @@ fn take(
     for want in &claim.wants {
         let Some(destination) = ledger.find_destination(lane, &want.destination)? else { continue };
         let left_over = ending::misfire(ledger, (lane, destination), &claim.misfires, budget)?;
-        let (due, is_full) =
-            read_due(ledger, (lane, destination), want, left_over, &mut room, tasks.is_empty() && claim.in_hand == 0)?;
+        let (due, is_full) = read_due(
+            ledger,
+            (lane, destination),
+            want,
+            left_over,
+            &mut room,
+            tasks.is_empty() && claim.in_hand == 0,
+        )?;
         if let (Some(first), Some(last)) = (due.first(), due.last()) {
             ledger.leave_schedule_up_to(&first.before, &last.before, last.id)?;
         }
@@ -165,7 +176,12 @@ fn read_due(
     Ok((tasks, false))
 }
 
-fn read_task(row: &Row<'_>, id: TaskId, want: &Want, content: &str) -> rusqlite::Result<LeasedTask> {
+fn read_task(
+    row: &Row<'_>,
+    id: TaskId,
+    want: &Want,
+    content: &str,
+) -> rusqlite::Result<LeasedTask> {
     Ok(LeasedTask {
         id,
         destination: want.destination.clone(),

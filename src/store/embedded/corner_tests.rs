@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::testing::{Bench, bench, dead, lane, new_task, retry, topic};
 use crate::span::Span;
 use crate::store::{
-    Admin, AttemptNote, Claim, Claimed, Delivery, Error, Grant, Idempotency, Intake, MAX_CLAIM_BYTES, MAX_EXPIRIES,
-    Maintenance, Misfire, Misfired, NewTask, Novelty, Registered, Settled, TopicEntry, Topics,
+    Admin, AttemptNote, Claim, Claimed, Delivery, Error, Grant, Idempotency, Intake,
+    MAX_CLAIM_BYTES, MAX_EXPIRIES, Maintenance, Misfire, Misfired, NewTask, Novelty, Registered,
+    Settled, TopicEntry, Topics,
 };
 use crate::task::{OnDead, Options, State, TaskId, TopicPolicy};
 
@@ -19,7 +20,13 @@ fn keyed(key: &str) -> NewTask {
 }
 
 fn expiring(after_ms: u64) -> NewTask {
-    with(Options { expires_after: Some(Span(Duration::from_millis(after_ms))), ..Options::default() }, 0)
+    with(
+        Options {
+            expires_after: Some(Span(Duration::from_millis(after_ms))),
+            ..Options::default()
+        },
+        0,
+    )
 }
 
 fn lamented() -> NewTask {
@@ -28,7 +35,8 @@ fn lamented() -> NewTask {
 }
 
 fn idempotent(key: &str) -> NewTask {
-    let idempotency = Idempotency { key: key.into(), fingerprint: 7, window: Duration::from_secs(3_600) };
+    let idempotency =
+        Idempotency { key: key.into(), fingerprint: 7, window: Duration::from_secs(3_600) };
     NewTask { idempotency: Some(idempotency), ..new_task("a", 0) }
 }
 
@@ -62,7 +70,16 @@ impl Bench {
     async fn claim_with(&self, misfires: Vec<Misfire>) -> Grant {
         let wants = vec![crate::store::Want { destination: "a".parse().unwrap(), slots: 9 }];
         let lease = super::testing::LEASE;
-        let claim = Claim { lane: lane(), wants, lease, holder: None, more: false, skip: 0, in_hand: 0, misfires };
+        let claim = Claim {
+            lane: lane(),
+            wants,
+            lease,
+            holder: None,
+            more: false,
+            skip: 0,
+            in_hand: 0,
+            misfires,
+        };
         match self.store.claim(claim).await.unwrap() {
             Claimed::Granted(grant) => grant,
             Claimed::Refused { .. } => panic!("nobody is refused here"),
@@ -130,36 +147,58 @@ async fn keys_of_tasks_and_answers_that_cannot_be_read_count_as_free() {
     let (id, novelty) = bench.try_add(idempotent("i")).await.unwrap();
     assert!(id > first && novelty == Novelty::New);
     let duplicate = Novelty::Duplicate { state: Some(State::Scheduled) };
-    assert_eq!(bench.try_add(idempotent("i")).await.unwrap(), (id, duplicate), "it is written anew");
+    assert_eq!(
+        bench.try_add(idempotent("i")).await.unwrap(),
+        (id, duplicate),
+        "it is written anew"
+    );
     let summaries = bench.store.summaries(&lane(), vec![owner, first]).await.unwrap();
-    assert_eq!(summaries.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true], "it hides no other");
+    assert_eq!(
+        summaries.iter().map(Option::is_some).collect::<Vec<_>>(),
+        [false, true],
+        "it hides no other"
+    );
     while bench.store.clear(&lane(), 2).await.unwrap() > 0 {}
-    assert_eq!((bench.rows("task").await, bench.rows("history").await), (0, 0), "it can be forgotten");
+    assert_eq!(
+        (bench.rows("task").await, bench.rows("history").await),
+        (0, 0),
+        "it can be forgotten"
+    );
 }
 
 #[tokio::test]
 async fn a_death_whose_call_cannot_be_read_is_a_death_all_the_same() {
-    for damage in ["UPDATE task SET options = 'damaged'", "UPDATE task SET content = CAST(x'ff' AS TEXT)"] {
+    for damage in
+        ["UPDATE task SET options = 'damaged'", "UPDATE task SET content = CAST(x'ff' AS TEXT)"]
+    {
         let bench = bench();
         let id = bench.add_task(lamented()).await;
         let receipt = bench.lease().await;
         bench.hand(damage).await;
         assert_eq!(bench.settle(id, &receipt, dead()).await, Settled::Done, "{damage}");
-        assert_eq!((bench.rows("history WHERE state = 3").await, bench.rows("task").await), (1, 1), "{damage}");
+        assert_eq!(
+            (bench.rows("history WHERE state = 3").await, bench.rows("task").await),
+            (1, 1),
+            "{damage}"
+        );
     }
 }
 
 #[tokio::test]
 async fn expiry_goes_on_over_a_restart() {
     let bench = bench();
-    let (waiting, held) = (bench.add_task(expiring(500)).await, bench.add_task(expiring(1_000)).await);
+    let (waiting, held) =
+        (bench.add_task(expiring(500)).await, bench.add_task(expiring(1_000)).await);
     assert_eq!(bench.claim(&[("a", 1)]).await.tasks[0].id, waiting);
     let bench = bench.reopen();
     bench.assert_in_order().await;
     assert_eq!(bench.store.next_due(vec![lane()]).await.unwrap().lanes[0], Some(bench.clock.now()));
     bench.advance(501);
     assert_eq!(bench.claim(&[("a", 9)]).await.tasks.len(), 1, "one is over, and one is not");
-    assert_eq!((bench.state(waiting).await, bench.state(held).await), (State::Expired, State::Leased));
+    assert_eq!(
+        (bench.state(waiting).await, bench.state(held).await),
+        (State::Expired, State::Leased)
+    );
     bench.assert_in_order().await;
 }
 
@@ -170,7 +209,8 @@ async fn a_claim_copies_no_more_than_its_bytes_for_the_dead() {
     let large = || NewTask { content: "x".repeat(MAX_CLAIM_BYTES / 2), ..lamented() };
     let count = 5;
     bench.store.add((0..count).map(|_| large()).collect()).await;
-    let misfire = Misfire { from: bench.clock.now(), to: bench.clock.now(), becomes: Misfired::Dead };
+    let misfire =
+        Misfire { from: bench.clock.now(), to: bench.clock.now(), becomes: Misfired::Dead };
     let dead = async || bench.store.stats(&lane()).await.unwrap().dead;
     let grant = bench.claim_with(vec![misfire]).await;
     assert!(grant.tasks.is_empty(), "what is left over is not handed out");
@@ -201,7 +241,11 @@ async fn a_topic_that_was_taken_out_leaves_the_next_one_nothing() {
     let bench = bench();
     let id = bench.dies(NewTask { options: keyed("k").options, ..idempotent("i") }).await;
     assert!(!bench.store.unregister(&topic()).await.unwrap(), "it holds a task");
-    bench.store.set_policy(&topic().topic, &TopicPolicy { quota: Some(1), ..TopicPolicy::default() }).await.unwrap();
+    bench
+        .store
+        .set_policy(&topic().topic, &TopicPolicy { quota: Some(1), ..TopicPolicy::default() })
+        .await
+        .unwrap();
     bench.store.pause(&topic().topic).await.unwrap();
     bench.store.resume(&topic().topic, Some(Misfired::Dead)).await.unwrap();
     assert_eq!(bench.store.discard(&lane(), State::Dead, vec![id]).await.unwrap(), 1);
@@ -224,7 +268,8 @@ async fn a_topic_that_was_taken_out_leaves_the_next_one_nothing() {
 #[tokio::test]
 async fn a_host_is_forgotten_with_its_last_task_and_not_before() {
     let bench = bench();
-    let known = async |host: &str| bench.rows(&format!("destination WHERE name = '{host}'")).await == 1;
+    let known =
+        async |host: &str| bench.rows(&format!("destination WHERE name = '{host}'")).await == 1;
     let push_back = |host: &str| NewTask { options: keyed("k").options, ..new_task(host, 60_000) };
     // One that is dead needs its host, for a replay.
     let ended = bench.add("h1:80", 0).await;
@@ -236,13 +281,17 @@ async fn a_host_is_forgotten_with_its_last_task_and_not_before() {
     bench.store.cancel(&lane(), waiting).await.unwrap();
     assert!(known("h1:80").await, "a task that has ended names it");
     bench.advance(1);
-    assert_eq!(bench.store.purge(&lane(), State::Cancelled, bench.clock.now(), 9).await.unwrap(), 1);
+    assert_eq!(
+        bench.store.purge(&lane(), State::Cancelled, bench.clock.now(), 9).await.unwrap(),
+        1
+    );
     assert!(!known("h1:80").await);
     // It comes back with its next task, and goes as that is pushed back or rescheduled to another.
     bench.add_task(push_back("h1:80")).await;
     let moved = bench.add_task(push_back("h2:80")).await;
     assert_eq!((known("h1:80").await, known("h2:80").await), (false, true));
-    let content = crate::store::NewContent { destination: "a".parse().unwrap(), content: "{}".into() };
+    let content =
+        crate::store::NewContent { destination: "a".parse().unwrap(), content: "{}".into() };
     let moment = crate::store::Moment::After(Duration::ZERO);
     bench.store.reschedule(&lane(), moved, moment, Some(content)).await.unwrap();
     assert!(!known("h2:80").await);

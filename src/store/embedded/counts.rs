@@ -15,7 +15,9 @@ use crate::task::{Lane, State};
 impl Ledger<'_> {
     /// Stores how the counts changed. Whoever reads them from the tables does this first.
     pub(super) fn write_counts(&mut self) -> rusqlite::Result<()> {
-        for (lane, [scheduled, leased, delivered, dead, cancelled, expired]) in std::mem::take(&mut self.tally.0) {
+        for (lane, [scheduled, leased, delivered, dead, cancelled, expired]) in
+            std::mem::take(&mut self.tally.0)
+        {
             self.db
                 .prepare_cached(sql::lane::COUNT)?
                 .execute((scheduled, leased, delivered, dead, cancelled, expired, lane))?;
@@ -36,7 +38,8 @@ pub(super) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
     let found = db
         .prepare_cached(counts::SQL)?
         .query_row([number], |row| {
-            let count = |column| row.get::<_, i64>(column).map(|count| u64::try_from(count).unwrap_or(0));
+            let count =
+                |column| row.get::<_, i64>(column).map(|count| u64::try_from(count).unwrap_or(0));
             Ok(Counts {
                 scheduled: count(counts::scheduled)?,
                 leased: count(counts::leased)?,
@@ -52,14 +55,21 @@ pub(super) fn stats(db: &Connection, lane: &Lane) -> rusqlite::Result<Counts> {
 }
 
 /// One look a lane.
-pub(super) fn histories(db: &Connection, lanes: &[Lane], now: UnixMillis) -> rusqlite::Result<Histories> {
+pub(super) fn histories(
+    db: &Connection,
+    lanes: &[Lane],
+    now: UnixMillis,
+) -> rusqlite::Result<Histories> {
     let mut look = db.prepare_cached(history::SQL)?;
     let mut histories = Vec::with_capacity(lanes.len());
     for lane in lanes {
         let found = look
             .query_row((lane.topic.as_str(), lane.shard, now), |row| {
-                let ends: [Option<UnixMillis>; 3] =
-                    [row.get(history::delivered)?, row.get(history::cancelled)?, row.get(history::expired)?];
+                let ends: [Option<UnixMillis>; 3] = [
+                    row.get(history::delivered)?,
+                    row.get(history::cancelled)?,
+                    row.get(history::expired)?,
+                ];
                 let ended = u64::try_from(row.get::<_, i64>(history::ended)?).unwrap_or(0);
                 Ok(History {
                     ended,

@@ -11,7 +11,11 @@ use super::values::read_name;
 use crate::store::Waiting;
 use crate::task::{Destination, Lane};
 
-pub(super) fn set_hold(ledger: &mut Ledger<'_>, destination: &Destination, is_held: bool) -> rusqlite::Result<()> {
+pub(super) fn set_hold(
+    ledger: &mut Ledger<'_>,
+    destination: &Destination,
+    is_held: bool,
+) -> rusqlite::Result<()> {
     let name = destination.as_str();
     match is_held {
         true => ledger.db.prepare_cached(sql::hold::INSERT)?.execute((name, ledger.now)),

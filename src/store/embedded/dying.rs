@@ -101,7 +101,9 @@ impl Ledger<'_> {
                 break;
             }
             match self.load(lane, id) {
-                Ok(Some(Record::Ended(dead))) if dead.state == State::Dead => self.call_for(id, &dead)?,
+                Ok(Some(Record::Ended(dead))) if dead.state == State::Dead => {
+                    self.call_for(id, &dead)?
+                }
                 Ok(_) => {}
                 Err(failure) if is_unreadable(&failure) => {}
                 Err(failure) => return Err(failure),
@@ -122,7 +124,10 @@ impl Ledger<'_> {
         self.db
             .prepare_cached(dead_task::SQL)?
             .query_row([id], |row| {
-                let lane = Lane { topic: read_name(row, dead_task::topic)?, shard: row.get(dead_task::shard)? };
+                let lane = Lane {
+                    topic: read_name(row, dead_task::topic)?,
+                    shard: row.get(dead_task::shard)?,
+                };
                 let body = Obituary {
                     sn: &on_dead.sn,
                     url: &on_dead.url,

@@ -49,11 +49,17 @@ impl Budget {
 }
 
 /// Ends what waits in a lane and is not worth delivering any more, the earliest first.
-pub(super) fn expire(ledger: &mut Ledger<'_>, lane: i64, budget: &mut Budget) -> rusqlite::Result<()> {
+pub(super) fn expire(
+    ledger: &mut Ledger<'_>,
+    lane: i64,
+    budget: &mut Budget,
+) -> rusqlite::Result<()> {
     let expired: Vec<(UnixMillis, TaskId)> = ledger
         .db
         .prepare_cached(over::SQL)?
-        .query_map((lane, ledger.now, rows(budget.tasks + 1)), |row| Ok((row.get(over::moment)?, row.get(over::id)?)))?
+        .query_map((lane, ledger.now, rows(budget.tasks + 1)), |row| {
+            Ok((row.get(over::moment)?, row.get(over::id)?))
+        })?
         .collect::<rusqlite::Result<_>>()?;
     for (moment, id) in expired {
         if !budget.spend(ledger) {
@@ -123,12 +129,22 @@ pub(super) fn earliest_expiry(db: &Connection, lane: i64) -> rusqlite::Result<Op
 }
 
 impl Ledger<'_> {
-    pub(super) fn remember_expiry(&self, lane: i64, moment: UnixMillis, id: TaskId) -> rusqlite::Result<()> {
+    pub(super) fn remember_expiry(
+        &self,
+        lane: i64,
+        moment: UnixMillis,
+        id: TaskId,
+    ) -> rusqlite::Result<()> {
         self.db.prepare_cached(sql::expiry::INSERT)?.execute((lane, moment, id))?;
         Ok(())
     }
 
-    pub(super) fn forget_expiry(&self, lane: i64, moment: UnixMillis, id: TaskId) -> rusqlite::Result<()> {
+    pub(super) fn forget_expiry(
+        &self,
+        lane: i64,
+        moment: UnixMillis,
+        id: TaskId,
+    ) -> rusqlite::Result<()> {
         self.db.prepare_cached(sql::expiry::DELETE)?.execute((lane, moment, id))?;
         Ok(())
     }

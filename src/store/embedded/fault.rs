@@ -30,7 +30,9 @@ impl Health {
     /// An error once the store can no longer be trusted.
     pub(super) fn check(&self) -> Result<()> {
         if *self.fatal.borrow() {
-            return Err(Error::Unavailable("an I/O error ended the work on the file; restart the process".into()));
+            return Err(Error::Unavailable(
+                "an I/O error ended the work on the file; restart the process".into(),
+            ));
         }
         Ok(())
     }
@@ -45,7 +47,9 @@ impl Health {
     /// Translates a failure, and ends the work if it is one that leaves the disk's content unknown.
     pub(super) fn judge(&self, failure: &rusqlite::Error) -> Error {
         let error = translate(failure);
-        if failure.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) && !matches!(error, Error::Full(_)) {
+        if failure.sqlite_error_code() == Some(ErrorCode::SystemIoFailure)
+            && !matches!(error, Error::Full(_))
+        {
             self.condemn(&failure.to_string());
         }
         error
@@ -67,7 +71,9 @@ impl Drop for PanicGuard<'_> {
 pub(super) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
     let path = path.display();
     if failure.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
-        return Error::Misconfigured(format!("{path} is no store of delayd: name another file in store.embedded.path"));
+        return Error::Misconfigured(format!(
+            "{path} is no store of delayd: name another file in store.embedded.path"
+        ));
     }
     match translate(failure) {
         Error::Full(reason) => Error::Full(format!("no room to open {path}: {reason}")),
@@ -87,11 +93,13 @@ pub(super) fn translate(failure: &rusqlite::Error) -> Error {
         Some(ErrorCode::DiskFull) => Error::Full(failure.to_string()),
         // The log's index (`-shm`) could not grow. It holds nothing that has to be on disk.
         Some(_) if is_index_without_room(failure) => Error::Full(failure.to_string()),
-        Some(_) if is_over_quota(failure) => Error::Full(format!("the disk quota is used up: {failure}")),
-        // Constraints are broken by rows that no version of this program stores.
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation) => {
-            Error::Corrupt(failure.to_string())
+        Some(_) if is_over_quota(failure) => {
+            Error::Full(format!("the disk quota is used up: {failure}"))
         }
+        // Constraints are broken by rows that no version of this program stores.
+        Some(
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation,
+        ) => Error::Corrupt(failure.to_string()),
         Some(_) => Error::Unavailable(failure.to_string()),
         // No failure of SQLite, but a value that no version of this program stores.
         None => Error::Corrupt(failure.to_string()),
@@ -119,7 +127,11 @@ mod tests {
         let check = |code: i32, is_fatal: bool, is_full: bool| {
             let health = Health::new();
             let error = health.judge(&rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
-            assert_eq!((health.check().is_err(), matches!(error, Error::Full(_))), (is_fatal, is_full), "{code}");
+            assert_eq!(
+                (health.check().is_err(), matches!(error, Error::Full(_))),
+                (is_fatal, is_full),
+                "{code}"
+            );
         };
         check(ffi::SQLITE_IOERR_FSYNC, true, false);
         check(ffi::SQLITE_IOERR_WRITE, true, false);

@@ -8,7 +8,10 @@ use rusqlite::Connection;
 use super::Embedded;
 use super::testing::{Bench, START, bench, delivered, lane, new_task, params, retry};
 use crate::clock::Clock;
-use crate::store::{Admin, Counts, Delivery, Error, FORMAT, Formats, Intake, NewTask, Settle, Settled, Store, Topics};
+use crate::store::{
+    Admin, Counts, Delivery, Error, FORMAT, Formats, Intake, NewTask, Settle, Settled, Store,
+    Topics,
+};
 use crate::task::{State, TaskId};
 
 /// A frame of the log: a head, and a page.
@@ -54,15 +57,24 @@ async fn a_file_keeps_its_id_until_it_is_given_another() {
     assert_eq!(open(two.path()).unwrap().id().await.unwrap(), fresh);
     assert_eq!(open(one.path()).unwrap().id().await.unwrap(), id);
     let missing = Embedded::replace_id(&two.path().join("none.db")).unwrap_err().to_string();
-    assert!(missing.contains("there is no store at") && !two.path().join("none.db").exists(), "{missing}");
+    assert!(
+        missing.contains("there is no store at") && !two.path().join("none.db").exists(),
+        "{missing}"
+    );
 }
 
 async fn assert_kept(store: &Embedded, ids: &[TaskId]) {
     for id in ids {
-        assert!(store.get(&lane(), *id).await.unwrap().is_some(), "task {id} was answered and is lost");
+        assert!(
+            store.get(&lane(), *id).await.unwrap().is_some(),
+            "task {id} was answered and is lost"
+        );
     }
     let counts = store.stats(&lane()).await.unwrap();
-    assert_eq!(counts, Counts { scheduled: ids.len() as u64, earliest: counts.earliest, ..Counts::default() });
+    assert_eq!(
+        counts,
+        Counts { scheduled: ids.len() as u64, earliest: counts.earliest, ..Counts::default() }
+    );
 }
 
 /// Every answered task is there, wherever in the frames of the one that was not answered the log is torn.
@@ -79,7 +91,9 @@ async fn a_log_torn_in_what_was_not_answered_loses_nothing_that_was() {
     bench.store.add(vec![late]).await.remove(0).unwrap();
     let whole = length(&bench.folder.path().join("delayd.db-wal"));
     assert!(whole >= end + 5 * FRAME, "{end} to {whole}");
-    for cut in [end, end + 1, end + 24, end + FRAME, end + 2 * FRAME + 100, whole - FRAME, whole - 1] {
+    for cut in
+        [end, end + 1, end + 24, end + FRAME, end + 2 * FRAME + 100, whole - FRAME, whole - 1]
+    {
         let (folder, log) = copy_of(&bench);
         std::fs::OpenOptions::new().write(true).open(log).unwrap().set_len(cut).unwrap();
         let store = open(folder.path()).unwrap();
@@ -96,7 +110,9 @@ async fn garbage_behind_the_last_commit_is_passed_over() {
     for _ in 0..20 {
         answered.push(bench.add("a", 60_000).await);
     }
-    for garbage in [vec![0; 10_000], vec![0xa5; 100], (0..50_000).map(|byte| (byte % 251) as u8).collect()] {
+    for garbage in
+        [vec![0; 10_000], vec![0xa5; 100], (0..50_000).map(|byte| (byte % 251) as u8).collect()]
+    {
         let (folder, log) = copy_of(&bench);
         let mut bytes = std::fs::read(&log).unwrap();
         bytes.extend_from_slice(&garbage);
@@ -112,7 +128,11 @@ fn a_file_of_a_newer_format_is_refused() {
     let path = bench.folder.path().join("delayd.db");
     let Bench { store, folder, .. } = bench;
     drop(store);
-    assert_eq!(Embedded::formats(&path).unwrap(), Formats { stored: FORMAT, newest: FORMAT }, "a new one has it");
+    assert_eq!(
+        Embedded::formats(&path).unwrap(),
+        Formats { stored: FORMAT, newest: FORMAT },
+        "a new one has it"
+    );
     set_format(&path, FORMAT + 1);
     let params = || params(folder.path(), &Clock::manual(START));
     let refusals = [
@@ -124,7 +144,10 @@ fn a_file_of_a_newer_format_is_refused() {
         Embedded::raise_format(&path).unwrap_err(),
         Embedded::replace_id(&path).unwrap_err(),
     ];
-    let says = format!("has format {}, and this version of delayd knows formats up to {FORMAT}", FORMAT + 1);
+    let says = format!(
+        "has format {}, and this version of delayd knows formats up to {FORMAT}",
+        FORMAT + 1
+    );
     for refusal in refusals {
         let is_clear = matches!(&refusal, Error::Misconfigured(text) if text.contains(&says));
         assert!(is_clear && refusal.to_string().contains("delayd.db"), "{refusal}");
@@ -162,7 +185,8 @@ fn a_database_of_another_program_is_refused_and_not_touched() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("delayd.db");
         let db = Connection::open(&path).unwrap();
-        db.execute_batch("CREATE TABLE bookmark (url TEXT); INSERT INTO bookmark VALUES ('x')").unwrap();
+        db.execute_batch("CREATE TABLE bookmark (url TEXT); INSERT INTO bookmark VALUES ('x')")
+            .unwrap();
         db.pragma_update(None, "user_version", version).unwrap();
         drop(db);
         refused_and_untouched(&folder, "another program");
@@ -172,7 +196,11 @@ fn a_database_of_another_program_is_refused_and_not_touched() {
 #[test]
 fn a_file_that_is_no_database_is_refused_and_not_touched() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("delayd.db"), "a letter that somebody keeps here. ".repeat(200)).unwrap();
+    std::fs::write(
+        folder.path().join("delayd.db"),
+        "a letter that somebody keeps here. ".repeat(200),
+    )
+    .unwrap();
     refused_and_untouched(&folder, "no store of delayd");
 }
 
@@ -235,7 +263,13 @@ async fn a_schedule_that_cannot_be_written_fails_its_own_tasks_alone() {
         async { drop(open) }
     );
     held.unwrap();
-    assert!(matches!(&failed[0], Err(Error::Corrupt(text)) if text.contains("damaged")), "{failed:?}");
+    assert!(
+        matches!(&failed[0], Err(Error::Corrupt(text)) if text.contains("damaged")),
+        "{failed:?}"
+    );
     assert_eq!(settled[0].as_ref().unwrap(), &Settled::Done);
-    assert_eq!((bench.state(bad).await, bench.state(good).await), (State::Leased, State::Delivered));
+    assert_eq!(
+        (bench.state(bad).await, bench.state(good).await),
+        (State::Leased, State::Delivered)
+    );
 }

@@ -29,7 +29,8 @@ pub(super) fn forecast(
         let wait = only::<i64>(row)?.saturating_sub(now.0);
         if wait <= 0 {
             forecast.overdue += 1;
-        } else if let Some(in_step) = usize::try_from((wait - 1) / step).ok().and_then(|at| forecast.steps.get_mut(at))
+        } else if let Some(in_step) =
+            usize::try_from((wait - 1) / step).ok().and_then(|at| forecast.steps.get_mut(at))
         {
             *in_step += 1;
         }

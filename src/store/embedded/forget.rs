@@ -21,7 +21,8 @@ pub(super) fn purge(
     limit: usize,
 ) -> rusqlite::Result<usize> {
     let Some(lane) = ledger.find_lane(lane)? else { return Ok(0) };
-    let ids = select(ledger, sql::history::IDS_BEFORE, (lane, state_number(state), before, rows(limit)))?;
+    let ids =
+        select(ledger, sql::history::IDS_BEFORE, (lane, state_number(state), before, rows(limit)))?;
     let count = forget_ended(ledger, lane, state, ids)?;
     ledger.forget_answers(lane, limit)?;
     ledger.make_owed_calls(lane)?;
@@ -46,7 +47,12 @@ pub(super) fn discard(
 }
 
 /// Forgets tasks that are known to have ended so.
-fn forget_ended(ledger: &mut Ledger<'_>, lane: i64, state: State, mut ids: Vec<TaskId>) -> rusqlite::Result<usize> {
+fn forget_ended(
+    ledger: &mut Ledger<'_>,
+    lane: i64,
+    state: State,
+    mut ids: Vec<TaskId>,
+) -> rusqlite::Result<usize> {
     // Bodies lie in the order of their ids; deleting them at random is the slowest step of a task's whole road.
     ids.sort_unstable();
     let mut forget_end = ledger.db.prepare_cached(sql::history::DELETE)?;
@@ -99,7 +105,11 @@ fn is_empty(ledger: &mut Ledger<'_>, lane: i64) -> rusqlite::Result<bool> {
     ledger.db.prepare_cached(sql::lane::IS_EMPTY)?.query_row([lane], only)
 }
 
-fn select(ledger: &Ledger<'_>, select: &str, params: impl rusqlite::Params) -> rusqlite::Result<Vec<TaskId>> {
+fn select(
+    ledger: &Ledger<'_>,
+    select: &str,
+    params: impl rusqlite::Params,
+) -> rusqlite::Result<Vec<TaskId>> {
     ledger.db.prepare_cached(select)?.query_map(params, only)?.collect()
 }
 
@@ -109,7 +119,9 @@ impl Ledger<'_> {
         let body = self
             .db
             .prepare_cached(deleted::SQL)?
-            .query_row([id], |row| Ok((read_options(row, deleted::options, id)?, row.get(deleted::destination)?)))
+            .query_row([id], |row| {
+                Ok((read_options(row, deleted::options, id)?, row.get(deleted::destination)?))
+            })
             .optional()?;
         self.db.prepare_cached(sql::note::DELETE_OF_TASK)?.execute([id])?;
         let Some((options, destination)) = body else { return Ok(()) };

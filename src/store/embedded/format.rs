@@ -10,7 +10,8 @@ use crate::store::format::ensure_known;
 use crate::store::{FORMAT, Result};
 
 pub(super) fn read(db: &Connection, path: &Path) -> Result<u32> {
-    let stored: i64 = db.query_row(sql::meta::FORMAT, [], only).map_err(|failure| explain(path, &failure))?;
+    let stored: i64 =
+        db.query_row(sql::meta::FORMAT, [], only).map_err(|failure| explain(path, &failure))?;
     Ok(u32::try_from(stored).unwrap_or(u32::MAX))
 }
 
@@ -21,5 +22,7 @@ pub(super) fn check(db: &Connection, path: &Path) -> Result<()> {
 
 /// Gives a new file the newest format.
 pub(super) fn write_first(db: &Connection, path: &Path) -> Result<()> {
-    db.execute(sql::meta::SET_FIRST_FORMAT, [FORMAT]).map(drop).map_err(|failure| explain(path, &failure))
+    db.execute(sql::meta::SET_FIRST_FORMAT, [FORMAT])
+        .map(drop)
+        .map_err(|failure| explain(path, &failure))
 }

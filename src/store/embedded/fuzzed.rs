@@ -17,7 +17,8 @@ pub fn row(bytes: &[u8]) {
     thread_local! {
         static DB: OnceCell<Connection> = const { OnceCell::new() };
     }
-    let mut values: Vec<Value> = bytes.split(|byte| *byte == b'\n').take(COLUMNS).map(value).collect();
+    let mut values: Vec<Value> =
+        bytes.split(|byte| *byte == b'\n').take(COLUMNS).map(value).collect();
     values.resize(COLUMNS, Value::Null);
     DB.with(|db| {
         let db = db.get_or_init(|| Connection::open_in_memory().expect("memory"));

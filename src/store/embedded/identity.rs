@@ -26,9 +26,9 @@ pub(super) fn replace(path: &Path) -> Result<(StoreId, StoreId)> {
     }
     let explain = |failure| fault::explain(path, &failure);
     let _lock = schema::lock(path).map_err(|error| match error {
-        Error::Misconfigured(text) => {
-            Error::Misconfigured(format!("a store gets another id while nothing has it open: {text}"))
-        }
+        Error::Misconfigured(text) => Error::Misconfigured(format!(
+            "a store gets another id while nothing has it open: {text}"
+        )),
         error => error,
     })?;
     let db = schema::open(path)?;

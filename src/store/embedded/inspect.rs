@@ -19,7 +19,10 @@ impl Embedded {
     pub fn open_for_check(params: Params, repair: bool) -> Result<Self> {
         schema::ensure_no_folder(&params.path)?;
         if !params.path.is_file() {
-            return Err(Error::Misconfigured(format!("there is no store at {}", params.path.display())));
+            return Err(Error::Misconfigured(format!(
+                "there is no store at {}",
+                params.path.display()
+            )));
         }
         if repair {
             let disk = space::Params::of(&params.path, params.reserve);

@@ -115,7 +115,11 @@ impl<'a> Ledger<'a> {
     /// Writes what was held back. Answers the hints to be given once the transaction is committed.
     pub(super) fn finish(mut self) -> rusqlite::Result<Vec<Hint>> {
         self.write_held_back()?;
-        Ok(self.hints.into_iter().map(|((lane, is_pull), due)| Hint { lane, due, is_pull }).collect())
+        Ok(self
+            .hints
+            .into_iter()
+            .map(|((lane, is_pull), due)| Hint { lane, due, is_pull })
+            .collect())
     }
 
     /// The table holds the last id that may have been drawn.
@@ -143,7 +147,11 @@ impl<'a> Ledger<'a> {
     }
 
     /// Draws the next id, or the next one of a shard: monotonic, and never behind the clock's second.
-    pub(super) fn draw_id(&mut self, topic: &TopicEntry, shard: Option<u16>) -> rusqlite::Result<TaskId> {
+    pub(super) fn draw_id(
+        &mut self,
+        topic: &TopicEntry,
+        shard: Option<u16>,
+    ) -> rusqlite::Result<TaskId> {
         let last = self.last_id()?;
         let seconds = u64::try_from(self.now.0 / 1_000).unwrap_or(0);
         let next = last.0.max(seconds * TaskId::PER_SECOND) + 1;
@@ -174,7 +182,12 @@ impl<'a> Ledger<'a> {
     /// A task was put on the destination's schedule: tells the lane's worker of its due moment, or its consumers, after the commit. The worker
     /// has heard of the destination's earliest moment; one after that is no news to it. So it hears by this of whatever is put there, but for
     /// what a claim sweeps (of a lease's end it knows from its own claims and looks) and a check repairs.
-    pub(super) fn hint(&mut self, lane: &Lane, destination: i64, due: UnixMillis) -> rusqlite::Result<()> {
+    pub(super) fn hint(
+        &mut self,
+        lane: &Lane,
+        destination: i64,
+        due: UnixMillis,
+    ) -> rusqlite::Result<()> {
         let Schedule { called, earliest, .. } = *self.schedule(destination)?;
         if called && earliest != Some(due) {
             return Ok(());
@@ -228,19 +241,28 @@ impl<'a> Ledger<'a> {
 
     /// Registers a topic unless it is there.
     pub(super) fn register(&self, entry: &TopicEntry) -> rusqlite::Result<()> {
-        self.db.prepare_cached(sql::topic::INSERT)?.execute((entry.topic.as_str(), entry.shards))?;
+        self.db
+            .prepare_cached(sql::topic::INSERT)?
+            .execute((entry.topic.as_str(), entry.shards))?;
         Ok(())
     }
 
     /// The number of a destination that the lane has had tasks for.
-    pub(super) fn find_destination(&mut self, lane: i64, name: &Destination) -> rusqlite::Result<Option<i64>> {
+    pub(super) fn find_destination(
+        &mut self,
+        lane: i64,
+        name: &Destination,
+    ) -> rusqlite::Result<Option<i64>> {
         let names = &mut *self.names;
         let vacant = match names.destinations.entry((lane, name.clone())) {
             Entry::Occupied(known) => return Ok(Some(*known.get())),
             Entry::Vacant(vacant) => vacant,
         };
-        let found: Option<i64> =
-            self.db.prepare_cached(sql::destination::ID)?.query_row((lane, name.as_str()), only).optional()?;
+        let found: Option<i64> = self
+            .db
+            .prepare_cached(sql::destination::ID)?
+            .query_row((lane, name.as_str()), only)
+            .optional()?;
         Ok(found.map(|number| *vacant.insert(number)))
     }
 
@@ -250,7 +272,12 @@ impl<'a> Ledger<'a> {
             return Ok(number);
         }
         let number = self.draw_destination(name)?;
-        self.db.prepare_cached(sql::destination::INSERT)?.execute((number, lane, name.as_str(), !name.is_pull()))?;
+        self.db.prepare_cached(sql::destination::INSERT)?.execute((
+            number,
+            lane,
+            name.as_str(),
+            !name.is_pull(),
+        ))?;
         self.names.destinations.insert((lane, name.clone()), number);
         Ok(number)
     }
@@ -277,7 +304,9 @@ impl<'a> Ledger<'a> {
         let gone = self
             .db
             .prepare_cached(released::SQL)?
-            .query_row([number], |row| Ok((row.get(released::lane)?, read_name(row, released::name).ok())))
+            .query_row([number], |row| {
+                Ok((row.get(released::lane)?, read_name(row, released::name).ok()))
+            })
             .optional()?;
         if let Some((lane, name)) = gone {
             self.names.schedules.remove(&number);
@@ -287,11 +316,17 @@ impl<'a> Ledger<'a> {
     }
 
     /// A destination's name, if it can be read. Where it cannot, its tasks wait: nobody could say who gets them.
-    pub(super) fn readable(&mut self, number: i64, name: rusqlite::Result<Destination>) -> Option<Destination> {
+    pub(super) fn readable(
+        &mut self,
+        number: i64,
+        name: rusqlite::Result<Destination>,
+    ) -> Option<Destination> {
         if let Err(error) = &name
             && self.names.nameless.insert(number)
         {
-            tracing::error!("The name of destination {number} cannot be read; its tasks wait: {error}");
+            tracing::error!(
+                "The name of destination {number} cannot be read; its tasks wait: {error}"
+            );
         }
         name.ok()
     }
@@ -321,10 +356,15 @@ impl<'a> Ledger<'a> {
         for destination in std::mem::take(&mut self.names.changed) {
             let Some(schedule) = self.names.schedules.get_mut(&destination) else { continue };
             if schedule.stale {
-                schedule.earliest = self.db.prepare_cached(sql::schedule::EARLIEST)?.query_row([destination], only)?;
+                schedule.earliest = self
+                    .db
+                    .prepare_cached(sql::schedule::EARLIEST)?
+                    .query_row([destination], only)?;
             }
             (schedule.changed, schedule.stale) = (false, false);
-            self.db.prepare_cached(sql::destination::SET_EARLIEST)?.execute((schedule.earliest, destination))?;
+            self.db
+                .prepare_cached(sql::destination::SET_EARLIEST)?
+                .execute((schedule.earliest, destination))?;
         }
         Ok(())
     }
@@ -346,12 +386,14 @@ impl<'a> Ledger<'a> {
                     .db
                     .prepare_cached(schedule::SQL)?
                     .query_row([destination], |row| {
-                        let (called, earliest) = (row.get(schedule::called)?, row.get(schedule::earliest)?);
+                        let (called, earliest) =
+                            (row.get(schedule::called)?, row.get(schedule::earliest)?);
                         Ok(Schedule { called, earliest, changed: false, stale: false })
                     })
                     .optional()?;
                 // A damaged file may have a lease whose body, and with it the destination, is gone. It holds up no claim.
-                let unknown = Schedule { called: true, earliest: None, changed: false, stale: false };
+                let unknown =
+                    Schedule { called: true, earliest: None, changed: false, stale: false };
                 Ok(vacant.insert(schedule.unwrap_or(unknown)))
             }
         }

@@ -25,12 +25,21 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> rusqlite::Result<Vec<L
     let Some(lane) = lane_number(db, &query.lane)? else { return Ok(Vec::new()) };
     // No task has number 0: everything at `from` comes after it.
     let first = Listed { moment: query.from, id: TaskId(0) };
-    let Bounds { after, to, limit } =
-        Bounds { after: query.after.map_or(first, |last| last.max(first)), to: query.to, limit: rows(query.limit) };
+    let Bounds { after, to, limit } = Bounds {
+        after: query.after.map_or(first, |last| last.max(first)),
+        to: query.to,
+        limit: rows(query.limit),
+    };
     match query.state {
         State::Scheduled => scheduled(db, lane, Bounds { after, to, limit }),
-        State::Leased => page(db, sql::progress::page::SQL, (lane, after.moment, after.id, to, limit)),
-        state => page(db, sql::history::page::SQL, (lane, state_number(state), after.moment, after.id, to, limit)),
+        State::Leased => {
+            page(db, sql::progress::page::SQL, (lane, after.moment, after.id, to, limit))
+        }
+        state => page(
+            db,
+            sql::history::page::SQL,
+            (lane, state_number(state), after.moment, after.id, to, limit),
+        ),
     }
 }
 
@@ -42,11 +51,16 @@ fn scheduled(db: &Connection, lane: i64, bounds: Bounds) -> rusqlite::Result<Vec
     let mut destinations = destinations.query([lane])?;
     let mut found = BinaryHeap::new();
     while let Some(row) = destinations.next()? {
-        let (destination, earliest): (i64, UnixMillis) = (row.get(by_earliest::id)?, row.get(by_earliest::earliest)?);
+        let (destination, earliest): (i64, UnixMillis) =
+            (row.get(by_earliest::id)?, row.get(by_earliest::earliest)?);
         if earliest > to {
             break;
         }
-        found.extend(page(db, sql::schedule::page::SQL, (destination, after.moment, after.id, to, limit))?);
+        found.extend(page(
+            db,
+            sql::schedule::page::SQL,
+            (destination, after.moment, after.id, to, limit),
+        )?);
         while rows(found.len()) > limit {
             found.pop();
         }
@@ -62,6 +76,7 @@ fn scheduled(db: &Connection, lane: i64, bounds: Bounds) -> rusqlite::Result<Vec
 /// Runs one of the statements that are called `page`. They have the same columns.
 fn page(db: &Connection, select: &str, params: impl Params) -> rusqlite::Result<Vec<Listed>> {
     use sql::schedule::page;
-    let read = |row: &Row<'_>| Ok(Listed { moment: row.get(page::moment)?, id: row.get(page::id)? });
+    let read =
+        |row: &Row<'_>| Ok(Listed { moment: row.get(page::moment)?, id: row.get(page::id)? });
     db.prepare_cached(select)?.query_map(params, read)?.collect()
 }

@@ -10,7 +10,11 @@ use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Spread};
 use crate::task::{Lane, Options, State, TaskId};
 use rusqlite::OptionalExtension;
 
-pub(super) fn cancel(ledger: &mut Ledger<'_>, lane: &Lane, id: TaskId) -> rusqlite::Result<Cancelled> {
+pub(super) fn cancel(
+    ledger: &mut Ledger<'_>,
+    lane: &Lane,
+    id: TaskId,
+) -> rusqlite::Result<Cancelled> {
     let now = ledger.now;
     Ok(apply(ledger, lane, id, |record| record.cancel(now))?.unwrap_or(Cancelled::Unknown))
 }
@@ -42,7 +46,11 @@ pub(super) fn reschedule(
         Some(_) => expiry(due, &ledger.options(id)?),
         None => None,
     };
-    ledger.restart(id, &before, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
+    ledger.restart(
+        id,
+        &before,
+        &Pending { expires, ..Pending::fresh(number, destination, due) },
+    )?;
     ledger.db.prepare_cached(sql::task::RESCHEDULE)?.execute((
         due,
         destination,
@@ -54,12 +62,19 @@ pub(super) fn reschedule(
     Ok(Rescheduled::Done { due })
 }
 
-pub(super) fn replay(ledger: &mut Ledger<'_>, lane: &Lane, ids: &[TaskId], spread: Spread) -> rusqlite::Result<usize> {
+pub(super) fn replay(
+    ledger: &mut Ledger<'_>,
+    lane: &Lane,
+    ids: &[TaskId],
+    spread: Spread,
+) -> rusqlite::Result<usize> {
     let Some(number) = ledger.find_lane(lane)? else { return Ok(0) };
     let mut count = 0;
     let mut due = ledger.now + spread.first;
     for id in ids {
-        let Some(dead) = ledger.load(number, *id)?.filter(|record| record.state(ledger.now) == State::Dead) else {
+        let Some(dead) =
+            ledger.load(number, *id)?.filter(|record| record.state(ledger.now) == State::Dead)
+        else {
             continue;
         };
         let body = ledger
@@ -73,7 +88,8 @@ pub(super) fn replay(ledger: &mut Ledger<'_>, lane: &Lane, ids: &[TaskId], sprea
         // Without a body it stays dead.
         let Some((destination, expires)) = body else { continue };
         ledger.forget_place(*id, &dead)?;
-        ledger.join_schedule(*id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
+        ledger
+            .join_schedule(*id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
         ledger.hint(lane, destination, due)?;
         due = due + spread.step;
         count += 1;

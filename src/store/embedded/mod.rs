@@ -228,7 +228,9 @@ impl Embedded {
             handles.push(spawn(name, move || reader::run(db, &reader, &health))?);
         }
         let watched = Arc::clone(&health);
-        handles.push(spawn("store-checkpoint", move || checkpoint::run(&beside, &wakes, &turn, &watched))?);
+        handles.push(spawn("store-checkpoint", move || {
+            checkpoint::run(&beside, &wakes, &turn, &watched)
+        })?);
         let threads = Mutex::new(Threads { handles, lock: Some(lock) });
         Ok(Self {
             id,
@@ -289,7 +291,8 @@ impl Drop for Embedded {
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let started = std::thread::Builder::new().name(name.into()).spawn(run);
-    started.map_err(|error| Error::Unavailable(format!("cannot start a thread of the store: {error}")))
+    started
+        .map_err(|error| Error::Unavailable(format!("cannot start a thread of the store: {error}")))
 }
 
 fn void_push_leases(db: &mut Connection, clock: &Clock) -> rusqlite::Result<ledger::Names> {

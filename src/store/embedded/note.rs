@@ -22,7 +22,8 @@ pub(super) fn note(ledger: &mut Ledger<'_>, notes: &[AttemptNote]) -> rusqlite::
 /// A task that is gone, or of another lane, gets none.
 fn write(ledger: &Ledger<'_>, lane: i64, note: &AttemptNote) -> rusqlite::Result<()> {
     let took = i64::try_from(note.took.as_millis()).unwrap_or(i64::MAX);
-    let (outcome, answer) = (beginning(&note.outcome, MAX_OUTCOME), beginning(&note.answer, MAX_ANSWER));
+    let (outcome, answer) =
+        (beginning(&note.outcome, MAX_OUTCOME), beginning(&note.answer, MAX_ANSWER));
     let written = ledger.db.prepare_cached(sql::note::INSERT)?.execute((
         note.id,
         lane,
@@ -39,7 +40,11 @@ fn write(ledger: &Ledger<'_>, lane: i64, note: &AttemptNote) -> rusqlite::Result
     Ok(())
 }
 
-pub(super) fn notes(db: &Connection, lane: &Lane, id: TaskId) -> rusqlite::Result<Vec<AttemptNote>> {
+pub(super) fn notes(
+    db: &Connection,
+    lane: &Lane,
+    id: TaskId,
+) -> rusqlite::Result<Vec<AttemptNote>> {
     let Some(number) = lane_number(db, lane)? else { return Ok(Vec::new()) };
     db.prepare_cached(of_task::SQL)?
         .query_map((id, number), |row| {

@@ -60,7 +60,10 @@ fn nearest(folder: &Path) -> Result<&Path> {
             // What lies under a file is not there, either; the file is found next.
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {}
             Err(error) => {
-                return Err(Error::Misconfigured(format!("cannot look at the folder {}: {error}", folder.display())));
+                return Err(Error::Misconfigured(format!(
+                    "cannot look at the folder {}: {error}",
+                    folder.display()
+                )));
             }
         }
     }
@@ -84,11 +87,14 @@ fn found(path: &Path, absolute: &Path) -> Result<String> {
             let db = schema::look_at_rest(path)?;
             schema::ensure_is_ours(&db, path)?;
             let version = db.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
-            let age = match version.map_err(|failure| explain(path, &failure))?.cmp(&schema::version()) {
-                std::cmp::Ordering::Less => ", of an older version: the next start brings it up to date",
-                std::cmp::Ordering::Equal => "",
-                std::cmp::Ordering::Greater => return Err(schema::too_new(path)),
-            };
+            let age =
+                match version.map_err(|failure| explain(path, &failure))?.cmp(&schema::version()) {
+                    std::cmp::Ordering::Less => {
+                        ", of an older version: the next start brings it up to date"
+                    }
+                    std::cmp::Ordering::Equal => "",
+                    std::cmp::Ordering::Greater => return Err(schema::too_new(path)),
+                };
             if age.is_empty() {
                 format::check(&db, path)?;
             }
@@ -129,7 +135,11 @@ mod tests {
         // What would have to be written differently in an address.
         let path = folder.path().join("a b%20?#.db");
         let probe = || Embedded::probe(&params(path.clone())).unwrap().found;
-        assert!(probe().ends_with("a b%20?#.db, which is not there yet: the start creates it"), "{}", probe());
+        assert!(
+            probe().ends_with("a b%20?#.db, which is not there yet: the start creates it"),
+            "{}",
+            probe()
+        );
         assert!(contents(folder.path()).is_empty());
         let open = Embedded::open(params(path.clone())).unwrap();
         assert!(probe().ends_with("a b%20?#.db"), "{}", probe());
@@ -147,7 +157,10 @@ mod tests {
         std::fs::write(at("text"), "x".repeat(5_000)).unwrap();
         assert!(refusal(&at("text")).contains("is no store of delayd"));
         assert!(refusal(&at("text/delayd.db")).contains("expected a folder, got a file"));
-        rusqlite::Connection::open(at("other")).unwrap().execute_batch("CREATE TABLE other (x)").unwrap();
+        rusqlite::Connection::open(at("other"))
+            .unwrap()
+            .execute_batch("CREATE TABLE other (x)")
+            .unwrap();
         assert!(refusal(&at("other")).contains("a database of another program"));
         drop(Embedded::open(params(at("newer"))).unwrap());
         let newer = rusqlite::Connection::open(at("newer")).unwrap();

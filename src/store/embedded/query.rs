@@ -18,7 +18,9 @@ use crate::task::{Lane, Options, State, TaskId};
 fn read_head(row: &Row<'_>, id: TaskId, now: UnixMillis) -> rusqlite::Result<(Summary, Options)> {
     let stored_due: UnixMillis = row.get(summary::stored_due)?;
     let (state, due) = match (row.get(summary::leased)?, row.get(summary::due)?) {
-        (Some(true), Some(deadline)) if ran_out(deadline, now) => (State::Scheduled, due_after_lease(deadline, now)),
+        (Some(true), Some(deadline)) if ran_out(deadline, now) => {
+            (State::Scheduled, due_after_lease(deadline, now))
+        }
         (Some(true), _) => (State::Leased, stored_due),
         (_, Some(due)) => (State::Scheduled, due),
         // Never claimed, or ended.
@@ -34,19 +36,31 @@ fn read_head(row: &Row<'_>, id: TaskId, now: UnixMillis) -> rusqlite::Result<(Su
         finished: row.get(summary::finished)?,
         attempts: row.get(summary::attempts)?,
         last_outcome: row.get(summary::outcome)?,
-        lease: if state == State::Leased { read_lease(row, (summary::lease, summary::returns))? } else { None },
+        lease: if state == State::Leased {
+            read_lease(row, (summary::lease, summary::returns))?
+        } else {
+            None
+        },
         key: options.key.clone(),
     };
     Ok((head, options))
 }
 
-pub(super) fn get(db: &Connection, lane: &Lane, id: TaskId, now: UnixMillis) -> rusqlite::Result<Option<Task>> {
+pub(super) fn get(
+    db: &Connection,
+    lane: &Lane,
+    id: TaskId,
+    now: UnixMillis,
+) -> rusqlite::Result<Option<Task>> {
     let Some(number) = lane_number(db, lane)? else { return Ok(None) };
     db.prepare_cached(whole::SQL)?
         .query_row((id, number), |row| {
             let (head, options) = read_head(row, id, now)?;
             let key_set = match &options.key {
-                Some(key) => db.prepare_cached(sql::task_key::SINCE)?.query_row((number, key, id), only).optional()?,
+                Some(key) => db
+                    .prepare_cached(sql::task_key::SINCE)?
+                    .query_row((number, key, id), only)
+                    .optional()?,
                 None => None,
             };
             Ok(Task {
@@ -93,14 +107,20 @@ pub(super) fn summaries(
 }
 
 /// Of the called destinations, or of those who pull. One look a lane: there may be thousands of them, each second.
-pub(super) fn next_due(db: &Connection, lanes: &[Lane], called: bool, now: UnixMillis) -> rusqlite::Result<NextDue> {
+pub(super) fn next_due(
+    db: &Connection,
+    lanes: &[Lane],
+    called: bool,
+    now: UnixMillis,
+) -> rusqlite::Result<NextDue> {
     let mut look = db.prepare_cached(if called { next_due::SQL } else { next_pull::SQL })?;
     let mut next = NextDue { now, lanes: Vec::with_capacity(lanes.len()) };
     for lane in lanes {
         let moment = look.query_row((lane.topic.as_str(), lane.shard), |row| {
             let (due, expiry): (Option<UnixMillis>, Option<UnixMillis>) =
                 (row.get(next_due::earliest)?, row.get(next_due::expires)?);
-            let deadline = read_deadline(row, (next_due::first_deadline, next_due::last_deadline), now)?;
+            let deadline =
+                read_deadline(row, (next_due::first_deadline, next_due::last_deadline), now)?;
             Ok(due.into_iter().chain(deadline).chain(expiry).min())
         });
         next.lanes.push(moment.optional()?.flatten());
@@ -109,14 +129,23 @@ pub(super) fn next_due(db: &Connection, lanes: &[Lane], called: bool, now: UnixM
 }
 
 /// The earliest due moment after `after` at which one of the lane's called destinations comes to have work.
-pub(super) fn earliest_due(db: &Connection, lane: i64, after: UnixMillis) -> rusqlite::Result<Option<UnixMillis>> {
+pub(super) fn earliest_due(
+    db: &Connection,
+    lane: i64,
+    after: UnixMillis,
+) -> rusqlite::Result<Option<UnixMillis>> {
     db.prepare_cached(sql::destination::EARLIEST_AFTER)?.query_row((lane, after), only)
 }
 
 /// The earliest deadline of the lane's leases; now, if one is so far away that it counts as run out.
-pub(super) fn earliest_deadline(db: &Connection, lane: i64, now: UnixMillis) -> rusqlite::Result<Option<UnixMillis>> {
-    db.prepare_cached(deadlines::SQL)?
-        .query_row([lane], |row| read_deadline(row, (deadlines::first_deadline, deadlines::last_deadline), now))
+pub(super) fn earliest_deadline(
+    db: &Connection,
+    lane: i64,
+    now: UnixMillis,
+) -> rusqlite::Result<Option<UnixMillis>> {
+    db.prepare_cached(deadlines::SQL)?.query_row([lane], |row| {
+        read_deadline(row, (deadlines::first_deadline, deadlines::last_deadline), now)
+    })
 }
 
 /// From the columns of the first and the last deadline.

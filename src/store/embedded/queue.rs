@@ -37,7 +37,9 @@ impl<J> Queue<J> {
             }
         };
         sender.send_timeout(job, PATIENCE).await.map_err(|error| match error {
-            SendTimeoutError::Timeout(_) => Error::Unavailable("overloaded: the queue stayed full".into()),
+            SendTimeoutError::Timeout(_) => {
+                Error::Unavailable("overloaded: the queue stayed full".into())
+            }
             SendTimeoutError::Closed(_) => closed(),
         })
     }

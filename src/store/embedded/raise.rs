@@ -24,9 +24,9 @@ pub(super) fn formats_of(path: &Path) -> Result<Formats> {
 pub(super) fn raise(path: &Path) -> Result<Formats> {
     ensure_there(path)?;
     let _lock = schema::lock(path).map_err(|error| match error {
-        Error::Misconfigured(text) => {
-            Error::Misconfigured(format!("a store's format is raised while nothing has it open: {text}"))
-        }
+        Error::Misconfigured(text) => Error::Misconfigured(format!(
+            "a store's format is raised while nothing has it open: {text}"
+        )),
         error => error,
     })?;
     let db = schema::open(path)?;

@@ -64,7 +64,9 @@ impl Reads {
                 return;
             }
             let _ = reader.set(Arc::clone(pace));
-            let result = health.check().and_then(|()| snapshot(db, read).map_err(|failure| health.judge(&failure)));
+            let result = health
+                .check()
+                .and_then(|()| snapshot(db, read).map_err(|failure| health.judge(&failure)));
             // A caller who went away needs no answer.
             let _ = reply.send(result);
         };
@@ -98,7 +100,10 @@ impl fmt::Debug for Reads {
     }
 }
 
-fn snapshot<T>(db: &mut Connection, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+fn snapshot<T>(
+    db: &mut Connection,
+    read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
     let transaction = db.transaction()?;
     let result = read(&transaction)?;
     transaction.commit()?;

@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn each_verb_moves_receipts_as_the_table_says() {
-        let check = |after: Receipts, current: &str, past: &str| assert_eq!(after, receipts(current, past));
+        let check =
+            |after: Receipts, current: &str, past: &str| assert_eq!(after, receipts(current, past));
         check(receipts("", "").claimed(&receipt("a")), "a", "");
         check(receipts("a", "").claimed(&receipt("b")), "b", "a");
         check(receipts("", "a").claimed(&receipt("b")), "b", "a");

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::receipts::Receipts;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Cancelled, EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MISFIRED,
-    MOVED, Misfired, Settled, Transition, UNREADABLE,
+    Cancelled, EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE,
+    MAX_OUTCOME, MISFIRED, MOVED, Misfired, Settled, Transition, UNREADABLE,
 };
 use crate::task::{Options, Receipt, State};
 
@@ -107,18 +107,32 @@ impl Record {
         }
     }
 
-    pub(super) fn settle(&self, by: &Receipt, to: &Transition, now: UnixMillis) -> Verdict<Settled> {
+    pub(super) fn settle(
+        &self,
+        by: &Receipt,
+        to: &Transition,
+        now: UnixMillis,
+    ) -> Verdict<Settled> {
         match self {
             Self::Pending(pending) => pending.settle(by, to, now),
             Self::Ended(ended) => ended.settle(by, to, now),
         }
     }
 
-    pub(super) fn extend(&self, by: &Receipt, lease: Duration, now: UnixMillis) -> Verdict<Settled> {
+    pub(super) fn extend(
+        &self,
+        by: &Receipt,
+        lease: Duration,
+        now: UnixMillis,
+    ) -> Verdict<Settled> {
         match self {
             Self::Pending(pending) if pending.receipts.is_current(by) => Verdict::becomes(
                 Settled::Done,
-                Self::Pending(Pending { leased: true, due: deadline(lease, now), ..pending.clone() }),
+                Self::Pending(Pending {
+                    leased: true,
+                    due: deadline(lease, now),
+                    ..pending.clone()
+                }),
             ),
             _ => Verdict::unchanged(Settled::Stale { state: self.state(now) }),
         }
@@ -127,7 +141,9 @@ impl Record {
     /// The cancelled record, if a pending cancel waited for a lease that has run out: a verb by hand finds it so.
     pub(super) fn fulfilled(&self, now: UnixMillis) -> Option<Self> {
         match self {
-            Self::Pending(pending) if pending.cancelling && pending.leased && ran_out(pending.due, now) => {
+            Self::Pending(pending)
+                if pending.cancelling && pending.leased && ran_out(pending.due, now) =>
+            {
                 Some(pending.swept(due_after_lease(pending.due, now), now))
             }
             _ => None,
@@ -139,11 +155,17 @@ impl Record {
             return Verdict::becomes(Cancelled::Done, cancelled);
         }
         match self {
-            Self::Pending(pending) if pending.state(now) == State::Leased => {
-                Verdict::becomes(Cancelled::Pending, Self::Pending(Pending { cancelling: true, ..pending.clone() }))
-            }
+            Self::Pending(pending) if pending.state(now) == State::Leased => Verdict::becomes(
+                Cancelled::Pending,
+                Self::Pending(Pending { cancelling: true, ..pending.clone() }),
+            ),
             Self::Pending(pending) => {
-                let ended = pending.end(State::Cancelled, Receipts::default(), pending.outcome.clone(), now);
+                let ended = pending.end(
+                    State::Cancelled,
+                    Receipts::default(),
+                    pending.outcome.clone(),
+                    now,
+                );
                 Verdict::becomes(Cancelled::Done, ended)
             }
             Self::Ended(ended) => match ended.state {
@@ -186,7 +208,12 @@ impl Pending {
     }
 
     /// Handed to a claimer until `deadline`.
-    pub(super) fn leased_by(&self, receipt: &Receipt, lease: LeaseKind, deadline: UnixMillis) -> Self {
+    pub(super) fn leased_by(
+        &self,
+        receipt: &Receipt,
+        lease: LeaseKind,
+        deadline: UnixMillis,
+    ) -> Self {
         Self {
             leased: true,
             due: deadline,
@@ -241,9 +268,14 @@ impl Pending {
             Transition::Moved if self.receipts.knows(by) && !self.cancelling => {
                 self.end(State::Delivered, Receipts::only(by), MOVED.to_owned(), now)
             }
-            Transition::Retry { after, outcome } if holds => {
-                self.failed(by, now + *after, self.attempts, self.receipts.retried(), cut(outcome), now)
-            }
+            Transition::Retry { after, outcome } if holds => self.failed(
+                by,
+                now + *after,
+                self.attempts,
+                self.receipts.retried(),
+                cut(outcome),
+                now,
+            ),
             Transition::Release if holds && let Some(back) = self.given_back() => {
                 Record::Pending(Self { expiries: 0, ..back })
             }
@@ -251,12 +283,18 @@ impl Pending {
                 let unspent = self.attempts.saturating_sub(1);
                 self.failed(by, now, unspent, self.receipts.released(), self.outcome.clone(), now)
             }
-            Transition::Keep { lease } if holds => Record::Pending(self.kept(deadline(*lease, now))),
+            Transition::Keep { lease } if holds => {
+                Record::Pending(self.kept(deadline(*lease, now)))
+            }
             Transition::Dead { outcome } if holds && self.cancelling => {
                 self.end(State::Cancelled, Receipts::only(by), cut(outcome), now)
             }
-            Transition::Dead { outcome } if holds => self.end(State::Dead, self.receipts.clone(), cut(outcome), now),
-            Transition::Retry { .. } if self.receipts.retried_last(by) => return Verdict::unchanged(Settled::Done),
+            Transition::Dead { outcome } if holds => {
+                self.end(State::Dead, self.receipts.clone(), cut(outcome), now)
+            }
+            Transition::Retry { .. } if self.receipts.retried_last(by) => {
+                return Verdict::unchanged(Settled::Done);
+            }
             _ => return Verdict::unchanged(Settled::Stale { state: self.state(now) }),
         };
         Verdict::becomes(Settled::Done, record)
@@ -275,11 +313,33 @@ impl Pending {
         if self.cancelling {
             return self.end(State::Cancelled, Receipts::only(by), outcome, now);
         }
-        Record::Pending(Self { leased: false, due, attempts, expiries: 0, receipts, outcome, lease: None, ..*self })
+        Record::Pending(Self {
+            leased: false,
+            due,
+            attempts,
+            expiries: 0,
+            receipts,
+            outcome,
+            lease: None,
+            ..*self
+        })
     }
 
-    pub(super) fn end(&self, state: State, receipts: Receipts, outcome: String, now: UnixMillis) -> Record {
-        Record::Ended(Ended { lane: self.lane, state, finished: now, attempts: self.attempts, receipts, outcome })
+    pub(super) fn end(
+        &self,
+        state: State,
+        receipts: Receipts,
+        outcome: String,
+        now: UnixMillis,
+    ) -> Record {
+        Record::Ended(Ended {
+            lane: self.lane,
+            state,
+            finished: now,
+            attempts: self.attempts,
+            receipts,
+            outcome,
+        })
     }
 }
 
@@ -299,15 +359,19 @@ impl Ended {
                 };
                 return Verdict::becomes(Settled::Done, Record::Ended(delivered));
             }
-            (State::Dead, Transition::Dead { .. }) | (State::Delivered, Transition::Delivered { .. }) => {
-                is_final_receipt
-            }
+            (State::Dead, Transition::Dead { .. })
+            | (State::Delivered, Transition::Delivered { .. }) => is_final_receipt,
             (State::Cancelled | State::Expired, to) => {
-                is_final_receipt && !matches!(to, Transition::Delivered { .. } | Transition::Keep { .. })
+                is_final_receipt
+                    && !matches!(to, Transition::Delivered { .. } | Transition::Keep { .. })
             }
             _ => false,
         };
-        Verdict::unchanged(if is_repeat { Settled::Done } else { Settled::Stale { state: self.state } })
+        Verdict::unchanged(if is_repeat {
+            Settled::Done
+        } else {
+            Settled::Stale { state: self.state }
+        })
     }
 }
 
@@ -365,7 +429,13 @@ mod tests {
     }
 
     /// Settles `before` by `by`; checks the answer, and the state it becomes (`None`: unchanged).
-    fn check(before: impl Into<Record>, by: &str, to: &Transition, answer: Settled, becomes: Option<State>) {
+    fn check(
+        before: impl Into<Record>,
+        by: &str,
+        to: &Transition,
+        answer: Settled,
+        becomes: Option<State>,
+    ) {
         let before = before.into();
         let verdict = before.settle(&receipt(by), to, START);
         let state = verdict.becomes.as_ref().map(|record| record.state(START));
@@ -382,8 +452,20 @@ mod tests {
     fn a_success_of_this_revision_counts_while_the_task_is_not_cancelled() {
         for by in ["a", "b"] {
             check(leased(), by, &delivered(), DONE, Some(State::Delivered));
-            check(Pending { due: START, ..leased() }, by, &delivered(), DONE, Some(State::Delivered));
-            check(Pending { cancelling: true, ..leased() }, by, &delivered(), DONE, Some(State::Delivered));
+            check(
+                Pending { due: START, ..leased() },
+                by,
+                &delivered(),
+                DONE,
+                Some(State::Delivered),
+            );
+            check(
+                Pending { cancelling: true, ..leased() },
+                by,
+                &delivered(),
+                DONE,
+                Some(State::Delivered),
+            );
             check(swept(), by, &delivered(), DONE, Some(State::Delivered));
             check(waiting(), by, &delivered(), DONE, Some(State::Delivered));
             check(ended(State::Dead), by, &delivered(), DONE, Some(State::Delivered));
@@ -453,12 +535,14 @@ mod tests {
 
     #[test]
     fn a_settle_ends_the_row_of_expiries_and_a_release_takes_its_attempt_back() {
-        let becomes = |to: Transition| match Record::from(leased()).settle(&receipt("b"), &to, START).becomes {
-            Some(Record::Pending(pending)) => {
-                (pending.due.since(START).as_millis(), pending.attempts, pending.expiries)
-            }
-            other => panic!("{other:?}"),
-        };
+        let becomes =
+            |to: Transition| match Record::from(leased()).settle(&receipt("b"), &to, START).becomes
+            {
+                Some(Record::Pending(pending)) => {
+                    (pending.due.since(START).as_millis(), pending.attempts, pending.expiries)
+                }
+                other => panic!("{other:?}"),
+            };
         assert_eq!(becomes(retry(5)), (5, 2, 0));
         assert_eq!(becomes(Transition::Release), (0, 1, 0));
     }

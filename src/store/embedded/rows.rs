@@ -64,7 +64,11 @@ pub(super) fn read_waiting(
 }
 
 /// When a task of this due moment and these options expires. Without options, the due moment is not looked at.
-fn read_expiry(row: &Row<'_>, (due, options): (usize, usize), id: TaskId) -> rusqlite::Result<Option<UnixMillis>> {
+fn read_expiry(
+    row: &Row<'_>,
+    (due, options): (usize, usize),
+    id: TaskId,
+) -> rusqlite::Result<Option<UnixMillis>> {
     if row.get_ref(options)? == ValueRef::Null {
         return Ok(None);
     }
@@ -82,7 +86,11 @@ pub(super) fn read_ended(row: &Row<'_>, id: TaskId) -> rusqlite::Result<Ended> {
     })
 }
 
-fn read_receipts(row: &Row<'_>, (current, past): (usize, usize), id: TaskId) -> rusqlite::Result<Receipts> {
+fn read_receipts(
+    row: &Row<'_>,
+    (current, past): (usize, usize),
+    id: TaskId,
+) -> rusqlite::Result<Receipts> {
     let mut are_damaged = false;
     let mut read = |text: &[u8]| {
         let receipt = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Receipt>().ok());
@@ -91,7 +99,8 @@ fn read_receipts(row: &Row<'_>, (current, past): (usize, usize), id: TaskId) -> 
     };
     let current = row.get_ref(current)?.as_bytes_or_null()?.and_then(&mut read);
     let past = row.get_ref(past)?.as_bytes_or_null()?;
-    let past = past.map_or(Vec::new(), |all| all.split(|byte| *byte == b' ').filter_map(&mut read).collect());
+    let past = past
+        .map_or(Vec::new(), |all| all.split(|byte| *byte == b' ').filter_map(&mut read).collect());
     if are_damaged {
         tracing::error!(task.id = %id, "A receipt of task {id} cannot be read; it is passed over");
     }
@@ -109,7 +118,10 @@ fn lease_number(lease: LeaseKind) -> i64 {
 }
 
 /// Reads a column that holds a [`lease_number`], and one that holds what a moved task returns to.
-pub(super) fn read_lease(row: &Row<'_>, (lease, returns): (usize, usize)) -> rusqlite::Result<Option<LeaseKind>> {
+pub(super) fn read_lease(
+    row: &Row<'_>,
+    (lease, returns): (usize, usize),
+) -> rusqlite::Result<Option<LeaseKind>> {
     Ok(match row.get(lease)? {
         Some(1) => Some(LeaseKind::Worker),
         Some(2) => Some(LeaseKind::Consumer),
@@ -147,14 +159,19 @@ pub(super) fn read_state_or(row: &Row<'_>, column: usize, null: State) -> rusqli
 }
 
 /// Reads a topic's name and number of lanes; `None`: they cannot be read, and must not hide the others.
-pub(super) fn read_topic(row: &Row<'_>, (name, shards): (usize, usize)) -> rusqlite::Result<Option<TopicEntry>> {
+pub(super) fn read_topic(
+    row: &Row<'_>,
+    (name, shards): (usize, usize),
+) -> rusqlite::Result<Option<TopicEntry>> {
     let read = || Ok(TopicEntry { topic: read_name(row, name)?, shards: row.get(shards)? });
     match read() {
         Ok(entry) => Ok(Some(entry)),
         Err(failure) if is_unreadable(&failure) => {
             // The topics are read every second.
             static SAID: Once = Once::new();
-            SAID.call_once(|| tracing::error!("A topic is passed over: its entry cannot be read: {failure}"));
+            SAID.call_once(|| {
+                tracing::error!("A topic is passed over: its entry cannot be read: {failure}")
+            });
             Ok(None)
         }
         Err(failure) => Err(failure),
@@ -164,7 +181,9 @@ pub(super) fn read_topic(row: &Row<'_>, (name, shards): (usize, usize)) -> rusql
 /// Reads a column that holds options. Unreadable ones are passed over: a task is rather delivered by its topic's
 /// policy than not at all.
 pub(super) fn read_options(row: &Row<'_>, column: usize, id: TaskId) -> rusqlite::Result<Options> {
-    let Some(text) = row.get_ref(column)?.as_bytes_or_null()? else { return Ok(Options::default()) };
+    let Some(text) = row.get_ref(column)?.as_bytes_or_null()? else {
+        return Ok(Options::default());
+    };
     Ok(serde_json::from_slice(text).unwrap_or_else(|error| {
         tracing::error!(task.id = %id, "The options of task {id} cannot be read and are passed over: {error}");
         Options::default()
@@ -189,7 +208,9 @@ impl Ledger<'_> {
     }
 
     fn load_pending(&self, id: TaskId) -> rusqlite::Result<Option<Pending>> {
-        self.with(sql::progress::PENDING, |select| select.query_row([id], |row| read_pending(row, 0, id)).optional())
+        self.with(sql::progress::PENDING, |select| {
+            select.query_row([id], |row| read_pending(row, 0, id)).optional()
+        })
     }
 
     fn load_ended(&self, id: TaskId) -> rusqlite::Result<Option<Ended>> {
@@ -208,7 +229,12 @@ impl Ledger<'_> {
     }
 
     /// Puts a record in the place of another. Whatever dies, dies here.
-    pub(super) fn replace(&mut self, id: TaskId, before: &Record, after: &Record) -> rusqlite::Result<()> {
+    pub(super) fn replace(
+        &mut self,
+        id: TaskId,
+        before: &Record,
+        after: &Record,
+    ) -> rusqlite::Result<()> {
         match before {
             Record::Pending(before) => self.leave(id, before)?,
             Record::Ended(before) => self.tally.count(before.lane, before.state, -1),
@@ -231,7 +257,12 @@ impl Ledger<'_> {
     }
 
     /// Begins a revision whose due moment is the body's.
-    pub(super) fn restart(&mut self, id: TaskId, before: &Pending, after: &Pending) -> rusqlite::Result<()> {
+    pub(super) fn restart(
+        &mut self,
+        id: TaskId,
+        before: &Pending,
+        after: &Pending,
+    ) -> rusqlite::Result<()> {
         self.leave(id, before)?;
         self.delete_progress(id)?;
         self.join_schedule(id, after)
@@ -264,7 +295,9 @@ impl Ledger<'_> {
         if after.leased {
             return Ok(());
         }
-        let joined = self.with(sql::schedule::INSERT, |insert| insert.execute((after.destination, after.due, id)))?;
+        let joined = self.with(sql::schedule::INSERT, |insert| {
+            insert.execute((after.destination, after.due, id))
+        })?;
         if joined == 1 {
             self.tally.count(after.lane, State::Scheduled, 1);
         }
@@ -279,7 +312,11 @@ impl Ledger<'_> {
         if before.leased {
             return Ok(());
         }
-        let left = self.db.prepare_cached(sql::schedule::DELETE)?.execute((before.destination, before.due, id))?;
+        let left = self.db.prepare_cached(sql::schedule::DELETE)?.execute((
+            before.destination,
+            before.due,
+            id,
+        ))?;
         if left == 1 {
             self.tally.count(before.lane, State::Scheduled, -1);
         }
@@ -296,8 +333,11 @@ impl Ledger<'_> {
         last: &Pending,
         last_id: TaskId,
     ) -> rusqlite::Result<()> {
-        let left =
-            self.db.prepare_cached(sql::schedule::DELETE_UP_TO)?.execute((last.destination, last.due, last_id))?;
+        let left = self.db.prepare_cached(sql::schedule::DELETE_UP_TO)?.execute((
+            last.destination,
+            last.due,
+            last_id,
+        ))?;
         self.tally.count(last.lane, State::Scheduled, -i64::try_from(left).unwrap_or(i64::MAX));
         self.left(first.destination, first.due)
     }

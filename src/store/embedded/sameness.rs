@@ -15,8 +15,14 @@ use crate::task::{State, TaskId};
 impl Ledger<'_> {
     /// What an add has to be answered whose idempotency key was used within its window; `None`: it
     /// was not, or it has none.
-    pub(super) fn answered(&mut self, lane: i64, task: &NewTask) -> rusqlite::Result<Option<Result<Added>>> {
-        let (Some(asked), Some(name)) = (&task.idempotency, task.idempotency_name()) else { return Ok(None) };
+    pub(super) fn answered(
+        &mut self,
+        lane: i64,
+        task: &NewTask,
+    ) -> rusqlite::Result<Option<Result<Added>>> {
+        let (Some(asked), Some(name)) = (&task.idempotency, task.idempotency_name()) else {
+            return Ok(None);
+        };
         let read = |row: &Row<'_>| {
             let fingerprint: [u8; 16] = row.get(answer::fingerprint)?;
             let (id, due) = (row.get(answer::task)?, row.get(answer::due)?);
@@ -24,14 +30,17 @@ impl Ledger<'_> {
             let is_same = fingerprint == asked.fingerprint.to_be_bytes();
             Ok(if is_same { Ok(first) } else { Err(Error::KeyReused) })
         };
-        let found = self.db.prepare_cached(answer::SQL)?.query_row((lane, name, self.now), read).optional();
+        let found =
+            self.db.prepare_cached(answer::SQL)?.query_row((lane, name, self.now), read).optional();
         match found {
             Ok(Some(Ok(first))) => {
                 let novelty = Novelty::Duplicate { state: self.state_by_now(lane, first.id)? };
                 Ok(Some(Ok(Added { novelty, ..first })))
             }
             Err(failure) if is_unreadable(&failure) => {
-                tracing::error!("What an idempotency key answered cannot be read; it counts as unused: {failure}");
+                tracing::error!(
+                    "What an idempotency key answered cannot be read; it counts as unused: {failure}"
+                );
                 Ok(None)
             }
             found => found,
@@ -59,8 +68,15 @@ impl Ledger<'_> {
     /// Remembers what an add's idempotency key answered, if it has one. Two whose window is over go
     /// for each that comes: they cannot pile up between the rounds
     /// that purge.
-    pub(super) fn remember_answer(&self, lane: i64, task: &NewTask, added: Added) -> rusqlite::Result<()> {
-        let (Some(asked), Some(name)) = (&task.idempotency, task.idempotency_name()) else { return Ok(()) };
+    pub(super) fn remember_answer(
+        &self,
+        lane: i64,
+        task: &NewTask,
+        added: Added,
+    ) -> rusqlite::Result<()> {
+        let (Some(asked), Some(name)) = (&task.idempotency, task.idempotency_name()) else {
+            return Ok(());
+        };
         self.forget_answers(lane, 2)?;
         self.db.prepare_cached(sql::idempotency::PUT)?.execute((
             lane,
@@ -75,7 +91,11 @@ impl Ledger<'_> {
 
     /// Forgets idempotency keys whose window is over, the earliest first.
     pub(super) fn forget_answers(&self, lane: i64, limit: usize) -> rusqlite::Result<()> {
-        self.db.prepare_cached(sql::idempotency::DELETE_OVER)?.execute((lane, self.now, rows(limit)))?;
+        self.db.prepare_cached(sql::idempotency::DELETE_OVER)?.execute((
+            lane,
+            self.now,
+            rows(limit),
+        ))?;
         Ok(())
     }
 
@@ -86,7 +106,11 @@ impl Ledger<'_> {
     }
 
     /// The task that owns a key, and when an add last set it.
-    pub(super) fn owner(&self, lane: i64, key: &str) -> rusqlite::Result<Option<(TaskId, UnixMillis)>> {
+    pub(super) fn owner(
+        &self,
+        lane: i64,
+        key: &str,
+    ) -> rusqlite::Result<Option<(TaskId, UnixMillis)>> {
         self.db
             .prepare_cached(owner::SQL)?
             .query_row((lane, key), |row| Ok((row.get(owner::task)?, row.get(owner::since)?)))
@@ -94,7 +118,13 @@ impl Ledger<'_> {
     }
 
     /// The key goes to this task, whichever task had it; an add has set it then.
-    pub(super) fn give_key(&self, lane: i64, key: &str, id: TaskId, since: UnixMillis) -> rusqlite::Result<()> {
+    pub(super) fn give_key(
+        &self,
+        lane: i64,
+        key: &str,
+        id: TaskId,
+        since: UnixMillis,
+    ) -> rusqlite::Result<()> {
         self.db.prepare_cached(sql::task_key::PUT)?.execute((lane, key, id, since))?;
         Ok(())
     }

@@ -54,14 +54,24 @@ pub(super) fn lock(path: &Path) -> Result<File> {
             return Err(no_folder(folder));
         }
         std::fs::create_dir_all(folder).map_err(|error| {
-            Error::Misconfigured(format!("cannot create the store's folder {}: {error}", folder.display()))
+            Error::Misconfigured(format!(
+                "cannot create the store's folder {}: {error}",
+                folder.display()
+            ))
         })?;
     }
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
-    let file =
-        OpenOptions::new().create(true).truncate(false).write(true).open(PathBuf::from(name)).map_err(|error| {
-            Error::Misconfigured(format!("cannot write to the store's file {}: {error}", path.display()))
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(PathBuf::from(name))
+        .map_err(|error| {
+            Error::Misconfigured(format!(
+                "cannot write to the store's file {}: {error}",
+                path.display()
+            ))
         })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -69,9 +79,10 @@ pub(super) fn lock(path: &Path) -> Result<File> {
             "another process works on {}: stop it, or give this one a file of its own",
             path.display()
         ))),
-        Err(TryLockError::Error(error)) => {
-            Err(Error::Misconfigured(format!("cannot lock the store's file {}: {error}", path.display())))
-        }
+        Err(TryLockError::Error(error)) => Err(Error::Misconfigured(format!(
+            "cannot lock the store's file {}: {error}",
+            path.display()
+        ))),
     }
 }
 
@@ -107,10 +118,12 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Opens a file of this version to read it. Changes nothing, and may run beside a delayd that has it.
 pub(super) fn open_to_look(path: &Path) -> Result<Connection> {
-    let explain =
-        |error: rusqlite::Error| Error::Misconfigured(format!("cannot open the store {}: {error}", path.display()));
+    let explain = |error: rusqlite::Error| {
+        Error::Misconfigured(format!("cannot open the store {}: {error}", path.display()))
+    };
     let db = open_reader(path).map_err(explain)?;
-    let stored: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(explain)?;
+    let stored: i64 =
+        db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(explain)?;
     let ours = version();
     if stored != ours {
         let (age, advice) = if stored < ours {
@@ -128,16 +141,22 @@ pub(super) fn open_to_look(path: &Path) -> Result<Connection> {
 }
 
 fn look_into(path: &Path) -> rusqlite::Result<Connection> {
-    Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+    Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )
 }
 
 /// Opens the file as one that nobody changes: without a lock and without its log, and no file is created beside it. What changes
 /// only at a start (the schema and its version) can be read so beside a running delayd as well.
 pub(super) fn look_at_rest(path: &Path) -> Result<Connection> {
     let name = std::path::absolute(path).ok().and_then(|path| url::Url::from_file_path(path).ok());
-    let mut name = name.ok_or_else(|| Error::Misconfigured(format!("{} is no path of a file", path.display())))?;
+    let mut name = name
+        .ok_or_else(|| Error::Misconfigured(format!("{} is no path of a file", path.display())))?;
     name.set_query(Some("immutable=1"));
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
     Connection::open_with_flags(name.as_str(), flags).map_err(|failure| explain(path, &failure))
 }
 
@@ -203,18 +222,25 @@ pub(super) fn version() -> i64 {
 }
 
 fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
-    let migrations = Migrations::from_directory(&MIGRATIONS).expect("migrations/ holds NN-name/up.sql only");
+    let migrations =
+        Migrations::from_directory(&MIGRATIONS).expect("migrations/ holds NN-name/up.sql only");
     migrations.to_latest(db).map_err(|error| match error {
-        rusqlite_migration::Error::MigrationDefinition(MigrationDefinitionError::DatabaseTooFarAhead) => too_new(path),
+        rusqlite_migration::Error::MigrationDefinition(
+            MigrationDefinitionError::DatabaseTooFarAhead,
+        ) => too_new(path),
         rusqlite_migration::Error::RusqliteError { err, .. } => explain(path, &err),
-        error => Error::Misconfigured(format!("cannot bring {} up to date: {error}", path.display())),
+        error => {
+            Error::Misconfigured(format!("cannot bring {} up to date: {error}", path.display()))
+        }
     })
 }
 
 /// The error of a file whose schema is newer than this program's.
 pub(super) fn too_new(path: &Path) -> Error {
     let path = path.display();
-    Error::Misconfigured(format!("{path} was written by a newer version of delayd: use that version, or another file"))
+    Error::Misconfigured(format!(
+        "{path} was written by a newer version of delayd: use that version, or another file"
+    ))
 }
 
 #[cfg(test)]
@@ -228,7 +254,10 @@ mod tests {
         let path = folder.path().join("data");
         std::fs::create_dir(&path).unwrap();
         let refusal = lock(&path).unwrap_err().to_string();
-        assert!(refusal.contains("data: expected a file, got a folder; name a file in"), "{refusal}");
+        assert!(
+            refusal.contains("data: expected a file, got a folder; name a file in"),
+            "{refusal}"
+        );
         assert!(refusal.ends_with("data/delayd.db"), "{refusal}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         let file = folder.path().join("file");
@@ -265,7 +294,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = open(&folder.path().join("delayd.db")).unwrap();
         let check = |pragma: &str, expected: &str| {
-            let value: rusqlite::types::Value = db.pragma_query_value(None, pragma, |row| row.get(0)).unwrap();
+            let value: rusqlite::types::Value =
+                db.pragma_query_value(None, pragma, |row| row.get(0)).unwrap();
             let text = match value {
                 rusqlite::types::Value::Integer(number) => number.to_string(),
                 rusqlite::types::Value::Text(text) => text,

@@ -8,12 +8,16 @@ use super::rows::is_unreadable;
 use crate::store::{Settle, Settled};
 use crate::task::{Lane, Receipt, TaskId};
 
-pub(super) fn settle(ledger: &mut Ledger<'_>, settles: &[Settle]) -> rusqlite::Result<Vec<Settled>> {
+pub(super) fn settle(
+    ledger: &mut Ledger<'_>,
+    settles: &[Settle],
+) -> rusqlite::Result<Vec<Settled>> {
     let mut answers = Vec::with_capacity(settles.len());
     for settle in settles {
         let now = ledger.now;
-        let answer =
-            apply(ledger, &settle.lane, settle.id, |record| record.settle(&settle.receipt, &settle.transition, now));
+        let answer = apply(ledger, &settle.lane, settle.id, |record| {
+            record.settle(&settle.receipt, &settle.transition, now)
+        });
         answers.push(match answer {
             Ok(answer) => answer.unwrap_or(Settled::Unknown),
             // Nothing was written yet; the others of the batch, of other lanes even, are not to suffer for it.

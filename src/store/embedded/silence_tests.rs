@@ -8,7 +8,10 @@ use tokio::time::timeout;
 
 use super::testing::{Bench, bench, delivered, lane, new_task};
 use super::writes::SILENCE;
-use crate::store::{Admin, Claim, Delivery, Error, Intake, NewTask, Result, Settle, Settled, Topics, Transition, Want};
+use crate::store::{
+    Admin, Claim, Delivery, Error, Intake, NewTask, Result, Settle, Settled, Topics, Transition,
+    Want,
+};
 use crate::task::State;
 
 /// Far longer than a caller waits, and what a test waits for an answer at most.
@@ -66,13 +69,20 @@ async fn a_silent_disk_costs_an_edge_call_a_second_and_the_next_ones_nothing() {
     let added = timeout(Duration::ZERO, bench.store.add(vec![new_task("a", 0)])).await;
     let mut added = added.expect("it is refused at once");
     assert_unavailable(added.remove(0).map(drop), "silent");
-    let cancelled = timeout(Duration::ZERO, bench.store.cancel(&lane(), later)).await.expect("it is refused at once");
+    let cancelled = timeout(Duration::ZERO, bench.store.cancel(&lane(), later))
+        .await
+        .expect("it is refused at once");
     assert_unavailable(cancelled.map(drop), "silent");
     let lane = lane();
     let extended = bench.store.extend_confirmed(&lane, id, &receipt, LONG);
     let extended = timeout(Duration::ZERO, extended).await.expect("it is refused at once");
     assert_unavailable(extended.map(drop), "silent");
-    let ack = Settle { lane: lane.clone(), id, receipt: receipt.clone(), transition: Transition::Release };
+    let ack = Settle {
+        lane: lane.clone(),
+        id,
+        receipt: receipt.clone(),
+        transition: Transition::Release,
+    };
     let acked = timeout(Duration::ZERO, bench.store.settle_confirmed(vec![ack])).await;
     assert_unavailable(acked.expect("it is refused at once").remove(0).map(drop), "silent");
     // The worker's own work is neither refused nor lost.
@@ -81,7 +91,11 @@ async fn a_silent_disk_costs_an_edge_call_a_second_and_the_next_ones_nothing() {
 
     bench.add_sized(10).await.unwrap();
     let counts = bench.store.stats(&lane).await.unwrap();
-    assert_eq!((counts.scheduled, counts.delivered), (2, 1), "a refused add is not stored after all");
+    assert_eq!(
+        (counts.scheduled, counts.delivered),
+        (2, 1),
+        "a refused add is not stored after all"
+    );
 }
 
 /// An fsync that hangs for a minute must not fill the memory with the contents of callers who have long gone.
@@ -113,11 +127,13 @@ async fn nobody_waits_for_a_read_that_gets_nowhere() {
     };
     let ((one, first), (two, second)) = (hold(), hold());
     let behind = async { bench.store.get(&lane(), id).await.map(drop) };
-    let (first, second, behind) = timeout(LONG, async { tokio::join!(first, second, behind) }).await.expect("answers");
+    let (first, second, behind) =
+        timeout(LONG, async { tokio::join!(first, second, behind) }).await.expect("answers");
     for answer in [first.map(drop), second.map(drop), behind] {
         assert_unavailable(answer, "silent");
     }
-    let next = timeout(Duration::ZERO, bench.store.stats(&lane())).await.expect("it is refused at once");
+    let next =
+        timeout(Duration::ZERO, bench.store.stats(&lane())).await.expect("it is refused at once");
     assert_unavailable(next.map(drop), "silent");
     drop((one, two));
     // As soon as the disk answers, so do the readers.

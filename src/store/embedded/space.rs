@@ -69,7 +69,10 @@ pub(super) type Gauge = Arc<dyn Fn(&Path) -> std::io::Result<Volume> + Send + Sy
 pub(super) fn statvfs() -> Gauge {
     Arc::new(|path| {
         let volume = rustix::fs::statvfs(path)?;
-        Ok(Volume { free: volume.f_bavail * volume.f_frsize, total: volume.f_blocks * volume.f_frsize })
+        Ok(Volume {
+            free: volume.f_bavail * volume.f_frsize,
+            total: volume.f_blocks * volume.f_frsize,
+        })
     })
 }
 
@@ -87,7 +90,13 @@ pub(super) struct Params {
 
 impl Params {
     pub(super) fn of(path: &Path, reserve: u64) -> Self {
-        Self { path: path.to_owned(), reserve, gauge: statvfs(), look_every: LOOK_EVERY, hold: HOLD }
+        Self {
+            path: path.to_owned(),
+            reserve,
+            gauge: statvfs(),
+            look_every: LOOK_EVERY,
+            hold: HOLD,
+        }
     }
 
     /// The volume of a folder, and what is kept in reserve on it.
@@ -96,9 +105,9 @@ impl Params {
     /// [`Error::Misconfigured`] for a volume on which nothing could be kept in reserve.
     fn survey(&self, folder: &Path) -> Result<(Volume, u64)> {
         let name = self.path.display();
-        let volume = (self.gauge)(folder)
-            .map(Volume::known)
-            .map_err(|error| Error::Misconfigured(format!("cannot look at the disk of {name}: {error}")))?;
+        let volume = (self.gauge)(folder).map(Volume::known).map_err(|error| {
+            Error::Misconfigured(format!("cannot look at the disk of {name}: {error}"))
+        })?;
         if volume.total < LEAST_VOLUME {
             return Err(Error::Misconfigured(format!(
                 "the volume of {name} has {} in all, and the store needs one of {} or more",
@@ -178,7 +187,10 @@ impl Space {
         let (volume, reserve) = params.survey(&folder)?;
         if reserve < params.reserve {
             let name = params.path.display();
-            tracing::info!("The volume of {name} is small: the store keeps {} in reserve", in_words(reserve));
+            tracing::info!(
+                "The volume of {name} is small: the store keeps {} in reserve",
+                in_words(reserve)
+            );
         }
         let mut log = path.into_os_string();
         log.push("-wal");
@@ -215,7 +227,10 @@ impl Space {
             self.run_short();
         }
         if !self.takes_adds() || !has_room {
-            return Err(Error::Full(format!("the disk of {} has no room for more", self.params.path.display())));
+            return Err(Error::Full(format!(
+                "the disk of {} has no room for more",
+                self.params.path.display()
+            )));
         }
         self.taken = self.taken.saturating_add(bytes);
         Ok(())
@@ -284,7 +299,9 @@ impl Space {
         let margin = self.reserve / 4;
         match self.state {
             State::Ample if !room.holds(self.reserve, 0) => self.run_short(),
-            State::Ample if room.holds(self.reserve + margin + self.missing_ballast(), 0) => self.take_ballast(),
+            State::Ample if room.holds(self.reserve + margin + self.missing_ballast(), 0) => {
+                self.take_ballast()
+            }
             State::Short if room.holds(self.reserve + margin, 0) => self.recover(),
             State::Spent { since }
                 if since.elapsed() >= self.params.hold
@@ -313,7 +330,10 @@ impl Space {
 
     fn run_short(&mut self) {
         self.state = State::Short;
-        tracing::warn!("{}", short(&self.params.path, self.seen.outside + self.seen.inside, self.reserve));
+        tracing::warn!(
+            "{}",
+            short(&self.params.path, self.seen.outside + self.seen.inside, self.reserve)
+        );
     }
 
     fn recover(&mut self) {
@@ -331,7 +351,10 @@ impl Space {
         }
         if let Err(error) = self.ballast.take() {
             self.gave_up = true;
-            tracing::warn!("Cannot set up the ballast beside {}: {error}", self.params.path.display());
+            tracing::warn!(
+                "Cannot set up the ballast beside {}: {error}",
+                self.params.path.display()
+            );
         }
         // It was part of what was seen free.
         self.looked = None;

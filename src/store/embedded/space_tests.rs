@@ -17,8 +17,8 @@ use super::testing::{Bench, START, dead, delivered, lane, new_task, retry, topic
 use super::{Embedded, Leases};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
-    Admin, AttemptNote, Counts, Delivery, Error, Intake, Maintenance, Misfired, Moment, NewContent, NewTask, Settle,
-    Settled, TopicEntry, Topics,
+    Admin, AttemptNote, Counts, Delivery, Error, Intake, Maintenance, Misfired, Moment, NewContent,
+    NewTask, Settle, Settled, TopicEntry, Topics,
 };
 use crate::task::{OnDead, Options, State, TaskId};
 
@@ -50,7 +50,8 @@ impl Disk {
 
     fn params(&self, folder: &tempfile::TempDir) -> Params {
         let disk = self.clone();
-        let gauge = move |_: &_| Ok(Volume { free: disk.free.load(Ordering::SeqCst), total: disk.total });
+        let gauge =
+            move |_: &_| Ok(Volume { free: disk.free.load(Ordering::SeqCst), total: disk.total });
         Params {
             path: folder.path().join("delayd.db"),
             reserve: RESERVE,
@@ -78,7 +79,15 @@ fn keyed(after_ms: u64) -> NewTask {
 
 fn note(id: TaskId) -> AttemptNote {
     let (outcome, answer) = ("503".to_owned(), String::new());
-    AttemptNote { lane: lane(), id, attempt: 1, started: START, took: Duration::ZERO, outcome, answer }
+    AttemptNote {
+        lane: lane(),
+        id,
+        attempt: 1,
+        started: START,
+        took: Duration::ZERO,
+        outcome,
+        answer,
+    }
 }
 
 impl Bench {
@@ -149,8 +158,15 @@ async fn below_the_reserve_everything_but_new_tasks_goes_on() {
     disk.leave(RESERVE / 2);
     assert!(bench.add_is_refused().await);
     let new_topic = TopicEntry { topic: "new".parse().unwrap(), shards: 1 };
-    assert!(matches!(bench.store.register(new_topic).await, Err(Error::Full(_))), "a new topic needs room as well");
-    assert_eq!(bench.store.register(topic()).await.unwrap(), topic(), "a known one is only looked up");
+    assert!(
+        matches!(bench.store.register(new_topic).await, Err(Error::Full(_))),
+        "a new topic needs room as well"
+    );
+    assert_eq!(
+        bench.store.register(topic()).await.unwrap(),
+        topic(),
+        "a known one is only looked up"
+    );
     let content = NewContent { destination: "a".parse().unwrap(), content: "{}".into() };
     let moment = Moment::After(Duration::ZERO);
     let moved = bench.store.reschedule(&lane(), second, moment, Some(content)).await;
@@ -167,7 +183,11 @@ async fn below_the_reserve_everything_but_new_tasks_goes_on() {
     let receipt = bench.claim(&[("k", 1)]).await.receipt;
     assert_eq!(bench.settle(key, &receipt, dead()).await, Settled::Done);
     let call = bench.get(key).await.options.on_dead.unwrap().task_id.unwrap();
-    assert_eq!(bench.state(call).await, State::Scheduled, "the call for the dead lives on the reserve");
+    assert_eq!(
+        bench.state(call).await,
+        State::Scheduled,
+        "the call for the dead lives on the reserve"
+    );
 
     let receipt = bench.lease().await;
     let lease = Duration::from_secs(60);
@@ -229,8 +249,11 @@ async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_with
 
     let (open, hold) = bench.hold_the_writer().await;
     let large: Vec<_> = (0..20).map(|_| sized("b", 100_000)).collect();
-    let ((), added, settled, also_added) =
-        tokio::join!(hold, bench.store.add(large), bench.settle(id, &receipt, delivered()), async {
+    let ((), added, settled, also_added) = tokio::join!(
+        hold,
+        bench.store.add(large),
+        bench.settle(id, &receipt, delivered()),
+        async {
             let (added, ()) = tokio::join!(bench.store.add(vec![new_task("c", 0)]), async {
                 // Until all have come to the queue: they take a few turns.
                 for _ in 0..100 {
@@ -239,12 +262,17 @@ async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_with
                 drop(open);
             });
             added
-        });
+        }
+    );
     assert!(added.iter().all(|answer| matches!(answer, Err(Error::Full(_)))), "{added:?}");
     assert!(matches!(also_added[0], Err(Error::Full(_))), "{also_added:?}");
     assert_eq!(settled, Settled::Done);
     assert_eq!(bench.state(id).await, State::Delivered);
-    assert_eq!(bench.store.stats(&lane()).await.unwrap().scheduled, 0, "nothing of a refused add is there");
+    assert_eq!(
+        bench.store.stats(&lane()).await.unwrap().scheduled,
+        0,
+        "nothing of a refused add is there"
+    );
     assert_eq!(bench.length("-ballast"), 0, "the ballast is released");
     assert!(!*bench.store.fatal().borrow());
 
@@ -282,18 +310,25 @@ async fn a_task_dies_on_a_full_disk_and_its_call_is_stored_when_there_is_room() 
     let disk = Disk::of(100 * MIB);
     let bench = bench_on(&disk);
     let large = NewTask { content: "x".repeat(2_000_000), ..keyed(0) };
-    let (dying, other) = (bench.store.add(vec![large]).await.remove(0).unwrap().id, bench.add("k", 0).await);
+    let (dying, other) =
+        (bench.store.add(vec![large]).await.remove(0).unwrap().id, bench.add("k", 0).await);
     let receipt = bench.claim(&[("k", 2)]).await.receipt;
     bench.limit_pages(Some(600)).await;
     let settle = |id, transition| Settle { lane: lane(), id, receipt: receipt.clone(), transition };
     let settled = bench.store.settle(vec![settle(dying, dead()), settle(other, delivered())]).await;
     assert!(settled.iter().all(|settled| matches!(settled, Ok(Settled::Done))), "{settled:?}");
-    assert_eq!((bench.state(dying).await, bench.state(other).await), (State::Dead, State::Delivered));
+    assert_eq!(
+        (bench.state(dying).await, bench.state(other).await),
+        (State::Dead, State::Delivered)
+    );
     let call = bench.get(dying).await.options.on_dead.unwrap().task_id.unwrap();
     assert!(bench.store.get(&lane(), call).await.unwrap().is_none(), "there is no room for it");
 
     bench.claim(&[]).await;
-    assert!(bench.store.get(&lane(), call).await.unwrap().is_none(), "still none, and the claim goes on");
+    assert!(
+        bench.store.get(&lane(), call).await.unwrap().is_none(),
+        "still none, and the claim goes on"
+    );
     bench.limit_pages(None).await;
     bench.store.purge(&lane(), State::Delivered, UnixMillis(0), 1).await.unwrap();
     assert_eq!(bench.claim(&[("b", 9)]).await.tasks[0].id, call);
@@ -338,8 +373,12 @@ async fn a_small_volume_keeps_a_quarter_in_reserve_and_a_tiny_one_is_refused() {
     assert!(!bench.add_is_refused().await);
     assert_eq!(bench.length("-ballast"), MIB / 4);
     let tiny = Disk::of(3 * MIB);
-    let refusal =
-        Embedded::open_on(tiny.params(&tempfile::tempdir().unwrap()), Clock::manual(START), Leases::Void).unwrap_err();
+    let refusal = Embedded::open_on(
+        tiny.params(&tempfile::tempdir().unwrap()),
+        Clock::manual(START),
+        Leases::Void,
+    )
+    .unwrap_err();
     assert!(matches!(&refusal, Error::Misconfigured(text) if text.contains("volume")), "{refusal}");
 }
 
@@ -368,7 +407,8 @@ async fn an_add_that_was_left_undone_does_not_end_the_trouble() {
     let (open, hold) = bench.hold_the_writer().await;
     let ((), ()) = tokio::join!(hold, async {
         // Queued, and given up.
-        let given_up = tokio::time::timeout(Duration::ZERO, bench.store.add(vec![new_task("c", 0)])).await;
+        let given_up =
+            tokio::time::timeout(Duration::ZERO, bench.store.add(vec![new_task("c", 0)])).await;
         assert!(given_up.is_err());
         drop(open);
     });

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use super::{Embedded, Params};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
-    Admin, Claim, Claimed, Cursor, Delivery, Grant, Holder, Intake, ListQuery, Listed, Moment, NewTask, Result, Settle,
-    Settled, Task, TopicEntry, Topics, Transition, Want,
+    Admin, Claim, Claimed, Cursor, Delivery, Grant, Holder, Intake, ListQuery, Listed, Moment,
+    NewTask, Result, Settle, Settled, Task, TopicEntry, Topics, Transition, Want,
 };
 use crate::task::{Destination, Lane, Options, Receipt, State, TaskId};
 
@@ -94,8 +94,15 @@ impl Bench {
     }
 
     /// By a worker, or by a consumer.
-    pub(super) async fn claim_by(&self, holder: Option<Holder>, wants: &[(&str, usize)]) -> Result<Grant> {
-        let want = |(name, slots): &(&str, usize)| Want { destination: name.parse().unwrap(), slots: *slots };
+    pub(super) async fn claim_by(
+        &self,
+        holder: Option<Holder>,
+        wants: &[(&str, usize)],
+    ) -> Result<Grant> {
+        let want = |(name, slots): &(&str, usize)| Want {
+            destination: name.parse().unwrap(),
+            slots: *slots,
+        };
         let claim = Claim {
             lane: lane(),
             wants: wants.iter().map(want).collect(),
@@ -119,7 +126,12 @@ impl Bench {
         grant.receipt
     }
 
-    pub(super) async fn settle(&self, id: TaskId, receipt: &Receipt, transition: Transition) -> Settled {
+    pub(super) async fn settle(
+        &self,
+        id: TaskId,
+        receipt: &Receipt,
+        transition: Transition,
+    ) -> Settled {
         let settle = Settle { lane: lane(), id, receipt: receipt.clone(), transition };
         self.store.settle(vec![settle]).await.remove(0).unwrap()
     }
@@ -132,7 +144,12 @@ impl Bench {
         self.get(id).await.state
     }
 
-    pub(super) async fn list(&self, state: State, after: Option<Listed>, limit: usize) -> Vec<Listed> {
+    pub(super) async fn list(
+        &self,
+        state: State,
+        after: Option<Listed>,
+        limit: usize,
+    ) -> Vec<Listed> {
         let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
         self.store.list(ListQuery { lane: lane(), state, from, to, after, limit }).await.unwrap()
     }

@@ -11,8 +11,8 @@ use super::ledger::Ledger;
 use super::testing::{Bench, START, bench, delivered, lane, names, new_task, params, retry, topic};
 use crate::clock::{Clock, UnixMillis};
 use crate::store::{
-    Admin, Cancelled, Counts, Cursor, Delivery, Error, Holder, Intake, Maintenance, Registered, Settled, Store, Topics,
-    Transition,
+    Admin, Cancelled, Counts, Cursor, Delivery, Error, Holder, Intake, Maintenance, Registered,
+    Settled, Store, Topics, Transition,
 };
 use crate::task::State;
 
@@ -60,7 +60,10 @@ async fn a_second_process_is_refused_until_the_first_has_closed() {
     let bench = bench();
     let again = || Embedded::open(params(bench.folder.path(), &bench.clock));
     let refusal = again().unwrap_err();
-    assert!(matches!(&refusal, Error::Misconfigured(text) if text.contains("another process")), "{refusal}");
+    assert!(
+        matches!(&refusal, Error::Misconfigured(text) if text.contains("another process")),
+        "{refusal}"
+    );
     bench.store.close().await;
     again().unwrap();
 }
@@ -83,7 +86,10 @@ async fn an_io_error_fails_its_batch_and_ends_the_work() {
         .writes
         .run(1, |ledger| {
             ledger.db.execute("DELETE FROM schedule", [])?;
-            Err::<(), _>(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_FSYNC), None))
+            Err::<(), _>(rusqlite::Error::SqliteFailure(
+                ffi::Error::new(ffi::SQLITE_IOERR_FSYNC),
+                None,
+            ))
         })
         .await;
     assert!(matches!(failed, Err(Error::Unavailable(_))));
@@ -94,7 +100,8 @@ async fn an_io_error_fails_its_batch_and_ends_the_work() {
     let Bench { store, clock, folder } = bench;
     drop(store);
     assert!(std::fs::metadata(folder.path().join("delayd.db-wal")).unwrap().len() > 0);
-    let bench = Bench { store: Embedded::open(params(folder.path(), &clock)).unwrap(), clock, folder };
+    let bench =
+        Bench { store: Embedded::open(params(folder.path(), &clock)).unwrap(), clock, folder };
     assert_eq!(bench.state(id).await, State::Scheduled);
 }
 
@@ -113,7 +120,11 @@ async fn a_start_voids_push_leases_and_leaves_pulled_ones() {
     assert_eq!((task.state, task.due.0 - START.0, task.attempts), (State::Scheduled, 1_000, 1));
     assert_eq!(bench.state(pulled).await, State::Leased);
     assert_eq!(bench.state(cancelled).await, State::Cancelled);
-    assert_eq!(bench.settle(pushed, &grant.receipt, delivered()).await, Settled::Done, "a late success counts");
+    assert_eq!(
+        bench.settle(pushed, &grant.receipt, delivered()).await,
+        Settled::Done,
+        "a late success counts"
+    );
 }
 
 #[tokio::test]
@@ -128,7 +139,10 @@ async fn a_claim_takes_the_earliest_of_each_wanted_destination_and_looks_ahead()
     assert!(bench.claim(&[("a", 9)]).await.tasks.is_empty(), "not before its moment");
     bench.advance(50);
     let grant = bench.claim(&[("a", 1), ("unheard-of", 1)]).await;
-    assert_eq!(grant.tasks.iter().map(|task| (task.id, task.attempt)).collect::<Vec<_>>(), [(early, 1)]);
+    assert_eq!(
+        grant.tasks.iter().map(|task| (task.id, task.attempt)).collect::<Vec<_>>(),
+        [(early, 1)]
+    );
     assert_eq!(names(&grant.outlook.due), ["b", "a"]);
     assert_eq!(grant.outlook.next, Some(UnixMillis(START.0 + 70)));
     let grant = bench.claim(&[("a", 9), ("b", 9)]).await;
@@ -159,7 +173,10 @@ async fn an_expired_lease_is_swept_to_its_deadline_and_its_holder_may_still_end_
     let second = bench.lease().await;
     assert_eq!(bench.settle(id, &first, retry(0)).await, Settled::Stale { state: State::Leased });
     assert_eq!(bench.settle(id, &first, delivered()).await, Settled::Done, "a late success");
-    assert_eq!(bench.settle(id, &second, delivered()).await, Settled::Stale { state: State::Delivered });
+    assert_eq!(
+        bench.settle(id, &second, delivered()).await,
+        Settled::Stale { state: State::Delivered }
+    );
 }
 
 /// Every add woke the supervisor, and those who listen for consumers, to no end.
@@ -270,7 +287,8 @@ async fn only_what_may_be_undone_is_committed_without_an_fsync() {
     }
     let bench = bench();
     let writes = &bench.store.writes;
-    let levels = tokio::join!(writes.run(1, level), writes.run_undoable(1, level), writes.add(1, 1, level));
+    let levels =
+        tokio::join!(writes.run(1, level), writes.run_undoable(1, level), writes.add(1, 1, level));
     assert_eq!((levels.0.unwrap(), levels.1.unwrap(), levels.2.unwrap()), (FULL, NORMAL, FULL));
     assert_eq!(writes.run(1, level).await.unwrap(), FULL);
 }
@@ -296,12 +314,22 @@ async fn of_the_road_of_a_task_only_a_workers_claim_is_committed_without_an_fsyn
     }
     let noted = bench.store.writes.run(1, |ledger| {
         let mut select = ledger.db.prepare("SELECT step, synchronous FROM noted ORDER BY rowid")?;
-        select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<Vec<(String, i64)>>>()
+        select
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<Vec<(String, i64)>>>()
     });
     let noted = noted.await.unwrap();
-    let noted: Vec<(&str, i64)> = noted.iter().map(|(step, level)| (step.as_str(), *level)).collect();
+    let noted: Vec<(&str, i64)> =
+        noted.iter().map(|(step, level)| (step.as_str(), *level)).collect();
     assert_eq!(
         noted,
-        [("add", FULL), ("claim", NORMAL), ("settle", FULL), ("add", FULL), ("claim", FULL), ("settle", FULL)]
+        [
+            ("add", FULL),
+            ("claim", NORMAL),
+            ("settle", FULL),
+            ("add", FULL),
+            ("claim", FULL),
+            ("settle", FULL)
+        ]
     );
 }

@@ -17,7 +17,10 @@ use crate::clock::UnixMillis;
 use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, TopicEntry};
 use crate::task::{State, Topic, TopicPolicy};
 
-pub(super) fn register(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlite::Result<TopicEntry> {
+pub(super) fn register(
+    ledger: &mut Ledger<'_>,
+    entry: &TopicEntry,
+) -> rusqlite::Result<TopicEntry> {
     ledger.register(entry)?;
     let won = topic(ledger.db, &entry.topic)?;
     Ok(won.unwrap_or_else(|| entry.clone()))
@@ -25,7 +28,9 @@ pub(super) fn register(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlite:
 
 pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<TopicEntry>> {
     db.prepare_cached(sql::topic::SHARDS)?
-        .query_row([topic.as_str()], |row| Ok(TopicEntry { topic: topic.clone(), shards: only(row)? }))
+        .query_row([topic.as_str()], |row| {
+            Ok(TopicEntry { topic: topic.clone(), shards: only(row)? })
+        })
         .optional()
 }
 
@@ -37,7 +42,9 @@ pub(super) fn topics(db: &Connection) -> rusqlite::Result<Vec<Registered>> {
     let mut select = db.prepare_cached(sql::topic::ALL)?;
     let mut found = select.query([])?;
     while let Some(row) = found.next()? {
-        let Some(entry) = read_topic(row, (registered::name, registered::shards))? else { continue };
+        let Some(entry) = read_topic(row, (registered::name, registered::shards))? else {
+            continue;
+        };
         let past = misfires.remove(entry.topic.as_str()).unwrap_or_default();
         topics.push(read_registered(row, entry, past)?);
     }
@@ -49,12 +56,18 @@ pub(super) fn registered(db: &Connection, topic: &Topic) -> rusqlite::Result<Opt
     let mut select = db.prepare_cached(sql::topic::ONE)?;
     let mut found = select.query([topic.as_str()])?;
     let Some(row) = found.next()? else { return Ok(None) };
-    let Some(entry) = read_topic(row, (registered::name, registered::shards))? else { return Ok(None) };
+    let Some(entry) = read_topic(row, (registered::name, registered::shards))? else {
+        return Ok(None);
+    };
     let past = misfires(db, Some(topic))?.remove(topic.as_str()).unwrap_or_default();
     read_registered(row, entry, past).map(Some)
 }
 
-fn read_registered(row: &Row<'_>, entry: TopicEntry, misfires: Vec<Misfire>) -> rusqlite::Result<Registered> {
+fn read_registered(
+    row: &Row<'_>,
+    entry: TopicEntry,
+    misfires: Vec<Misfire>,
+) -> rusqlite::Result<Registered> {
     Ok(Registered {
         policy: Arc::new(read_policy(row, registered::policy, &entry.topic)?),
         paused: row.get(registered::paused)?,
@@ -64,7 +77,9 @@ fn read_registered(row: &Row<'_>, entry: TopicEntry, misfires: Vec<Misfire>) -> 
 }
 
 fn read_policy(row: &Row<'_>, column: usize, topic: &Topic) -> rusqlite::Result<TopicPolicy> {
-    let Some(text) = row.get_ref(column)?.as_bytes_or_null()? else { return Ok(TopicPolicy::default()) };
+    let Some(text) = row.get_ref(column)?.as_bytes_or_null()? else {
+        return Ok(TopicPolicy::default());
+    };
     Ok(serde_json::from_slice(text).unwrap_or_else(|error| {
         // The topics are read every second.
         static SAID: Once = Once::new();
@@ -78,7 +93,10 @@ fn read_policy(row: &Row<'_>, column: usize, topic: &Topic) -> rusqlite::Result<
 }
 
 /// Those of a topic, or of all, the newest last. One that becomes nothing known is delivered late.
-fn misfires(db: &Connection, of: Option<&Topic>) -> rusqlite::Result<HashMap<String, Vec<Misfire>>> {
+fn misfires(
+    db: &Connection,
+    of: Option<&Topic>,
+) -> rusqlite::Result<HashMap<String, Vec<Misfire>>> {
     let mut all: HashMap<String, Vec<Misfire>> = HashMap::new();
     let mut select = db.prepare_cached(match of {
         Some(_) => sql::misfire::OF_TOPIC,
@@ -87,7 +105,9 @@ fn misfires(db: &Connection, of: Option<&Topic>) -> rusqlite::Result<HashMap<Str
     let mut found = select.query(params_from_iter(of.map(Topic::as_str)))?;
     while let Some(row) = found.next()? {
         let state: i64 = row.get(over::state)?;
-        let becomes = [Misfired::Expired, Misfired::Dead].into_iter().find(|becomes| number(*becomes) == state);
+        let becomes = [Misfired::Expired, Misfired::Dead]
+            .into_iter()
+            .find(|becomes| number(*becomes) == state);
         if let Some(becomes) = becomes {
             let topic = String::from_utf8_lossy(row.get_ref(over::topic)?.as_bytes()?).into_owned();
             all.entry(topic).or_default().push(Misfire {
@@ -107,15 +127,27 @@ fn number(becomes: Misfired) -> i64 {
     })
 }
 
-pub(super) fn set_policy(ledger: &mut Ledger<'_>, topic: &Topic, policy: &TopicPolicy) -> rusqlite::Result<bool> {
+pub(super) fn set_policy(
+    ledger: &mut Ledger<'_>,
+    topic: &Topic,
+    policy: &TopicPolicy,
+) -> rusqlite::Result<bool> {
     let text = serde_json::to_string(policy).expect("a policy is plain data");
     let text = (*policy != TopicPolicy::default()).then_some(text);
-    let changed = ledger.db.prepare_cached(sql::topic::SET_POLICY)?.execute((text, topic.as_str()))?;
+    let changed =
+        ledger.db.prepare_cached(sql::topic::SET_POLICY)?.execute((text, topic.as_str()))?;
     Ok(changed == 1)
 }
 
-pub(super) fn pause(ledger: &mut Ledger<'_>, topic: &Topic) -> rusqlite::Result<Option<UnixMillis>> {
-    ledger.db.prepare_cached(sql::topic::PAUSE)?.query_row((ledger.now, topic.as_str()), only).optional()
+pub(super) fn pause(
+    ledger: &mut Ledger<'_>,
+    topic: &Topic,
+) -> rusqlite::Result<Option<UnixMillis>> {
+    ledger
+        .db
+        .prepare_cached(sql::topic::PAUSE)?
+        .query_row((ledger.now, topic.as_str()), only)
+        .optional()
 }
 
 pub(super) fn resume(
@@ -146,7 +178,11 @@ fn remember(ledger: &Ledger<'_>, topic: &str, misfire: Misfire) -> rusqlite::Res
     Ok(())
 }
 
-pub(super) fn forget_misfire(ledger: &mut Ledger<'_>, topic: &Topic, misfire: Misfire) -> rusqlite::Result<()> {
+pub(super) fn forget_misfire(
+    ledger: &mut Ledger<'_>,
+    topic: &Topic,
+    misfire: Misfire,
+) -> rusqlite::Result<()> {
     ledger.db.prepare_cached(sql::misfire::DELETE)?.execute((
         topic.as_str(),
         misfire.from,
@@ -161,7 +197,8 @@ pub(super) fn unregister(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlit
     let name = entry.topic.as_str();
     // The counts are read from the table, and the lanes' numbers will be given to others.
     ledger.forget_names()?;
-    let has_tasks: bool = ledger.db.prepare_cached(sql::lane::TOPIC_HAS_TASKS)?.query_row([name], only)?;
+    let has_tasks: bool =
+        ledger.db.prepare_cached(sql::lane::TOPIC_HAS_TASKS)?.query_row([name], only)?;
     if has_tasks {
         return Ok(topic(ledger.db, &entry.topic)?.is_none());
     }

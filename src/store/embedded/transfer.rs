@@ -64,8 +64,11 @@ impl Pending {
             _ if self.leased => return None,
             _ => LeaseKind::Mover { due: self.due },
         };
-        let receipts =
-            if self.receipts.is_current(receipt) { self.receipts.clone() } else { self.receipts.claimed(receipt) };
+        let receipts = if self.receipts.is_current(receipt) {
+            self.receipts.clone()
+        } else {
+            self.receipts.claimed(receipt)
+        };
         Some(Self { leased: true, due: deadline, receipts, lease: Some(lease), ..self.clone() })
     }
 
@@ -81,11 +84,20 @@ impl Pending {
     /// As it waited before it was lent, if it is.
     pub(super) fn given_back(&self) -> Option<Self> {
         let due = self.lease.filter(|_| self.leased && !self.cancelling)?.returns_to()?;
-        Some(Self { leased: false, due, receipts: self.receipts.retried(), lease: None, ..self.clone() })
+        Some(Self {
+            leased: false,
+            due,
+            receipts: self.receipts.retried(),
+            lease: None,
+            ..self.clone()
+        })
     }
 }
 
-pub(super) fn adopt(ledger: &mut Ledger<'_>, tasks: &[Adoptee]) -> rusqlite::Result<Vec<Result<Adopted>>> {
+pub(super) fn adopt(
+    ledger: &mut Ledger<'_>,
+    tasks: &[Adoptee],
+) -> rusqlite::Result<Vec<Result<Adopted>>> {
     let adopt = |task: &Adoptee| match ledger.is_stale(&task.topic)? {
         true => Ok(Err(Error::StaleEntry)),
         false => adopt_one(ledger, task).map(Ok),
@@ -111,14 +123,22 @@ fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopte
     let number = ledger.lane(&lane, &task.topic)?;
     let destination = ledger.destination(number, &task.destination)?;
     let options = options_text(&task.options);
-    let body =
-        Body { lane: number, destination, due: task.due, created: task.created, options, content: &task.content };
+    let body = Body {
+        lane: number,
+        destination,
+        due: task.due,
+        created: task.created,
+        options,
+        content: &task.content,
+    };
     write_body(ledger, task.id, &body)?;
-    let (attempts, outcome) = (task.attempts, record::beginning(&task.outcome, MAX_OUTCOME).to_owned());
+    let (attempts, outcome) =
+        (task.attempts, record::beginning(&task.outcome, MAX_OUTCOME).to_owned());
     match task.standing {
         Standing::Waiting { due } => {
             let expires = expiry(task.due, &task.options);
-            let waiting = Pending { attempts, outcome, expires, ..Pending::fresh(number, destination, due) };
+            let waiting =
+                Pending { attempts, outcome, expires, ..Pending::fresh(number, destination, due) };
             // Without a row of `progress`, it would be one that was never claimed and waits for its body's moment.
             if due != task.due || attempts > 0 || !waiting.outcome.is_empty() {
                 ledger.write_progress(task.id, &waiting)?;
@@ -129,7 +149,10 @@ fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopte
         }
         Standing::Ended { state, finished } => {
             let receipts = Receipts::default();
-            ledger.write_history(task.id, &Ended { lane: number, state, finished, attempts, receipts, outcome })?;
+            ledger.write_history(
+                task.id,
+                &Ended { lane: number, state, finished, attempts, receipts, outcome },
+            )?;
         }
     }
     Ok(Adopted::New)
@@ -151,7 +174,9 @@ fn find(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Resul
     }
     let Some(record) = ledger.load(number, task.id)? else { return Ok(Some(Adopted::Known)) };
     let is_leased = record.state(ledger.now) == State::Leased;
-    if is_leased && matches!(&record, Record::Pending(Pending { lease: Some(LeaseKind::Mover { .. }), .. })) {
+    if is_leased
+        && matches!(&record, Record::Pending(Pending { lease: Some(LeaseKind::Mover { .. }), .. }))
+    {
         return Ok(Some(Adopted::Own));
     }
     take_end(ledger, task, &record).map(Some)
@@ -159,7 +184,10 @@ fn find(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Resul
 
 /// What waits here has ended if it has ended elsewhere for good.
 fn take_end(ledger: &mut Ledger<'_>, task: &Adoptee, record: &Record) -> rusqlite::Result<Adopted> {
-    let Standing::Ended { state: state @ (State::Delivered | State::Cancelled | State::Expired), .. } = task.standing
+    let Standing::Ended {
+        state: state @ (State::Delivered | State::Cancelled | State::Expired),
+        ..
+    } = task.standing
     else {
         return Ok(Adopted::Known);
     };
@@ -181,13 +209,21 @@ fn take_end(ledger: &mut Ledger<'_>, task: &Adoptee, record: &Record) -> rusqlit
 /// The key that the task competes for, and when it was set. Of another lane, nobody would look for
 /// it here.
 fn claim_to_key<'a>(lane: &Lane, task: &'a Adoptee) -> Option<(&'a str, UnixMillis)> {
-    let key = task.options.key.as_deref().filter(|key| Lane::shard_of_key(key, task.topic.shards) == lane.shard)?;
+    let key = task
+        .options
+        .key
+        .as_deref()
+        .filter(|key| Lane::shard_of_key(key, task.topic.shards) == lane.shard)?;
     Some((key, task.key_set?))
 }
 
 /// Whether the owner of its key was set when the task was, or later; `None`: there is none, or it
 /// does not compete.
-fn owner_is_later(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqlite::Result<Option<bool>> {
+fn owner_is_later(
+    ledger: &mut Ledger<'_>,
+    lane: &Lane,
+    task: &Adoptee,
+) -> rusqlite::Result<Option<bool>> {
     let is_waiting = matches!(task.standing, Standing::Waiting { .. });
     let Some((key, set)) = claim_to_key(lane, task).filter(|_| is_waiting) else { return Ok(None) };
     let Some(number) = ledger.find_lane(lane)? else { return Ok(None) };
@@ -210,7 +246,12 @@ fn is_superseded(ledger: &mut Ledger<'_>, lane: &Lane, task: &Adoptee) -> rusqli
     Ok(false)
 }
 
-fn take_key(ledger: &mut Ledger<'_>, lane: &Lane, number: i64, task: &Adoptee) -> rusqlite::Result<()> {
+fn take_key(
+    ledger: &mut Ledger<'_>,
+    lane: &Lane,
+    number: i64,
+    task: &Adoptee,
+) -> rusqlite::Result<()> {
     if let Some((key, set)) = claim_to_key(lane, task) {
         return ledger.give_key(number, key, task.id, set);
     }

@@ -63,5 +63,7 @@ fn parse<N>(text: &str, column: usize) -> rusqlite::Result<N>
 where
     N: FromStr<Err: std::error::Error + Send + Sync + 'static>,
 {
-    text.parse().map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
+    text.parse().map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
+    })
 }

@@ -8,15 +8,16 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::writes::Writes;
 use super::{
-    Embedded, PER_TASK, add, claim, counts, destination, forecast, forget, fsck, ledger, list, manage, note, query,
-    queue, settle, topics, transfer,
+    Embedded, PER_TASK, add, claim, counts, destination, forecast, forget, fsck, ledger, list,
+    manage, note, query, queue, settle, topics, transfer,
 };
 use crate::clock::UnixMillis;
 use crate::store::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery,
-    Durability, Error, Forecast, Grant, Hint, Histories, Holds, Intake, LeasedTask, ListQuery, Listed, Look, Looked,
-    Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision,
-    Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
+    Cursor, Delivery, Durability, Error, Forecast, Grant, Hint, Histories, Holds, Intake,
+    LeasedTask, ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment,
+    NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled,
+    Spread, Store, Summary, Task, TopicEntry, Topics, Transition, Waiting,
 };
 use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 
@@ -61,7 +62,9 @@ async fn give_back(writes: &Writes, lane: &Lane, Grant { receipt, tasks, .. }: G
         match writes.run(count, move |ledger| settle::settle(ledger, &settles)).await {
             Ok(_) => return,
             // The disk was silent just now, so the queue may still be full.
-            Err(Error::Unavailable(_) | Error::Full(_)) if attempt < TRIES => tokio::time::sleep(wait).await,
+            Err(Error::Unavailable(_) | Error::Full(_)) if attempt < TRIES => {
+                tokio::time::sleep(wait).await
+            }
             Err(error) => {
                 tracing::warn!(count, %error, "Tasks that were pulled too late could not be given back; their leases have to run out");
                 return;
@@ -75,8 +78,10 @@ impl Delivery for Embedded {
     async fn look(&self, look: Look) -> Looked {
         // It counts no revisions: the registry is read each time.
         let Look { seen: _, workers, consumers } = look;
-        let next = if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
-        let pulls = if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
+        let next =
+            if workers.is_empty() { Ok(None) } else { self.next_due(workers).await.map(Some) };
+        let pulls =
+            if consumers.is_empty() { Ok(None) } else { self.next_pull(consumers).await.map(Some) };
         let holds = self.holds().await;
         // Last: a pause that has been read must not wait for the others.
         let registry = self.topics().await.map(|topics| Some((Revision::default(), topics)));
@@ -91,7 +96,9 @@ impl Delivery for Embedded {
         let slots = claim.wants.iter().map(|want| want.slots).fold(1, usize::saturating_add);
         // A worker's lease may be undone: its process has gone then as well. A consumer's has to outlast both.
         match claim.holder {
-            Some(_) => self.writes.run_undoable(slots, move |ledger| claim::claim(ledger, &claim)).await,
+            Some(_) => {
+                self.writes.run_undoable(slots, move |ledger| claim::claim(ledger, &claim)).await
+            }
             None => self.claim_for_caller(slots, claim).await,
         }
     }
@@ -104,7 +111,13 @@ impl Delivery for Embedded {
         }
     }
 
-    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+    async fn extend(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Settled> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
         self.writes.run(1, move |ledger| settle::extend(ledger, &lane, id, &receipt, lease)).await
     }
@@ -117,7 +130,13 @@ impl Delivery for Embedded {
         }
     }
 
-    async fn extend_confirmed(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+    async fn extend_confirmed(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Settled> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
         self.writes.ask(1, move |ledger| settle::extend(ledger, &lane, id, &receipt, lease)).await
     }
@@ -222,8 +241,9 @@ impl Admin for Embedded {
     ) -> Result<Rescheduled> {
         let lane = lane.clone();
         let larger = content.as_ref().map(|new| new.content.len());
-        let work =
-            move |ledger: &mut ledger::Ledger<'_>| manage::reschedule(ledger, &lane, id, moment, content.as_ref());
+        let work = move |ledger: &mut ledger::Ledger<'_>| {
+            manage::reschedule(ledger, &lane, id, moment, content.as_ref())
+        };
         match larger {
             Some(bytes) => self.writes.add(1, bytes, work).await,
             None => self.writes.ask(1, work).await,
@@ -247,7 +267,9 @@ impl Admin for Embedded {
 
     async fn discard(&self, lane: &Lane, state: State, ids: Vec<TaskId>) -> Result<usize> {
         let lane = lane.clone();
-        self.writes.ask(ids.len(), move |ledger| forget::discard(ledger, &lane, state, ids.clone())).await
+        self.writes
+            .ask(ids.len(), move |ledger| forget::discard(ledger, &lane, state, ids.clone()))
+            .await
     }
 
     async fn clear(&self, lane: &Lane, limit: usize) -> Result<usize> {
@@ -265,9 +287,17 @@ impl Admin for Embedded {
         self.reads.run(move |db| note::notes(db, &lane, id)).await
     }
 
-    async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
+    async fn lend(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Vec<bool>> {
         let (lane, receipt) = (lane.clone(), receipt.clone());
-        self.writes.ask(ids.len(), move |ledger| transfer::lend(ledger, &lane, &ids, &receipt, lease)).await
+        self.writes
+            .ask(ids.len(), move |ledger| transfer::lend(ledger, &lane, &ids, &receipt, lease))
+            .await
     }
 
     async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
@@ -309,9 +339,17 @@ impl Maintenance for Embedded {
         self.scans.run(move |db| counts::histories(db, &lanes, clock.now())).await
     }
 
-    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+    async fn purge(
+        &self,
+        lane: &Lane,
+        state: State,
+        before: UnixMillis,
+        limit: usize,
+    ) -> Result<usize> {
         let lane = lane.clone();
-        self.writes.run(limit, move |ledger| forget::purge(ledger, &lane, state, before, limit)).await
+        self.writes
+            .run(limit, move |ledger| forget::purge(ledger, &lane, state, before, limit))
+            .await
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
@@ -329,7 +367,8 @@ impl Store for Embedded {
         self.claims.close();
         self.claims.wait().await;
         self.close_queues();
-        let mut threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         if tokio::task::spawn_blocking(move || threads.join()).await.is_err() {
             tracing::warn!("The embedded store's threads did not end in order");
         }

@@ -148,7 +148,9 @@ impl Writer {
                     answer_all(adds, &Err(error));
                 }
                 Err(Failed { job: Some(job), error: error @ Error::Corrupt(_) }) => {
-                    tracing::error!("A write failed; the others of its batch go on without it: {error}");
+                    tracing::error!(
+                        "A write failed; the others of its batch go on without it: {error}"
+                    );
                     batch.remove(job).answer(Err(error));
                 }
                 Err(Failed { job: None, error: Error::Corrupt(_) }) if batch.len() > 1 => {
@@ -157,7 +159,10 @@ impl Writer {
                     return self.carry_out(second);
                 }
                 Err(Failed { error, .. }) => {
-                    tracing::warn!(jobs = batch.len(), "A batch of writes failed and was rolled back: {error}");
+                    tracing::warn!(
+                        jobs = batch.len(),
+                        "A batch of writes failed and was rolled back: {error}"
+                    );
                     return answer_all(batch, &Err(error));
                 }
             }
@@ -198,7 +203,11 @@ impl Writer {
     }
 
     /// `at` is left at the number of the job that failed, if one did.
-    fn transact(&mut self, batch: &mut [Box<dyn Job>], at: &mut Option<usize>) -> rusqlite::Result<Vec<Hint>> {
+    fn transact(
+        &mut self,
+        batch: &mut [Box<dyn Job>],
+        at: &mut Option<usize>,
+    ) -> rusqlite::Result<Vec<Hint>> {
         // Dropped on an early return, the transaction rolls back, unless SQLite has done so already.
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut ledger = Ledger::new(&transaction, &mut self.names, self.clock.now());
@@ -223,7 +232,11 @@ impl Writer {
     }
 
     fn tend_log(&mut self) {
-        match self.keeper.tend(&self.db, &mut self.space).map_err(|failure| self.health.judge(&failure)) {
+        match self
+            .keeper
+            .tend(&self.db, &mut self.space)
+            .map_err(|failure| self.health.judge(&failure))
+        {
             Ok(()) => {}
             Err(Error::Full(_)) => {
                 self.space.ran_out();

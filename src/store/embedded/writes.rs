@@ -62,7 +62,15 @@ struct Call<F, T> {
 
 impl<F, T> Call<F, T> {
     fn of(weight: usize, work: F) -> Self {
-        Self { weight, room: None, may_be_undone: false, work, result: None, reply: None, share: None }
+        Self {
+            weight,
+            room: None,
+            may_be_undone: false,
+            work,
+            result: None,
+            reply: None,
+            share: None,
+        }
     }
 }
 
@@ -86,7 +94,8 @@ where
     fn work(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()> {
         self.result = None;
         // A task whose add was refused must not be stored after all.
-        let is_pointless = self.room.is_some() && self.reply.as_ref().is_none_or(oneshot::Sender::is_closed);
+        let is_pointless =
+            self.room.is_some() && self.reply.as_ref().is_none_or(oneshot::Sender::is_closed);
         if !is_pointless {
             self.result = Some((self.work)(ledger)?);
         }
@@ -139,7 +148,9 @@ impl Pace {
 
     fn too_slow(&self) -> Error {
         Error::Unavailable(match self.is_silent() {
-            true => format!("the disk is silent: a write takes longer than {} ms", SILENCE.as_millis()),
+            true => {
+                format!("the disk is silent: a write takes longer than {} ms", SILENCE.as_millis())
+            }
             false => "overloaded: too much waits for the disk".into(),
         })
     }

@@ -147,7 +147,10 @@ impl Adders {
         // Those whose id was another task's are tried anew.
         for _ in 0..=REDRAWS {
             let shares = self.share_out(std::mem::take(&mut open));
-            self.send_all(shares, deadline).await.into_iter().for_each(|tried| tried.note(&mut answers, &mut open));
+            self.send_all(shares, deadline)
+                .await
+                .into_iter()
+                .for_each(|tried| tried.note(&mut answers, &mut open));
             if open.tasks.is_empty() {
                 break;
             }
@@ -185,7 +188,10 @@ impl Adders {
     async fn send_all(&self, mut shares: Vec<Share>, deadline: Instant) -> Vec<Tried> {
         match shares.pop() {
             Some(only) if shares.is_empty() => vec![self.send(only, deadline).await],
-            last => join_all(shares.into_iter().chain(last).map(|share| self.send(share, deadline))).await,
+            last => {
+                join_all(shares.into_iter().chain(last).map(|share| self.send(share, deadline)))
+                    .await
+            }
         }
     }
 
@@ -262,7 +268,11 @@ async fn gather(requests: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> 
                 bytes += request.tasks.iter().map(|task| task.content.len()).sum::<usize>();
                 batch.push(request);
             }
-            next = if batch.len() < MOST_REQUESTS && bytes < MOST_BYTES { requests.try_recv().ok() } else { None };
+            next = if batch.len() < MOST_REQUESTS && bytes < MOST_BYTES {
+                requests.try_recv().ok()
+            } else {
+                None
+            };
         }
     }
     Some(batch)
@@ -332,7 +342,10 @@ mod tests {
             tokio::task::yield_now().await;
             sender.try_send(stays).unwrap();
         });
-        assert_eq!(gathered.unwrap().iter().map(|request| request.tasks.len()).collect::<Vec<_>>(), [2]);
+        assert_eq!(
+            gathered.unwrap().iter().map(|request| request.tasks.len()).collect::<Vec<_>>(),
+            [2]
+        );
         sender.try_send(request(1).0).unwrap();
         drop(sender);
         assert!(gather(&mut receiver).await.is_none());

@@ -60,7 +60,8 @@ impl Login {
     /// # Errors
     /// [`Error::Misconfigured`] for an address that cannot be one.
     pub(super) fn client(&self, at: &Address) -> Result<Client> {
-        let info = (at.host.as_str(), at.port).into_connection_info().map_err(|error| of_redis(&error))?;
+        let info =
+            (at.host.as_str(), at.port).into_connection_info().map_err(|error| of_redis(&error))?;
         Client::open(info.set_redis_settings(self.0.clone())).map_err(|error| of_redis(&error))
     }
 }
@@ -88,7 +89,9 @@ mod tests {
     #[test]
     fn a_redirection_names_a_host_or_means_the_one_that_was_asked() {
         let asked = Address { host: "10.0.0.1".into(), port: 1 };
-        let check = |text: &str, expected: &str| assert_eq!(Address::read(text, &asked).unwrap().to_string(), expected);
+        let check = |text: &str, expected: &str| {
+            assert_eq!(Address::read(text, &asked).unwrap().to_string(), expected)
+        };
         check("10.0.0.2:7001", "10.0.0.2:7001");
         check("node.example:7001", "node.example:7001");
         check(":7001", "10.0.0.1:7001");
@@ -100,7 +103,10 @@ mod tests {
     fn an_address_is_read_and_its_secrets_stay_hidden() {
         let (address, login) = read_url("redis://me:secret@host:7/3").unwrap();
         assert_eq!(address.to_string(), "host:7");
-        assert_eq!((login.0.username(), login.0.password(), login.0.db()), (Some("me"), Some("secret"), 3));
+        assert_eq!(
+            (login.0.username(), login.0.password(), login.0.db()),
+            (Some("me"), Some("secret"), 3)
+        );
         assert!(!format!("{login:?}").contains("secret"));
         assert_eq!(read_url("redis://[::1]:7").unwrap().0.to_string(), "[::1]:7");
         let error = read_url("http://me:secret@host").unwrap_err().to_string();

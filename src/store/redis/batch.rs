@@ -60,7 +60,8 @@ pub(super) struct Call {
 impl Batch {
     fn of(requests: Vec<Request>) -> Self {
         // What nothing is said of has not been sent: its caller went while ids were drawn. All others are answered, or have failed.
-        let kept = requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
+        let kept =
+            requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
         let requests = requests.into_iter().map(Some).collect();
         Self { requests, kept, refused: Vec::new(), run: None }
     }
@@ -68,13 +69,16 @@ impl Batch {
     /// Every task's, in order: what it asks of its ids.
     fn wishes(&self) -> Vec<Wish> {
         let requests = self.requests.iter().flatten();
-        requests.flat_map(|request| (0..request.tasks.len()).map(|place| request.wish(place))).collect()
+        requests
+            .flat_map(|request| (0..request.tasks.len()).map(|place| request.wish(place)))
+            .collect()
     }
 
     /// Where every task stands, in order, with its ids.
     fn places(&self, drawn: Vec<Drawn>) -> impl Iterator<Item = Place> {
         let requests = self.kept.iter().enumerate();
-        let places = requests.flat_map(|(request, kept)| (0..kept.len()).map(move |member| (request, member)));
+        let places = requests
+            .flat_map(|(request, kept)| (0..kept.len()).map(move |member| (request, member)));
         places.zip(drawn).map(|((request, member), drawn)| Place { request, member, drawn })
     }
 
@@ -102,9 +106,18 @@ impl Batch {
 
     /// Tells all callers but those of refused tasks.
     pub(super) fn answer_others(&mut self) {
-        let refused: HashSet<usize> =
-            self.refused.iter().flat_map(|(call, _)| &call.places).map(|place| place.request).collect();
-        let waiting = self.requests.iter_mut().zip(&mut self.kept).enumerate().filter(|(at, _)| !refused.contains(at));
+        let refused: HashSet<usize> = self
+            .refused
+            .iter()
+            .flat_map(|(call, _)| &call.places)
+            .map(|place| place.request)
+            .collect();
+        let waiting = self
+            .requests
+            .iter_mut()
+            .zip(&mut self.kept)
+            .enumerate()
+            .filter(|(at, _)| !refused.contains(at));
         waiting.for_each(|(_, (request, kept))| {
             request.take().into_iter().for_each(|asked| asked.answer(std::mem::take(kept)));
         });
@@ -115,8 +128,11 @@ impl Batch {
     fn calls(&self, drawn: Vec<Drawn>) -> Vec<Call> {
         let mut lanes: HashMap<(Lane, u16), Vec<Place>> = HashMap::new();
         // Those who have been refused while ids were drawn are left out, each with all of his tasks: who goes later has them all stored.
-        let waits: Vec<bool> =
-            self.requests.iter().map(|request| request.as_ref().is_some_and(|asked| !asked.is_abandoned())).collect();
+        let waits: Vec<bool> = self
+            .requests
+            .iter()
+            .map(|request| request.as_ref().is_some_and(|asked| !asked.is_abandoned()))
+            .collect();
         for place in self.places(drawn).filter(|place| waits[place.request]) {
             let topic = &self.task(place).topic;
             lanes.entry((topic.lane_of(place.drawn.own), topic.shards)).or_default().push(place);
@@ -129,7 +145,12 @@ impl Batch {
             plain.sort_by(|&a, &b| self.task(a).destination.cmp(&self.task(b).destination));
             for (is_unlike, places) in [(false, plain), (true, unlike)] {
                 let chunks = chunks(places, |&place| self.task(place).content.len()).into_iter();
-                calls.extend(chunks.map(|places| Call { lane: lane.clone(), shards, is_unlike, places }));
+                calls.extend(chunks.map(|places| Call {
+                    lane: lane.clone(),
+                    shards,
+                    is_unlike,
+                    places,
+                }));
             }
         }
         calls
@@ -176,9 +197,12 @@ impl Batch {
     /// Sends calls, each with the token that opens its lane if it has one, and notes what became of their tasks.
     async fn send(&mut self, inner: &Inner, calls: Vec<(Call, Option<String>)>) {
         let Some(run) = self.run.clone() else { return };
-        let commands: Vec<Cmd> =
-            calls.iter().map(|(call, token)| command(inner, call, token.as_deref(), self)).collect();
-        let replies = inner.servers.run(Purpose::Adding, &commands, Repeat::While(&|| run.lasts())).await;
+        let commands: Vec<Cmd> = calls
+            .iter()
+            .map(|(call, token)| command(inner, call, token.as_deref(), self))
+            .collect();
+        let replies =
+            inner.servers.run(Purpose::Adding, &commands, Repeat::While(&|| run.lasts())).await;
         for ((call, _), reply) in calls.into_iter().zip(replies) {
             match read(&call, reply, self) {
                 Ok(Ok(kept)) => {
@@ -186,7 +210,9 @@ impl Batch {
                     call.places.iter().zip(kept).for_each(|(&place, kept)| self.note(place, kept));
                 }
                 Ok(Err(refusal)) => self.refused.push((call, refusal)),
-                Err(error) => call.places.iter().for_each(|&place| self.note(place, Err(error.clone()))),
+                Err(error) => {
+                    call.places.iter().for_each(|&place| self.note(place, Err(error.clone())))
+                }
             }
         }
     }
@@ -266,11 +292,16 @@ fn command(inner: &Inner, call: &Call, token: Option<&str>, batch: &Batch) -> Cm
     };
     command.arg(opening::argument(call.shards, token));
     if call.is_unlike {
-        call.places.iter().for_each(|&place| write_unlike(&mut command, batch.task(place), place.drawn));
+        call.places
+            .iter()
+            .for_each(|&place| write_unlike(&mut command, batch.task(place), place.drawn));
     } else {
-        for same in call.places.chunk_by(|&a, &b| batch.task(a).destination == batch.task(b).destination) {
+        for same in
+            call.places.chunk_by(|&a, &b| batch.task(a).destination == batch.task(b).destination)
+        {
             command.arg(batch.task(same[0]).destination.as_str()).arg(same.len());
-            same.iter().for_each(|&place| write_plain(&mut command, batch.task(place), place.drawn));
+            same.iter()
+                .for_each(|&place| write_plain(&mut command, batch.task(place), place.drawn));
         }
     }
     command
@@ -290,7 +321,11 @@ fn write_plain(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
 fn write_unlike(command: &mut Cmd, task: &NewTask, drawn: Drawn) {
     command.arg(drawn.own.0);
     write_moment(command, task.moment);
-    command.arg(task.destination.as_str()).arg(&*options(task, drawn)).arg(&task.content).arg(asked(task, drawn));
+    command
+        .arg(task.destination.as_str())
+        .arg(&*options(task, drawn))
+        .arg(&task.content)
+        .arg(asked(task, drawn));
 }
 
 /// The options as they are stored: with the id of the call for the dead.
@@ -333,7 +368,11 @@ impl<'a> AskedOnce<'a> {
     fn of(task: &'a NewTask) -> Option<Self> {
         let Idempotency { fingerprint, window, .. } = task.idempotency.as_ref()?;
         let window = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
-        Some(Self { key: task.idempotency_name()?, fingerprint: format!("{fingerprint:032x}"), window })
+        Some(Self {
+            key: task.idempotency_name()?,
+            fingerprint: format!("{fingerprint:032x}"),
+            window,
+        })
     }
 }
 
@@ -344,7 +383,10 @@ fn is_unlike(task: &NewTask) -> bool {
 }
 
 fn asked(task: &NewTask, drawn: Drawn) -> String {
-    let after = task.options.expires_after.map(|after| u64::try_from(after.0.as_millis()).unwrap_or(u64::MAX));
+    let after = task
+        .options
+        .expires_after
+        .map(|after| u64::try_from(after.0.as_millis()).unwrap_or(u64::MAX));
     let asked = Asked {
         key: task.options.key.as_deref(),
         expires_after: after,
@@ -373,12 +415,17 @@ pub(super) fn write_moment(command: &mut Cmd, moment: Moment) {
 }
 
 /// What became of a call's tasks, or why its lane refused them.
-fn read(call: &Call, reply: Result<Value>, batch: &Batch) -> Result<std::result::Result<Vec<Result<Kept>>, Refusal>> {
+fn read(
+    call: &Call,
+    reply: Result<Value>,
+    batch: &Batch,
+) -> Result<std::result::Result<Vec<Result<Kept>>, Refusal>> {
     let mut fields = match opening::read(reply?)? {
         Ok(fields) => fields,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let now = UnixMillis(i64::from_redis_value(fields.next().unwrap_or(Value::Nil)).map_err(corrupt)?);
+    let now =
+        UnixMillis(i64::from_redis_value(fields.next().unwrap_or(Value::Nil)).map_err(corrupt)?);
     let places = call.places.iter();
     let stored = |&place: &Place| {
         let due = batch.task(place).moment.due(now);
@@ -386,15 +433,21 @@ fn read(call: &Call, reply: Result<Value>, batch: &Batch) -> Result<std::result:
     };
     let kept = match call.is_unlike {
         true if fields.len() != call.places.len() => return Err(corrupt("too little")),
-        true => places.zip(fields).map(|(place, answer)| read_unlike(place.drawn.own, answer)).collect(),
+        true => {
+            places.zip(fields).map(|(place, answer)| read_unlike(place.drawn.own, answer)).collect()
+        }
         false => {
-            let mut kept: Vec<Result<Kept>> = places.map(|place| Ok(Kept::Added(stored(place)))).collect();
+            let mut kept: Vec<Result<Kept>> =
+                places.map(|place| Ok(Kept::Added(stored(place)))).collect();
             while let Some(place) = fields.next() {
                 let place = usize::from_redis_value(place).map_err(corrupt)?;
-                let due = i64::from_redis_value(fields.next().unwrap_or(Value::Nil)).map_err(corrupt)?;
+                let due =
+                    i64::from_redis_value(fields.next().unwrap_or(Value::Nil)).map_err(corrupt)?;
                 let known = kept.get_mut(place).ok_or_else(|| corrupt("a place that is none"))?;
                 *known = Ok(match known {
-                    Ok(Kept::Added(added)) if due >= 0 => Kept::Added(Added { due: UnixMillis(due), ..*added }),
+                    Ok(Kept::Added(added)) if due >= 0 => {
+                        Kept::Added(Added { due: UnixMillis(due), ..*added })
+                    }
                     _ => Kept::Taken,
                 });
             }
@@ -461,7 +514,8 @@ mod tests {
         let drawn = [4, 8].map(|id| Drawn { own: TaskId(id), call: None });
         let mut calls: Vec<_> = Batch::of(vec![old, new]).calls(drawn.to_vec());
         calls.sort_by_key(|call| call.shards);
-        let seen: Vec<_> = calls.iter().map(|call| (call.lane.shard, call.shards, call.places.len())).collect();
+        let seen: Vec<_> =
+            calls.iter().map(|call| (call.lane.shard, call.shards, call.places.len())).collect();
         assert_eq!(seen, [(0, 1, 1), (0, 4, 1)]);
     }
 
@@ -487,7 +541,8 @@ mod tests {
         let idempotency = Some(Idempotency { key: "i".into(), fingerprint: 0xab, window });
         let task = NewTask { options: options_asked, idempotency, ..plain() };
         let once = r#"{"key":"\u001f4:k \"\ni","fingerprint":"000000000000000000000000000000ab","window":1000}"#;
-        let expected = r#"{"key":"k \"\n","expires_after":2000,"on_dead":"1795234567000001","idempotency":"#;
+        let expected =
+            r#"{"key":"k \"\n","expires_after":2000,"on_dead":"1795234567000001","idempotency":"#;
         assert_eq!(asked(&task, drawn), format!("{expected}{once}}}"));
         assert!(options(&task, drawn).contains(r#""task_id":1795234567000001"#));
     }

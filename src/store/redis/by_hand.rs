@@ -17,7 +17,8 @@ use crate::task::{Lane, TaskId};
 const MOST: usize = 500;
 
 pub(super) async fn cancel(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-    let call = script_call(&script::CANCEL, &inner.keys.of_script(lane), &inner.clock).arg(id.0).take();
+    let call =
+        script_call(&script::CANCEL, &inner.keys.of_script(lane), &inner.clock).arg(id.0).take();
     match text(inner.confirming.run_one(call).await?)?.as_str() {
         "done" => Ok(Cancelled::Done),
         "pending" => Ok(Cancelled::Pending),
@@ -39,7 +40,8 @@ pub(super) async fn reschedule(
     if let Some(new) = content {
         call.arg(new.destination.as_str()).arg(&new.content);
     }
-    let answer = Vec::<Value>::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)?;
+    let answer =
+        Vec::<Value>::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)?;
     let mut fields = answer.into_iter();
     match text(fields.next().unwrap_or_default())?.as_str() {
         "done" => {
@@ -52,7 +54,12 @@ pub(super) async fn reschedule(
 }
 
 /// Each script goes on where the one before left the row of moments, by a now that is a little later.
-pub(super) async fn replay(inner: &Inner, lane: &Lane, ids: &[TaskId], spread: Spread) -> Result<usize> {
+pub(super) async fn replay(
+    inner: &Inner,
+    lane: &Lane,
+    ids: &[TaskId],
+    spread: Spread,
+) -> Result<usize> {
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let step = millis(spread.step);
     let mut count = 0;

@@ -10,8 +10,8 @@ use super::record::Record;
 use super::script;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_ENDED, MAX_LEASE, MAX_MISFIRES, MAX_OUTLOOK,
-    MAX_SWEEP, Misfire, Misfired, Outlook, Result,
+    Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_ENDED, MAX_LEASE, MAX_MISFIRES,
+    MAX_OUTLOOK, MAX_SWEEP, Misfire, Misfired, Outlook, Result,
 };
 use crate::task::{Destination, Lane, Receipt, TaskId};
 
@@ -42,11 +42,14 @@ pub(super) async fn claim(inner: &Inner, claim: &Claim) -> Result<Claimed> {
     let mut field = || fields.next().ok_or_else(|| corrupt("too few fields"));
     if i64::from_redis_value(field()?).map_err(corrupt)? == 0 {
         let left = i64::from_redis_value(field()?).map_err(corrupt)?;
-        return Ok(Claimed::Refused { retry_in: Duration::from_millis(u64::try_from(left).unwrap_or(0)) });
+        return Ok(Claimed::Refused {
+            retry_in: Duration::from_millis(u64::try_from(left).unwrap_or(0)),
+        });
     }
     let now = UnixMillis(i64::from_redis_value(field()?).map_err(corrupt)?);
     let tasks = read_tasks(Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?);
-    let due = read_destinations(&claim.lane, Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?);
+    let due =
+        read_destinations(&claim.lane, Vec::<Value>::from_redis_value(field()?).map_err(corrupt)?);
     let next = match field()? {
         Value::Int(moment) => Some(UnixMillis(moment)),
         _ => None,
@@ -55,7 +58,9 @@ pub(super) async fn claim(inner: &Inner, claim: &Claim) -> Result<Claimed> {
 }
 
 fn write_misfires(misfires: &[Misfire]) -> String {
-    let write = |misfire: &Misfire| format!("{} {} {}", misfire.from.0, misfire.to.0, name_of(misfire.becomes));
+    let write = |misfire: &Misfire| {
+        format!("{} {} {}", misfire.from.0, misfire.to.0, name_of(misfire.becomes))
+    };
     misfires.iter().take(MAX_MISFIRES).map(write).collect::<Vec<_>>().join(" ")
 }
 
@@ -71,7 +76,10 @@ pub(super) fn name_of(becomes: Misfired) -> &'static str {
 fn read_destinations(lane: &Lane, names: Vec<Value>) -> Vec<Destination> {
     let read = |name| String::from_redis_value(name).map_err(corrupt)?.parse().map_err(corrupt);
     let read = names.into_iter().map(read).filter_map(|name: Result<Destination>| {
-        name.inspect_err(|error| tracing::error!(%lane, %error, "A destination of lane {lane} is passed over")).ok()
+        name.inspect_err(
+            |error| tracing::error!(%lane, %error, "A destination of lane {lane} is passed over"),
+        )
+        .ok()
     });
     read.collect()
 }
@@ -80,7 +88,9 @@ fn read_destinations(lane: &Lane, names: Vec<Value>) -> Vec<Destination> {
 fn read_tasks(values: Vec<Value>) -> Vec<LeasedTask> {
     let mut tasks = Vec::with_capacity(values.len() / 3);
     let mut values = values.into_iter();
-    while let (Some(id), Some(attempt), Some(record)) = (values.next(), values.next(), values.next()) {
+    while let (Some(id), Some(attempt), Some(record)) =
+        (values.next(), values.next(), values.next())
+    {
         let id = match u64::from_redis_value(id) {
             Ok(id) => TaskId(id),
             Err(error) => {

@@ -94,12 +94,17 @@ fn with_included(file: &str) -> String {
 
 /// The library files that a text says it uses.
 fn used_by(text: &str) -> BTreeSet<&str> {
-    text.lines().filter_map(|line| line.strip_prefix("-- uses: ")).flat_map(|names| names.split(", ")).collect()
+    text.lines()
+        .filter_map(|line| line.strip_prefix("-- uses: "))
+        .flat_map(|names| names.split(", "))
+        .collect()
 }
 
 /// The text without comments and blank lines.
 fn code_of(text: &str) -> String {
-    let is_code = |line: &&str| !matches!(line.trim_start(), "" | "\n") && !line.trim_start().starts_with("--");
+    let is_code = |line: &&str| {
+        !matches!(line.trim_start(), "" | "\n") && !line.trim_start().starts_with("--")
+    };
     text.split_inclusive('\n').filter(is_code).collect()
 }
 
@@ -168,7 +173,11 @@ mod tests {
     fn needed_by(own: &str, text: &str) -> BTreeSet<&'static str> {
         let names = names_in(&code_of(text));
         let defines = |text| defined_by(text).iter().any(|name| names.contains(*name));
-        LIBRARY.iter().filter(|(file, text)| *file != own && defines(text)).map(|(file, _)| *file).collect()
+        LIBRARY
+            .iter()
+            .filter(|(file, text)| *file != own && defines(text))
+            .map(|(file, _)| *file)
+            .collect()
     }
 
     #[test]
@@ -205,14 +214,24 @@ mod tests {
     fn a_script_carries_only_what_it_uses() {
         for (name, text) in files() {
             let script = compose(text);
-            let names: Vec<_> =
-                definitions(&script).into_iter().flat_map(|part| part.names).map(str::to_owned).collect();
-            let count =
-                |name: &str| definitions(&script).iter().filter(|part| names_in(&part.code).contains(name)).count();
+            let names: Vec<_> = definitions(&script)
+                .into_iter()
+                .flat_map(|part| part.names)
+                .map(str::to_owned)
+                .collect();
+            let count = |name: &str| {
+                definitions(&script)
+                    .iter()
+                    .filter(|part| names_in(&part.code).contains(name))
+                    .count()
+            };
             for defined in LIBRARY.iter().flat_map(|(_, text)| defined_by(text)) {
                 if names.iter().any(|name| name == defined) {
                     let outside = names_in(&code_of(&with_included(text))).contains(defined);
-                    assert!(outside || count(defined) > 1, "{name}.lua carries {defined} and does not use it");
+                    assert!(
+                        outside || count(defined) > 1,
+                        "{name}.lua carries {defined} and does not use it"
+                    );
                 }
             }
         }
@@ -229,7 +248,8 @@ mod tests {
 
     #[test]
     fn names_are_told_from_fields_and_texts() {
-        let names: Vec<_> = names_in("a.b = c..d .. 'e \\' f' .. \"g\" .. h[1]").into_iter().collect();
+        let names: Vec<_> =
+            names_in("a.b = c..d .. 'e \\' f' .. \"g\" .. h[1]").into_iter().collect();
         assert_eq!(names, ["1", "a", "c", "d", "h"]);
     }
 }

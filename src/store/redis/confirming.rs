@@ -34,7 +34,12 @@ struct Asked {
 impl Confirming {
     /// `link` waits for replicas after each pipeline.
     pub(super) fn new(link: Link, timeout: Duration) -> Arc<Self> {
-        Arc::new(Self { link, timeout, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() })
+        Arc::new(Self {
+            link,
+            timeout,
+            waiting: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+        })
     }
 
     /// Sends commands, which may be repeated, together with those of others.
@@ -67,7 +72,8 @@ impl Confirming {
         if asked.is_empty() {
             return;
         }
-        let commands: Vec<Cmd> = asked.iter().flat_map(|asked| asked.commands.iter().cloned()).collect();
+        let commands: Vec<Cmd> =
+            asked.iter().flat_map(|asked| asked.commands.iter().cloned()).collect();
         let mut answers = self.link.run(&commands, Repeat::Once).await;
         for Asked { commands, answer } in asked {
             let theirs = match &mut answers {

@@ -13,10 +13,19 @@ use crate::store::Result;
 ///
 /// # Errors
 /// [`Unavailable`](crate::store::Error::Unavailable), or [`Misconfigured`](crate::store::Error::Misconfigured) if the login is refused.
-pub(super) async fn connect(at: &Address, login: &Login, timeout: Duration) -> Result<MultiplexedConnection> {
-    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(Some(timeout));
+pub(super) async fn connect(
+    at: &Address,
+    login: &Login,
+    timeout: Duration,
+) -> Result<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(timeout))
+        .set_response_timeout(Some(timeout));
     let client = login.client(at)?;
-    let connected = tokio::time::timeout(timeout, client.get_multiplexed_async_connection_with_config(&config)).await;
-    let connected = connected.map_or_else(|_| Err(silent()), |connected| connected.map_err(|error| of_redis(&error)));
+    let connected =
+        tokio::time::timeout(timeout, client.get_multiplexed_async_connection_with_config(&config))
+            .await;
+    let connected = connected
+        .map_or_else(|_| Err(silent()), |connected| connected.map_err(|error| of_redis(&error)));
     connected.map_err(|error| fault::at(at, error))
 }

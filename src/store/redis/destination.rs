@@ -16,7 +16,11 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("Redis answered: {error}"))
 }
 
-pub(super) async fn set_hold(inner: &Inner, destination: &Destination, is_held: bool) -> Result<()> {
+pub(super) async fn set_hold(
+    inner: &Inner,
+    destination: &Destination,
+    is_held: bool,
+) -> Result<()> {
     let (holds, releases) = (inner.keys.holds(), inner.keys.releases());
     let (name, now) = (destination.as_str(), inner.clock.now());
     let changes = match is_held {
@@ -28,7 +32,12 @@ pub(super) async fn set_hold(inner: &Inner, destination: &Destination, is_held: 
             cmd("PEXPIRE").arg(&releases).arg(RELEASES_KEPT.as_millis() as u64).take(),
         ],
     };
-    inner.confirming.run_repeatable(&changes).await.into_iter().try_for_each(|answer| answer.map(drop))
+    inner
+        .confirming
+        .run_repeatable(&changes)
+        .await
+        .into_iter()
+        .try_for_each(|answer| answer.map(drop))
 }
 
 /// What asks for the holds.
@@ -38,7 +47,12 @@ pub(super) fn ask_holds(inner: &Inner) -> [Cmd; 2] {
 }
 
 pub(super) async fn holds(inner: &Inner) -> Result<Holds> {
-    let answers = inner.working.run_repeatable(&ask_holds(inner)).await.into_iter().collect::<Result<Vec<_>>>()?;
+    let answers = inner
+        .working
+        .run_repeatable(&ask_holds(inner))
+        .await
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
     read_holds(answers.try_into().map_err(|_| corrupt("too few answers"))?)
 }
 
@@ -49,7 +63,10 @@ pub(super) fn read_holds([held, released]: [Value; 2]) -> Result<Holds> {
     // A name that is none holds nobody back.
     Ok(Holds {
         held: held.iter().filter_map(|name| name.parse().ok()).collect(),
-        released: released.iter().filter_map(|(name, at)| Some((name.parse().ok()?, UnixMillis(*at)))).collect(),
+        released: released
+            .iter()
+            .filter_map(|(name, at)| Some((name.parse().ok()?, UnixMillis(*at))))
+            .collect(),
     })
 }
 
@@ -58,10 +75,15 @@ pub(super) async fn waiting(inner: &Inner, lanes: &[Lane]) -> Result<Vec<Waiting
     let mut schedules = Vec::new();
     for lanes in lanes.chunks(CHUNK) {
         let look = |lane| cmd("ZRANGE").arg(inner.keys.destinations(lane)).arg(0).arg(-1).take();
-        let answers = inner.working.run_repeatable(&lanes.iter().map(look).collect::<Vec<_>>()).await;
+        let answers =
+            inner.working.run_repeatable(&lanes.iter().map(look).collect::<Vec<_>>()).await;
         for (lane, answer) in lanes.iter().zip(answers) {
             let names = Vec::<String>::from_redis_value(answer?).map_err(corrupt)?;
-            schedules.extend(names.into_iter().filter_map(|name| Some((lane, name.parse::<Destination>().ok()?))));
+            schedules.extend(
+                names
+                    .into_iter()
+                    .filter_map(|name| Some((lane, name.parse::<Destination>().ok()?))),
+            );
         }
     }
     let mut counts: BTreeMap<Destination, u64> = BTreeMap::new();
@@ -69,9 +91,11 @@ pub(super) async fn waiting(inner: &Inner, lanes: &[Lane]) -> Result<Vec<Waiting
         let count = |(lane, destination): &(&Lane, Destination)| {
             cmd("ZCARD").arg(inner.keys.schedule(lane, destination)).take()
         };
-        let answers = inner.working.run_repeatable(&schedules.iter().map(count).collect::<Vec<_>>()).await;
+        let answers =
+            inner.working.run_repeatable(&schedules.iter().map(count).collect::<Vec<_>>()).await;
         for ((_, destination), answer) in schedules.iter().zip(answers) {
-            *counts.entry(destination.clone()).or_default() += u64::from_redis_value(answer?).map_err(corrupt)?;
+            *counts.entry(destination.clone()).or_default() +=
+                u64::from_redis_value(answer?).map_err(corrupt)?;
         }
     }
     Ok(counts.into_iter().map(|(destination, count)| Waiting { destination, count }).collect())

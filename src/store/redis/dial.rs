@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool::Runtime;
-use deadpool::managed::{Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult, Timeouts};
+use deadpool::managed::{
+    Manager, Metrics, Object, Pool, PoolError, RecycleError, RecycleResult, Timeouts,
+};
 use deadpool_redis::redis::aio::MultiplexedConnection;
 
 use super::address::{Address, Login};
@@ -60,7 +62,10 @@ pub(super) struct Dialed {
 
 impl fmt::Debug for Dialed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialed").field("server", &self.server).field("at", &self.at).finish_non_exhaustive()
+        f.debug_struct("Dialed")
+            .field("server", &self.server)
+            .field("at", &self.at)
+            .finish_non_exhaustive()
     }
 }
 
@@ -68,7 +73,8 @@ impl Dialer {
     /// The pool of this dialer's connections. Nothing is connected yet.
     pub(super) fn pool(self) -> Pool<Self> {
         let brief = Duration::from_millis(250).min(self.timeout);
-        let timeouts = Timeouts { wait: Some(brief), create: Some(self.timeout), recycle: Some(brief) };
+        let timeouts =
+            Timeouts { wait: Some(brief), create: Some(self.timeout), recycle: Some(brief) };
         Pool::builder(self)
             .max_size(POOL_SIZE)
             .timeouts(timeouts)
@@ -98,7 +104,9 @@ impl Manager for Dialer {
     async fn create(&self) -> Result<Dialed> {
         let at = self.find().await?;
         let mut connection = connect(&at, &self.login, self.timeout).await?;
-        let server = server::inspect(&mut connection, self.mode).await.map_err(|error| fault::at(&at, error))?;
+        let server = server::inspect(&mut connection, self.mode)
+            .await
+            .map_err(|error| fault::at(&at, error))?;
         Ok(Dialed { connection, server, at })
     }
 
@@ -116,7 +124,9 @@ impl Manager for Dialer {
 ///
 /// # Errors
 /// Those of [`connect`] and [`server::inspect`].
-pub(super) fn take(pool: &Pool<Dialer>) -> Pin<Box<dyn Future<Output = Result<Object<Dialer>>> + Send + '_>> {
+pub(super) fn take(
+    pool: &Pool<Dialer>,
+) -> Pin<Box<dyn Future<Output = Result<Object<Dialer>>> + Send + '_>> {
     Box::pin(async {
         pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => error,

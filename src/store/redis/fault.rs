@@ -26,7 +26,9 @@ pub(super) fn of_redis(error: &RedisError) -> Error {
     let text = cause(error);
     match error.code() {
         Some("OOM") => Error::Full("Redis has reached its maxmemory".into()),
-        Some("NOAUTH" | "NOPERM") => Error::Misconfigured(format!("Redis refuses the login: {text}")),
+        Some("NOAUTH" | "NOPERM") => {
+            Error::Misconfigured(format!("Redis refuses the login: {text}"))
+        }
         code if code == Some("WRONGPASS") || error.kind() == ErrorKind::AuthenticationFailed => {
             Error::Misconfigured(format!(
                 "Redis refuses the login: {text}. Check user and password in store.redis.urls, and percent-encode their special \
@@ -65,9 +67,13 @@ mod tests {
 
     #[test]
     fn a_refused_login_says_how_a_password_is_written() {
-        let refused = RedisError::from((ErrorKind::AuthenticationFailed, "Password authentication failed"));
+        let refused =
+            RedisError::from((ErrorKind::AuthenticationFailed, "Password authentication failed"));
         let Error::Misconfigured(text) = of_redis(&refused) else { panic!("{refused}") };
-        assert!(text.starts_with("Redis refuses the login: ") && text.contains("percent-encode"), "{text}");
+        assert!(
+            text.starts_with("Redis refuses the login: ") && text.contains("percent-encode"),
+            "{text}"
+        );
     }
 
     /// An unreachable server was "Connection refused", whichever of several it was.

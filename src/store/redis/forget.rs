@@ -13,7 +13,13 @@ use crate::task::{Lane, State, TaskId};
 /// The most tasks, or idempotency keys, of one script call.
 const MOST: usize = 500;
 
-pub(super) async fn purge(inner: &Inner, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+pub(super) async fn purge(
+    inner: &Inner,
+    lane: &Lane,
+    state: State,
+    before: UnixMillis,
+    limit: usize,
+) -> Result<usize> {
     if !state.is_final() {
         return Ok(0);
     }
@@ -27,7 +33,8 @@ pub(super) async fn purge(inner: &Inner, lane: &Lane, state: State, before: Unix
             .arg(most_keys)
             .take();
         let (purged, is_more, forgotten): (usize, bool, usize) =
-            FromRedisValue::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+            FromRedisValue::from_redis_value(inner.working.run_one(call).await?)
+                .map_err(corrupt)?;
         tasks = limit.min(tasks + purged);
         keys = limit.min(keys + forgotten);
         let are_more_tasks = is_more && purged > 0 && tasks < limit;
@@ -38,7 +45,12 @@ pub(super) async fn purge(inner: &Inner, lane: &Lane, state: State, before: Unix
     }
 }
 
-pub(super) async fn discard(inner: &Inner, lane: &Lane, state: State, ids: &[TaskId]) -> Result<usize> {
+pub(super) async fn discard(
+    inner: &Inner,
+    lane: &Lane,
+    state: State,
+    ids: &[TaskId],
+) -> Result<usize> {
     let mut count = 0;
     for chunk in ids.chunks(MOST).filter(|_| state.is_final()) {
         let mut is_more = true;
@@ -62,7 +74,8 @@ pub(super) async fn clear(inner: &Inner, lane: &Lane, limit: usize) -> Result<us
     let mut count = 0;
     while count < limit {
         let most = MOST.min(limit - count);
-        let call = script_call(&script::CLEAR, &inner.keys.of_script(lane), &inner.clock).arg(most).take();
+        let call =
+            script_call(&script::CLEAR, &inner.keys.of_script(lane), &inner.clock).arg(most).take();
         match usize::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)? {
             0 => break,
             cleared => count += cleared,

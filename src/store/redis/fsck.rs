@@ -75,7 +75,8 @@ pub(super) async fn check(inner: &Inner, from: Cursor, repair: bool) -> Result<C
     if place.pages.is_empty() {
         checked.lanes += finish_lane(&mut place);
     }
-    checked.next = (!place.lanes.is_empty()).then(|| Cursor(Place::Redis(std::mem::take(&mut place))));
+    checked.next =
+        (!place.lanes.is_empty()).then(|| Cursor(Place::Redis(std::mem::take(&mut place))));
     Ok(checked)
 }
 
@@ -89,13 +90,21 @@ fn finish_lane(place: &mut CheckPlace) -> u64 {
 }
 
 /// The names of the next lane, or some pages of the one under way.
-async fn step(inner: &Inner, place: &mut CheckPlace, repair: bool, checked: &mut Checked) -> Result<()> {
+async fn step(
+    inner: &Inner,
+    place: &mut CheckPlace,
+    repair: bool,
+    checked: &mut Checked,
+) -> Result<()> {
     let Some(ahead) = place.lanes.last() else { return Ok(()) };
     if place.pages.is_empty() {
         let seen = run(inner, ahead, vec![Page::first("lane")], &[], repair, checked).await?;
         let known: BTreeSet<String> = seen.into_iter().flat_map(|answer| answer.names).collect();
-        place.names =
-            known.into_iter().chain(ahead.schedules.clone()).chain([Destination::pull().to_string()]).collect();
+        place.names = known
+            .into_iter()
+            .chain(ahead.schedules.clone())
+            .chain([Destination::pull().to_string()])
+            .collect();
         place.names.sort_unstable();
         place.names.dedup();
         place.pages = pages_of(&place.names);
@@ -121,10 +130,15 @@ async fn step(inner: &Inner, place: &mut CheckPlace, repair: bool, checked: &mut
 /// The first page of every structure, the next one last.
 fn pages_of(names: &[String]) -> Vec<Page> {
     let schedules = names.iter().map(|name| Page::first(format!("schedule:{name}")));
-    let ended = State::ALL.into_iter().filter(|state| state.is_final()).map(|state| Page::first(state.as_str()));
-    let others = ["notes", "windows", "used", "keys", "expiries", "leased", "entries", "bodies"].map(Page::first);
-    let destinations =
-        names.chunks(DESTINATIONS).map(|names| Page { names: names.to_vec(), ..Page::first("destinations") });
+    let ended = State::ALL
+        .into_iter()
+        .filter(|state| state.is_final())
+        .map(|state| Page::first(state.as_str()));
+    let others = ["notes", "windows", "used", "keys", "expiries", "leased", "entries", "bodies"]
+        .map(Page::first);
+    let destinations = names
+        .chunks(DESTINATIONS)
+        .map(|names| Page { names: names.to_vec(), ..Page::first("destinations") });
     schedules.chain(ended).chain(others).chain(destinations).collect()
 }
 
@@ -145,11 +159,16 @@ async fn run(
     repair: bool,
     checked: &mut Checked,
 ) -> Result<Vec<Seen>> {
-    let calls: Vec<Cmd> = pages.iter().map(|page| call(inner, ahead, page, all_names, repair)).collect();
+    let calls: Vec<Cmd> =
+        pages.iter().map(|page| call(inner, ahead, page, all_names, repair)).collect();
     // A repair whose answer was lost is not repeated: it would find nothing, and what it did would go unreported.
     let repeat = if repair { Repeat::Never } else { Repeat::Once };
     let answers = inner.servers.run(Purpose::Working, &calls, repeat).await;
-    pages.into_iter().zip(answers).map(|(page, answer)| read(page, answer?, &ahead.lane, checked)).collect()
+    pages
+        .into_iter()
+        .zip(answers)
+        .map(|(page, answer)| read(page, answer?, &ahead.lane, checked))
+        .collect()
 }
 
 /// The script that looks over a structure, and the one that repairs it as well.
@@ -159,14 +178,17 @@ fn scripts_for(structure: &str) -> [&'static Script; 2] {
         "destinations" => [&script::FSCK_DESTINATIONS_LOOK, &script::FSCK_DESTINATIONS_REPAIR],
         "bodies" => [&script::FSCK_BODIES_LOOK, &script::FSCK_BODIES_REPAIR],
         "keys" | "used" | "windows" => [&script::FSCK_KEYS_LOOK, &script::FSCK_KEYS_REPAIR],
-        schedule if schedule.starts_with("schedule:") => [&script::FSCK_SCHEDULE_LOOK, &script::FSCK_SCHEDULE_REPAIR],
+        schedule if schedule.starts_with("schedule:") => {
+            [&script::FSCK_SCHEDULE_LOOK, &script::FSCK_SCHEDULE_REPAIR]
+        }
         _ => [&script::FSCK_STRAYS_LOOK, &script::FSCK_STRAYS_REPAIR],
     }
 }
 
 fn call(inner: &Inner, ahead: &LaneAhead, page: &Page, all_names: &[String], repair: bool) -> Cmd {
     let lane = &ahead.lane;
-    let keys: Vec<String> = inner.keys.of_script(lane).into_iter().chain([inner.keys.aside(lane)]).collect();
+    let keys: Vec<String> =
+        inner.keys.of_script(lane).into_iter().chain([inner.keys.aside(lane)]).collect();
     let [look, mend] = scripts_for(&page.structure);
     let script = if repair { mend } else { look };
     let names = if page.structure == "bodies" { all_names } else { &page.names };
@@ -189,7 +211,9 @@ fn read(page: Page, answer: Value, lane: &Lane, checked: &mut Checked) -> Result
     for triple in findings.chunks_exact(3) {
         checked.findings.push(read_finding(triple, lane)?);
     }
-    let id = |text: String| if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(corrupt) };
+    let id = |text: String| {
+        if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(corrupt) }
+    };
     Ok(Seen {
         rest: if cursor == "0" { None } else { Some(Page { cursor, ..page }) },
         highest: id(highest)?,
@@ -209,7 +233,13 @@ fn read_finding(triple: &[Value], lane: &Lane) -> Result<Finding> {
 }
 
 /// Compares the counter with an id that was read before it is.
-async fn check_counter(inner: &Inner, lane: &Lane, highest: TaskId, repair: bool, checked: &mut Checked) -> Result<()> {
+async fn check_counter(
+    inner: &Inner,
+    lane: &Lane,
+    highest: TaskId,
+    repair: bool,
+    checked: &mut Checked,
+) -> Result<()> {
     if survey::counter(inner).await?.is_none_or(|last| last >= highest.0) {
         return Ok(());
     }
@@ -238,8 +268,10 @@ mod tests {
                 && word.starts_with(char::is_alphabetic)
                 && word.chars().all(|c| c == '-' || c.is_lowercase())
         };
-        let names: BTreeSet<&str> =
-            scripts.flat_map(|(_, code)| code.split('\'').skip(1).step_by(2)).filter(is_name).collect();
+        let names: BTreeSet<&str> = scripts
+            .flat_map(|(_, code)| code.split('\'').skip(1).step_by(2))
+            .filter(is_name)
+            .collect();
         assert!(names.len() >= 20, "{names:?}");
         for name in names {
             Flaw::from_name(name).unwrap();

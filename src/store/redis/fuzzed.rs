@@ -9,9 +9,14 @@ pub fn record(bytes: &[u8]) {
         Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{error}"),
         Ok(read) => {
             let Record { due, created, destination, options, content } = &read;
-            let head = format!("1 {} {} {destination} {}", due.0, created.0, write_options(options));
-            let again = Record::read(format!("{head}\n{content}").into_bytes()).expect("what was read can be written");
-            assert_eq!((again.due, again.created, &again.destination), (*due, *created, destination));
+            let head =
+                format!("1 {} {} {destination} {}", due.0, created.0, write_options(options));
+            let again = Record::read(format!("{head}\n{content}").into_bytes())
+                .expect("what was read can be written");
+            assert_eq!(
+                (again.due, again.created, &again.destination),
+                (*due, *created, destination)
+            );
             assert_eq!(again.content, *content);
         }
     }

@@ -79,7 +79,10 @@ struct Way {
 impl Wish {
     /// The ids that it may have.
     fn way(&self) -> Way {
-        self.shard.map_or(Way::ANY, |shard| Way { shards: self.shards.max(1).into(), shard: shard.into() })
+        self.shard.map_or(Way::ANY, |shard| Way {
+            shards: self.shards.max(1).into(),
+            shard: shard.into(),
+        })
     }
 
     /// How many ids it takes.
@@ -124,7 +127,11 @@ impl Hand {
         drawn.extend(wishes[drawn.len()..].iter().map_while(|wish| {
             let own = self.take(wish.way())?;
             // If there is none for the call, its own is lost.
-            let call = if wish.has_call { Some(TaskId(self.take(Way::of(own, wish.shards))?)) } else { None };
+            let call = if wish.has_call {
+                Some(TaskId(self.take(Way::of(own, wish.shards))?))
+            } else {
+                None
+            };
             Some(Drawn { own: TaskId(own), call })
         }));
     }
@@ -256,11 +263,16 @@ mod tests {
 
     #[test]
     fn ids_lead_to_the_lanes_that_are_wished_for_and_none_is_wasted() {
-        let wishes = [wish(3, false), wish(None, false), wish(None, true), wish(0, true), wish(None, false)];
+        let wishes =
+            [wish(3, false), wish(None, false), wish(None, true), wish(0, true), wish(None, false)];
         let mut hand = hand(8..20);
-        let expected = [drawn(11, None), drawn(8, None), drawn(9, 13), drawn(12, 16), drawn(10, None)];
+        let expected =
+            [drawn(11, None), drawn(8, None), drawn(9, 13), drawn(12, 16), drawn(10, None)];
         assert_eq!(hand.take_all(&wishes), expected);
-        assert_eq!(hand.take_all(&[wish(None, false); 9]), [14, 15, 17, 18, 19].map(|own| drawn(own, None)));
+        assert_eq!(
+            hand.take_all(&[wish(None, false); 9]),
+            [14, 15, 17, 18, 19].map(|own| drawn(own, None))
+        );
     }
 
     #[test]
@@ -268,14 +280,18 @@ mod tests {
         let mut hand = hand(8..12);
         assert_eq!(hand.take_all(&[wish(1, true)]), []);
         hand.blocks.push(Block::new(20..32, Instant::now()));
-        let wishes = [wish(1, true), wish(2, false), wish(2, false), wish(None, true), wish(None, false)];
-        let expected = [drawn(21, 25), drawn(10, None), drawn(22, None), drawn(8, 20), drawn(11, None)];
+        let wishes =
+            [wish(1, true), wish(2, false), wish(2, false), wish(None, true), wish(None, false)];
+        let expected =
+            [drawn(21, 25), drawn(10, None), drawn(22, None), drawn(8, 20), drawn(11, None)];
         assert_eq!(hand.take_all(&wishes), expected);
     }
 
     #[test]
     fn a_draw_is_as_large_as_the_lanes_need() {
-        let check = |wishes: &[Wish], size: u64| assert_eq!(Hand::default().size_for(wishes), size, "{wishes:?}");
+        let check = |wishes: &[Wish], size: u64| {
+            assert_eq!(Hand::default().size_for(wishes), size, "{wishes:?}")
+        };
         check(&[wish(None, true)], BLOCK);
         check(&[wish(None, false); 2_000], 2_008);
         check(&[wish(None, true); 2_000], 4_008);
@@ -291,7 +307,9 @@ mod tests {
     async fn a_block_is_as_long_as_a_second_needs() {
         let (mut hand, mut sizes) = (Hand::default(), Vec::new());
         // How many ids are taken of each block, and how long it is used.
-        for (used, ms) in [(1_000, 250), (2_000, 250), (3_500, 1_000), (100, 1_000), (0, 1_000), (0, 1_000)] {
+        for (used, ms) in
+            [(1_000, 250), (2_000, 250), (3_500, 1_000), (100, 1_000), (0, 1_000), (0, 1_000)]
+        {
             hand.keep_fresh(true);
             let (size, first) = (hand.size_for(&[]), sizes.iter().sum::<u64>() + 1);
             sizes.push(size);
@@ -345,18 +363,25 @@ mod tests {
         let mut hand = hand(8..10);
         hand.put(20..22, Instant::now(), Instant::now());
         hand.put(12..14, Instant::now(), Instant::now());
-        assert_eq!(hand.take_all(&[wish(None, false); 6]), [8, 9, 12, 13, 20, 21].map(|own| drawn(own, None)));
+        assert_eq!(
+            hand.take_all(&[wish(None, false); 6]),
+            [8, 9, 12, 13, 20, 21].map(|own| drawn(own, None))
+        );
     }
 
     /// Once, each looked through all that had been left for the two others' lanes.
     #[test]
     fn an_adder_of_a_third_of_the_lanes_looks_at_few_ids_and_draws_them_once() {
-        let wishes: Vec<Wish> =
-            (0..10_000).map(|n| Wish { shards: 30, shard: Some(3 * (n % 10)), has_call: false }).collect();
+        let wishes: Vec<Wish> = (0..10_000)
+            .map(|n| Wish { shards: 30, shard: Some(3 * (n % 10)), has_call: false })
+            .collect();
         for batch in [10_000, 500, 1] {
             let (mut hand, mut last) = (Hand::default(), 0);
-            let mut given: Vec<TaskId> =
-                wishes.chunks(batch).flat_map(|wishes| hand.draw(wishes, &mut last)).map(|drawn| drawn.own).collect();
+            let mut given: Vec<TaskId> = wishes
+                .chunks(batch)
+                .flat_map(|wishes| hand.draw(wishes, &mut last))
+                .map(|drawn| drawn.own)
+                .collect();
             assert!(hand.looks < 11_000, "{batch} at once: {} looked at", hand.looks);
             assert!(last < 50_000, "{batch} at once: {last} drawn");
             given.sort_unstable();
@@ -368,14 +393,16 @@ mod tests {
     /// The same by looking through all that is left.
     fn take_plainly(left: &mut BTreeSet<u64>, wishes: &[Wish], drawn: &mut Vec<Drawn>) {
         let mut lowest = |shards: u16, shard: Option<u16>| {
-            let leads = |id: &u64| shard.is_none_or(|shard| id % u64::from(shards) == u64::from(shard));
+            let leads =
+                |id: &u64| shard.is_none_or(|shard| id % u64::from(shards) == u64::from(shard));
             let id = left.iter().copied().find(leads)?;
             left.remove(&id).then_some(id)
         };
         drawn.extend(wishes[drawn.len()..].iter().map_while(|wish| {
             let own = lowest(wish.shards, wish.shard)?;
             let shard = (own % u64::from(wish.shards)) as u16;
-            let call = if wish.has_call { Some(TaskId(lowest(wish.shards, Some(shard))?)) } else { None };
+            let call =
+                if wish.has_call { Some(TaskId(lowest(wish.shards, Some(shard))?)) } else { None };
             Some(Drawn { own: TaskId(own), call })
         }));
     }

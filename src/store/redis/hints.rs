@@ -37,7 +37,10 @@ impl Hints {
     pub(super) fn new(publishes_calls: bool) -> (Self, mpsc::Receiver<Hint>) {
         let (outward, receiver) = mpsc::channel(BACKLOG);
         let origin = Receipt::random().as_str().to_owned();
-        (Self { local: broadcast::Sender::new(BACKLOG), outward, publishes_calls, origin }, receiver)
+        (
+            Self { local: broadcast::Sender::new(BACKLOG), outward, publishes_calls, origin },
+            receiver,
+        )
     }
 
     /// Tells this process, and the other instances unless that would be in vain.
@@ -76,7 +79,9 @@ impl Hints {
         let (lane, due) = (words.next()?.parse().ok()?, UnixMillis(words.next()?.parse().ok()?));
         match (words.next(), words.next()) {
             (None, _) => Some(Hint { lane, due, is_pull: false }),
-            (Some("pull"), Some(origin)) if origin != self.origin => Some(Hint { lane, due, is_pull: true }),
+            (Some("pull"), Some(origin)) if origin != self.origin => {
+                Some(Hint { lane, due, is_pull: true })
+            }
             _ => None,
         }
     }
@@ -92,7 +97,10 @@ pub(super) async fn publish(inner: Arc<Inner>, mut hints: mpsc::Receiver<Hint>) 
             *first = due.min(*first);
         }
         let publish = |((lane, is_pull), due): ((Lane, bool), UnixMillis)| {
-            cmd("PUBLISH").arg(inner.keys.hints()).arg(inner.hints.write(&lane, due, is_pull)).take()
+            cmd("PUBLISH")
+                .arg(inner.keys.hints())
+                .arg(inner.hints.write(&lane, due, is_pull))
+                .take()
         };
         let commands: Vec<Cmd> = earliest.into_iter().map(publish).collect();
         // Lost hints cost a second at most: the others look by themselves.
@@ -121,7 +129,8 @@ async fn listen_once(inner: &Inner) -> Option<()> {
         subscription.subscribe(inner.keys.hints()).await.ok()?;
         Some(subscription)
     };
-    let (mut asking, mut messages) = tokio::time::timeout(inner.timeout, subscribe).await.ok()??.split();
+    let (mut asking, mut messages) =
+        tokio::time::timeout(inner.timeout, subscribe).await.ok()??.split();
     let mut rounds = tokio::time::interval(ROUND);
     loop {
         tokio::select! {

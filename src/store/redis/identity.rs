@@ -68,7 +68,10 @@ pub(super) fn check(answer: Value) -> Result<()> {
 /// The formats of the store.
 pub(super) async fn formats(inner: &Inner) -> Result<Formats> {
     let there = read(inner).await?.ok_or_else(|| {
-        Error::Misconfigured("there is no store in Redis under this store.redis.key_prefix: start delayd first".into())
+        Error::Misconfigured(
+            "there is no store in Redis under this store.redis.key_prefix: start delayd first"
+                .into(),
+        )
     })?;
     Ok(Formats::of(there.format))
 }
@@ -110,13 +113,19 @@ fn note(last: &mut Option<(Instant, Result<Known>)>, answer: Result<Known>) {
 pub(super) async fn replace(inner: &Inner) -> Result<(Option<StoreId>, StoreId)> {
     let id = StoreId::random();
     // What cannot be read is replaced as well.
-    let before = read(inner).await.map(|known| known.map(|known| known.id)).or_else(|error| match error {
-        Error::Corrupt(_) => Ok(None),
-        error => Err(error),
-    })?;
+    let before =
+        read(inner).await.map(|known| known.map(|known| known.id)).or_else(
+            |error| match error {
+                Error::Corrupt(_) => Ok(None),
+                error => Err(error),
+            },
+        )?;
     let format = cmd("HSETNX").arg(inner.keys.store()).arg(FORMAT_FIELD).arg(FORMAT).take();
     inner.confirming.run_one(format).await?;
-    inner.confirming.run_one(cmd("HSET").arg(inner.keys.store()).arg(ID).arg(id.to_string()).take()).await?;
+    inner
+        .confirming
+        .run_one(cmd("HSET").arg(inner.keys.store()).arg(ID).arg(id.to_string()).take())
+        .await?;
     Ok((before, id))
 }
 
@@ -132,7 +141,8 @@ struct Fields {
 }
 
 fn parse(answer: Value) -> Result<Fields> {
-    let (id, format) = <(Option<Vec<u8>>, Option<String>)>::from_redis_value(answer).map_err(corrupt)?;
+    let (id, format) =
+        <(Option<Vec<u8>>, Option<String>)>::from_redis_value(answer).map_err(corrupt)?;
     Ok(Fields { id, format: format.map(|format| format.parse().unwrap_or(u32::MAX)) })
 }
 
@@ -157,10 +167,14 @@ impl Fields {
 
 /// From an unknown format on, nothing is sent any more: this program would damage what it does not know.
 fn accept(inner: &Inner, fields: Fields) -> Result<Option<Known>> {
-    let Fields { id, format } = fields.of_known_format().inspect_err(|error| inner.servers.refuse(error))?;
+    let Fields { id, format } =
+        fields.of_known_format().inspect_err(|error| inner.servers.refuse(error))?;
     let format = format.unwrap_or(FORMAT);
-    let unreadable = |_| Error::Corrupt("the store's id cannot be read; `delayd store new-id` sets another".into());
-    let id = id.map(|text| String::from_utf8_lossy(&text).parse().map_err(unreadable)).transpose()?;
+    let unreadable = |_| {
+        Error::Corrupt("the store's id cannot be read; `delayd store new-id` sets another".into())
+    };
+    let id =
+        id.map(|text| String::from_utf8_lossy(&text).parse().map_err(unreadable)).transpose()?;
     Ok(id.map(|id| Known { id, format }))
 }
 
@@ -171,7 +185,9 @@ async fn read_or_write(inner: &Inner, known: Option<Known>) -> Result<Known> {
     }
     // Where no number has been drawn yet, all will be later than now.
     let since = match known.is_none() && survey::counter(inner).await? == Some(0) {
-        true => (query::now(inner).await? - SLACK).0.max(0).unsigned_abs() / 1_000 * TaskId::PER_SECOND,
+        true => {
+            (query::now(inner).await? - SLACK).0.max(0).unsigned_abs() / 1_000 * TaskId::PER_SECOND
+        }
         false => 0,
     };
     let mut write = script_call(&script::STORE_ID, &[inner.keys.store()], &inner.clock);

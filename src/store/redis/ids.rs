@@ -63,7 +63,11 @@ impl Ids {
     ///
     /// # Errors
     /// [`Error::Unavailable`]; no id was used then.
-    pub(super) async fn draw(&self, wishes: &[Wish], inner: &Arc<Inner>) -> Result<(Vec<Drawn>, Run)> {
+    pub(super) async fn draw(
+        &self,
+        wishes: &[Wish],
+        inner: &Arc<Inner>,
+    ) -> Result<(Vec<Drawn>, Run)> {
         let mut blocks = self.0.lock().await;
         let run = current_run(inner).await?;
         let is_same_run = blocks.is_of(&run);
@@ -85,7 +89,8 @@ impl Ids {
                 return Ok((drawn, run));
             }
             let began = Instant::now();
-            let ids = draw_block(inner, &run, blocks.hand.size_for(open), blocks.skip(&run)).await?;
+            let ids =
+                draw_block(inner, &run, blocks.hand.size_for(open), blocks.skip(&run)).await?;
             blocks.hand.put(ids, began, Instant::now());
             blocks.run = Some(run.clone());
         }
@@ -134,7 +139,8 @@ async fn draw_ahead(inner: Arc<Inner>, run: Run, size: u64, emptied: u64) {
 }
 
 async fn draw_block(inner: &Inner, run: &Run, size: u64, skip: u64) -> Result<Range<u64>> {
-    let draw = script_call(&script::IDS, &[inner.keys.last_id()], &inner.clock).arg(size).arg(skip).take();
+    let draw =
+        script_call(&script::IDS, &[inner.keys.last_id()], &inner.clock).arg(size).arg(skip).take();
     let repeat = Repeat::While(&|| run.lasts());
     let last = one(inner.servers.run(Purpose::Working, &[draw], repeat).await)?;
     let last = u64::from_redis_value(last).map_err(|error| Error::Corrupt(error.to_string()))?;

@@ -90,7 +90,13 @@ impl Keys {
 
     /// The keys of a registry script: the registry, the policies, the pauses, the departures, the revision.
     pub(super) fn of_registry(&self) -> [String; 5] {
-        [self.topics(), self.policies(), self.pauses(), self.beside_topics("DELAY_TOPIC_LEAVING"), self.revision()]
+        [
+            self.topics(),
+            self.policies(),
+            self.pauses(),
+            self.beside_topics("DELAY_TOPIC_LEAVING"),
+            self.revision(),
+        ]
     }
 
     pub(super) fn revision(&self) -> String {
@@ -211,13 +217,17 @@ impl Keys {
     }
 
     fn escaped_prefix(&self) -> String {
-        self.prefix.chars().flat_map(|c| if "*?[]\\".contains(c) { vec!['\\', c] } else { vec![c] }).collect()
+        self.prefix
+            .chars()
+            .flat_map(|c| if "*?[]\\".contains(c) { vec!['\\', c] } else { vec![c] })
+            .collect()
     }
 
     /// Reads a key's name back.
     pub(super) fn read(&self, key: &str) -> Named {
         let parts = || {
-            let (role, rest) = key.strip_prefix(&self.prefix)?.strip_prefix(':')?.split_once("-{")?;
+            let (role, rest) =
+                key.strip_prefix(&self.prefix)?.strip_prefix(':')?.split_once("-{")?;
             let (tag, tail) = rest.split_once('}')?;
             ROLES.contains(&role).then_some((role, tag, tail))
         };
@@ -258,7 +268,11 @@ mod tests {
         assert_eq!(keys.lane_of(&of_script[0]), Some(lane));
         assert_eq!(keys.pauses(), "delay:DELAY_TOPIC_PAUSES-{delay:DELAY_TOPIC_LIST}");
         for beside in keys.of_registry().into_iter().chain([keys.store()]) {
-            assert_eq!(slot::of_key(beside.as_bytes()), slot::of_key(keys.topics().as_bytes()), "{beside}");
+            assert_eq!(
+                slot::of_key(beside.as_bytes()),
+                slot::of_key(keys.topics().as_bytes()),
+                "{beside}"
+            );
         }
         assert_eq!(Keys::new("a[b").any_bodies(), "a\\[b:DELAY_REALL_TOPIC_TASK-{*}");
     }
@@ -273,7 +287,10 @@ mod tests {
         for i in [1, 2, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15] {
             check(&of_script[i], Named::OfLane(lane.clone()));
         }
-        check(&format!("{}message.call", of_script[3]), Named::Schedule(lane.clone(), "message.call".into()));
+        check(
+            &format!("{}message.call", of_script[3]),
+            Named::Schedule(lane.clone(), "message.call".into()),
+        );
         check("delay:DELAY_REALL_TOPIC_TASK-{order}", Named::Stray);
         check("delay:DELAY_REALL_TOPIC_TASK-{order:07}", Named::Stray);
         check("delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}", Named::Stray);

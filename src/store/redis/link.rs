@@ -144,7 +144,8 @@ impl Link {
         }
         // Many may come here together. The first one's attempt is all of theirs: nobody waits for more than one timeout.
         let failures = self.failures.load(Ordering::SeqCst);
-        let Ok(turn) = tokio::time::timeout(self.params.timeout, self.connecting.lock()).await else {
+        let Ok(turn) = tokio::time::timeout(self.params.timeout, self.connecting.lock()).await
+        else {
             return Err(silent());
         };
         if self.current().is_none() && self.failures.load(Ordering::SeqCst) != failures {
@@ -167,14 +168,20 @@ impl Link {
     #[cfg(test)]
     pub(super) fn trip(&self) {
         while self.breaker() == State::Closed {
-            self.params.gate.enter(self.params.timeout).expect("it is closed").end(Verdict::Failure);
+            self.params
+                .gate
+                .enter(self.params.timeout)
+                .expect("it is closed")
+                .end(Verdict::Failure);
         }
     }
 
     /// Why callers are refused.
     fn failure(&self) -> Error {
         let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        failing.unwrap_or_else(|| Error::Unavailable("the circuit breaker around Redis is open".into()))
+        failing.unwrap_or_else(|| {
+            Error::Unavailable("the circuit breaker around Redis is open".into())
+        })
     }
 
     /// One attempt to connect, by whose turn it is, if the breaker has room for it.
@@ -182,13 +189,16 @@ impl Link {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        let Ok(pass) = self.params.gate.enter(self.params.timeout) else { return Err(self.failure()) };
-        let attempt = match tokio::time::timeout(self.params.timeout, dial::take(&self.params.pool)).await {
-            Err(_) => Err(silent()),
-            // Such as "max number of clients reached": a server may refuse us for a while.
-            Ok(Err(Error::Corrupt(text))) => Err(Error::Unavailable(text)),
-            Ok(attempt) => attempt,
+        let Ok(pass) = self.params.gate.enter(self.params.timeout) else {
+            return Err(self.failure());
         };
+        let attempt =
+            match tokio::time::timeout(self.params.timeout, dial::take(&self.params.pool)).await {
+                Err(_) => Err(silent()),
+                // Such as "max number of clients reached": a server may refuse us for a while.
+                Ok(Err(Error::Corrupt(text))) => Err(Error::Unavailable(text)),
+                Ok(attempt) => attempt,
+            };
         match attempt {
             Ok(object) => {
                 pass.end(Verdict::Success);
@@ -213,7 +223,12 @@ impl Link {
     }
 
     fn fail(&self, error: &Error) {
-        let is_news = self.failing.lock().unwrap_or_else(PoisonError::into_inner).replace(error.clone()).is_none();
+        let is_news = self
+            .failing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .replace(error.clone())
+            .is_none();
         self.failures.fetch_add(1, Ordering::SeqCst);
         self.params.trouble.notify_one();
         // What keeps delayd from starting at all is said by whoever starts it.
@@ -247,8 +262,14 @@ impl Link {
         let dialer = self.params.pool.manager();
         let dialed = live.dialed();
         // A failure has been noticed by the link.
-        let Ok(answers) = self.send(live, &[redis::cmd("INFO").arg("replication").take()]).await else { return };
-        let info = answers.into_iter().next().and_then(|answer| String::from_redis_value(answer.ok()?).ok());
+        let Ok(answers) = self.send(live, &[redis::cmd("INFO").arg("replication").take()]).await
+        else {
+            return;
+        };
+        let info = answers
+            .into_iter()
+            .next()
+            .and_then(|answer| String::from_redis_value(answer.ok()?).ok());
         if !info.as_deref().is_some_and(server::is_primary) {
             tracing::warn!(server = %dialed.at, "This Redis is no primary any more; connecting anew");
             self.discard(live);
@@ -348,12 +369,18 @@ impl Link {
         self.run_via(&again, commands).await.map_err(|lost| lost.error)
     }
 
-    async fn run_via(&self, live: &Arc<Live>, commands: &[Cmd]) -> std::result::Result<Answers, Lost> {
+    async fn run_via(
+        &self,
+        live: &Arc<Live>,
+        commands: &[Cmd],
+    ) -> std::result::Result<Answers, Lost> {
         let mut answers = self.send(live, commands).await?;
-        let forgotten: Vec<usize> = (0..answers.len()).filter(|&i| is_forgotten(&answers[i])).collect();
+        let forgotten: Vec<usize> =
+            (0..answers.len()).filter(|&i| is_forgotten(&answers[i])).collect();
         if !forgotten.is_empty() {
-            let load =
-                script::all().into_iter().map(|script| redis::cmd("SCRIPT").arg("LOAD").arg(&script.code).take());
+            let load = script::all()
+                .into_iter()
+                .map(|script| redis::cmd("SCRIPT").arg("LOAD").arg(&script.code).take());
             self.send(live, &load.collect::<Vec<_>>()).await?;
             let again: Vec<Cmd> = forgotten.iter().map(|&i| commands[i].clone()).collect();
             for (i, answer) in forgotten.into_iter().zip(self.send(live, &again).await?) {
@@ -361,14 +388,20 @@ impl Link {
             }
         }
         let at = &live.dialed().at;
-        let answers: Answers =
-            answers.into_iter().map(|answer| answer.map_err(|error| Refusal::of(&error, at))).collect();
+        let answers: Answers = answers
+            .into_iter()
+            .map(|answer| answer.map_err(|error| Refusal::of(&error, at)))
+            .collect();
         self.confirm(live, answers).await
     }
 
     /// Waits until enough replicas have what was just done on this very connection (WAIT covers no other); if they do not come to have
     /// it, nothing of it counts as done.
-    async fn confirm(&self, live: &Arc<Live>, answers: Answers) -> std::result::Result<Answers, Lost> {
+    async fn confirm(
+        &self,
+        live: &Arc<Live>,
+        answers: Answers,
+    ) -> std::result::Result<Answers, Lost> {
         let Params { replicas, timeout, .. } = self.params;
         if replicas == 0 || answers.iter().all(std::result::Result::is_err) {
             return Ok(answers);
@@ -377,12 +410,17 @@ impl Link {
         let patience = timeout / 2;
         let wait = redis::cmd("WAIT").arg(replicas).arg(patience.as_millis().max(1) as u64).take();
         let have = self.send(live, &[wait]).await?.into_iter().next();
-        let have = have.and_then(|have| usize::from_redis_value(have.ok()?).ok()).unwrap_or_default();
+        let have =
+            have.and_then(|have| usize::from_redis_value(have.ok()?).ok()).unwrap_or_default();
         if have >= replicas {
             return Ok(answers);
         }
-        let error = Error::Unavailable(format!("{have} of {replicas} replicas have it after {patience:?}"));
-        Ok(answers.into_iter().map(|answer| answer.and(Err(Refusal::Failed(error.clone())))).collect())
+        let error =
+            Error::Unavailable(format!("{have} of {replicas} replicas have it after {patience:?}"));
+        Ok(answers
+            .into_iter()
+            .map(|answer| answer.and(Err(Refusal::Failed(error.clone()))))
+            .collect())
     }
 
     async fn send(

@@ -57,7 +57,8 @@ fn next_due(told: Result<Told<Option<UnixMillis>>>) -> Result<NextDue> {
 /// revision is another one.
 pub(super) async fn each_second(inner: &Inner, look: &Look) -> Looked {
     let [held, released] = destination::ask_holds(inner);
-    let before = [cmd("GET").arg(inner.keys.revision()).take(), identity::ask(&inner.keys), held, released];
+    let before =
+        [cmd("GET").arg(inner.keys.revision()).take(), identity::ask(&inner.keys), held, released];
     let asked = [(For::Workers, &look.workers[..]), (For::Consumers, &look.consumers)];
     let asked = asked.map(|(whom, lanes)| (whom.word(), lanes));
     let (answers, told) = over(inner, &before, &script::NEXT, &asked, read_moment).await;
@@ -65,16 +66,21 @@ pub(super) async fn each_second(inner: &Inner, look: &Look) -> Looked {
         <[_; 4]>::try_from(answers).unwrap_or_else(|_| [0; 4].map(|_| Err(corrupt("too little"))));
     identity::take_in(inner, id).await;
     let holds = held.and_then(|held| destination::read_holds([held, released?]));
-    let revision = revision.and_then(|answer| Option::<u64>::from_redis_value(answer).map_err(corrupt));
+    let revision =
+        revision.and_then(|answer| Option::<u64>::from_redis_value(answer).map_err(corrupt));
     let registry = match revision.map(|revision| Revision(revision.unwrap_or_default())) {
         Err(error) => Err(error),
         Ok(revision) if Some(revision) == look.seen => Ok(None),
         Ok(revision) => topic::topics(inner).await.map(|topics| Some((revision, topics))),
     };
     let lanes_unknown = |told: &Result<Told<Option<UnixMillis>>>| match told {
-        Ok((_, told)) => {
-            look.consumers.iter().zip(told).filter(|(_, told)| told.is_none()).map(|(lane, _)| lane.clone()).collect()
-        }
+        Ok((_, told)) => look
+            .consumers
+            .iter()
+            .zip(told)
+            .filter(|(_, told)| told.is_none())
+            .map(|(lane, _)| lane.clone())
+            .collect(),
         Err(_) => Vec::new(),
     };
     let unknown = told.get(1).map_or_else(Vec::new, lanes_unknown);
@@ -116,7 +122,8 @@ async fn over<T>(
     let mut heard: Vec<Heard<T>> = groups.iter().map(|_| Heard::default()).collect();
     for calls in std::iter::once(first).chain(others.chunks(LANES_A_PIPELINE / a_script)) {
         let call = |&(_, word, lanes): &(usize, &str, &[Lane])| {
-            let keys: Vec<String> = lanes.iter().map(|lane| inner.keys.destinations(lane)).collect();
+            let keys: Vec<String> =
+                lanes.iter().map(|lane| inner.keys.destinations(lane)).collect();
             script_call(script, &keys, &inner.clock).arg(word).take()
         };
         let before = if answered_before.is_empty() { before } else { &[] };
@@ -124,7 +131,8 @@ async fn over<T>(
         let mut answers = inner.working.run_repeatable(&commands).await;
         answered_before.extend(answers.drain(..before.len()));
         for (&(group, _, lanes), answer) in calls.iter().zip(answers) {
-            heard[group].hear(lanes, answer.and_then(|answer| read_answer(answer, lanes.len(), &read)));
+            heard[group]
+                .hear(lanes, answer.and_then(|answer| read_answer(answer, lanes.len(), &read)));
         }
     }
     let mut told = Vec::with_capacity(groups.len());
@@ -169,7 +177,11 @@ impl<T> Heard<T> {
     }
 }
 
-fn read_answer<T>(answer: Value, count: usize, read: impl Fn(Value) -> Result<T>) -> Result<(UnixMillis, Vec<T>)> {
+fn read_answer<T>(
+    answer: Value,
+    count: usize,
+    read: impl Fn(Value) -> Result<T>,
+) -> Result<(UnixMillis, Vec<T>)> {
     let Value::Array(fields) = answer else { return Err(corrupt("no list")) };
     if fields.len() != count + 1 {
         return Err(corrupt("too few lanes"));
@@ -190,9 +202,14 @@ fn read_moment(told: Value) -> Result<Option<UnixMillis>> {
 
 fn read_history(told: Value) -> Result<History> {
     let Value::Array(fields) = told else { return Ok(History::default()) };
-    let [ended, oldest, over] = <[Value; 3]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
+    let [ended, oldest, over] =
+        <[Value; 3]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
     let count = |value| u64::from_redis_value(value).map_err(corrupt);
-    Ok(History { ended: count(ended)?, oldest: read_moment(oldest)?, has_leftovers: count(over)? > 0 })
+    Ok(History {
+        ended: count(ended)?,
+        oldest: read_moment(oldest)?,
+        has_leftovers: count(over)? > 0,
+    })
 }
 
 /// The time of the first of the servers that tells it. All are asked at once.
@@ -200,7 +217,8 @@ async fn time(inner: &Inner) -> Result<UnixMillis> {
     let map = inner.servers.map();
     let asking = map.nodes().iter().map(async |node| {
         let answers = node.link(Purpose::Working).run(&[cmd("TIME")], Repeat::Once).await?;
-        let time = answers.into_iter().next().unwrap_or_else(|| Err(Refusal::Failed(corrupt("no time"))));
+        let time =
+            answers.into_iter().next().unwrap_or_else(|| Err(Refusal::Failed(corrupt("no time"))));
         read_time(inner, time.map_err(Refusal::into_error)?)
     });
     let mut told = Err(Error::Unavailable("no server is known".into()));

@@ -83,14 +83,21 @@ impl Map {
     ///
     /// # Errors
     /// [`Error::Corrupt`] for an answer that is none.
-    pub(super) fn told(&self, slots: Value, asked: &Address, params: &node::Params) -> Result<Self> {
+    pub(super) fn told(
+        &self,
+        slots: Value,
+        asked: &Address,
+        params: &node::Params,
+    ) -> Result<Self> {
         let mut nodes: Vec<Arc<Node>> = Vec::new();
         let mut owners = vec![NOBODY; SLOTS];
         for range in read(slots, asked)? {
             let known = nodes.iter().position(|node| node.address.as_ref() == Some(&range.owner));
             let place = known.unwrap_or_else(|| {
                 let node = self.at(&range.owner).cloned();
-                nodes.push(node.unwrap_or_else(|| Arc::new(Node::new(Target::Server(range.owner.clone()), params))));
+                nodes.push(node.unwrap_or_else(|| {
+                    Arc::new(Node::new(Target::Server(range.owner.clone()), params))
+                }));
                 nodes.len() - 1
             });
             owners[usize::from(range.first)..=usize::from(range.last)].fill(place as u16);
@@ -128,8 +135,9 @@ mod tests {
     #[test]
     fn the_primary_of_each_range_is_read_and_replicas_are_passed_over() {
         let text = |text: &str| Value::BulkString(text.into());
-        let node =
-            |host: Value, port: i64| Value::Array(vec![host, Value::Int(port), text("id"), Value::Array(vec![])]);
+        let node = |host: Value, port: i64| {
+            Value::Array(vec![host, Value::Int(port), text("id"), Value::Array(vec![])])
+        };
         let range = |first: i64, last: i64, nodes: Vec<Value>| {
             Value::Array([vec![Value::Int(first), Value::Int(last)], nodes].concat())
         };

@@ -152,7 +152,8 @@ impl Params {
             addresses.insert(0, address);
             login = first;
         }
-        let mode = if matches!(self.topology, Topology::Cluster) { Mode::Cluster } else { Mode::Alone };
+        let mode =
+            if matches!(self.topology, Topology::Cluster) { Mode::Cluster } else { Mode::Alone };
         let params = node::Params {
             login,
             mode,
@@ -253,7 +254,9 @@ impl Redis {
         ];
         let adders = Adders::new(inner.clone());
         let store = Self { inner, adders, tasks };
-        if is_up && let Ok(answer) = store.inner.working.run_one(identity::ask(&store.inner.keys)).await {
+        if is_up
+            && let Ok(answer) = store.inner.working.run_one(identity::ask(&store.inner.keys)).await
+        {
             identity::check(answer)?;
         }
         Ok(store)

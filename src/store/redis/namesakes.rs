@@ -29,10 +29,16 @@ struct Spans {
 }
 
 /// The ids among those of `tasks` at `places` that another topic has, while their own topic has not.
-pub(super) async fn taken(inner: &Inner, tasks: &[Adoptee], places: &[usize]) -> Result<HashSet<TaskId>> {
+pub(super) async fn taken(
+    inner: &Inner,
+    tasks: &[Adoptee],
+    places: &[usize],
+) -> Result<HashSet<TaskId>> {
     let spans = note(inner, places.iter().map(|&place| &tasks[place])).await?;
-    let doubtful = places.iter().map(|&place| &tasks[place]).filter(|task| spans.may_hold_another(task));
-    let own: HashMap<TaskId, Lane> = doubtful.map(|task| (task.id, task.topic.lane_of(task.id))).collect();
+    let doubtful =
+        places.iter().map(|&place| &tasks[place]).filter(|task| spans.may_hold_another(task));
+    let own: HashMap<TaskId, Lane> =
+        doubtful.map(|task| (task.id, task.topic.lane_of(task.id))).collect();
     if own.is_empty() {
         return Ok(HashSet::new());
     }
@@ -53,7 +59,9 @@ pub(super) async fn taken(inner: &Inner, tasks: &[Adoptee], places: &[usize]) ->
     for asked in asked.chunks(CALLS) {
         let calls: Vec<Cmd> = asked.iter().map(|(lane, ids)| present(inner, lane, ids)).collect();
         for ((lane, _), answer) in asked.iter().zip(inner.working.run_repeatable(&calls).await) {
-            for id in Vec::<u64>::from_redis_value(answer?).map_err(corrupt)?.into_iter().map(TaskId) {
+            for id in
+                Vec::<u64>::from_redis_value(answer?).map_err(corrupt)?.into_iter().map(TaskId)
+            {
                 let known = if own.get(&id) == Some(lane) { &mut here } else { &mut elsewhere };
                 known.insert(id);
             }
@@ -81,7 +89,8 @@ async fn note<'a>(inner: &Inner, tasks: impl Iterator<Item = &'a Adoptee>) -> Re
     for (origin, (low, high)) in spans {
         call.arg(origin.map(|origin| origin.to_string()).unwrap_or_default()).arg(low).arg(high);
     }
-    let before = HashMap::<String, String>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+    let before = HashMap::<String, String>::from_redis_value(inner.working.run_one(call).await?)
+        .map_err(corrupt)?;
     Ok(Spans::read(&before))
 }
 
@@ -90,7 +99,9 @@ impl Spans {
     fn read(fields: &HashMap<String, String>) -> Self {
         let imported = fields.iter().filter_map(|(field, span)| {
             let origin = field.strip_prefix("from:")?.parse().ok();
-            let span = span.split_once(' ').and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?)));
+            let span = span
+                .split_once(' ')
+                .and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?)));
             let (low, high) = span.unwrap_or((0, u64::MAX));
             Some((origin, low, high))
         });

@@ -70,7 +70,12 @@ impl Node {
             Target::Server(address) => (address.to_string().into(), Some(address.clone())),
             Target::Primary(sentinels) => (sentinels.name().into(), None),
         };
-        let dialer = Dialer { target, login: params.login.clone(), mode: params.mode, timeout: params.timeout };
+        let dialer = Dialer {
+            target,
+            login: params.login.clone(),
+            mode: params.mode,
+            timeout: params.timeout,
+        };
         let working = link::Params {
             name: "work",
             server: name.clone(),
@@ -80,10 +85,13 @@ impl Node {
             trouble: params.trouble.clone(),
             replicas: 0,
         };
-        let adding = link::Params { name: "adds", replicas: params.wait_replicas, ..working.clone() };
+        let adding =
+            link::Params { name: "adds", replicas: params.wait_replicas, ..working.clone() };
         let confirming = link::Params { name: "confirmations", ..adding.clone() };
-        let confirming = (params.wait_replicas > 0).then(|| Confirming::new(Link::new(confirming), params.timeout));
-        let links = Arc::new(Links { adding: Link::new(adding), working: Link::new(working), confirming });
+        let confirming = (params.wait_replicas > 0)
+            .then(|| Confirming::new(Link::new(confirming), params.timeout));
+        let links =
+            Arc::new(Links { adding: Link::new(adding), working: Link::new(working), confirming });
         let kept = links.clone();
         let keeper = tokio::spawn(async move {
             let confirming = async {
@@ -101,9 +109,11 @@ impl Node {
         match purpose {
             Purpose::Adding => &self.links.adding,
             Purpose::Working => &self.links.working,
-            Purpose::Confirming => {
-                self.links.confirming.as_ref().map_or(&self.links.working, |confirming| &confirming.link)
-            }
+            Purpose::Confirming => self
+                .links
+                .confirming
+                .as_ref()
+                .map_or(&self.links.working, |confirming| &confirming.link),
         }
     }
 
@@ -111,7 +121,12 @@ impl Node {
     ///
     /// # Errors
     /// Those of the link.
-    pub(super) async fn run(&self, purpose: Purpose, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
+    pub(super) async fn run(
+        &self,
+        purpose: Purpose,
+        commands: &[Cmd],
+        repeat: Repeat<'_>,
+    ) -> Result<Answers> {
         match (purpose, &self.links.confirming) {
             (Purpose::Confirming, Some(confirming)) => confirming.run(commands.to_vec()).await,
             _ => self.link(purpose).run(commands, repeat).await,
@@ -137,7 +152,11 @@ impl Node {
     /// What it keeps, if it was ever seen.
     pub(super) fn durability(&self) -> Option<Durability> {
         let links = [&self.links.adding, &self.links.working];
-        links.into_iter().filter(|link| link.has_been_up()).map(Link::durability).max_by_key(|kept| *kept as u8)
+        links
+            .into_iter()
+            .filter(|link| link.has_been_up())
+            .map(Link::durability)
+            .max_by_key(|kept| *kept as u8)
     }
 }
 

@@ -64,10 +64,13 @@ fn write(note: &AttemptNote) -> String {
 
 pub(super) async fn notes(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Vec<AttemptNote>> {
     let read = cmd("HGET").arg(inner.keys.notes(lane)).arg(id.0).take();
-    let kept = Option::<Vec<u8>>::from_redis_value(inner.working.run_one(read).await?).map_err(corrupt)?;
+    let kept =
+        Option::<Vec<u8>>::from_redis_value(inner.working.run_one(read).await?).map_err(corrupt)?;
     let kept = kept.unwrap_or_default();
     // A line that cannot be read is no loss to anybody's task.
-    let lines = kept.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+    let lines = kept
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| serde_json::from_slice::<Line>(line).ok());
     let read = |line: Line| AttemptNote {
         lane: lane.clone(),
         id,

@@ -34,15 +34,20 @@ pub(super) enum Refusal {
 }
 
 /// The fields of what a script has answered, after `now`; or the lane's refusal.
-pub(super) fn read(reply: Value) -> Result<std::result::Result<std::vec::IntoIter<Value>, Refusal>> {
+pub(super) fn read(
+    reply: Value,
+) -> Result<std::result::Result<std::vec::IntoIter<Value>, Refusal>> {
     let mut fields = Vec::<Value>::from_redis_value(reply).map_err(corrupt)?.into_iter();
     match fields.as_slice().first() {
         Some(Value::Int(_)) => Ok(Ok(fields)),
-        _ => match (super::answer::text(fields.next().unwrap_or_default())?.as_str(), fields.next()) {
-            ("closed", Some(token)) => Ok(Err(Refusal::Closed(super::answer::text(token)?))),
-            ("stale", Some(_)) => Ok(Err(Refusal::Stale)),
-            (other, _) => Err(corrupt(other)),
-        },
+        _ => {
+            match (super::answer::text(fields.next().unwrap_or_default())?.as_str(), fields.next())
+            {
+                ("closed", Some(token)) => Ok(Err(Refusal::Closed(super::answer::text(token)?))),
+                ("stale", Some(_)) => Ok(Err(Refusal::Stale)),
+                (other, _) => Err(corrupt(other)),
+            }
+        }
     }
 }
 
@@ -76,10 +81,12 @@ pub(super) async fn confirm<'a>(
             Err(error) => Err(error),
             Ok(actual) if actual != *entry => Err(Error::StaleEntry),
             // The lane contradicts the registry: a failover has lost something of one of them.
-            Ok(_) if stale.contains(entry) => match Box::pin(reconcile::reconcile(inner, &entry.topic)).await {
-                Ok(_) => Err(Error::StaleEntry),
-                Err(error) => Err(error),
-            },
+            Ok(_) if stale.contains(entry) => {
+                match Box::pin(reconcile::reconcile(inner, &entry.topic)).await {
+                    Ok(_) => Err(Error::StaleEntry),
+                    Err(error) => Err(error),
+                }
+            }
             Ok(_) => Ok(()),
         };
         if let Err(error) = &confirmation

@@ -15,7 +15,8 @@ use super::record::{Entry, Record, read_millis};
 use super::script;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Counts, Error, FURTHEST_DEADLINE, Forecast, LeaseKind, ListQuery, Listed, MAX_FORECAST, Result, Summary, Task,
+    Counts, Error, FURTHEST_DEADLINE, Forecast, LeaseKind, ListQuery, Listed, MAX_FORECAST, Result,
+    Summary, Task,
 };
 use crate::task::{Destination, Lane, State, TaskId};
 
@@ -27,12 +28,15 @@ const MOST: usize = 100;
 const COUNTS_A_SCRIPT: usize = 4_000;
 
 pub(super) async fn get(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Option<Task>> {
-    let call = script_call(&script::GET, &inner.keys.of_script(lane), &inner.clock).arg(id.0).take();
-    let fields = Vec::<Value>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+    let call =
+        script_call(&script::GET, &inner.keys.of_script(lane), &inner.clock).arg(id.0).take();
+    let fields =
+        Vec::<Value>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
     if fields.is_empty() {
         return Ok(None);
     }
-    let [now, record, key_set, place @ ..] = <[Value; 7]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
+    let [now, record, key_set, place @ ..] =
+        <[Value; 7]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
     let now = UnixMillis(i64::from_redis_value(now).map_err(corrupt)?);
     let record = Record::read(Vec::<u8>::from_redis_value(record).map_err(corrupt)?)?;
     let place = Place::read(now, &record, place)?;
@@ -71,9 +75,19 @@ struct Place {
 
 impl Place {
     /// Reads what `lua/where.lua` answers.
-    fn read(now: UnixMillis, record: &Record, [entry, deadline, due, finished]: [Value; 4]) -> Result<Self> {
+    fn read(
+        now: UnixMillis,
+        record: &Record,
+        [entry, deadline, due, finished]: [Value; 4],
+    ) -> Result<Self> {
         let entry = match text(entry)?.as_str() {
-            "" => Entry { attempts: 0, ended: None, cancelling: false, lease: None, outcome: String::new() },
+            "" => Entry {
+                attempts: 0,
+                ended: None,
+                cancelling: false,
+                lease: None,
+                outcome: String::new(),
+            },
             written => Entry::read(written)?,
         };
         let (state, due) = match (entry.ended, read_moment(deadline)?, read_moment(due)?) {
@@ -93,19 +107,25 @@ impl Place {
 }
 
 /// A task that cannot be read is left out and logged: the others of the page are none the worse.
-pub(super) async fn summaries(inner: &Inner, lane: &Lane, ids: &[TaskId]) -> Result<Vec<Option<Summary>>> {
+pub(super) async fn summaries(
+    inner: &Inner,
+    lane: &Lane,
+    ids: &[TaskId],
+) -> Result<Vec<Option<Summary>>> {
     let mut summaries = Vec::with_capacity(ids.len());
     for chunk in ids.chunks(MOST) {
         let mut call = script_call(&script::SUMMARIES, &inner.keys.of_script(lane), &inner.clock);
         for id in chunk {
             call.arg(id.0);
         }
-        let answer = Vec::<Value>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+        let answer =
+            Vec::<Value>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
         if answer.len() != chunk.len() + 1 {
             return Err(corrupt("too few tasks"));
         }
         let mut answer = answer.into_iter();
-        let now = UnixMillis(i64::from_redis_value(answer.next().unwrap_or_default()).map_err(corrupt)?);
+        let now =
+            UnixMillis(i64::from_redis_value(answer.next().unwrap_or_default()).map_err(corrupt)?);
         for (&id, fields) in chunk.iter().zip(answer) {
             let Value::Array(fields) = fields else {
                 summaries.push(None);
@@ -113,7 +133,10 @@ pub(super) async fn summaries(inner: &Inner, lane: &Lane, ids: &[TaskId]) -> Res
             };
             let read = read_summary(now, id, fields);
             summaries.push(
-                read.inspect_err(|error| tracing::error!(task.id = %id, %error, "Task {id} cannot be read")).ok(),
+                read.inspect_err(
+                    |error| tracing::error!(task.id = %id, %error, "Task {id} cannot be read"),
+                )
+                .ok(),
             );
         }
     }
@@ -121,7 +144,8 @@ pub(super) async fn summaries(inner: &Inner, lane: &Lane, ids: &[TaskId]) -> Res
 }
 
 fn read_summary(now: UnixMillis, id: TaskId, fields: Vec<Value>) -> Result<Summary> {
-    let [head, place @ ..] = <[Value; 5]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
+    let [head, place @ ..] =
+        <[Value; 5]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
     let record = Record::read(Vec::<u8>::from_redis_value(head).map_err(corrupt)?)?;
     let place = Place::read(now, &record, place)?;
     Ok(Summary {
@@ -140,13 +164,16 @@ fn read_summary(now: UnixMillis, id: TaskId, fields: Vec<Value>) -> Result<Summa
 
 pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Vec<Listed>> {
     let mut call = script_call(&script::LIST, &inner.keys.of_script(&query.lane), &inner.clock);
-    call.arg(query.state.as_str()).arg(query.from.0.clamp(-FAR, FAR)).arg(query.to.0.clamp(-FAR, FAR));
+    call.arg(query.state.as_str())
+        .arg(query.from.0.clamp(-FAR, FAR))
+        .arg(query.to.0.clamp(-FAR, FAR));
     match query.after {
         Some(after) => call.arg(after.moment.0).arg(after.id.0),
         None => call.arg("").arg(""),
     };
     call.arg(query.limit);
-    let found = Vec::<String>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
+    let found =
+        Vec::<String>::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)?;
     let mut page = found
         .chunks_exact(2)
         .map(|pair| {
@@ -170,7 +197,12 @@ pub(super) async fn stats(inner: &Inner, lane: &Lane) -> Result<Counts> {
 }
 
 /// A script for each few destinations, so that none is long. The first one's now is everyone's.
-pub(super) async fn forecast(inner: &Inner, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
+pub(super) async fn forecast(
+    inner: &Inner,
+    lane: &Lane,
+    step: Duration,
+    steps: usize,
+) -> Result<Forecast> {
     type Answer = (i64, Vec<u64>, Vec<Vec<u8>>);
     let steps = steps.min(MAX_FORECAST);
     let step = i64::try_from(step.as_millis()).unwrap_or(FAR).min(FAR / MAX_FORECAST as i64);

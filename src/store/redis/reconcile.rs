@@ -36,13 +36,18 @@ impl Remembers {
 }
 
 /// Those of these lanes that hold tasks and remember a number.
-async fn remembering(inner: &Inner, topic: &Topic, lanes: impl Iterator<Item = u16>) -> Result<Vec<Remembers>> {
+async fn remembering(
+    inner: &Inner,
+    topic: &Topic,
+    lanes: impl Iterator<Item = u16>,
+) -> Result<Vec<Remembers>> {
     let lanes: Vec<Lane> = lanes.map(|shard| Lane { topic: topic.clone(), shard }).collect();
     let ask = |lane: &Lane| {
         let remembered = cmd("HGET").arg(inner.keys.offsets(lane)).arg("#shards").take();
         [cmd("HLEN").arg(inner.keys.bodies(lane)).take(), remembered]
     };
-    let answers = inner.working.run_repeatable(&lanes.iter().flat_map(ask).collect::<Vec<_>>()).await;
+    let answers =
+        inner.working.run_repeatable(&lanes.iter().flat_map(ask).collect::<Vec<_>>()).await;
     let mut answers = answers.into_iter();
     let mut found = Vec::new();
     for Lane { shard, .. } in lanes {
@@ -56,7 +61,11 @@ async fn remembering(inner: &Inner, topic: &Topic, lanes: impl Iterator<Item = u
 }
 
 /// Whether one of these lanes, which hold tasks, contradicts the registry.
-pub(super) async fn is_needed(inner: &Inner, entry: &TopicEntry, lanes: impl Iterator<Item = u16>) -> Result<bool> {
+pub(super) async fn is_needed(
+    inner: &Inner,
+    entry: &TopicEntry,
+    lanes: impl Iterator<Item = u16>,
+) -> Result<bool> {
     Ok(remembering(inner, &entry.topic, lanes).await?.iter().any(|lane| !lane.agrees(entry.shards)))
 }
 
@@ -66,7 +75,9 @@ pub(super) async fn reconcile(inner: &Inner, topic: &Topic) -> Result<Option<Top
     let Ok(_turn) = inner.reconciling.try_lock() else { return Ok(None) };
     let read = cmd("HGET").arg(inner.keys.topics()).arg(topic.as_str()).take();
     let answer = inner.working.run_one(read).await?;
-    let Some(text) = Option::<String>::from_redis_value(answer).map_err(corrupt)? else { return Ok(None) };
+    let Some(text) = Option::<String>::from_redis_value(answer).map_err(corrupt)? else {
+        return Ok(None);
+    };
     let entry = registry::read_entry(topic.as_str(), &text)?;
     let lanes = remembering(inner, topic, 0..TopicEntry::MAX_SHARDS).await?;
     let Some(first) = lanes.first().map(|lane| lane.shards) else { return Ok(None) };
@@ -80,12 +91,16 @@ pub(super) async fn reconcile(inner: &Inner, topic: &Topic) -> Result<Option<Top
         return Ok(None);
     }
     let astray = lanes.into_iter().filter(|lane| !lane.agrees(entry.shards));
-    let astray: Vec<Lane> = astray.map(|Remembers { shard, .. }| Lane { topic: topic.clone(), shard }).collect();
+    let astray: Vec<Lane> =
+        astray.map(|Remembers { shard, .. }| Lane { topic: topic.clone(), shard }).collect();
     // First all, for they take one another's tasks. From then on, nobody adds more that do not
     // belong there.
     for lane in &astray {
-        let remembers = if lane.shard < entry.shards { entry.shards.to_string() } else { String::new() };
-        let stamp = script_call(&script::STAMP, &inner.keys.of_script(lane), &inner.clock).arg(remembers).take();
+        let remembers =
+            if lane.shard < entry.shards { entry.shards.to_string() } else { String::new() };
+        let stamp = script_call(&script::STAMP, &inner.keys.of_script(lane), &inner.clock)
+            .arg(remembers)
+            .take();
         inner.working.run_one(stamp).await?;
     }
     for lane in astray {
@@ -99,10 +114,13 @@ pub(super) async fn reconcile(inner: &Inner, topic: &Topic) -> Result<Option<Top
 async fn empty(inner: &Inner, entry: &TopicEntry, lane: &Lane) -> Result<usize> {
     let (mut cursor, mut moved) = (0_u64, 0);
     loop {
-        let scan = cmd("HSCAN").arg(inner.keys.bodies(lane)).arg(cursor).arg("COUNT").arg(PAGE).take();
+        let scan =
+            cmd("HSCAN").arg(inner.keys.bodies(lane)).arg(cursor).arg("COUNT").arg(PAGE).take();
         let (next, fields): (u64, Vec<Value>) =
-            FromRedisValue::from_redis_value(inner.working.run_one(scan).await?).map_err(corrupt)?;
-        let names = fields.into_iter().step_by(2).filter_map(|name| u64::from_redis_value(name).ok());
+            FromRedisValue::from_redis_value(inner.working.run_one(scan).await?)
+                .map_err(corrupt)?;
+        let names =
+            fields.into_iter().step_by(2).filter_map(|name| u64::from_redis_value(name).ok());
         let ids: Vec<TaskId> = names.map(TaskId).filter(|id| entry.lane_of(*id) != *lane).collect();
         moved += move_away(inner, entry, lane, ids).await?;
         cursor = next;
@@ -113,7 +131,12 @@ async fn empty(inner: &Inner, entry: &TopicEntry, lane: &Lane) -> Result<usize> 
 }
 
 /// Moves tasks out of a lane. What is leased to somebody stays until the next search.
-async fn move_away(inner: &Inner, entry: &TopicEntry, lane: &Lane, ids: Vec<TaskId>) -> Result<usize> {
+async fn move_away(
+    inner: &Inner,
+    entry: &TopicEntry,
+    lane: &Lane,
+    ids: Vec<TaskId>,
+) -> Result<usize> {
     let receipt = Receipt::random();
     transfer::lend(inner, lane, &ids, &receipt, LEASE).await?;
     let mut tasks = Vec::new();
@@ -124,7 +147,8 @@ async fn move_away(inner: &Inner, entry: &TopicEntry, lane: &Lane, ids: Vec<Task
         }
     }
     let adopted = transfer::adopt(inner, &tasks).await;
-    let is_settled = |adopted: &Result<Adopted>| !matches!(adopted, Err(_) | Ok(Adopted::Own | Adopted::Taken));
+    let is_settled =
+        |adopted: &Result<Adopted>| !matches!(adopted, Err(_) | Ok(Adopted::Own | Adopted::Taken));
     let kept = tasks.into_iter().zip(adopted).filter(|(_, adopted)| is_settled(adopted));
     let mut moved = 0;
     for (task, _) in kept {
@@ -134,9 +158,13 @@ async fn move_away(inner: &Inner, entry: &TopicEntry, lane: &Lane, ids: Vec<Task
             Standing::Waiting { .. } => {
                 let (lane, receipt) = (lane.clone(), receipt.clone());
                 let transition = Transition::Moved;
-                settle::settle(inner, &inner.confirming, &[Settle { lane, id, receipt, transition }])
-                    .await
-                    .remove(0)?;
+                settle::settle(
+                    inner,
+                    &inner.confirming,
+                    &[Settle { lane, id, receipt, transition }],
+                )
+                .await
+                .remove(0)?;
                 State::Delivered
             }
         };
@@ -152,7 +180,18 @@ fn adoptee(entry: &TopicEntry, task: Task) -> Option<Adoptee> {
         (state, Some(finished)) if state.is_final() => Standing::Ended { state, finished },
         _ => return None,
     };
-    let Task { id, destination, due, created, attempts, last_outcome: outcome, options, content, key_set, .. } = task;
+    let Task {
+        id,
+        destination,
+        due,
+        created,
+        attempts,
+        last_outcome: outcome,
+        options,
+        content,
+        key_set,
+        ..
+    } = task;
     let topic = entry.clone();
     Some(Adoptee {
         topic,

@@ -39,7 +39,8 @@ impl Record {
         let corrupt = |what: &str| Error::Corrupt(format!("a task's record has {what}"));
         let end = bytes.iter().position(|&b| b == b'\n').ok_or_else(|| corrupt("no head"))?;
         let content = bytes.split_off(end + 1);
-        let head = std::str::from_utf8(&bytes[..end]).map_err(|_| corrupt("a head that is no text"))?;
+        let head =
+            std::str::from_utf8(&bytes[..end]).map_err(|_| corrupt("a head that is no text"))?;
         let mut fields = head.splitn(5, ' ');
         let mut field = || fields.next().ok_or_else(|| corrupt("too short a head"));
         if field()? != VERSION {
@@ -52,7 +53,8 @@ impl Record {
             NO_OPTIONS => Options::default(),
             json => serde_json::from_str(json).map_err(|_| corrupt("unreadable options"))?,
         };
-        let content = String::from_utf8(content).map_err(|_| corrupt("a content that is no text"))?;
+        let content =
+            String::from_utf8(content).map_err(|_| corrupt("a content that is no text"))?;
         Ok(Self { due, created, destination, options, content })
     }
 }
@@ -80,9 +82,17 @@ impl Entry {
         let [attempts, _, mark, lease, _, _, _, outcome] = fields[..] else {
             return Err(Error::Corrupt("a task's entry is too short".into()));
         };
-        let attempts = attempts.parse().map_err(|_| Error::Corrupt("a task's entry has no attempts".into()))?;
+        let attempts = attempts
+            .parse()
+            .map_err(|_| Error::Corrupt("a task's entry has no attempts".into()))?;
         let ended = State::ALL.into_iter().find(|state| state.as_str() == mark);
-        Ok(Self { attempts, ended, cancelling: mark == "!", lease: read_lease(lease)?, outcome: outcome.to_owned() })
+        Ok(Self {
+            attempts,
+            ended,
+            cancelling: mark == "!",
+            lease: read_lease(lease)?,
+            outcome: outcome.to_owned(),
+        })
     }
 }
 
@@ -105,7 +115,8 @@ fn read_lease(text: &str) -> Result<Option<LeaseKind>> {
 /// # Errors
 /// [`Error::Corrupt`] if it is no number.
 pub(super) fn read_millis(text: &str) -> Result<UnixMillis> {
-    let number: f64 = text.parse().map_err(|_| Error::Corrupt(format!("a moment reads {text:?}")))?;
+    let number: f64 =
+        text.parse().map_err(|_| Error::Corrupt(format!("a moment reads {text:?}")))?;
     // Scores are doubles; moments are whole milliseconds far below 2^53.
     Ok(UnixMillis(number as i64))
 }
@@ -118,8 +129,10 @@ mod tests {
     #[test]
     fn a_record_reads_back_its_head_and_its_content_byte_for_byte() {
         let options = Options { timeout: Some(Span::seconds(3)), ..Options::default() };
-        let text =
-            format!("1 1795236367000 1795234567000 message.call {}\n{{\"sn\" : \"a b\"}}\n", write_options(&options));
+        let text = format!(
+            "1 1795236367000 1795234567000 message.call {}\n{{\"sn\" : \"a b\"}}\n",
+            write_options(&options)
+        );
         let record = Record::read(text.into_bytes()).unwrap();
         assert_eq!(record.due, UnixMillis(1_795_236_367_000));
         assert_eq!(record.options, options);
@@ -130,20 +143,38 @@ mod tests {
 
     #[test]
     fn a_foreign_record_is_refused() {
-        for bytes in ["", "1", "2 5 4 @pull -\nx", "1 5 4 @pull\nx", "1 a 4 @pull -\nx", "1 5 4 @@ -\n", "1 5 4 a {]\n"]
-        {
+        for bytes in [
+            "",
+            "1",
+            "2 5 4 @pull -\nx",
+            "1 5 4 @pull\nx",
+            "1 a 4 @pull -\nx",
+            "1 5 4 @@ -\n",
+            "1 5 4 a {]\n",
+        ] {
             assert!(matches!(Record::read(bytes.into()), Err(Error::Corrupt(_))), "{bytes:?}");
         }
     }
 
     #[test]
     fn an_entry_reads_its_attempts_end_and_outcome() {
-        let live = Entry::read("2 0 ! m7 abc def,ghi message.call 503 Service Unavailable").unwrap();
-        let (lease, outcome) = (Some(LeaseKind::Mover { due: UnixMillis(7) }), "503 Service Unavailable".into());
+        let live =
+            Entry::read("2 0 ! m7 abc def,ghi message.call 503 Service Unavailable").unwrap();
+        let (lease, outcome) =
+            (Some(LeaseKind::Mover { due: UnixMillis(7) }), "503 Service Unavailable".into());
         assert_eq!(live, Entry { attempts: 2, ended: None, cancelling: true, lease, outcome });
         let ended = Entry::read("1 0 delivered - abc * @pull ").unwrap();
         let state = Some(State::Delivered);
-        assert_eq!(ended, Entry { attempts: 1, ended: state, cancelling: false, lease: None, outcome: String::new() });
+        assert_eq!(
+            ended,
+            Entry {
+                attempts: 1,
+                ended: state,
+                cancelling: false,
+                lease: None,
+                outcome: String::new()
+            }
+        );
         assert!(Entry::read("1 0 - x abc * @pull ").is_err());
     }
 }

@@ -28,19 +28,28 @@ struct Stored {
 
 /// Registers a topic unless it is there, and reads the winner back. A deletion that is under way does not remove it after this.
 pub(super) async fn assert(inner: &Inner, entry: &TopicEntry) -> Result<TopicEntry> {
-    assert_all(inner, &[entry]).await.pop().unwrap_or_else(|| Err(Error::Corrupt("no answer".into())))
+    assert_all(inner, &[entry])
+        .await
+        .pop()
+        .unwrap_or_else(|| Err(Error::Corrupt("no answer".into())))
 }
 
 /// The same of many, in one pipeline. One answer each.
 pub(super) async fn assert_all(inner: &Inner, entries: &[&TopicEntry]) -> Vec<Result<TopicEntry>> {
     let keys = inner.keys.of_registry();
     let command = |entry: &&TopicEntry| {
-        let value = serde_json::to_string(&Stored { shards: entry.shards }).expect("a number is plain data");
-        script_call(&script::REGISTER, &keys, &inner.clock).arg(entry.topic.as_str()).arg(value).take()
+        let value = serde_json::to_string(&Stored { shards: entry.shards })
+            .expect("a number is plain data");
+        script_call(&script::REGISTER, &keys, &inner.clock)
+            .arg(entry.topic.as_str())
+            .arg(value)
+            .take()
     };
-    let answers = inner.confirming.run_repeatable(&entries.iter().map(command).collect::<Vec<_>>()).await;
+    let answers =
+        inner.confirming.run_repeatable(&entries.iter().map(command).collect::<Vec<_>>()).await;
     let read = |(entry, answer): (&&TopicEntry, Result<_>)| {
-        let text = String::from_redis_value(answer?).map_err(|error| Error::Corrupt(error.to_string()))?;
+        let text =
+            String::from_redis_value(answer?).map_err(|error| Error::Corrupt(error.to_string()))?;
         read_entry(entry.topic.as_str(), &text)
     };
     entries.iter().zip(answers).map(read).collect()
@@ -49,8 +58,8 @@ pub(super) async fn assert_all(inner: &Inner, entries: &[&TopicEntry]) -> Vec<Re
 /// All entries, without policies and pauses.
 pub(super) async fn entries(inner: &Inner) -> Result<Vec<TopicEntry>> {
     let answer = inner.working.run_one(cmd("HGETALL").arg(inner.keys.topics()).take()).await?;
-    let entries =
-        HashMap::<String, String>::from_redis_value(answer).map_err(|error| Error::Corrupt(error.to_string()))?;
+    let entries = HashMap::<String, String>::from_redis_value(answer)
+        .map_err(|error| Error::Corrupt(error.to_string()))?;
     Ok(read_all(inner, &entries))
 }
 
@@ -62,11 +71,13 @@ pub(super) fn read_all(inner: &Inner, entries: &HashMap<String, String>) -> Vec<
 /// An entry; nothing if it cannot be read, which is said once.
 pub(super) fn read_known(inner: &Inner, topic: &str, value: &str) -> Option<TopicEntry> {
     let read = read_entry(topic, value);
-    read.inspect_err(|error| inner.complaints.once(&format!("A topic is passed over: {error}"))).ok()
+    read.inspect_err(|error| inner.complaints.once(&format!("A topic is passed over: {error}")))
+        .ok()
 }
 
 pub(super) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
-    let corrupt = || Error::Corrupt(format!("the registry's entry of topic {topic:?} cannot be read"));
+    let corrupt =
+        || Error::Corrupt(format!("the registry's entry of topic {topic:?} cannot be read"));
     let stored: Stored = serde_json::from_str(value).map_err(|_| corrupt())?;
     if !(1..=TopicEntry::MAX_SHARDS).contains(&stored.shards) {
         return Err(corrupt());
@@ -103,7 +114,11 @@ pub(super) async fn recover(inner: &Inner) -> Result<Vec<TopicEntry>> {
     Ok(entries)
 }
 
-async fn look_for_lanes(inner: &Inner, node: &Node, found: &mut BTreeMap<Topic, BTreeSet<u16>>) -> Result<()> {
+async fn look_for_lanes(
+    inner: &Inner,
+    node: &Node,
+    found: &mut BTreeMap<Topic, BTreeSet<u16>>,
+) -> Result<()> {
     let mut cursor = Some(0);
     while let Some(from) = cursor {
         let (next, keys) = scan(node, from, &inner.keys.any_bodies()).await?;
@@ -116,19 +131,28 @@ async fn look_for_lanes(inner: &Inner, node: &Node, found: &mut BTreeMap<Topic, 
 }
 
 /// One step through the keys of a server that fit a pattern: where to go on, and what was found.
-pub(super) async fn scan(node: &Node, cursor: u64, pattern: &str) -> Result<(Option<u64>, Vec<String>)> {
-    let scan = cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT).take();
+pub(super) async fn scan(
+    node: &Node,
+    cursor: u64,
+    pattern: &str,
+) -> Result<(Option<u64>, Vec<String>)> {
+    let scan =
+        cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT).take();
     let mut answers = node.link(Purpose::Working).run(&[scan], Repeat::Once).await?.into_iter();
     let answer = answers.next().transpose().map_err(Refusal::into_error)?.unwrap_or_default();
-    let (next, keys): (u64, Vec<Vec<u8>>) =
-        FromRedisValue::from_redis_value(answer).map_err(|error| Error::Corrupt(error.to_string()))?;
+    let (next, keys): (u64, Vec<Vec<u8>>) = FromRedisValue::from_redis_value(answer)
+        .map_err(|error| Error::Corrupt(error.to_string()))?;
     let keys = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
     Ok(((next != 0).then_some(next), keys))
 }
 
 /// The topic's number of lanes: what those that hold bodies remember. Where none of them does, as many as it takes to have them all; but beside one
 /// that does, one that does not is no lane of ours: what stands there looks like bodies, and no more.
-pub(super) async fn shards_of(inner: &Inner, topic: &Topic, lanes: impl Iterator<Item = u16>) -> Result<u16> {
+pub(super) async fn shards_of(
+    inner: &Inner,
+    topic: &Topic,
+    lanes: impl Iterator<Item = u16>,
+) -> Result<u16> {
     let (mut remembered, mut enough) = (0, 1);
     for shard in lanes {
         enough = enough.max(shard.saturating_add(1));

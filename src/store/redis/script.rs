@@ -112,7 +112,9 @@ pub fn sent() -> Vec<(&'static str, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_RECEIPTS, MISFIRED, UNREADABLE};
+    use crate::store::{
+        EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, MAX_EXPIRIES, MAX_RECEIPTS, MISFIRED, UNREADABLE,
+    };
 
     #[test]
     fn the_scripts_share_the_contracts_numbers() {

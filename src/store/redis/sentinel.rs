@@ -57,7 +57,12 @@ enum Word {
 
 impl Sentinels {
     /// Those at `addresses`, which watch the primary called `name`.
-    pub(super) fn new(name: String, addresses: Vec<Address>, login: Login, timeout: Duration) -> Self {
+    pub(super) fn new(
+        name: String,
+        addresses: Vec<Address>,
+        login: Login,
+        timeout: Duration,
+    ) -> Self {
         let all = addresses.into_iter().map(|address| Sentinel { address, kept: Mutex::default() });
         Self { name, login, patience: timeout / SHARE, all: all.collect() }
     }
@@ -95,7 +100,8 @@ impl Sentinels {
         match last {
             Some((_, primary)) => Ok(primary),
             None => Err(refusal.unwrap_or_else(|| {
-                let asked: Vec<_> = self.all.iter().map(|sentinel| sentinel.address.to_string()).collect();
+                let asked: Vec<_> =
+                    self.all.iter().map(|sentinel| sentinel.address.to_string()).collect();
                 Error::Unavailable(format!("no sentinel answers: {}", asked.join(", ")))
             })),
         }
@@ -111,7 +117,10 @@ impl Sentinels {
                 return Ok((word, kept));
             }
             let mut connection = connect(&sentinel.address, &self.login, self.patience).await?;
-            let word = self.ask_via(&mut connection, &sentinel.address).await.map_err(|error| of_redis(&error))?;
+            let word = self
+                .ask_via(&mut connection, &sentinel.address)
+                .await
+                .map_err(|error| of_redis(&error))?;
             Ok((word, connection))
         });
         let (word, connection) = asked.await.unwrap_or_else(|_| Err(silent()))?;
@@ -126,10 +135,13 @@ impl Sentinels {
     ) -> std::result::Result<Word, RedisError> {
         let mut questions = pipe();
         // While a failover is being finished, the address is the successor's only here.
-        questions.add_command(cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name).take());
+        questions
+            .add_command(cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name).take());
         questions.add_command(cmd("SENTINEL").arg("MASTER").arg(&self.name).take());
-        let (address, about): (std::result::Result<Value, RedisError>, std::result::Result<Value, RedisError>) =
-            questions.ignore_errors().query_async(connection).await?;
+        let (address, about): (
+            std::result::Result<Value, RedisError>,
+            std::result::Result<Value, RedisError>,
+        ) = questions.ignore_errors().query_async(connection).await?;
         let address = Option::<(String, String)>::from_redis_value(address?)?;
         let read = |(host, port): (String, String)| Address::read(&format!("{host}:{port}"), asked);
         let Some(primary) = address.and_then(read) else { return Ok(Word::Unknown) };

@@ -35,20 +35,28 @@ pub(super) struct Server {
 /// [`Error::Misconfigured`] for one that is too old, would evict tasks, or is run in another mode; [`Error::Unavailable`] for a
 /// replica or one that is still loading.
 pub(super) async fn inspect(connection: &mut MultiplexedConnection, mode: Mode) -> Result<Server> {
-    let info: String = redis::cmd("INFO").query_async(connection).await.map_err(|e| of_redis(&e))?;
+    let info: String =
+        redis::cmd("INFO").query_async(connection).await.map_err(|e| of_redis(&e))?;
     // CONFIG may be forbidden on a managed server. What cannot be known is not promised.
     let appendfsync = config(connection, "appendfsync").await.unwrap_or_default();
     read(&info, &appendfsync, mode)
 }
 
-async fn config(connection: &mut MultiplexedConnection, name: &str) -> std::result::Result<String, RedisError> {
-    let (_, value): (String, String) = redis::cmd("CONFIG").arg("GET").arg(name).query_async(connection).await?;
+async fn config(
+    connection: &mut MultiplexedConnection,
+    name: &str,
+) -> std::result::Result<String, RedisError> {
+    let (_, value): (String, String) =
+        redis::cmd("CONFIG").arg("GET").arg(name).query_async(connection).await?;
     Ok(value)
 }
 
 /// The value of a field of INFO; empty if there is none.
 fn field<'a>(info: &'a str, name: &str) -> &'a str {
-    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim).unwrap_or_default()
+    info.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .map(str::trim)
+        .unwrap_or_default()
 }
 
 /// Whether the server that answered `INFO replication` takes writes: it is no replica.
@@ -60,8 +68,12 @@ fn read(info: &str, appendfsync: &str, mode: Mode) -> Result<Server> {
     let field = |name: &str| field(info, name);
     let topology = match (field("redis_mode"), mode) {
         ("sentinel", _) => Some("a sentinel: set store.redis.topology to \"sentinel\""),
-        ("cluster", Mode::Alone) => Some("a node of a cluster: set store.redis.topology to \"cluster\""),
-        ("standalone", Mode::Cluster) => Some("no node of a cluster: set store.redis.topology to \"standalone\""),
+        ("cluster", Mode::Alone) => {
+            Some("a node of a cluster: set store.redis.topology to \"cluster\"")
+        }
+        ("standalone", Mode::Cluster) => {
+            Some("no node of a cluster: set store.redis.topology to \"standalone\"")
+        }
         _ => None,
     };
     if let Some(what) = topology {
@@ -69,9 +81,12 @@ fn read(info: &str, appendfsync: &str, mode: Mode) -> Result<Server> {
     }
     // Valkey keeps redis_version at 7.2 for compatibility.
     let version = field("redis_version");
-    let major: u32 = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or_default();
+    let major: u32 =
+        version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or_default();
     if major < OLDEST_MAJOR {
-        return Err(Error::Misconfigured(format!("Redis {version} is too old: 7.0 or later is needed")));
+        return Err(Error::Misconfigured(format!(
+            "Redis {version} is too old: 7.0 or later is needed"
+        )));
     }
     let policy = field("maxmemory_policy");
     if policy.starts_with("allkeys-") {
@@ -106,7 +121,10 @@ mod tests {
     #[test]
     fn durability_is_named_after_the_aof() {
         let check = |aof: &str, fsync: &str, durability: Durability| {
-            assert_eq!(read(&info("7.0.15", "noeviction", aof), fsync, Mode::Alone).unwrap().durability, durability);
+            assert_eq!(
+                read(&info("7.0.15", "noeviction", aof), fsync, Mode::Alone).unwrap().durability,
+                durability
+            );
         };
         check("1", "always", Durability::AofAlways);
         check("1", "everysec", Durability::AofEverysec);
@@ -133,7 +151,9 @@ mod tests {
         let check = |runs_as: &str, mode: Mode, says: &str| {
             let info = format!("{}redis_mode:{runs_as}\r\n", info("7.0.15", "noeviction", "1"));
             match read(&info, "always", mode) {
-                Err(Error::Misconfigured(text)) => assert!(!says.is_empty() && text.ends_with(says), "{text}"),
+                Err(Error::Misconfigured(text)) => {
+                    assert!(!says.is_empty() && text.ends_with(says), "{text}")
+                }
                 other => assert!(says.is_empty() && other.is_ok(), "{other:?}"),
             }
         };

@@ -97,8 +97,10 @@ impl Servers {
             self.read_map().await?;
         }
         let map = self.map();
-        let attempts = join_all(map.nodes().iter().map(|node| node.link(Purpose::Working).live())).await;
-        let mut errors: Vec<Error> = attempts.into_iter().filter_map(std::result::Result::err).collect();
+        let attempts =
+            join_all(map.nodes().iter().map(|node| node.link(Purpose::Working).live())).await;
+        let mut errors: Vec<Error> =
+            attempts.into_iter().filter_map(std::result::Result::err).collect();
         errors.sort_by_key(|error| !matches!(error, Error::Misconfigured(_)));
         errors.into_iter().next().map_or(Ok(()), Err)
     }
@@ -187,7 +189,12 @@ impl Servers {
     }
 
     /// Sends each command to whoever has its key, at the same time, and answers each on its own.
-    pub(super) async fn run(&self, purpose: Purpose, commands: &[Cmd], repeat: Repeat<'_>) -> Vec<Result<Value>> {
+    pub(super) async fn run(
+        &self,
+        purpose: Purpose,
+        commands: &[Cmd],
+        repeat: Repeat<'_>,
+    ) -> Vec<Result<Value>> {
         if let Some(refusal) = self.refused.get() {
             return vec![Err(refusal.clone()); commands.len()];
         }
@@ -196,17 +203,22 @@ impl Servers {
         let mut open: Vec<(usize, Stop)> = (0..commands.len()).map(|i| (i, Stop::Owner)).collect();
         let deadline = Instant::now() + self.params.timeout;
         for hop in 0_u32.. {
-            let is_last = Instant::now() + PAUSE >= deadline || (purpose == Purpose::Adding && hop >= QUICK_HOPS);
+            let is_last = Instant::now() + PAUSE >= deadline
+                || (purpose == Purpose::Adding && hop >= QUICK_HOPS);
             let groups = self.group(&open, &slots, &mut answers);
-            let replies = join_all(groups.iter().map(|group| group.send(purpose, commands, repeat))).await;
+            let replies =
+                join_all(groups.iter().map(|group| group.send(purpose, commands, repeat))).await;
             open.clear();
             let mut waits = hop >= QUICK_HOPS;
             for (group, replies) in groups.iter().zip(replies) {
-                let replies = replies.unwrap_or_else(|e| vec![Err(group.failed(e)); group.members.len()]);
+                let replies =
+                    replies.unwrap_or_else(|e| vec![Err(group.failed(e)); group.members.len()]);
                 for (&i, reply) in group.members.iter().zip(replies) {
                     match reply {
                         Ok(value) => answers[i] = Some(Ok(value)),
-                        Err(refusal @ Refusal::Failed(_)) => answers[i] = Some(Err(refusal.into_error())),
+                        Err(refusal @ Refusal::Failed(_)) => {
+                            answers[i] = Some(Err(refusal.into_error()))
+                        }
                         Err(refusal) if is_last => answers[i] = Some(Err(refusal.into_error())),
                         Err(refusal) => {
                             waits |= matches!(refusal, Refusal::TryAgain);
@@ -245,7 +257,8 @@ impl Servers {
                 answers[*i] = Some(Err(self.nobody(&map)));
                 continue;
             };
-            let same = |group: &&mut Group| group.node.number == node.number && group.asking == asking;
+            let same =
+                |group: &&mut Group| group.node.number == node.number && group.asking == asking;
             match groups.iter_mut().find(same) {
                 Some(group) => group.members.push(*i),
                 None => groups.push(Group { node: node.clone(), asking, members: vec![*i] }),
@@ -258,7 +271,10 @@ impl Servers {
     fn nobody(&self, map: &Map) -> Error {
         if map.nodes().is_empty() {
             let seeds: Vec<_> = self.seeds.iter().map(ToString::to_string).collect();
-            return Error::Unavailable(format!("no node of the cluster answers: {}", seeds.join(", ")));
+            return Error::Unavailable(format!(
+                "no node of the cluster answers: {}",
+                seeds.join(", ")
+            ));
         }
         Error::Unavailable("no server has this part of the cluster".into())
     }
@@ -308,7 +324,8 @@ impl Servers {
             }
             tokio::time::sleep(HASTE).await;
             let map = self.map();
-            let is_well = !failed && !map.has_holes() && map.nodes().iter().all(|node| node.is_up());
+            let is_well =
+                !failed && !map.has_holes() && map.nodes().iter().all(|node| node.is_up());
             let rest = if is_well { LOOK } else { HASTE };
             // Told or not, it is time.
             let _ = tokio::time::timeout(rest, self.params.trouble.notified()).await;
@@ -331,7 +348,8 @@ impl Servers {
         let known = map.nodes().iter().filter_map(|node| {
             let address = node.address.clone()?;
             Some(async move {
-                let answers = node.link(Purpose::Working).run(&map_commands(), Repeat::Never).await.ok()?;
+                let answers =
+                    node.link(Purpose::Working).run(&map_commands(), Repeat::Never).await.ok()?;
                 newest(address, answers.into_iter().map(std::result::Result::ok))
             })
         });
@@ -376,14 +394,27 @@ impl Group {
         })
     }
 
-    async fn send(&self, purpose: Purpose, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
+    async fn send(
+        &self,
+        purpose: Purpose,
+        commands: &[Cmd],
+        repeat: Repeat<'_>,
+    ) -> Result<Answers> {
         if !self.asking {
             let commands: Vec<Cmd> = self.members.iter().map(|&i| commands[i].clone()).collect();
             return self.node.run(purpose, &commands, repeat).await;
         }
         let asking = || redis::cmd("ASKING");
-        let commands: Vec<Cmd> = self.members.iter().flat_map(|&i| [asking(), commands[i].clone()]).collect();
-        Ok(self.node.run(purpose, &commands, repeat).await?.into_iter().skip(1).step_by(2).collect())
+        let commands: Vec<Cmd> =
+            self.members.iter().flat_map(|&i| [asking(), commands[i].clone()]).collect();
+        Ok(self
+            .node
+            .run(purpose, &commands, repeat)
+            .await?
+            .into_iter()
+            .skip(1)
+            .step_by(2)
+            .collect())
     }
 }
 
@@ -392,10 +423,18 @@ fn map_commands() -> [Cmd; 2] {
 }
 
 /// The epoch and the slots, if the node knows of any.
-fn newest(asked: Address, mut answers: impl Iterator<Item = Option<Value>>) -> Option<(u64, Address, Value)> {
+fn newest(
+    asked: Address,
+    mut answers: impl Iterator<Item = Option<Value>>,
+) -> Option<(u64, Address, Value)> {
     let info = String::from_redis_value(answers.next()??).ok()?;
     let slots = answers.next()??;
-    let epoch = info.lines().find_map(|line| line.strip_prefix("cluster_current_epoch:"))?.trim().parse().ok()?;
+    let epoch = info
+        .lines()
+        .find_map(|line| line.strip_prefix("cluster_current_epoch:"))?
+        .trim()
+        .parse()
+        .ok()?;
     matches!(&slots, Value::Array(ranges) if !ranges.is_empty()).then_some((epoch, asked, slots))
 }
 
@@ -429,5 +468,8 @@ impl Route {
 
 /// The only answer of a pipeline of one.
 pub(super) fn one(answers: Vec<Result<Value>>) -> Result<Value> {
-    answers.into_iter().next().unwrap_or_else(|| Err(Error::Corrupt("Redis left a command unanswered".into())))
+    answers
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| Err(Error::Corrupt("Redis left a command unanswered".into())))
 }

@@ -11,7 +11,9 @@ use super::ids::script_call;
 use super::script;
 use super::servers::Route;
 use crate::clock::UnixMillis;
-use crate::store::{Hint, KEPT, MAX_LEASE, MAX_OUTCOME, MOVED, Result, Settle, Settled, Transition};
+use crate::store::{
+    Hint, KEPT, MAX_LEASE, MAX_OUTCOME, MOVED, Result, Settle, Settled, Transition,
+};
 use crate::task::{Lane, Receipt, TaskId};
 
 /// The most settles of one script call.
@@ -43,7 +45,11 @@ fn hint(inner: &Inner, lane: &Lane, answers: &[String]) {
     }
 }
 
-pub(super) async fn settle(inner: &Inner, route: &Route, settles: &[Settle]) -> Vec<Result<Settled>> {
+pub(super) async fn settle(
+    inner: &Inner,
+    route: &Route,
+    settles: &[Settle],
+) -> Vec<Result<Settled>> {
     let mut lanes: HashMap<&Lane, Vec<usize>> = HashMap::new();
     for (i, settle) in settles.iter().enumerate() {
         lanes.entry(&settle.lane).or_default().push(i);
@@ -55,7 +61,11 @@ pub(super) async fn settle(inner: &Inner, route: &Route, settles: &[Settle]) -> 
             let mut call = script_call(&script::SETTLE, &inner.keys.of_script(lane), &inner.clock);
             for &i in chunk {
                 let (verb, wait, outcome) = write(&settles[i].transition);
-                call.arg(settles[i].id.0).arg(settles[i].receipt.as_str()).arg(verb).arg(wait).arg(outcome);
+                call.arg(settles[i].id.0)
+                    .arg(settles[i].receipt.as_str())
+                    .arg(verb)
+                    .arg(wait)
+                    .arg(outcome);
             }
             calls.push(call);
             called.push((*lane, chunk));
@@ -78,7 +88,9 @@ fn write(transition: &Transition) -> (&'static str, u64, &str) {
     match transition {
         Transition::Delivered { outcome } => ("delivered", 0, shorten(outcome)),
         Transition::Moved => ("moved", 0, MOVED),
-        Transition::Retry { after, outcome } => ("retry", after.as_millis() as u64, shorten(outcome)),
+        Transition::Retry { after, outcome } => {
+            ("retry", after.as_millis() as u64, shorten(outcome))
+        }
         Transition::Dead { outcome } => ("dead", 0, shorten(outcome)),
         Transition::Release => ("release", 0, ""),
         Transition::Keep { lease } => ("keep", (*lease).min(MAX_LEASE).as_millis() as u64, KEPT),

@@ -36,12 +36,9 @@ fn tag(key: &[u8]) -> &[u8] {
 
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, &byte| {
-        (0..8).fold(
-            crc ^ (u16::from(byte) << 8),
-            |crc, _| {
-                if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
-            },
-        )
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
     })
 }
 
@@ -64,7 +61,8 @@ mod tests {
 
     #[test]
     fn a_command_belongs_to_its_first_key() {
-        let script = cmd("EVALSHA").arg("sha").arg(2).arg(&["a{foo}", "b{foo}"]).arg("foo{bar}").take();
+        let script =
+            cmd("EVALSHA").arg("sha").arg(2).arg(&["a{foo}", "b{foo}"]).arg("foo{bar}").take();
         assert_eq!(of_command(&script), Some(12_182));
         assert_eq!(of_command(&cmd("HGET").arg("foo").arg("bar").take()), Some(12_182));
         assert_eq!(of_command(&cmd("TIME")), None);

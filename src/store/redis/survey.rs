@@ -49,8 +49,9 @@ pub(super) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
     let mut findings = Vec::new();
     let seen = read_keys(inner, &mut findings).await?;
     let mut entries = read_entries(inner).await?;
-    let is_registered =
-        |(topic, seen): (&Topic, &Seen)| seen.with_bodies.is_empty() || entries.contains_key(topic.as_str().as_bytes());
+    let is_registered = |(topic, seen): (&Topic, &Seen)| {
+        seen.with_bodies.is_empty() || entries.contains_key(topic.as_str().as_bytes())
+    };
     if !seen.iter().all(is_registered) {
         // An add into an empty lane may be about to write its topic again; its caller has not heard of the task yet.
         tokio::time::sleep(PATIENCE).await;
@@ -80,7 +81,10 @@ pub(super) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
         let is_known = entries.contains_key(topic.as_str().as_bytes());
         if !is_known && !lanes.with_bodies.is_empty() {
             if repair {
-                let entry = TopicEntry { topic: topic.clone(), shards: remembered(inner, topic, Some(lanes)).await? };
+                let entry = TopicEntry {
+                    topic: topic.clone(),
+                    shards: remembered(inner, topic, Some(lanes)).await?,
+                };
                 shards.insert(topic.clone(), registry::assert(inner, &entry).await?.shards);
             }
             findings.push(finding(Flaw::UnregisteredTopic, topic.as_str(), repair));
@@ -102,7 +106,10 @@ pub(super) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
             }
             for shard in outside {
                 let lane = Some(Lane { topic: topic.clone(), shard });
-                findings.push(Finding { lane, ..finding(Flaw::LaneOutsideTopic, topic.as_str(), repaired) });
+                findings.push(Finding {
+                    lane,
+                    ..finding(Flaw::LaneOutsideTopic, topic.as_str(), repaired)
+                });
             }
         }
     }
@@ -110,7 +117,11 @@ pub(super) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
     findings.extend(check_wishes(inner).await?);
     let ahead = |(topic, seen): (Topic, Seen)| {
         let shards = shards.get(&topic).copied().unwrap_or(0);
-        let of = move |(shard, schedules)| LaneAhead { lane: Lane { topic: topic.clone(), shard }, shards, schedules };
+        let of = move |(shard, schedules)| LaneAhead {
+            lane: Lane { topic: topic.clone(), shard },
+            shards,
+            schedules,
+        };
         seen.lanes.into_iter().map(of)
     };
     Ok((seen.into_iter().flat_map(ahead).collect(), findings))
@@ -135,7 +146,12 @@ async fn read_keys(inner: &Inner, findings: &mut Vec<Finding>) -> Result<BTreeMa
     Ok(topics)
 }
 
-fn see(inner: &Inner, key: String, topics: &mut BTreeMap<Topic, Seen>, findings: &mut Vec<Finding>) {
+fn see(
+    inner: &Inner,
+    key: String,
+    topics: &mut BTreeMap<Topic, Seen>,
+    findings: &mut Vec<Finding>,
+) {
     let (lane, schedule, has_bodies) = match inner.keys.read(&key) {
         Named::Bodies(lane) => (lane, None, true),
         Named::Schedule(lane, name) => (lane, Some(name), false),
@@ -155,7 +171,8 @@ fn see(inner: &Inner, key: String, topics: &mut BTreeMap<Topic, Seen>, findings:
 
 /// The number of lanes that a topic's lanes remember; 1 for a topic that has none.
 async fn remembered(inner: &Inner, topic: &Topic, seen: Option<&Seen>) -> Result<u16> {
-    shards_of(inner, topic, seen.into_iter().flat_map(|seen| seen.with_bodies.iter().copied())).await
+    shards_of(inner, topic, seen.into_iter().flat_map(|seen| seen.with_bodies.iter().copied()))
+        .await
 }
 
 /// The number of lanes that all of a topic's lanes remember alike. None if one of them remembers none or another: with a wrong number
@@ -165,7 +182,9 @@ async fn agreed(inner: &Inner, topic: &Topic, seen: &Seen) -> Result<Option<u16>
     for shard in seen.with_bodies.iter().copied() {
         let lane = Lane { topic: topic.clone(), shard };
         match registry::remembered_by(inner, &lane).await? {
-            Some(shards) if shards > shard && agreed.is_none_or(|agreed| agreed == shards) => agreed = Some(shards),
+            Some(shards) if shards > shard && agreed.is_none_or(|agreed| agreed == shards) => {
+                agreed = Some(shards)
+            }
             _ => return Ok(None),
         }
     }
@@ -194,8 +213,10 @@ async fn check_wishes(inner: &Inner) -> Result<Vec<Finding>> {
     type Reads = fn(&str) -> bool;
     let policy: Reads = |text| serde_json::from_str::<TopicPolicy>(text).is_ok();
     let pauses: Reads = |text| Pauses::read(text).is_some();
-    let tables =
-        [(inner.keys.policies(), policy, Flaw::UnreadablePolicy), (inner.keys.pauses(), pauses, Flaw::UnreadablePause)];
+    let tables = [
+        (inner.keys.policies(), policy, Flaw::UnreadablePolicy),
+        (inner.keys.pauses(), pauses, Flaw::UnreadablePause),
+    ];
     for (key, reads, flaw) in tables {
         let answer = inner.working.run_one(cmd("HGETALL").arg(key).take()).await?;
         let entries = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer).map_err(corrupt)?;
@@ -218,7 +239,9 @@ async fn check_counter(inner: &Inner, repair: bool) -> Result<Option<Finding>> {
 /// The last id drawn, 0 before the first; `None` if it cannot be read.
 pub(super) async fn counter(inner: &Inner) -> Result<Option<u64>> {
     let answer = inner.working.run_one(cmd("GET").arg(inner.keys.last_id()).take()).await?;
-    let Some(bytes) = Option::<Vec<u8>>::from_redis_value(answer).map_err(corrupt)? else { return Ok(Some(0)) };
+    let Some(bytes) = Option::<Vec<u8>>::from_redis_value(answer).map_err(corrupt)? else {
+        return Ok(Some(0));
+    };
     let number = String::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
     Ok(number.filter(|last| *last <= TaskId::MAX.0))
 }
@@ -226,7 +249,11 @@ pub(super) async fn counter(inner: &Inner) -> Result<Option<u64>> {
 pub(super) async fn raise_counter(inner: &Inner, to: u64) -> Result<()> {
     inner
         .working
-        .run_one(script_call(&script::FSCK_COUNTER, &[inner.keys.last_id()], &inner.clock).arg(to).take())
+        .run_one(
+            script_call(&script::FSCK_COUNTER, &[inner.keys.last_id()], &inner.clock)
+                .arg(to)
+                .take(),
+        )
         .await?;
     Ok(())
 }

@@ -39,9 +39,15 @@ pub(super) async fn topics(inner: &Inner) -> Result<Vec<Registered>> {
     for answer in inner.working.run_repeatable(&commands).await {
         let pairs = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        tables.push(pairs.into_iter().map(|(name, value)| (text(name), text(value))).collect::<HashMap<_, _>>());
+        tables.push(
+            pairs
+                .into_iter()
+                .map(|(name, value)| (text(name), text(value)))
+                .collect::<HashMap<_, _>>(),
+        );
     }
-    let [entries, policies, pauses] = <[_; 3]>::try_from(tables).map_err(|_| corrupt("too few answers"))?;
+    let [entries, policies, pauses] =
+        <[_; 3]>::try_from(tables).map_err(|_| corrupt("too few answers"))?;
     let registered = registry::read_all(inner, &entries).into_iter().map(|entry| {
         let name = entry.topic.as_str();
         let asked = (policies.get(name).map(String::as_str), pauses.get(name).map(String::as_str));
@@ -53,24 +59,32 @@ pub(super) async fn topics(inner: &Inner) -> Result<Vec<Registered>> {
 /// One topic, if it is registered.
 pub(super) async fn topic(inner: &Inner, topic: &Topic) -> Result<Option<Registered>> {
     let [topics, policies, pauses, ..] = inner.keys.of_registry();
-    let commands = [topics, policies, pauses].map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
+    let commands =
+        [topics, policies, pauses].map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
     let mut fields = Vec::with_capacity(commands.len());
     for answer in inner.working.run_repeatable(&commands).await {
         let field = Option::<Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
         fields.push(field.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
     }
-    let [entry, policy, pauses] = <[_; 3]>::try_from(fields).map_err(|_| corrupt("too few answers"))?;
+    let [entry, policy, pauses] =
+        <[_; 3]>::try_from(fields).map_err(|_| corrupt("too few answers"))?;
     let entry = entry.and_then(|text| registry::read_known(inner, topic.as_str(), &text));
     Ok(entry.map(|entry| registered(inner, entry, (policy.as_deref(), pauses.as_deref()))))
 }
 
 /// An entry, with what the policies and the pauses say of it.
-fn registered(inner: &Inner, entry: TopicEntry, (policy, pauses): (Option<&str>, Option<&str>)) -> Registered {
+fn registered(
+    inner: &Inner,
+    entry: TopicEntry,
+    (policy, pauses): (Option<&str>, Option<&str>),
+) -> Registered {
     let name = entry.topic.as_str();
     let policy = policy.map_or_else(Arc::default, |text| read_policy(inner, name, text));
     let Pauses { since, over } = pauses.map_or_else(Pauses::default, |text| {
         Pauses::read(text).unwrap_or_else(|| {
-            inner.complaints.once(&format!("The pauses of topic {name} cannot be read: it counts as paused"));
+            inner
+                .complaints
+                .once(&format!("The pauses of topic {name} cannot be read: it counts as paused"));
             Pauses { since: Some(UnixMillis(0)), over: Vec::new() }
         })
     });
@@ -79,7 +93,9 @@ fn registered(inner: &Inner, entry: TopicEntry, (policy, pauses): (Option<&str>,
 
 fn read_policy(inner: &Inner, topic: &str, text: &str) -> Arc<TopicPolicy> {
     let read = serde_json::from_str(text).inspect_err(|_| {
-        inner.complaints.once(&format!("The policy of topic {topic} cannot be read: it counts as if it had none"));
+        inner.complaints.once(&format!(
+            "The policy of topic {topic} cannot be read: it counts as if it had none"
+        ));
     });
     Arc::new(read.unwrap_or_default())
 }
@@ -103,7 +119,9 @@ impl Pauses {
         let words: Vec<&str> = words.collect();
         let (triples, []) = words.as_chunks::<3>() else { return None };
         let read = |[from, to, becomes]: &[&str; 3]| {
-            let becomes = [Misfired::Expired, Misfired::Dead].into_iter().find(|known| name_of(*known) == *becomes)?;
+            let becomes = [Misfired::Expired, Misfired::Dead]
+                .into_iter()
+                .find(|known| name_of(*known) == *becomes)?;
             Some(Misfire { from: moment(from)?, to: moment(to)?, becomes })
         };
         Some(Self { since, over: triples.iter().map(read).collect::<Option<_>>()? })
@@ -127,16 +145,24 @@ pub(super) async fn pause(inner: &Inner, topic: &Topic) -> Result<Option<UnixMil
     }
 }
 
-pub(super) async fn resume(inner: &Inner, topic: &Topic, becomes: Option<Misfired>) -> Result<Option<bool>> {
-    let call = call(inner, &script::RESUME, topic).arg(becomes.map_or("", name_of)).arg(MAX_MISFIRES).take();
+pub(super) async fn resume(
+    inner: &Inner,
+    topic: &Topic,
+    becomes: Option<Misfired>,
+) -> Result<Option<bool>> {
+    let call = call(inner, &script::RESUME, topic)
+        .arg(becomes.map_or("", name_of))
+        .arg(MAX_MISFIRES)
+        .take();
     let answer = i64::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)?;
     Ok((answer >= 0).then_some(answer == 1))
 }
 
 pub(super) async fn forget_misfire(inner: &Inner, topic: &Topic, misfire: Misfire) -> Result<()> {
     let Misfire { from, to, becomes } = misfire;
-    let call =
-        call(inner, &script::FORGET_MISFIRE, topic).arg(format!("{} {} {}", from.0, to.0, name_of(becomes))).take();
+    let call = call(inner, &script::FORGET_MISFIRE, topic)
+        .arg(format!("{} {} {}", from.0, to.0, name_of(becomes)))
+        .take();
     inner.working.run_one(call).await.map(drop)
 }
 
@@ -176,7 +202,8 @@ mod tests {
 
     #[test]
     fn pauses_are_read_as_the_scripts_write_them() {
-        let misfire = |from, to, becomes| Misfire { from: UnixMillis(from), to: UnixMillis(to), becomes };
+        let misfire =
+            |from, to, becomes| Misfire { from: UnixMillis(from), to: UnixMillis(to), becomes };
         let check = |text: &str, since: Option<i64>, over: &[Misfire]| {
             let expected = Pauses { since: since.map(UnixMillis), over: over.to_vec() };
             assert_eq!(Pauses::read(text), Some(expected), "{text}");

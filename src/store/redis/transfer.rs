@@ -34,7 +34,8 @@ pub(super) async fn lend(
         for id in chunk {
             call.arg(id.0);
         }
-        let answer = Vec::<bool>::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)?;
+        let answer = Vec::<bool>::from_redis_value(inner.confirming.run_one(call).await?)
+            .map_err(corrupt)?;
         if answer.len() != chunk.len() {
             return Err(corrupt("too few tasks"));
         }
@@ -52,7 +53,9 @@ pub(super) async fn adopt(inner: &Inner, tasks: &[Adoptee]) -> Vec<Result<Adopte
     inner.ids.drop_blocks().await;
     // An id that comes twice in one batch, for two topics, is the first one's.
     let mut first: HashMap<TaskId, &TopicEntry> = HashMap::new();
-    let is_first = |&place: &usize| *first.entry(tasks[place].id).or_insert(&tasks[place].topic) == &tasks[place].topic;
+    let is_first = |&place: &usize| {
+        *first.entry(tasks[place].id).or_insert(&tasks[place].topic) == &tasks[place].topic
+    };
     let (places, others): (Vec<usize>, Vec<usize>) = (0..tasks.len()).partition(is_first);
     // What stays open was refused again and again.
     let mut answers = vec![Err(Error::StaleEntry); tasks.len()];
@@ -64,10 +67,17 @@ pub(super) async fn adopt(inner: &Inner, tasks: &[Adoptee]) -> Vec<Result<Adopte
 }
 
 /// Keeps the tasks at these places, and writes their answers there.
-async fn keep(inner: &Inner, tasks: &[Adoptee], places: Vec<usize>, answers: &mut [Result<Adopted>]) {
+async fn keep(
+    inner: &Inner,
+    tasks: &[Adoptee],
+    places: Vec<usize>,
+    answers: &mut [Result<Adopted>],
+) {
     let taken = match namesakes::taken(inner, tasks, &places).await {
         Ok(taken) => taken,
-        Err(error) => return places.into_iter().for_each(|place| answers[place] = Err(error.clone())),
+        Err(error) => {
+            return places.into_iter().for_each(|place| answers[place] = Err(error.clone()));
+        }
     };
     let mut calls = Vec::new();
     for (lane, places) in by_lane(tasks, places) {
@@ -85,7 +95,9 @@ async fn keep(inner: &Inner, tasks: &[Adoptee], places: Vec<usize>, answers: &mu
             match (&confirmed[&tasks[call.places[0]].topic], refusal) {
                 (Ok(()), Refusal::Closed(token)) => calls.push(Call { token: Some(token), ..call }),
                 (Ok(()), Refusal::Stale) => {}
-                (Err(error), _) => call.places.iter().for_each(|&place| answers[place] = Err(error.clone())),
+                (Err(error), _) => {
+                    call.places.iter().for_each(|&place| answers[place] = Err(error.clone()))
+                }
             }
         }
     }
@@ -134,7 +146,12 @@ fn by_lane(tasks: &[Adoptee], places: Vec<usize>) -> HashMap<Lane, Vec<usize>> {
     lanes
 }
 
-fn command(inner: &Inner, Call { lane, places, token }: &Call, tasks: &[Adoptee], taken: &HashSet<TaskId>) -> Cmd {
+fn command(
+    inner: &Inner,
+    Call { lane, places, token }: &Call,
+    tasks: &[Adoptee],
+    taken: &HashSet<TaskId>,
+) -> Cmd {
     let mut call = script_call(&script::ADOPT, &inner.keys.of_script(lane), &inner.clock);
     call.arg(opening::argument(tasks[places[0]].topic.shards, token.as_deref()));
     for &place in places {
@@ -144,7 +161,11 @@ fn command(inner: &Inner, Call { lane, places, token }: &Call, tasks: &[Adoptee]
             Standing::Ended { state, finished } => (state, finished),
         };
         // Of another lane, nobody would look for it here.
-        let key = task.options.key.as_deref().filter(|key| Lane::shard_of_key(key, task.topic.shards) == lane.shard);
+        let key = task
+            .options
+            .key
+            .as_deref()
+            .filter(|key| Lane::shard_of_key(key, task.topic.shards) == lane.shard);
         let expires = task.options.expires_after.map(|after| after.0.as_millis().to_string());
         call.arg(task.id.0)
             .arg(task.created.0)
@@ -186,7 +207,13 @@ fn read(reply: Value, count: usize) -> Result<std::result::Result<Vec<Adopted>, 
     if adopted.len() == count { Ok(Ok(adopted)) } else { Err(corrupt("too few tasks")) }
 }
 
-fn hint(inner: &Inner, lane: &Lane, tasks: &[Adoptee], places: &[usize], adopted: &[Result<Adopted>]) {
+fn hint(
+    inner: &Inner,
+    lane: &Lane,
+    tasks: &[Adoptee],
+    places: &[usize],
+    adopted: &[Result<Adopted>],
+) {
     let mut earliest: HashMap<bool, UnixMillis> = HashMap::new();
     for (&place, adopted) in places.iter().zip(adopted) {
         let task = &tasks[place];

@@ -5,15 +5,17 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::{
-    Redis, by_hand, claim, destination, forget, fsck, identity, look, note, query, registry, settle, topic, transfer,
+    Redis, by_hand, claim, destination, forget, fsck, identity, look, note, query, registry,
+    settle, topic, transfer,
 };
 use crate::breaker;
 use crate::clock::UnixMillis;
 use crate::store::{
-    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts, Cursor, Delivery,
-    Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed, Look, Looked, Maintenance, Misfire,
-    Misfired, Moment, NewContent, NewTask, NextDue, Registered, Rescheduled, Result, Settle, Settled, Spread, Store,
-    Summary, Task, TopicEntry, Topics, Waiting,
+    Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
+    Cursor, Delivery, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
+    Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Registered,
+    Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics,
+    Waiting,
 };
 use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 
@@ -38,11 +40,23 @@ impl Delivery for Redis {
         self.inner.servers.number_of(lane)
     }
 
-    async fn extend(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+    async fn extend(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Settled> {
         settle::extend(&self.inner, &self.inner.working, lane, (id, receipt), lease).await
     }
 
-    async fn extend_confirmed(&self, lane: &Lane, id: TaskId, receipt: &Receipt, lease: Duration) -> Result<Settled> {
+    async fn extend_confirmed(
+        &self,
+        lane: &Lane,
+        id: TaskId,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Settled> {
         settle::extend(&self.inner, &self.inner.confirming, lane, (id, receipt), lease).await
     }
 
@@ -166,7 +180,13 @@ impl Admin for Redis {
         note::notes(&self.inner, lane, id).await
     }
 
-    async fn lend(&self, lane: &Lane, ids: Vec<TaskId>, receipt: &Receipt, lease: Duration) -> Result<Vec<bool>> {
+    async fn lend(
+        &self,
+        lane: &Lane,
+        ids: Vec<TaskId>,
+        receipt: &Receipt,
+        lease: Duration,
+    ) -> Result<Vec<bool>> {
         transfer::lend(&self.inner, lane, &ids, receipt, lease).await
     }
 
@@ -196,7 +216,13 @@ impl Maintenance for Redis {
         look::histories(&self.inner, &lanes).await
     }
 
-    async fn purge(&self, lane: &Lane, state: State, before: UnixMillis, limit: usize) -> Result<usize> {
+    async fn purge(
+        &self,
+        lane: &Lane,
+        state: State,
+        before: UnixMillis,
+        limit: usize,
+    ) -> Result<usize> {
         forget::purge(&self.inner, lane, state, before, limit).await
     }
 

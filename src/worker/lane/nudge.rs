@@ -18,7 +18,11 @@ pub(in crate::worker) struct Nudge {
 
 impl Nudge {
     pub(in crate::worker) fn new() -> Self {
-        Self { wake: Notify::new(), planned: AtomicI64::new(i64::MAX), pending: AtomicBool::new(false) }
+        Self {
+            wake: Notify::new(),
+            planned: AtomicI64::new(i64::MAX),
+            pending: AtomicBool::new(false),
+        }
     }
 
     /// There is work from `due` on. What is due already always counts: the lane may sleep by a clock that was set back since.

@@ -19,7 +19,11 @@ use crate::worker::{Shared, call};
 pub(in crate::worker) const COMING: Duration = Duration::from_secs(5);
 
 /// Works the lane until it has been idle for long enough, or the instance stops. Its lock is given back then.
-pub(in crate::worker) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>, lane: Lane, nudge: Arc<Nudge>) {
+pub(in crate::worker) async fn run(
+    shared: Arc<Shared<impl Delivery, impl Caller>>,
+    lane: Lane,
+    nudge: Arc<Nudge>,
+) {
     let mut runner = Runner::new(&shared, &lane, &nudge);
     let (mut state, mut action) = State::start();
     while action != Action::End {
@@ -95,15 +99,19 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
                 self.claimer.give_lock_back();
                 self.claim().await
             }
-            Action::CheckPermits => match self.claimer.room(self.shared, &self.outlook.due, &self.permit_free) {
-                Room::Free => Event::PermitFree,
-                Room::None { wait } => Event::NoPermit { retry_in: wait },
-            },
+            Action::CheckPermits => {
+                match self.claimer.room(self.shared, &self.outlook.due, &self.permit_free) {
+                    Room::Free => Event::PermitFree,
+                    Room::None { wait } => Event::NoPermit { retry_in: wait },
+                }
+            }
             Action::Sleep { retry_in } => self.sleep(retry_in).await,
-            Action::Rest(time) => match self.wait(Until { time: Some(time), ..Until::default() }).await {
-                Waited::Stopping => Event::Stopped,
-                _ => Event::Rested,
-            },
+            Action::Rest(time) => {
+                match self.wait(Until { time: Some(time), ..Until::default() }).await {
+                    Waited::Stopping => Event::Stopped,
+                    _ => Event::Rested,
+                }
+            }
             Action::End => Event::Stopped,
         }
     }
@@ -123,7 +131,9 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             return Event::Stopped;
         }
         match self.claimer.take(self.shared, &self.outlook.due).await {
-            Ok(Taken::Granted { grant, slots, since }) => Event::Granted(self.hand_out(grant, slots, since)),
+            Ok(Taken::Granted { grant, slots, since }) => {
+                Event::Granted(self.hand_out(grant, slots, since))
+            }
             Ok(Taken::Refused(retry_in)) => Event::Refused { retry_in },
             Err(error) => {
                 self.failed(&error);
@@ -140,11 +150,18 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             call::start(self.shared, self.lane, task, &grant.receipt, since, &mut slots);
         }
         self.outlook = grant.outlook;
-        claim::warn_of_unknown(self.shared, self.lane, &self.outlook.due, grant.now, &mut self.last_warning);
+        claim::warn_of_unknown(
+            self.shared,
+            self.lane,
+            &self.outlook.due,
+            grant.now,
+            &mut self.last_warning,
+        );
         if self.claimer.is_looking() {
             return Granted::ToBeContinued;
         }
-        let is_coming = self.outlook.next.is_some_and(|next| next <= self.shared.time.store_now() + COMING);
+        let is_coming =
+            self.outlook.next.is_some_and(|next| next <= self.shared.time.store_now() + COMING);
         if self.idle_left().is_zero() && !is_coming && self.outlook.due.is_empty() {
             return Granted::Idle;
         }
@@ -154,7 +171,9 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
     fn failed(&mut self, error: &store::Error) {
         let lane = self.lane;
         match error {
-            store::Error::Corrupt(_) => tracing::error!(%lane, %error, "Lane {lane} cannot be worked; trying on"),
+            store::Error::Corrupt(_) => {
+                tracing::error!(%lane, %error, "Lane {lane} cannot be worked; trying on")
+            }
             // The store says itself when it goes and when it comes back.
             _ => tracing::debug!(%lane, %error, "Could not claim; trying again"),
         }
@@ -173,12 +192,16 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         if self.nudge.is_pending() {
             return Event::Woken(Wake::Claim);
         }
-        let idle = self.outlook.due.is_empty().then(|| Instant::now() + self.idle_left().max(COMING));
-        let until = Until { due: self.outlook.next, idle, woken: true, time: retry_in, recovered: None };
+        let idle =
+            self.outlook.due.is_empty().then(|| Instant::now() + self.idle_left().max(COMING));
+        let until =
+            Until { due: self.outlook.next, idle, woken: true, time: retry_in, recovered: None };
         match self.wait(until).await {
             Waited::Stopping => Event::Stopped,
             Waited::PermitFree | Waited::Time => Event::Woken(Wake::Permit),
-            Waited::Due | Waited::Idle | Waited::Nudged | Waited::Recovered => Event::Woken(Wake::Claim),
+            Waited::Due | Waited::Idle | Waited::Nudged | Waited::Recovered => {
+                Event::Woken(Wake::Claim)
+            }
         }
     }
 

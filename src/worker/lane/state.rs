@@ -113,15 +113,21 @@ impl State {
             (Self::Claiming { .. }, Event::Granted(granted)) => match granted {
                 Granted::ToBeContinued => (Self::claiming(), Action::Claim),
                 Granted::Idle => (Self::claiming(), Action::End),
-                Granted::Seen { keeps_lock } => (Self::Waiting { keeps_lock }, Action::CheckPermits),
+                Granted::Seen { keeps_lock } => {
+                    (Self::Waiting { keeps_lock }, Action::CheckPermits)
+                }
             },
             (Self::Claiming { backoff }, Event::Refused { retry_in }) => {
                 // Its holder gives the lock back earlier than it must, unless it died.
-                (Self::Blocked { backoff }, Action::Rest(retry_in.clamp(SHORTEST_REFUSAL, LONGEST_REFUSAL)))
+                (
+                    Self::Blocked { backoff },
+                    Action::Rest(retry_in.clamp(SHORTEST_REFUSAL, LONGEST_REFUSAL)),
+                )
             }
-            (Self::Claiming { backoff }, Event::Failed) => {
-                (Self::BackingOff { backoff: (backoff * 2).min(LONGEST_BACKOFF) }, Action::Rest(backoff))
-            }
+            (Self::Claiming { backoff }, Event::Failed) => (
+                Self::BackingOff { backoff: (backoff * 2).min(LONGEST_BACKOFF) },
+                Action::Rest(backoff),
+            ),
             (Self::Blocked { backoff } | Self::BackingOff { backoff }, Event::Rested) => {
                 (Self::Claiming { backoff }, Action::Claim)
             }
@@ -129,8 +135,12 @@ impl State {
                 (Self::claiming(), Action::YieldAndClaim)
             }
             // What is due is blocked here. Another instance may have permits for it.
-            (Self::Waiting { keeps_lock: true }, Event::NoPermit { .. }) => (Self::claiming(), Action::GiveLockBack),
-            (Self::Waiting { keeps_lock: false }, Event::NoPermit { retry_in }) => (self, Action::Sleep { retry_in }),
+            (Self::Waiting { keeps_lock: true }, Event::NoPermit { .. }) => {
+                (Self::claiming(), Action::GiveLockBack)
+            }
+            (Self::Waiting { keeps_lock: false }, Event::NoPermit { retry_in }) => {
+                (self, Action::Sleep { retry_in })
+            }
             (Self::Waiting { .. }, Event::Woken(Wake::Permit)) => (self, Action::CheckPermits),
             (state, event) => unreachable!("{state:?} does nothing of which {event:?} could come"),
         }
@@ -152,13 +162,24 @@ mod tests {
         let check = |state: State, event: Event, next: State, action: Action| {
             assert_eq!(state.step(event), (next, action), "{state:?} {event:?}");
         };
-        let (open, locked) = (State::Waiting { keeps_lock: false }, State::Waiting { keeps_lock: true });
+        let (open, locked) =
+            (State::Waiting { keeps_lock: false }, State::Waiting { keeps_lock: true });
         let (free, none) = (Event::PermitFree, Event::NoPermit { retry_in: Some(7 * MS) });
 
         check(claiming(50), Event::Granted(Granted::ToBeContinued), claiming(50), Action::Claim);
         check(claiming(50), Event::Granted(Granted::Idle), claiming(50), Action::End);
-        check(claiming(50), Event::Granted(Granted::Seen { keeps_lock: false }), open, Action::CheckPermits);
-        check(claiming(50), Event::Granted(Granted::Seen { keeps_lock: true }), locked, Action::CheckPermits);
+        check(
+            claiming(50),
+            Event::Granted(Granted::Seen { keeps_lock: false }),
+            open,
+            Action::CheckPermits,
+        );
+        check(
+            claiming(50),
+            Event::Granted(Granted::Seen { keeps_lock: true }),
+            locked,
+            Action::CheckPermits,
+        );
 
         check(open, free, claiming(50), Action::YieldAndClaim);
         check(open, none, open, Action::Sleep { retry_in: Some(7 * MS) });

@@ -2,13 +2,19 @@
 
 use super::table::Row;
 
-const WAITING: &[&str] = &["bodies 1 = 1 1500 400 shop -|hello", "schedule:shop 1 @ 1500", "destinations shop @ 1500"];
-const HELD: &[&str] = &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 - w r * shop ", "leased 1 @ 3000"];
+const WAITING: &[&str] =
+    &["bodies 1 = 1 1500 400 shop -|hello", "schedule:shop 1 @ 1500", "destinations shop @ 1500"];
+const HELD: &[&str] =
+    &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 - w r * shop ", "leased 1 @ 3000"];
 const CANCEL_OVERDUE: &[&str] =
     &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 ! w r * shop ", "leased 1 @ 900"];
-const DEAD: &[&str] = &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 3 0 dead - r q shop 404", "dead 1 @ 900"];
-const DELIVERED: &[&str] =
-    &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 delivered - r * shop 200 OK", "delivered 1 @ 900"];
+const DEAD: &[&str] =
+    &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 3 0 dead - r q shop 404", "dead 1 @ 900"];
+const DELIVERED: &[&str] = &[
+    "bodies 1 = 1 500 400 shop -|hello",
+    "entries 1 = 1 0 delivered - r * shop 200 OK",
+    "delivered 1 @ 900",
+];
 
 pub(super) const CANCEL: &[Row] = &[
     Row {
@@ -67,7 +73,13 @@ pub(super) const CANCEL: &[Row] = &[
             "+ entries 1 = 3 0 cancelled - * * shop 404",
         ],
     },
-    Row { case: "a delivered task", before: &[DELIVERED], args: &["1"], answer: "delivered", after: &[] },
+    Row {
+        case: "a delivered task",
+        before: &[DELIVERED],
+        args: &["1"],
+        answer: "delivered",
+        after: &[],
+    },
     Row { case: "no task", before: &[], args: &["1"], answer: "unknown", after: &[] },
 ];
 
@@ -136,7 +148,13 @@ pub(super) const RESCHEDULE: &[Row] = &[
             "+ schedule:shop 1 @ 3000",
         ],
     },
-    Row { case: "a leased task", before: &[HELD], args: &["1", "+900"], answer: "[leased]", after: &[] },
+    Row {
+        case: "a leased task",
+        before: &[HELD],
+        args: &["1", "+900"],
+        answer: "[leased]",
+        after: &[],
+    },
     Row {
         case: "a cancel is fulfilled",
         before: &[CANCEL_OVERDUE],
@@ -149,7 +167,13 @@ pub(super) const RESCHEDULE: &[Row] = &[
             "+ entries 1 = 1 1 cancelled - r * shop lease ran out",
         ],
     },
-    Row { case: "a delivered task", before: &[DELIVERED], args: &["1", "+900"], answer: "[delivered]", after: &[] },
+    Row {
+        case: "a delivered task",
+        before: &[DELIVERED],
+        args: &["1", "+900"],
+        answer: "[delivered]",
+        after: &[],
+    },
     Row { case: "no task", before: &[], args: &["1", "+900"], answer: "[unknown]", after: &[] },
 ];
 
@@ -158,7 +182,11 @@ pub(super) const REPLAY: &[Row] = &[
         case: "dead tasks, one after another",
         before: &[
             DEAD,
-            &["bodies 2 = 1 600 400 @pull -|second", "entries 2 = 3 0 dead - r q @pull 404", "dead 2 @ 900"],
+            &[
+                "bodies 2 = 1 600 400 @pull -|second",
+                "entries 2 = 3 0 dead - r q @pull 404",
+                "dead 2 @ 900",
+            ],
         ],
         args: &["0", "50", "1", "2"],
         answer: "2",
@@ -176,7 +204,13 @@ pub(super) const REPLAY: &[Row] = &[
             "+ schedule:shop 1 @ 1000",
         ],
     },
-    Row { case: "a delivered task stays", before: &[DELIVERED], args: &["0", "0", "1"], answer: "0", after: &[] },
+    Row {
+        case: "a delivered task stays",
+        before: &[DELIVERED],
+        args: &["0", "0", "1"],
+        answer: "0",
+        after: &[],
+    },
     Row {
         case: "without a body it stays dead",
         before: &[&["entries 1 = 3 0 dead - r q shop 404", "dead 1 @ 900"]],
@@ -192,7 +226,11 @@ pub(super) const DISCARD: &[Row] = &[
         before: &[DEAD],
         args: &["dead", "1", "1"],
         answer: "[1, 0]",
-        after: &["- bodies 1 = 1 500 400 shop -|hello", "- dead 1 @ 900", "- entries 1 = 3 0 dead - r q shop 404"],
+        after: &[
+            "- bodies 1 = 1 500 400 shop -|hello",
+            "- dead 1 @ 900",
+            "- entries 1 = 3 0 dead - r q shop 404",
+        ],
     },
     Row {
         case: "a task of another state stays",

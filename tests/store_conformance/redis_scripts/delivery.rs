@@ -2,14 +2,18 @@
 
 use super::table::Row;
 
-const DUE: &[&str] = &["bodies 1 = 1 500 400 shop -|hello", "schedule:shop 1 @ 500", "destinations shop @ 500"];
-const HELD: &[&str] = &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 - w r * shop ", "leased 1 @ 3000"];
+const DUE: &[&str] =
+    &["bodies 1 = 1 500 400 shop -|hello", "schedule:shop 1 @ 500", "destinations shop @ 500"];
+const HELD: &[&str] =
+    &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 - w r * shop ", "leased 1 @ 3000"];
 /// Its lease has run out, and nobody has swept it.
-const OVERDUE: &[&str] = &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 - w r * shop ", "leased 1 @ 900"];
+const OVERDUE: &[&str] =
+    &["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 - w r * shop ", "leased 1 @ 900"];
 
 /// Receipt, lease ms, token, whether more is claimed, destinations passed over, leases swept, body
 /// bytes, destinations named, tasks ended, pauses, bytes in hand; then destinations and slots.
-const BY_A_WORKER: &[&str] = &["r", "2000", "me", "0", "0", "100", "1000", "10", "100", "", "0", "shop", "5"];
+const BY_A_WORKER: &[&str] =
+    &["r", "2000", "me", "0", "0", "100", "1000", "10", "100", "", "0", "shop", "5"];
 
 pub(super) const CLAIM: &[Row] = &[
     Row {
@@ -26,7 +30,11 @@ pub(super) const CLAIM: &[Row] = &[
     },
     Row {
         case: "a task that is not due stays",
-        before: &[&["bodies 1 = 1 1001 400 shop -|hello", "schedule:shop 1 @ 1001", "destinations shop @ 1001"]],
+        before: &[&[
+            "bodies 1 = 1 1001 400 shop -|hello",
+            "schedule:shop 1 @ 1001",
+            "destinations shop @ 1001",
+        ]],
         args: BY_A_WORKER,
         answer: "[1, 1000, [], [], 1001]",
         after: &[],
@@ -55,7 +63,11 @@ pub(super) const CLAIM: &[Row] = &[
     },
     Row {
         case: "a consumer goes past the lock",
-        before: &[&["bodies 1 = 1 500 400 @pull -|hello", "schedule:@pull 1 @ 500", "lock = other"]],
+        before: &[&[
+            "bodies 1 = 1 500 400 @pull -|hello",
+            "schedule:@pull 1 @ 500",
+            "lock = other",
+        ]],
         args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0", "@pull", "5"],
         answer: "[1, 1000, [1, 1, 1 500 400 @pull -|hello], [], 3000]",
         after: &[
@@ -109,7 +121,11 @@ pub(super) const CLAIM: &[Row] = &[
     },
     Row {
         case: "a lease that has run out with a pending cancel ends the task",
-        before: &[&["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 ! w r * shop ", "leased 1 @ 900"]],
+        before: &[&[
+            "bodies 1 = 1 500 400 shop -|hello",
+            "entries 1 = 1 0 ! w r * shop ",
+            "leased 1 @ 900",
+        ]],
         args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0"],
         answer: "[1, 1000, [], [], ]",
         after: &[
@@ -121,7 +137,11 @@ pub(super) const CLAIM: &[Row] = &[
     },
     Row {
         case: "a lent task comes back as it waited",
-        before: &[&["bodies 1 = 1 2500 400 shop -|hello", "entries 1 = 1 0 - m2500 r q shop 503", "leased 1 @ 900"]],
+        before: &[&[
+            "bodies 1 = 1 2500 400 shop -|hello",
+            "entries 1 = 1 0 - m2500 r q shop 503",
+            "leased 1 @ 900",
+        ]],
         args: &["r", "2000", "", "0", "0", "100", "1000", "10", "100", "", "0"],
         answer: "[1, 1000, [], [], 2500]",
         after: &[
@@ -148,7 +168,21 @@ pub(super) const CLAIM: &[Row] = &[
     Row {
         case: "what fell due in a pause is dead",
         before: &[DUE],
-        args: &["r", "2000", "me", "0", "0", "100", "1000", "10", "100", "450 600 dead", "0", "shop", "5"],
+        args: &[
+            "r",
+            "2000",
+            "me",
+            "0",
+            "0",
+            "100",
+            "1000",
+            "10",
+            "100",
+            "450 600 dead",
+            "0",
+            "shop",
+            "5",
+        ],
         answer: "[1, 1000, [], [], ]",
         after: &[
             "- destinations shop @ 500",
@@ -216,7 +250,11 @@ pub(super) const SETTLE: &[Row] = &[
     },
     Row {
         case: "a late success of an earlier receipt counts",
-        before: &[&["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 2 0 - w s r shop 503", "leased 1 @ 3000"]],
+        before: &[&[
+            "bodies 1 = 1 500 400 shop -|hello",
+            "entries 1 = 2 0 - w s r shop 503",
+            "leased 1 @ 3000",
+        ]],
         args: &["1", "r", "delivered", "0", "200 OK"],
         answer: "[done]",
         after: &[
@@ -253,7 +291,11 @@ pub(super) const SETTLE: &[Row] = &[
     },
     Row {
         case: "a retry of a task whose cancel is pending",
-        before: &[&["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 ! w r * shop ", "leased 1 @ 3000"]],
+        before: &[&[
+            "bodies 1 = 1 500 400 shop -|hello",
+            "entries 1 = 1 0 ! w r * shop ",
+            "leased 1 @ 3000",
+        ]],
         args: &["1", "r", "retry", "700", "503"],
         answer: "[done]",
         after: &[
@@ -309,7 +351,11 @@ pub(super) const SETTLE: &[Row] = &[
     },
     Row {
         case: "moved to another store",
-        before: &[&["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 0 0 - m500 r * shop ", "leased 1 @ 3000"]],
+        before: &[&[
+            "bodies 1 = 1 500 400 shop -|hello",
+            "entries 1 = 0 0 - m500 r * shop ",
+            "leased 1 @ 3000",
+        ]],
         args: &["1", "r", "moved", "0", "moved"],
         answer: "[done]",
         after: &[
@@ -356,8 +402,20 @@ pub(super) const EXTEND: &[Row] = &[
             "+ leased 1 @ 6000",
         ],
     },
-    Row { case: "another receipt", before: &[HELD], args: &["1", "other", "5000"], answer: "leased", after: &[] },
-    Row { case: "never claimed", before: &[DUE], args: &["1", "r", "5000"], answer: "scheduled", after: &[] },
+    Row {
+        case: "another receipt",
+        before: &[HELD],
+        args: &["1", "other", "5000"],
+        answer: "leased",
+        after: &[],
+    },
+    Row {
+        case: "never claimed",
+        before: &[DUE],
+        args: &["1", "r", "5000"],
+        answer: "scheduled",
+        after: &[],
+    },
     Row {
         case: "ended",
         before: &[&[
@@ -369,7 +427,13 @@ pub(super) const EXTEND: &[Row] = &[
         answer: "delivered",
         after: &[],
     },
-    Row { case: "not there", before: &[], args: &["1", "r", "5000"], answer: "unknown", after: &[] },
+    Row {
+        case: "not there",
+        before: &[],
+        args: &["1", "r", "5000"],
+        answer: "unknown",
+        after: &[],
+    },
 ];
 
 pub(super) const NOTE: &[Row] = &[
@@ -387,12 +451,24 @@ pub(super) const NOTE: &[Row] = &[
         answer: "nil",
         after: &["- notes 1 = {a}|{b}", "+ notes 1 = {b}|{c}"],
     },
-    Row { case: "a task that is gone", before: &[], args: &["2", "1", "{a}"], answer: "nil", after: &[] },
+    Row {
+        case: "a task that is gone",
+        before: &[],
+        args: &["2", "1", "{a}"],
+        answer: "nil",
+        after: &[],
+    },
 ];
 
 pub(super) const NEXT: &[Row] = &[
     Row { case: "nothing", before: &[], args: &["workers"], answer: "[1000, ]", after: &[] },
-    Row { case: "what is called", before: &[DUE], args: &["workers"], answer: "[1000, 500]", after: &[] },
+    Row {
+        case: "what is called",
+        before: &[DUE],
+        args: &["workers"],
+        answer: "[1000, 500]",
+        after: &[],
+    },
     Row {
         case: "what is pulled",
         before: &[DUE, &["schedule:@pull 2 @ 700"]],
@@ -402,7 +478,12 @@ pub(super) const NEXT: &[Row] = &[
     },
     Row {
         case: "a lease ends, or a task expires, before that",
-        before: &[&["destinations shop @ 9000", "leased 1 @ 3000", "expiries 2 @ 2500", "expiries 1 @ -700"]],
+        before: &[&[
+            "destinations shop @ 9000",
+            "leased 1 @ 3000",
+            "expiries 2 @ 2500",
+            "expiries 1 @ -700",
+        ]],
         args: &["workers"],
         answer: "[1000, 2500]",
         after: &[],

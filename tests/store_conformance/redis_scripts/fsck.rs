@@ -3,7 +3,8 @@
 
 use super::table::Row;
 
-const WAITING: &[&str] = &["bodies 1 = 1 1500 400 shop -|hello", "schedule:shop 1 @ 1500", "destinations shop @ 1500"];
+const WAITING: &[&str] =
+    &["bodies 1 = 1 1500 400 shop -|hello", "schedule:shop 1 @ 1500", "destinations shop @ 1500"];
 
 // The arguments: structure, cursor, count, whether to repair, lanes, shard, names of destinations.
 
@@ -56,7 +57,11 @@ pub(super) const BODIES: &[Row] = &[
     },
     Row {
         case: "a body that cannot be read is dead",
-        before: &[&["bodies 1 = what is this", "schedule:shop 1 @ 1500", "destinations shop @ 1500"]],
+        before: &[&[
+            "bodies 1 = what is this",
+            "schedule:shop 1 @ 1500",
+            "destinations shop @ 1500",
+        ]],
         args: &["bodies", "0", "10", "1", "1", "0", "shop"],
         answer: "[0, 1, 1, [unreadable-body, 1, 1], [], ]",
         after: &[
@@ -71,7 +76,11 @@ pub(super) const BODIES: &[Row] = &[
         before: &[WAITING, &["entries 1 = what"]],
         args: &["bodies", "0", "10", "1", "1", "0", "shop"],
         answer: "[0, 1, 1, [unreadable-entry, 1, 1], [], ]",
-        after: &["- entries 1 = what", "+ aside bodies 1 1000 = what", "+ entries 1 = 1 0 - - * * shop "],
+        after: &[
+            "- entries 1 = what",
+            "+ aside bodies 1 1000 = what",
+            "+ entries 1 = 1 0 - - * * shop ",
+        ],
     },
     Row {
         case: "a lease without a receipt",
@@ -167,7 +176,13 @@ pub(super) const FSCK_COUNTER: &[Row] = &[
         answer: "nil",
         after: &["- last_id = 5", "+ last_id = 9"],
     },
-    Row { case: "in front of it", before: &[&["last_id = 10"]], args: &["9"], answer: "nil", after: &[] },
+    Row {
+        case: "in front of it",
+        before: &[&["last_id = 10"]],
+        args: &["9"],
+        answer: "nil",
+        after: &[],
+    },
     Row {
         case: "no number",
         before: &[&["last_id = what"]],

@@ -3,7 +3,8 @@
 use super::table::Row;
 
 const OPEN: &[&str] = &["offsets #shards = 1"];
-const SHOP_1: &[&str] = &["bodies 1 = 1 1500 900 shop -|hello", "schedule:shop 1 @ 1500", "destinations shop @ 1500"];
+const SHOP_1: &[&str] =
+    &["bodies 1 = 1 1500 900 shop -|hello", "schedule:shop 1 @ 1500", "destinations shop @ 1500"];
 
 pub(super) const IDS: &[Row] = &[
     Row {
@@ -100,7 +101,15 @@ pub(super) const ADD_WITH_OPTIONS: &[Row] = &[
     Row {
         case: "a new task with a key that expires",
         before: &[OPEN],
-        args: &["1", "2", "+500", "shop", r#"{"key":"k"}"#, "hello", r#"{"key":"k","expires_after":200}"#],
+        args: &[
+            "1",
+            "2",
+            "+500",
+            "shop",
+            r#"{"key":"k"}"#,
+            "hello",
+            r#"{"key":"k","expires_after":200}"#,
+        ],
         answer: "[1000, 1500]",
         after: &[
             r#"+ bodies 2 = 1 1500 1000 shop {"key":"k"}|hello"#,
@@ -160,7 +169,14 @@ pub(super) const ADD_WITH_OPTIONS: &[Row] = &[
     },
     Row {
         case: "sent again, a push-back is not done twice",
-        before: &[OPEN, &[r#"bodies 1 = 1 1900 900 shop {"key":"k"}|later"#, "leased 1 @ 3000", "owners k = 1 2 1000"]],
+        before: &[
+            OPEN,
+            &[
+                r#"bodies 1 = 1 1900 900 shop {"key":"k"}|later"#,
+                "leased 1 @ 3000",
+                "owners k = 1 2 1000",
+            ],
+        ],
         args: &["1", "2", "+900", "shop", KEYED, "later", KEYED],
         answer: "[1000, [replaced, 1, 1900, ]]",
         after: &[],

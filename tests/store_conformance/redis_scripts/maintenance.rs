@@ -36,7 +36,12 @@ pub(super) const PURGE: &[Row] = &[
     },
     Row {
         case: "idempotency keys whose window is over",
-        before: &[&["used i = 1 2a 1000 500 1", "windows i @ 1000", "used j = 2 2a 1001 500 2", "windows j @ 1001"]],
+        before: &[&[
+            "used i = 1 2a 1000 500 1",
+            "windows i @ 1000",
+            "used j = 2 2a 1001 500 2",
+            "windows j @ 1001",
+        ]],
         args: &["delivered", "900", "10", "10"],
         answer: "[0, 0, 1]",
         after: &["- used i = 1 2a 1000 500 1", "- windows i @ 1000"],
@@ -62,7 +67,13 @@ pub(super) const LEAVE: &[Row] = &[
         answer: "1",
         after: &["- offsets #shards = 1", "- used i = 1 2a 1000 500 1", "- windows i @ 1000"],
     },
-    Row { case: "a lane with tasks", before: &[&["offsets #shards = 1"], ENDED], args: &[], answer: "0", after: &[] },
+    Row {
+        case: "a lane with tasks",
+        before: &[&["offsets #shards = 1"], ENDED],
+        args: &[],
+        answer: "0",
+        after: &[],
+    },
 ];
 
 pub(super) const STAMP: &[Row] = &[

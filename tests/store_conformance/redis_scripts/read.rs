@@ -89,12 +89,30 @@ pub(super) const LIST: &[Row] = &[
         answer: "[2, 3000]",
         after: &[],
     },
-    Row { case: "dead", before: &[LANE], args: &["dead", "0", "9000", "", "", "10"], answer: "[3, 900]", after: &[] },
+    Row {
+        case: "dead",
+        before: &[LANE],
+        args: &["dead", "0", "9000", "", "", "10"],
+        answer: "[3, 900]",
+        after: &[],
+    },
 ];
 
 pub(super) const STATS: &[Row] = &[
-    Row { case: "a lane", before: &[LANE], args: &[], answer: "[3, 1, 0, 1, 0, 0, 1500]", after: &[] },
-    Row { case: "an empty lane", before: &[], args: &[], answer: "[0, 0, 0, 0, 0, 0, ]", after: &[] },
+    Row {
+        case: "a lane",
+        before: &[LANE],
+        args: &[],
+        answer: "[3, 1, 0, 1, 0, 0, 1500]",
+        after: &[],
+    },
+    Row {
+        case: "an empty lane",
+        before: &[],
+        args: &[],
+        answer: "[0, 0, 0, 0, 0, 0, ]",
+        after: &[],
+    },
 ];
 
 /// From, step, steps, destinations.

@@ -85,7 +85,13 @@ pub(super) const RESUME: &[Row] = &[
             CHANGED,
         ],
     },
-    Row { case: "it was not paused", before: &[ORDERS], args: &["orders", "", "2"], answer: "0", after: &[] },
+    Row {
+        case: "it was not paused",
+        before: &[ORDERS],
+        args: &["orders", "", "2"],
+        answer: "0",
+        after: &[],
+    },
     Row { case: "no topic", before: &[], args: &["orders", "", "2"], answer: "-1", after: &[] },
 ];
 
@@ -95,7 +101,11 @@ pub(super) const FORGET_MISFIRE: &[Row] = &[
         before: &[&["pauses orders = - 1 2 dead 3 4 expired"]],
         args: &["orders", "1 2 dead"],
         answer: "nil",
-        after: &["- pauses orders = - 1 2 dead 3 4 expired", "+ pauses orders = - 3 4 expired", CHANGED],
+        after: &[
+            "- pauses orders = - 1 2 dead 3 4 expired",
+            "+ pauses orders = - 3 4 expired",
+            CHANGED,
+        ],
     },
     Row {
         case: "the last one",
@@ -121,13 +131,22 @@ pub(super) const DEPART: &[Row] = &[
         answer: r#"{"shards":1}"#,
         after: &["+ departures orders = t"],
     },
-    Row { case: "no topic", before: &[], args: &["orders", "t"], answer: "", after: &["+ departures orders = t"] },
+    Row {
+        case: "no topic",
+        before: &[],
+        args: &["orders", "t"],
+        answer: "",
+        after: &["+ departures orders = t"],
+    },
 ];
 
 pub(super) const UNREGISTER: &[Row] = &[
     Row {
         case: "with all that belongs to it",
-        before: &[ORDERS, &["departures orders = t", "policies orders = {}", "pauses orders = 700"]],
+        before: &[
+            ORDERS,
+            &["departures orders = t", "policies orders = {}", "pauses orders = 700"],
+        ],
         args: &["orders", "t"],
         answer: "1",
         after: &[
@@ -138,7 +157,13 @@ pub(super) const UNREGISTER: &[Row] = &[
             CHANGED,
         ],
     },
-    Row { case: "it was registered again since", before: &[ORDERS], args: &["orders", "t"], answer: "0", after: &[] },
+    Row {
+        case: "it was registered again since",
+        before: &[ORDERS],
+        args: &["orders", "t"],
+        answer: "0",
+        after: &[],
+    },
     Row {
         case: "no topic",
         before: &[&["departures orders = t"]],

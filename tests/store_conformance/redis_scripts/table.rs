@@ -102,7 +102,10 @@ impl Stored {
             Some((_, destination)) => ("schedule:", destination),
             None => (shown, ""),
         };
-        let (_, name) = NAMES.iter().find(|(other, _)| *other == shown).unwrap_or_else(|| panic!("no key {shown}"));
+        let (_, name) = NAMES
+            .iter()
+            .find(|(other, _)| *other == shown)
+            .unwrap_or_else(|| panic!("no key {shown}"));
         format!("{}:{name}{further}", self.prefix)
     }
 
@@ -145,13 +148,15 @@ impl Stored {
         let mut lines = Vec::new();
         for key in &keys {
             let shown = self.shown(key);
-            let (sign, pairs): (_, Vec<String>) = match self.ask::<String>("TYPE", &[key]).as_str() {
+            let (sign, pairs): (_, Vec<String>) = match self.ask::<String>("TYPE", &[key]).as_str()
+            {
                 "hash" => ('=', self.ask("HGETALL", &[key])),
                 "zset" => ('@', self.ask("ZRANGE", &[key, "0", "-1", "WITHSCORES"])),
                 _ => ('=', vec![String::new(), self.ask("GET", &[key])]),
             };
             for pair in pairs.chunks(2) {
-                let member = if pair[0].is_empty() { String::new() } else { format!(" {}", pair[0]) };
+                let member =
+                    if pair[0].is_empty() { String::new() } else { format!(" {}", pair[0]) };
                 lines.push(format!("{shown}{member} {sign} {}", pair[1]).replace('\n', "|"));
             }
         }
@@ -162,14 +167,20 @@ impl Stored {
 
 /// Runs the rows of a script, and tells all that come out differently.
 pub(super) fn check(name: &str, keys: Keys, rows: &[Row]) {
-    let script = delayd::store::redis::script::sent().into_iter().find(|(other, _)| *other == name).unwrap().1;
+    let script = delayd::store::redis::script::sent()
+        .into_iter()
+        .find(|(other, _)| *other == name)
+        .unwrap()
+        .1;
     let mut report = String::new();
     for row in rows {
-        let connection = redis::Client::open(redis_server::shared().url()).unwrap().get_connection().unwrap();
+        let connection =
+            redis::Client::open(redis_server::shared().url()).unwrap().get_connection().unwrap();
         let mut stored = Stored { prefix: fresh_prefix(), connection };
         row.before.concat().into_iter().for_each(|line| stored.write(line));
         let before = stored.read();
-        let names: Vec<String> = keys.names().iter().map(|name| format!("{}:{name}", stored.prefix)).collect();
+        let names: Vec<String> =
+            keys.names().iter().map(|name| format!("{}:{name}", stored.prefix)).collect();
         let args: Vec<String> = row.args.iter().map(|arg| arg.replace('|', "\n")).collect();
         let mut call = redis::cmd("EVAL");
         call.arg(script).arg(names.len()).arg(&names).arg(NOW).arg(&args);
@@ -178,8 +189,10 @@ pub(super) fn check(name: &str, keys: Keys, rows: &[Row]) {
             Err(error) => format!("{error}"),
         };
         let after = stored.read();
-        let gone = before.iter().filter(|line| !after.contains(line)).map(|line| format!("- {line}"));
-        let new = after.iter().filter(|line| !before.contains(line)).map(|line| format!("+ {line}"));
+        let gone =
+            before.iter().filter(|line| !after.contains(line)).map(|line| format!("- {line}"));
+        let new =
+            after.iter().filter(|line| !before.contains(line)).map(|line| format!("+ {line}"));
         let changes: Vec<String> = gone.chain(new).collect();
         let is_same = changes.len() == row.after.len()
             && changes.iter().zip(row.after).all(|(line, expected)| is_as(line, expected));
@@ -205,7 +218,9 @@ fn show(value: &Value) -> String {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).replace('\n', "|"),
         Value::SimpleString(text) => text.clone(),
         Value::Okay => "OK".to_owned(),
-        Value::Array(values) => format!("[{}]", values.iter().map(show).collect::<Vec<_>>().join(", ")),
+        Value::Array(values) => {
+            format!("[{}]", values.iter().map(show).collect::<Vec<_>>().join(", "))
+        }
         other => format!("{other:?}"),
     }
 }

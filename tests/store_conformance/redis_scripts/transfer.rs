@@ -2,7 +2,8 @@
 
 use super::table::Row;
 
-const WAITING: &[&str] = &["bodies 1 = 1 1500 400 shop -|hello", "schedule:shop 1 @ 1500", "destinations shop @ 1500"];
+const WAITING: &[&str] =
+    &["bodies 1 = 1 1500 400 shop -|hello", "schedule:shop 1 @ 1500", "destinations shop @ 1500"];
 const OPEN: &[&str] = &["offsets #shards = 1"];
 
 pub(super) const LEND: &[Row] = &[
@@ -20,7 +21,11 @@ pub(super) const LEND: &[Row] = &[
     },
     Row {
         case: "a task that was lent, to another mover",
-        before: &[&["bodies 1 = 1 1500 400 shop -|hello", "entries 1 = 0 0 - m1500 q * shop ", "leased 1 @ 1200"]],
+        before: &[&[
+            "bodies 1 = 1 1500 400 shop -|hello",
+            "entries 1 = 0 0 - m1500 q * shop ",
+            "leased 1 @ 1200",
+        ]],
         args: &["r", "2000", "1"],
         answer: "[1]",
         after: &[
@@ -32,14 +37,22 @@ pub(super) const LEND: &[Row] = &[
     },
     Row {
         case: "a task that a worker has",
-        before: &[&["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 - w q * shop ", "leased 1 @ 3000"]],
+        before: &[&[
+            "bodies 1 = 1 500 400 shop -|hello",
+            "entries 1 = 1 0 - w q * shop ",
+            "leased 1 @ 3000",
+        ]],
         args: &["r", "2000", "1"],
         answer: "[0]",
         after: &[],
     },
     Row {
         case: "a worker's lease that has run out",
-        before: &[&["bodies 1 = 1 500 400 shop -|hello", "entries 1 = 1 0 - w q * shop ", "leased 1 @ 900"]],
+        before: &[&[
+            "bodies 1 = 1 500 400 shop -|hello",
+            "entries 1 = 1 0 - w q * shop ",
+            "leased 1 @ 900",
+        ]],
         args: &["r", "2000", "1"],
         answer: "[1]",
         after: &[
@@ -58,7 +71,23 @@ pub(super) const ADOPT: &[Row] = &[
     Row {
         case: "a task that waits",
         before: &[OPEN],
-        args: &["1", "1", "400", "1500", "shop", "-", "hello", "scheduled", "1800", "2", "503", "", "", "300", ""],
+        args: &[
+            "1",
+            "1",
+            "400",
+            "1500",
+            "shop",
+            "-",
+            "hello",
+            "scheduled",
+            "1800",
+            "2",
+            "503",
+            "",
+            "",
+            "300",
+            "",
+        ],
         answer: "[1000, new]",
         after: &[
             "+ bodies 1 = 1 1500 400 shop -|hello",
@@ -71,7 +100,23 @@ pub(super) const ADOPT: &[Row] = &[
     Row {
         case: "a delivered task",
         before: &[OPEN],
-        args: &["1", "1", "400", "500", "shop", "-", "hello", "delivered", "900", "1", "200 OK", "", "", "", ""],
+        args: &[
+            "1",
+            "1",
+            "400",
+            "500",
+            "shop",
+            "-",
+            "hello",
+            "delivered",
+            "900",
+            "1",
+            "200 OK",
+            "",
+            "",
+            "",
+            "",
+        ],
         answer: "[1000, new]",
         after: &[
             "+ bodies 1 = 1 500 400 shop -|hello",
@@ -82,14 +127,46 @@ pub(super) const ADOPT: &[Row] = &[
     Row {
         case: "a task that was adopted before",
         before: &[OPEN, WAITING],
-        args: &["1", "1", "400", "1500", "shop", "-", "hello", "scheduled", "1500", "0", "", "", "", "", ""],
+        args: &[
+            "1",
+            "1",
+            "400",
+            "1500",
+            "shop",
+            "-",
+            "hello",
+            "scheduled",
+            "1500",
+            "0",
+            "",
+            "",
+            "",
+            "",
+            "",
+        ],
         answer: "[1000, known]",
         after: &[],
     },
     Row {
         case: "the id of another task",
         before: &[OPEN, WAITING],
-        args: &["1", "1", "400", "1500", "shop", "-", "other", "scheduled", "1500", "0", "", "", "", "", ""],
+        args: &[
+            "1",
+            "1",
+            "400",
+            "1500",
+            "shop",
+            "-",
+            "other",
+            "scheduled",
+            "1500",
+            "0",
+            "",
+            "",
+            "",
+            "",
+            "",
+        ],
         answer: "[1000, taken]",
         after: &[],
     },
@@ -97,16 +174,52 @@ pub(super) const ADOPT: &[Row] = &[
         case: "this store lends it",
         before: &[
             OPEN,
-            &["bodies 1 = 1 1500 400 shop -|hello", "entries 1 = 0 0 - m1500 q * shop ", "leased 1 @ 3000"],
+            &[
+                "bodies 1 = 1 1500 400 shop -|hello",
+                "entries 1 = 0 0 - m1500 q * shop ",
+                "leased 1 @ 3000",
+            ],
         ],
-        args: &["1", "1", "400", "1500", "shop", "-", "hello", "scheduled", "1500", "0", "", "", "", "", ""],
+        args: &[
+            "1",
+            "1",
+            "400",
+            "1500",
+            "shop",
+            "-",
+            "hello",
+            "scheduled",
+            "1500",
+            "0",
+            "",
+            "",
+            "",
+            "",
+            "",
+        ],
         answer: "[1000, own]",
         after: &[],
     },
     Row {
         case: "what waits here has been cancelled elsewhere",
         before: &[OPEN, WAITING],
-        args: &["1", "1", "400", "1500", "shop", "-", "hello", "cancelled", "900", "0", "", "", "", "", ""],
+        args: &[
+            "1",
+            "1",
+            "400",
+            "1500",
+            "shop",
+            "-",
+            "hello",
+            "cancelled",
+            "900",
+            "0",
+            "",
+            "",
+            "",
+            "",
+            "",
+        ],
         answer: "[1000, ended]",
         after: &[
             "- destinations shop @ 1500",
@@ -161,8 +274,13 @@ const WITH_A_KEY: &[&str] = &[
     "1", "1", "400", "1500", "shop", r#"{"key":"k"}"#, "hello", "scheduled", "1500", "0", "", "k", "400", "", "",
 ];
 
-pub(super) const PRESENT: &[Row] =
-    &[Row { case: "one is there", before: &[WAITING], args: &["1", "2"], answer: "[1]", after: &[] }];
+pub(super) const PRESENT: &[Row] = &[Row {
+    case: "one is there",
+    before: &[WAITING],
+    args: &["1", "2"],
+    answer: "[1]",
+    after: &[],
+}];
 
 pub(super) const IMPORTED: &[Row] = &[
     Row {

@@ -8,7 +8,11 @@ use crate::schema::{ContentText, SpanText, TaskIdGiven};
 use crate::{Mode, ServiceName, TopicName};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(bound = "Backoff: utoipa::ToSchema"))]
+#[cfg_attr(
+    feature = "schema",
+    derive(utoipa::ToSchema),
+    schema(bound = "Backoff: utoipa::ToSchema")
+)]
 #[serde(deny_unknown_fields)]
 pub struct AddRequest<Topic, Number, Span, Content, ModeWord, Backoff, Headers, OnDead> {
     /// The topic.

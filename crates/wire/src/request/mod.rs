@@ -10,10 +10,10 @@ mod topic;
 
 pub use content::{AddRequest, OnDeadCall, UpdateRequest};
 pub use task::{
-    AckRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest, ExtendRequest, GetRequest,
-    ListRequest, MovedRequest, NackRequest, PullRequest, RecordsRequest,
+    AckRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest, ExtendRequest,
+    GetRequest, ListRequest, MovedRequest, NackRequest, PullRequest, RecordsRequest,
 };
 pub use topic::{
-    DestinationListRequest, ForecastRequest, HoldRequest, ResumeRequest, TopicListRequest, TopicPurgeRequest,
-    TopicRequest,
+    DestinationListRequest, ForecastRequest, HoldRequest, ResumeRequest, TopicListRequest,
+    TopicPurgeRequest, TopicRequest,
 };

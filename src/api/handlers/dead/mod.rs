@@ -32,7 +32,10 @@ pub(crate) type ReplayRequest = DeadReplayRequest<TopicName, Ids, Rate, Number, 
 pub(crate) type PurgeRequest = DeadPurgeRequest<TopicName, Ids, Number, Name<Cursor>>;
 
 /// `POST /delay/dead/causes`
-pub(crate) async fn causes(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Causes>, Error> {
+pub(crate) async fn causes(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Causes>, Error> {
     let request: CausesRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let lanes = api.topic(&topic).await?.entry.lanes().collect();
@@ -59,7 +62,10 @@ pub(crate) async fn causes(api: Arc<Api>, Routed { request, .. }: Routed) -> Res
 }
 
 /// `POST /delay/dead/replay`
-pub(crate) async fn replay(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Done>, Error> {
+pub(crate) async fn replay(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Done>, Error> {
     api.check_accepting()?;
     let DeadReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor }: ReplayRequest =
         json::read(request.body())?;
@@ -73,7 +79,11 @@ pub(crate) async fn replay(api: Arc<Api>, Routed { request, .. }: Routed) -> Res
         count += match dry_run {
             true => ids.len(),
             // Those that were replayed meanwhile leave a gap in the rate, no more.
-            false => api.store.replay(&lane, ids, Spread { first: step.mul_f64(count as f64), step }).await?,
+            false => {
+                api.store
+                    .replay(&lane, ids, Spread { first: step.mul_f64(count as f64), step })
+                    .await?
+            }
         };
     }
     let until = (count > 0 && !dry_run).then(|| api.clock.now() + step.mul_f64((count - 1) as f64));
@@ -82,7 +92,10 @@ pub(crate) async fn replay(api: Arc<Api>, Routed { request, .. }: Routed) -> Res
 }
 
 /// `POST /delay/dead/purge`
-pub(crate) async fn purge(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Done>, Error> {
+pub(crate) async fn purge(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Done>, Error> {
     let DeadPurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor }: PurgeRequest =
         json::read(request.body())?;
     let which = Which { topic, task_ids, all, reason, limit, cursor };
@@ -91,7 +104,8 @@ pub(crate) async fn purge(api: Arc<Api>, Routed { request, .. }: Routed) -> Resu
     let mut count = 0;
     while let Some((lane, page)) = dead.next(&api).await? {
         let ids: Vec<TaskId> = page.iter().map(|task| task.id).collect();
-        count += if dry_run { ids.len() } else { api.store.discard(&lane, State::Dead, ids).await? };
+        count +=
+            if dry_run { ids.len() } else { api.store.discard(&lane, State::Dead, ids).await? };
     }
     tracing::info!(count, dry_run, "Dead tasks thrown away by hand");
     Ok(Success::of(done(count, &dead)))
@@ -99,7 +113,13 @@ pub(crate) async fn purge(api: Arc<Api>, Routed { request, .. }: Routed) -> Resu
 
 fn done(count: usize, dead: &Walk) -> Done {
     let cursor = dead.cursor().map(|cursor| cursor.to_string());
-    Done { count: count as u64, seen: dead.seen() as u64, more: cursor.is_some(), cursor, until_ms: None }
+    Done {
+        count: count as u64,
+        seen: dead.seen() as u64,
+        more: cursor.is_some(),
+        cursor,
+        until_ms: None,
+    }
 }
 
 /// What requests say about the tasks that they mean.
@@ -121,10 +141,17 @@ impl Which {
                 let ids = ids.into_iter().map(|id| required(Id::given(Some(id)), "task_ids"));
                 Some(ids.collect::<Result<Vec<_>, _>>()?)
             }
-            (Some(_), false) => return Err(Error::Invalid(format!("task_ids: must hold 1 to {MAX_IDS} ids"))),
-            _ => return Err(Error::invalid("task_ids and all: give exactly one of the two (all must be true)")),
+            (Some(_), false) => {
+                return Err(Error::Invalid(format!("task_ids: must hold 1 to {MAX_IDS} ids")));
+            }
+            _ => {
+                return Err(Error::invalid(
+                    "task_ids and all: give exactly one of the two (all must be true)",
+                ));
+            }
         };
-        let limit = self.limit.map_or(Ok(MAX_TASKS), |limit| limit.whole("limit", 1..=MAX_TASKS))? as usize;
+        let limit =
+            self.limit.map_or(Ok(MAX_TASKS), |limit| limit.whole("limit", 1..=MAX_TASKS))? as usize;
         let lanes = api.topic(&topic).await?.entry.lanes().collect();
         let from = self.cursor.map(|Name(cursor)| cursor);
         Walk::begin(api, Selection { lanes, ids, reason: self.reason, from, limit }).await

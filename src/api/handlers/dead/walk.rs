@@ -68,7 +68,8 @@ impl FromStr for Cursor {
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         let read = || {
             let mut parts = text.split('.');
-            let (shard, began) = (parts.next()?.parse().ok()?, UnixMillis(parts.next()?.parse().ok()?));
+            let (shard, began) =
+                (parts.next()?.parse().ok()?, UnixMillis(parts.next()?.parse().ok()?));
             let after = match (parts.next(), parts.next(), parts.next()) {
                 (None, ..) => None,
                 (Some(moment), Some(id), None) => {
@@ -78,7 +79,9 @@ impl FromStr for Cursor {
             };
             Some(Self { shard, began, after })
         };
-        read().ok_or_else(|| InvalidName("must be the cursor of the call before, as it was answered".into()))
+        read().ok_or_else(|| {
+            InvalidName("must be the cursor of the call before, as it was answered".into())
+        })
     }
 }
 
@@ -116,14 +119,27 @@ impl Walk {
         };
         if let Some(Cursor { shard, .. }) = from {
             if shard >= number_of_lanes {
-                return Err(Error::invalid("cursor: must be the cursor of the call before, as it was answered"));
+                return Err(Error::invalid(
+                    "cursor: must be the cursor of the call before, as it was answered",
+                ));
             }
             lanes.drain(..usize::from(shard));
         }
         lanes.reverse();
         let after = from.and_then(|from| from.after);
         let began = Instant::now();
-        Ok(Self { lanes, number_of_lanes, ids, reason, after, first_began, to, began, seen: 0, limit })
+        Ok(Self {
+            lanes,
+            number_of_lanes,
+            ids,
+            reason,
+            after,
+            first_began,
+            to,
+            began,
+            seen: 0,
+            limit,
+        })
     }
 
     /// The next page of those that are meant; `None` at the end, or where the walk is cut off.
@@ -143,7 +159,8 @@ impl Walk {
             let ids = page.into_iter().map(|listed| listed.id).collect();
             let found = api.store.summaries(&lane, ids).await?.into_iter().flatten();
             let is_meant = |task: &Summary| {
-                task.state == State::Dead && self.reason.as_ref().is_none_or(|reason| *reason == task.last_outcome)
+                task.state == State::Dead
+                    && self.reason.as_ref().is_none_or(|reason| *reason == task.last_outcome)
             };
             let page: Vec<Summary> = found.filter(is_meant).collect();
             if !page.is_empty() {
@@ -157,7 +174,8 @@ impl Walk {
         let (after, limit) = (self.after, PAGE.min(self.limit - self.seen));
         let Some(wanted) = &self.ids else {
             let (from, to) = (UnixMillis(0), self.to);
-            let query = ListQuery { lane: lane.clone(), state: State::Dead, from, to, after, limit };
+            let query =
+                ListQuery { lane: lane.clone(), state: State::Dead, from, to, after, limit };
             return Ok(api.store.list(query).await?);
         };
         let behind = wanted.partition_point(|id| after.is_some_and(|last| *id <= last.id));
@@ -185,12 +203,26 @@ mod tests {
 
     #[test]
     fn a_cursor_reads_back_what_it_writes() {
-        let last = Listed { moment: UnixMillis(1_795_236_367_000), id: TaskId(1_795_234_567_000_042) };
+        let last =
+            Listed { moment: UnixMillis(1_795_236_367_000), id: TaskId(1_795_234_567_000_042) };
         for after in [None, Some(last)] {
             let cursor = Cursor { shard: 3, began: UnixMillis(1_795_236_367_001), after };
             assert_eq!(cursor.to_string().parse(), Ok(cursor));
         }
-        for text in ["", ".", "1", "1.", "1.x", "-1.5", "1.5.", "1.5.6", "1.5.6.0", "1.5.6.7.8", "65536.5", "1-5"] {
+        for text in [
+            "",
+            ".",
+            "1",
+            "1.",
+            "1.x",
+            "-1.5",
+            "1.5.",
+            "1.5.6",
+            "1.5.6.0",
+            "1.5.6.7.8",
+            "65536.5",
+            "1-5",
+        ] {
             assert!(text.parse::<Cursor>().is_err(), "{text}");
         }
     }

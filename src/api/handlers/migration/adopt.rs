@@ -28,8 +28,8 @@ use crate::callback::{Services, target};
 use crate::clock::UnixMillis;
 use crate::span::Span;
 use crate::store::{
-    self, Admin, Adopted, Adoptee, AttemptNote, Delivery, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Registered, Standing,
-    TopicEntry,
+    self, Admin, Adopted, Adoptee, AttemptNote, Delivery, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME,
+    Registered, Standing, TopicEntry,
 };
 use crate::task::{Destination, Lane, Mode, OnDead, Options, State, StoreId, TaskId, Topic};
 use crate::word::Word;
@@ -169,12 +169,19 @@ pub(crate) async fn adopt(
     Ok(Success::of(AdoptAnswer { failed, results: results.into_iter().map(item).collect() }))
 }
 
-pub(crate) fn all_checked(api: &Api, caller: &Caller, body: &[u8]) -> Result<Vec<Result<Checked, Error>>, Error> {
+pub(crate) fn all_checked(
+    api: &Api,
+    caller: &Caller,
+    body: &[u8],
+) -> Result<Vec<Result<Checked, Error>>, Error> {
     let request: AdoptRequest<'_> = json::read(body)?;
     let AtMost(records) = required(request.records, "records")?;
     let limit = api.bounds().batch_limit;
     if !(1..=limit).contains(&records.len()) {
-        return Err(Error::Invalid(format!("records: must hold 1 to {limit} records, not {}", records.len())));
+        return Err(Error::Invalid(format!(
+            "records: must hold 1 to {limit} records, not {}",
+            records.len()
+        )));
     }
     let read = |record: &RawValue| {
         let checked = check(api, record)?;
@@ -184,7 +191,10 @@ pub(crate) fn all_checked(api: &Api, caller: &Caller, body: &[u8]) -> Result<Vec
 }
 
 /// One answer per record, in order; an error if nothing of it is confirmed.
-async fn keep(api: &Api, checked: Vec<Result<Checked, Error>>) -> Result<Vec<Result<AdoptedTask, Error>>, Error> {
+async fn keep(
+    api: &Api,
+    checked: Vec<Result<Checked, Error>>,
+) -> Result<Vec<Result<AdoptedTask, Error>>, Error> {
     let mut topics: HashMap<Topic, Registered> = HashMap::new();
     for Checked { topic, .. } in checked.iter().flatten() {
         if !topics.contains_key(topic) {
@@ -247,7 +257,12 @@ async fn keep(api: &Api, checked: Vec<Result<Checked, Error>>) -> Result<Vec<Res
 fn check_lane(task: &Adoptee) -> Result<(), Error> {
     let (entry, lane) = (&task.topic, task.topic.lane_of(task.id));
     let key = task.options.key.as_deref().map(|key| Lane::shard_of_key(key, entry.shards));
-    let call = task.options.on_dead.as_ref().and_then(|call| call.task_id).map(|id| entry.lane_of(id).shard);
+    let call = task
+        .options
+        .on_dead
+        .as_ref()
+        .and_then(|call| call.task_id)
+        .map(|id| entry.lane_of(id).shard);
     if key.into_iter().chain(call).all(|shard| shard == lane.shard) {
         return Ok(());
     }
@@ -300,20 +315,27 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     let id = required(Id::given(record.task_id), "task_id")?;
     let latest = (api.clock.now() + AHEAD).0.unsigned_abs() / 1_000 * TaskId::PER_SECOND;
     if id.0 > latest {
-        return Err(Error::invalid("task_id: lies further ahead of the clock than any id is drawn"));
+        return Err(Error::invalid(
+            "task_id: lies further ahead of the clock than any id is drawn",
+        ));
     }
     let due = moment(required(record.due_ms, "due_ms")?, "due_ms")?;
     let standing = match record.state.map_or(State::Scheduled, |Word(state)| state) {
         State::Scheduled if record.cancelling == Some(true) => {
             Standing::Ended { state: State::Cancelled, finished: api.clock.now() }
         }
-        State::Scheduled => {
-            Standing::Waiting { due: record.waits_ms.map_or(Ok(due), |waits| moment(waits, "waits_ms"))? }
+        State::Scheduled => Standing::Waiting {
+            due: record.waits_ms.map_or(Ok(due), |waits| moment(waits, "waits_ms"))?,
+        },
+        State::Leased => {
+            return Err(Error::invalid(
+                "state: who has it may still succeed; it is to be lent before",
+            ));
         }
-        State::Leased => return Err(Error::invalid("state: who has it may still succeed; it is to be lent before")),
-        state => {
-            Standing::Ended { state, finished: moment(required(record.finished_ms, "finished_ms")?, "finished_ms")? }
-        }
+        state => Standing::Ended {
+            state,
+            finished: moment(required(record.finished_ms, "finished_ms")?, "finished_ms")?,
+        },
     };
     let content = required(record.content, "content")?;
     let Word(mode) = required(record.mode, "mode")?;
@@ -322,18 +344,26 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
         return Err(Error::TooLarge(format!("content: is larger than {}", size(content_limit))));
     }
     let destination = match mode {
-        Mode::Auto => return Err(Error::invalid("mode: must be \"push\" or \"pull\", as it was decided")),
+        Mode::Auto => {
+            return Err(Error::invalid("mode: must be \"push\" or \"pull\", as it was decided"));
+        }
         mode => new_task::destination(mode, &api.services, || target(&content))?,
     };
     let key = record.key.map(|key| idempotency::checked(key, "key")).transpose()?;
-    let options =
-        Options { key, ..options.map(|options| read_options(options, &api.services)).transpose()?.unwrap_or_default() };
+    let options = Options {
+        key,
+        ..options
+            .map(|options| read_options(options, &api.services))
+            .transpose()?
+            .unwrap_or_default()
+    };
     let outcome = record.last_outcome.unwrap_or_default();
     let notes = record.log.map(read_log).transpose()?.unwrap_or_default();
     if outcome.len() > MAX_OUTCOME || notes.iter().any(|note| note.answer.len() > MAX_ANSWER) {
         return Err(Error::invalid("last_outcome and log: are longer than any that are kept"));
     }
-    let attempts = record.attempts.map_or(Ok(0), |attempts| attempts.whole("attempts", 0..=MAX_TRIED))?;
+    let attempts =
+        record.attempts.map_or(Ok(0), |attempts| attempts.whole("attempts", 0..=MAX_TRIED))?;
     let created = moment(required(record.created_ms, "created_ms")?, "created_ms")?;
     let key_set = record.key_set_ms.map(|set| moment(set, "key_set_ms")).transpose()?;
     let entry = TopicEntry { topic: topic.clone(), shards: 1 };
@@ -380,15 +410,22 @@ fn read_options(raw: &RawValue, services: &Services) -> Result<Options, Error> {
         Ok(OnDead { task_id: Some(task_id), ..call })
     };
     let headers = given.headers.map(|raw| new_task::headers(raw, "options.headers"));
-    let attempts = given.max_attempts.map(|number| number.whole("options.max_attempts", MAX_ATTEMPTS));
+    let attempts =
+        given.max_attempts.map(|number| number.whole("options.max_attempts", MAX_ATTEMPTS));
     Ok(Options {
         origin: given.origin.as_deref().map(read_origin).transpose()?,
         max_attempts: attempts.transpose()?,
-        timeout: given.timeout.map(|span| within(span, "options.timeout", TIMEOUT).map(Span)).transpose()?,
+        timeout: given
+            .timeout
+            .map(|span| within(span, "options.timeout", TIMEOUT).map(Span))
+            .transpose()?,
         backoff: given.backoff.map(|raw| new_task::backoff(raw, "options.backoff")).transpose()?,
         headers: headers.transpose()?.unwrap_or_default(),
         key: None,
-        expires_after: given.expires_after.map(|span| new_task::expiry(span, "options.expires_after")).transpose()?,
+        expires_after: given
+            .expires_after
+            .map(|span| new_task::expiry(span, "options.expires_after"))
+            .transpose()?,
         on_dead: given.on_dead.map(on_dead).transpose()?,
     })
 }

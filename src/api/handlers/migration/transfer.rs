@@ -16,7 +16,10 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::{AtMost, Id, Lease, Name, ReceiptText, TopicName, within};
 use crate::api::wire::json::{self, required};
 use crate::api::wire::shown::{last_outcome, way_of};
-use crate::store::{Admin, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Settle, Settled, Task, TopicEntry, Transition};
+use crate::store::{
+    Admin, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Settle, Settled, Task, TopicEntry,
+    Transition,
+};
 use crate::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
 
 /// The most ids of a call, and the most bytes of contents that it answers, but for a single task.
@@ -128,18 +131,23 @@ async fn lent_or_ended(
     let mut is_answered: HashMap<TaskId, bool> = HashMap::new();
     for (lane, ids) in by_lane(entry, ids.clone()) {
         let lent = api.store.lend(&lane, ids.clone(), receipt, lease).await?;
-        let others: Vec<TaskId> = ids.iter().zip(&lent).filter(|(_, is_lent)| !**is_lent).map(|(id, _)| *id).collect();
+        let others: Vec<TaskId> =
+            ids.iter().zip(&lent).filter(|(_, is_lent)| !**is_lent).map(|(id, _)| *id).collect();
         is_answered.extend(ids.into_iter().zip(lent));
         if !others.is_empty() {
             let known = api.store.summaries(&lane, others).await?.into_iter().flatten();
-            is_answered.extend(known.filter(|task| task.state.is_final()).map(|task| (task.id, true)));
+            is_answered
+                .extend(known.filter(|task| task.state.is_final()).map(|task| (task.id, true)));
         }
     }
     Ok(ids.into_iter().filter(|id| is_answered.get(id).is_some_and(|is| *is)).collect())
 }
 
 /// `POST /delay/task/moved`: what was adopted elsewhere is forgotten here. May be repeated.
-pub(crate) async fn moved(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Ended>, Error> {
+pub(crate) async fn moved(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Ended>, Error> {
     let request: MovedRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let Name(receipt) = required(request.receipt, "receipt")?;

@@ -39,7 +39,16 @@ pub(crate) struct One(Stored);
 
 impl IntoResponse for One {
     fn into_response(self) -> Response {
-        let Stored { task_id, due_ms, due: Rfc3339(due), mode, durability, duplicate, state, replaced } = self.0;
+        let Stored {
+            task_id,
+            due_ms,
+            due: Rfc3339(due),
+            mode,
+            durability,
+            duplicate,
+            state,
+            replaced,
+        } = self.0;
         let (mut id, mut millis) = (itoa::Buffer::new(), itoa::Buffer::new());
         let text = [
             envelope::BEGIN,
@@ -92,16 +101,26 @@ pub(crate) async fn add(api: Arc<Api>, Routed { request, .. }: Routed) -> Result
     }
 }
 
-async fn read_one(api: &Arc<Api>, header_key: &Option<String>, body: &Bytes) -> Result<Checked, Error> {
+async fn read_one(
+    api: &Arc<Api>,
+    header_key: &Option<String>,
+    body: &Bytes,
+) -> Result<Checked, Error> {
     if body.len() <= LONG {
         return api.checked(header_key.as_deref(), |rules| new_task::read(body, rules));
     }
     let (api, header_key) = (api.clone(), header_key.clone());
-    reading(body.clone(), move |body| api.checked(header_key.as_deref(), |rules| new_task::read(body, rules))).await
+    reading(body.clone(), move |body| {
+        api.checked(header_key.as_deref(), |rules| new_task::read(body, rules))
+    })
+    .await
 }
 
 /// `POST /delay/task/add_batch`
-pub(crate) async fn add_batch(api: Arc<Api>, Routed { request, caller, .. }: Routed) -> Result<Response, Error> {
+pub(crate) async fn add_batch(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<Response, Error> {
     let header_key = idempotency::of_header(request.headers())?;
     api.check_accepting()?;
     if header_key.is_some() {
@@ -123,12 +142,19 @@ pub(crate) async fn add_batch(api: Arc<Api>, Routed { request, caller, .. }: Rou
 ///
 /// # Errors
 /// If there is no batch in the body.
-pub(crate) fn all_checked(api: &Api, caller: &Caller, body: &[u8]) -> Result<Vec<Result<Checked, Error>>, Error> {
+pub(crate) fn all_checked(
+    api: &Api,
+    caller: &Caller,
+    body: &[u8],
+) -> Result<Vec<Result<Checked, Error>>, Error> {
     let request: BatchRequest<'_> = json::read(body)?;
     let AtMost(tasks) = required(request.tasks, "tasks")?;
     let (limit, longest) = (api.bounds().batch_limit, api.body_limit.bytes());
     if !(1..=limit).contains(&tasks.len()) {
-        return Err(Error::Invalid(format!("tasks: must hold 1 to {limit} tasks, not {}", tasks.len())));
+        return Err(Error::Invalid(format!(
+            "tasks: must hold 1 to {limit} tasks, not {}",
+            tasks.len()
+        )));
     }
     Ok(api.checked(None, |rules| {
         let read = |task: &RawValue| {
@@ -150,7 +176,8 @@ async fn store(api: &Api, checked: Vec<Result<Checked, Error>>) -> Vec<Result<St
     let mut modes = Vec::with_capacity(checked.len());
     for checked in checked {
         modes.push(checked.and_then(|checked| {
-            let topic = topics.get(&checked.topic).expect("every checked topic was asked for").clone()?;
+            let topic =
+                topics.get(&checked.topic).expect("every checked topic was asked for").clone()?;
             let (task, mode) = task_of(checked, topic);
             tasks.push(task);
             Ok(mode)
@@ -180,10 +207,15 @@ fn task_of(checked: Checked, topic: Registered) -> (NewTask, Way) {
 
 /// The entries of the checked tasks' topics, each asked for once, and all at the same time: the new ones of a batch cost little more than
 /// one, and a store that does not answer is not waited for more than once.
-async fn topics(api: &Api, checked: &[Result<Checked, Error>]) -> HashMap<Topic, Result<Registered, Error>> {
+async fn topics(
+    api: &Api,
+    checked: &[Result<Checked, Error>],
+) -> HashMap<Topic, Result<Registered, Error>> {
     let mut seen = HashSet::new();
-    let topics = checked.iter().flatten().map(|checked| &checked.topic).filter(|topic| seen.insert(*topic));
-    let ensure = async |topic: &Topic| (topic.clone(), api.topics.ensure(topic).await.map_err(Error::from));
+    let topics =
+        checked.iter().flatten().map(|checked| &checked.topic).filter(|topic| seen.insert(*topic));
+    let ensure =
+        async |topic: &Topic| (topic.clone(), api.topics.ensure(topic).await.map_err(Error::from));
     join_all(topics.map(ensure)).await.into_iter().collect()
 }
 
@@ -206,13 +238,25 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
         Ok(stored) => BatchItem::Stored(Answer::of(stored)),
         Err(error) => BatchItem::Failed { dm_error: error.code(), error_msg: error.message() },
     };
-    let gravest = results.iter().filter_map(|result| result.as_ref().err()).max_by_key(|error| error.code()).cloned();
+    let gravest = results
+        .iter()
+        .filter_map(|result| result.as_ref().err())
+        .max_by_key(|error| error.code())
+        .cloned();
     let count = results.len();
     let results = results.into_iter().map(item).collect();
     Ok(match gravest {
         Some(error) if failed == count => {
-            let error_msg = format!("tasks: none of the {count} was stored; one of them says: {}", error.message());
-            error.with_body(Failure { error_msg, failed: Some(failed), results: Some(results), ..error.body() })
+            let error_msg = format!(
+                "tasks: none of the {count} was stored; one of them says: {}",
+                error.message()
+            );
+            error.with_body(Failure {
+                error_msg,
+                failed: Some(failed),
+                results: Some(results),
+                ..error.body()
+            })
         }
         _ => Success::of(Batch { failed, results }).into_response(),
     })
@@ -265,9 +309,11 @@ mod tests {
         for (duplicate, replaced) in [(false, false), (true, false), (false, true), (true, true)] {
             for state in [None, Some(TaskState::Cancelled)] {
                 let stored = || Stored { duplicate, state, replaced, ..stored().unwrap() };
-                let (one, usual) = (One(stored()).into_response(), Success::of(stored()).into_response());
+                let (one, usual) =
+                    (One(stored()).into_response(), Success::of(stored()).into_response());
                 assert_eq!(one.headers(), usual.headers());
-                let text = |response: Response| axum::body::to_bytes(response.into_body(), usize::MAX);
+                let text =
+                    |response: Response| axum::body::to_bytes(response.into_body(), usize::MAX);
                 assert_eq!(text(one).await.unwrap(), text(usual).await.unwrap());
             }
         }
@@ -295,9 +341,15 @@ mod tests {
             assert_eq!(response.status().as_u16(), status, "{said}");
             assert_eq!(response.headers().contains_key("retry-after"), status == 429, "{said}");
             let answer = json_of(response).await;
-            assert_eq!((&answer["dm_error"], answer["results"].as_array().unwrap().len()), (&dm_error.into(), count));
+            assert_eq!(
+                (&answer["dm_error"], answer["results"].as_array().unwrap().len()),
+                (&dm_error.into(), count)
+            );
             assert_eq!(answer["failed"], if dm_error == 0 { 1 } else { count }, "{said}");
-            assert!(dm_error == 0 || answer["error_msg"].as_str().unwrap().contains("none of the"), "{answer}");
+            assert!(
+                dm_error == 0 || answer["error_msg"].as_str().unwrap().contains("none of the"),
+                "{answer}"
+            );
         };
         let over_quota = || Err(store::Error::OverQuota.into());
         check(vec![bad()], 400, 1000).await;

@@ -20,7 +20,12 @@ use crate::task::{Lane, OnDead, Options, StoreId};
 
 pub(crate) type Request = GetRequest<TopicName, Id>;
 
-fn shown(task: store::Task, notes: Vec<AttemptNote>, store: StoreId, with_secrets: bool) -> Task<Value> {
+fn shown(
+    task: store::Task,
+    notes: Vec<AttemptNote>,
+    store: StoreId,
+    with_secrets: bool,
+) -> Task<Value> {
     let options = options(&task.options, with_secrets);
     Task {
         task_id: task.id.into(),
@@ -47,14 +52,18 @@ fn options(options: &Options, with_secrets: bool) -> Value {
     let on_dead = options.on_dead.clone().map(|call| OnDead { task_id: None, ..call });
     let shown = Options { origin: None, key: None, on_dead, ..options.clone() };
     let mut shown = serde_json::to_value(shown).expect("options are plain data");
-    if !with_secrets && let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut) {
+    if !with_secrets && let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut)
+    {
         headers.values_mut().for_each(|value| *value = Value::Null);
     }
     shown
 }
 
 /// `POST /delay/task/get`
-pub(crate) async fn get(api: Arc<Api>, Routed { request, caller, .. }: Routed) -> Result<Success<Found<Value>>, Error> {
+pub(crate) async fn get(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<Success<Found<Value>>, Error> {
     let request: Request = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let id = required(Id::given(request.task_id), "task_id")?;
@@ -82,8 +91,14 @@ mod tests {
     #[test]
     fn a_headers_name_is_shown_to_all_and_its_value_to_few() {
         let secret = [("Authorization".to_owned(), "Bearer secret".to_owned())];
-        let given = Options { max_attempts: Some(3), headers: Headers::new(secret).unwrap(), ..Options::default() };
-        let check = |with_secrets: bool, expected: Value| assert_eq!(options(&given, with_secrets), expected);
+        let given = Options {
+            max_attempts: Some(3),
+            headers: Headers::new(secret).unwrap(),
+            ..Options::default()
+        };
+        let check = |with_secrets: bool, expected: Value| {
+            assert_eq!(options(&given, with_secrets), expected)
+        };
         check(true, json!({"max_attempts": 3, "headers": {"authorization": "Bearer secret"}}));
         check(false, json!({"max_attempts": 3, "headers": {"authorization": null}}));
         assert_eq!(options(&Options::default(), false), json!({}));

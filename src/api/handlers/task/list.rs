@@ -49,7 +49,9 @@ impl FromStr for Cursor {
             let (moment, id) = text.split_once('-')?;
             Some(Self(Listed { moment: UnixMillis(moment.parse().ok()?), id: id.parse().ok()? }))
         };
-        read().ok_or_else(|| InvalidName("must be the cursor of the page before, as it was answered".into()))
+        read().ok_or_else(|| {
+            InvalidName("must be the cursor of the page before, as it was answered".into())
+        })
     }
 }
 
@@ -71,17 +73,22 @@ fn shown(task: Summary) -> Entry {
 }
 
 /// `POST /delay/task/list`
-pub(crate) async fn list(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Page>, Error> {
+pub(crate) async fn list(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Page>, Error> {
     let request: Request = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let Word(state) = required(request.state, "state")?;
-    let limit = request.limit.map_or(Ok(LIMIT), |limit| limit.whole("limit", 1..=MAX_LIMIT))? as usize;
+    let limit =
+        request.limit.map_or(Ok(LIMIT), |limit| limit.whole("limit", 1..=MAX_LIMIT))? as usize;
     let from = request.from.map_or(Ok(UnixMillis(0)), |from| moment(from, "from"))?;
     let to = request.to.map_or(Ok(UnixMillis(FAR as i64 * 1000)), |to| moment(to, "to"))?;
     let after = request.cursor.map(|Name(Cursor(last))| last);
     let known = api.topic(&topic).await?;
     let listed = merged(&api, &known.entry, &Range { state, from, to, after, limit }).await?;
-    let cursor = listed.last().filter(|_| listed.len() == limit).map(|last| Cursor(*last).to_string());
+    let cursor =
+        listed.last().filter(|_| listed.len() == limit).map(|last| Cursor(*last).to_string());
     let tasks = summaries(&api, &known.entry, &listed).await?.into_iter().map(shown).collect();
     Ok(Success::of(Page { tasks, cursor }))
 }
@@ -106,7 +113,8 @@ pub(crate) struct Range {
 /// The earliest entries of all of a topic's lanes.
 async fn merged(api: &Api, topic: &TopicEntry, range: &Range) -> Result<Vec<Listed>, Error> {
     let &Range { state, from, to, after, limit } = range;
-    let pages = topic.lanes().map(|lane| api.store.list(ListQuery { lane, state, from, to, after, limit }));
+    let pages =
+        topic.lanes().map(|lane| api.store.list(ListQuery { lane, state, from, to, after, limit }));
     let mut all: Vec<Listed> = try_join_all(pages).await?.into_iter().flatten().collect();
     all.sort_unstable();
     all.truncate(limit);
@@ -114,7 +122,11 @@ async fn merged(api: &Api, topic: &TopicEntry, range: &Range) -> Result<Vec<List
 }
 
 /// The tasks of a page, in its order. One that was purged meanwhile is left out.
-async fn summaries(api: &Api, topic: &TopicEntry, listed: &[Listed]) -> Result<Vec<Summary>, Error> {
+async fn summaries(
+    api: &Api,
+    topic: &TopicEntry,
+    listed: &[Listed],
+) -> Result<Vec<Summary>, Error> {
     let mut lanes: HashMap<Lane, Vec<TaskId>> = HashMap::new();
     for Listed { id, .. } in listed {
         lanes.entry(topic.lane_of(*id)).or_default().push(*id);
@@ -131,7 +143,10 @@ mod tests {
 
     #[test]
     fn a_cursor_reads_back_what_it_writes() {
-        let last = Cursor(Listed { moment: UnixMillis(1_795_236_367_000), id: TaskId(1_795_234_567_000_042) });
+        let last = Cursor(Listed {
+            moment: UnixMillis(1_795_236_367_000),
+            id: TaskId(1_795_234_567_000_042),
+        });
         assert_eq!(last.to_string().parse(), Ok(last));
         for text in ["", "-", "1", "1-", "-1", "a-1", "1-0", "1-a"] {
             assert!(text.parse::<Cursor>().is_err(), "{text}");

@@ -21,10 +21,14 @@ use crate::task::{Lane, Mode, TaskId};
 
 pub(crate) type CancelRequest = delayd_wire::CancelRequest<TopicName, Id>;
 
-pub(crate) type UpdateRequest<'a> = delayd_wire::UpdateRequest<TopicName, Id, Number, Span, &'a RawValue>;
+pub(crate) type UpdateRequest<'a> =
+    delayd_wire::UpdateRequest<TopicName, Id, Number, Span, &'a RawValue>;
 
 /// `POST /delay/task/cancel`: OK means that the task never fires, however near its moment is.
-pub(crate) async fn cancel(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Gone>, Error> {
+pub(crate) async fn cancel(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Gone>, Error> {
     let request: CancelRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let task_id = required(Id::given(request.task_id), "task_id")?;
@@ -41,7 +45,10 @@ pub(crate) async fn cancel(api: Arc<Api>, Routed { request, .. }: Routed) -> Res
 }
 
 /// `POST /delay/task/update`
-pub(crate) async fn update(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Moved>, Error> {
+pub(crate) async fn update(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Moved>, Error> {
     api.check_accepting()?;
     let (topic, task_id, moment, content) = {
         let api = api.clone();
@@ -49,13 +56,17 @@ pub(crate) async fn update(api: Arc<Api>, Routed { request, .. }: Routed) -> Res
             let request: UpdateRequest<'_> = json::read(body)?;
             let Name(topic) = required(request.topic, "topic")?;
             let task_id = required(Id::given(request.task_id), "task_id")?;
-            let moment = api.checked(None, |rules| new_task::moment(request.timing_moment, request.delay, rules))?;
+            let moment = api.checked(None, |rules| {
+                new_task::moment(request.timing_moment, request.delay, rules)
+            })?;
             Ok::<_, Error>((topic, task_id, moment, request.content.map(ToOwned::to_owned)))
         };
         reading(request.body().clone(), read).await?
     };
     let content = content.as_deref().map(|raw| (raw, request.body()));
-    let moved = api.in_lane(&topic, task_id, |lane| reschedule(&api, lane, task_id, moment, content)).await?;
+    let moved = api
+        .in_lane(&topic, task_id, |lane| reschedule(&api, lane, task_id, moment, content))
+        .await?;
     Ok(Success::of(moved))
 }
 
@@ -77,7 +88,8 @@ async fn reschedule(
                 let (api, raw) = (api.clone(), raw.to_owned());
                 let read = move |rules: &Rules<'_>| {
                     let content = new_task::content(&raw, mode, rules.content_limit)?;
-                    let destination = new_task::destination(mode, rules.services, || target_of_object(&content))?;
+                    let destination =
+                        new_task::destination(mode, rules.services, || target_of_object(&content))?;
                     Ok::<_, Error>(NewContent { destination, content })
                 };
                 reading(body.clone(), move |_| api.checked(None, read)).await?
@@ -86,7 +98,9 @@ async fn reschedule(
         }
     };
     match api.store.reschedule(&lane, task_id, moment, content).await? {
-        Rescheduled::Done { due } => Ok(Moved { task_id: task_id.into(), due_ms: due.into(), due: due.into() }),
+        Rescheduled::Done { due } => {
+            Ok(Moved { task_id: task_id.into(), due_ms: due.into(), due: due.into() })
+        }
         Rescheduled::Refused { state } => Err(Error::Conflict(state)),
         Rescheduled::Unknown => Err(Error::no_task()),
     }

@@ -29,8 +29,10 @@ use crate::task::{Destination, Headers, Mode, OnDead, Options, Topic};
 use crate::word::Word;
 
 pub(crate) const MAX_ATTEMPTS: RangeInclusive<u32> = 1..=1000;
-const EXPIRES_AFTER: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3650 * 86_400);
-pub(crate) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
+const EXPIRES_AFTER: RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(3650 * 86_400);
+pub(crate) const TIMEOUT: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(600);
 /// The longest JSON text, in bytes, of a backoff: a list of a hundred steps takes two thousand.
 const MAX_BACKOFF: usize = 8 << 10;
 /// The longest JSON text, in bytes, of headers and of an `on_dead`: the most that each allows, with every character escaped.
@@ -61,7 +63,11 @@ pub(crate) struct Rules<'a> {
 
 impl Api {
     /// Checks something by the rules for new tasks.
-    pub(crate) fn checked<T>(&self, header_key: Option<&str>, check: impl FnOnce(&Rules<'_>) -> T) -> T {
+    pub(crate) fn checked<T>(
+        &self,
+        header_key: Option<&str>,
+        check: impl FnOnce(&Rules<'_>) -> T,
+    ) -> T {
         let bounds = self.bounds();
         check(&Rules {
             now: self.clock.now(),
@@ -87,8 +93,16 @@ pub(crate) struct Checked {
 }
 
 // Contents are not read into values: the text of an object is kept byte for byte.
-pub(crate) type Request<'a> =
-    AddRequest<TopicName, Number, Span, &'a RawValue, Word<Mode>, Raw<'a, Backoff>, &'a RawValue, &'a RawValue>;
+pub(crate) type Request<'a> = AddRequest<
+    TopicName,
+    Number,
+    Span,
+    &'a RawValue,
+    Word<Mode>,
+    Raw<'a, Backoff>,
+    &'a RawValue,
+    &'a RawValue,
+>;
 
 /// Reads and checks one task.
 ///
@@ -100,20 +114,35 @@ pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
     let moment = moment(request.timing_moment, request.delay, rules)?;
     let options = Options {
         origin: None,
-        max_attempts: request.max_attempts.map(|number| number.whole("max_attempts", MAX_ATTEMPTS)).transpose()?,
-        timeout: request.timeout.map(|span| within(span, "timeout", TIMEOUT).map(Span)).transpose()?,
+        max_attempts: request
+            .max_attempts
+            .map(|number| number.whole("max_attempts", MAX_ATTEMPTS))
+            .transpose()?,
+        timeout: request
+            .timeout
+            .map(|span| within(span, "timeout", TIMEOUT).map(Span))
+            .transpose()?,
         backoff: request.backoff.map(|Raw(raw, _)| backoff(raw, "backoff")).transpose()?,
-        headers: request.headers.map(|raw| headers(raw, "headers")).transpose()?.unwrap_or_default(),
+        headers: request
+            .headers
+            .map(|raw| headers(raw, "headers"))
+            .transpose()?
+            .unwrap_or_default(),
         key: request.key.map(|key| idempotency::checked(key, "key")).transpose()?,
-        expires_after: request.expires_after.map(|span| expiry(span, "expires_after")).transpose()?,
+        expires_after: request
+            .expires_after
+            .map(|span| expiry(span, "expires_after"))
+            .transpose()?,
         on_dead: request.on_dead.map(|raw| read_on_dead(raw, rules.services)).transpose()?,
     };
-    let mode = request.mode.map(|Word(mode)| mode).or_else(|| (rules.mode_of)(&topic)).unwrap_or_default();
+    let mode =
+        request.mode.map(|Word(mode)| mode).or_else(|| (rules.mode_of)(&topic)).unwrap_or_default();
     let content = content(required(request.content, "content")?, mode, rules.content_limit)?;
     let destination = destination(mode, rules.services, || target_of_object(&content))?;
     let key = idempotency::agreed(request.idempotency_key, rules.header_key)?;
     let what = (moment, &destination, &options, content.as_str());
-    let idempotency = key.map(|key| idempotency::idempotency(key, rules.idempotency_window, &topic, what));
+    let idempotency =
+        key.map(|key| idempotency::idempotency(key, rules.idempotency_window, &topic, what));
     Ok(Checked { topic, destination, moment, options, content, idempotency })
 }
 
@@ -121,10 +150,16 @@ pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
-pub(crate) fn moment(timing_moment: Option<Number>, delay: Option<Span>, rules: &Rules<'_>) -> Result<Moment, Error> {
+pub(crate) fn moment(
+    timing_moment: Option<Number>,
+    delay: Option<Span>,
+    rules: &Rules<'_>,
+) -> Result<Moment, Error> {
     match (timing_moment, delay) {
         (Some(Number(seconds)), None) => at(seconds, rules).map(Moment::At),
-        (None, Some(delay)) => within(delay, "delay", Duration::ZERO..=rules.max_delay).map(Moment::After),
+        (None, Some(delay)) => {
+            within(delay, "delay", Duration::ZERO..=rules.max_delay).map(Moment::After)
+        }
         _ => Err(Error::invalid("delay and timing_moment: give exactly one of the two")),
     }
 }
@@ -169,7 +204,10 @@ fn at(seconds: f64, rules: &Rules<'_>) -> Result<UnixMillis, Error> {
         ));
     }
     if seconds >= FIRST_MILLIS {
-        #[allow(clippy::cast_possible_truncation, reason = "what is too large is no moment either way")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "what is too large is no moment either way"
+        )]
         let as_millis = UnixMillis(seconds as i64).rfc3339();
         return Err(Error::Invalid(format!(
             "timing_moment: must be Unix seconds; {seconds} lies beyond the year 5000, so it can only be milliseconds ({as_millis}), \
@@ -246,7 +284,11 @@ pub(crate) fn content(raw: &RawValue, mode: Mode, limit: usize) -> Result<String
         Some(b'{') => raw.get().to_owned(),
         Some(b'"') => serde_json::from_str(raw.get())
             .map_err(|_| Error::invalid("content: must be a string of whole Unicode characters"))?,
-        _ => return Err(Error::invalid("content: must be a JSON object, or a string that holds one")),
+        _ => {
+            return Err(Error::invalid(
+                "content: must be a JSON object, or a string that holds one",
+            ));
+        }
     };
     if content.len() > limit {
         return Err(too_large());
@@ -259,8 +301,12 @@ pub(crate) fn content(raw: &RawValue, mode: Mode, limit: usize) -> Result<String
     let is_object = !is_string || holds_object(&content);
     match mode {
         _ if is_object => json::check_depth(&content, "content").map(|()| content),
-        Mode::Push => Err(Error::invalid("content: must hold a JSON object with sn and url, for mode is \"push\"")),
-        _ => Err(Error::invalid("content: must hold a JSON object; set mode to \"pull\" to store any text as it is")),
+        Mode::Push => Err(Error::invalid(
+            "content: must hold a JSON object with sn and url, for mode is \"push\"",
+        )),
+        _ => Err(Error::invalid(
+            "content: must hold a JSON object; set mode to \"pull\" to store any text as it is",
+        )),
     }
 }
 
@@ -282,7 +328,9 @@ pub(crate) fn destination(
         return Ok(Destination::pull());
     }
     let target = target().map_err(|error| Error::Invalid(error.to_string()))?;
-    let host = |url: &str| services.host_of(url).map_err(|error| Error::Invalid(format!("content.url: {error}")));
+    let host = |url: &str| {
+        services.host_of(url).map_err(|error| Error::Invalid(format!("content.url: {error}")))
+    };
     match target {
         Some(Target { sn: Some(sn), .. }) if services.get(sn.as_str()).is_some() => Ok(sn),
         Some(Target { sn: Some(sn), .. }) => Err(unknown_service("content.sn", &sn)),
@@ -293,9 +341,9 @@ pub(crate) fn destination(
                  task that consumers pull, set mode to \"pull\"",
             )),
         },
-        None if mode == Mode::Push => {
-            Err(Error::invalid("content: must have sn (the service) and url (the path on it), for mode is \"push\""))
-        }
+        None if mode == Mode::Push => Err(Error::invalid(
+            "content: must have sn (the service) and url (the path on it), for mode is \"push\"",
+        )),
         None => Ok(Destination::pull()),
     }
 }

@@ -93,14 +93,16 @@ fn content_is_kept_byte_for_byte() {
 #[test]
 fn content_says_who_gets_it_unless_mode_does() {
     let check = |mode: &str, content: &str, expected: &str| {
-        let read = read_task(&format!(r#"{{"topic":"t","delay":1,"mode":{mode},"content":{content}}}"#));
+        let read =
+            read_task(&format!(r#"{{"topic":"t","delay":1,"mode":{mode},"content":{content}}}"#));
         let said = match read {
             Ok(task) => task.destination.to_string(),
             Err(error) => error.to_string(),
         };
         assert!(said.contains(expected), "{mode} {content}: {said}");
     };
-    let (known, unknown) = (r#"{"sn":"message.call","url":"/call"}"#, r#"{"sn":"other","url":"/call"}"#);
+    let (known, unknown) =
+        (r#"{"sn":"message.call","url":"/call"}"#, r#"{"sn":"other","url":"/call"}"#);
     check("null", known, "message.call");
     check(r#""auto""#, r#""{\"sn\":\"message.call\",\"url\":\"/call\"}""#, "message.call");
     check(r#""push""#, known, "message.call");
@@ -119,7 +121,11 @@ fn content_says_who_gets_it_unless_mode_does() {
     check(r#""auto""#, r#"{"sn":"message.call"}"#, "url");
     // It once was stored to be pulled, and the callback never came.
     for mode in [r#""auto""#, r#""push""#] {
-        check(mode, r#"{"url":"/call"}"#, r#"content.sn is missing: with a content.url, it names the service to call"#);
+        check(
+            mode,
+            r#"{"url":"/call"}"#,
+            r#"content.sn is missing: with a content.url, it names the service to call"#,
+        );
         check(mode, r#""{\"url\":\"/call\"}""#, r#"set mode to "pull""#);
         check(mode, r#"{"url":"https://shop.example/call"}"#, r#"set mode to "pull""#);
     }
@@ -133,15 +139,23 @@ fn content_says_who_gets_it_unless_mode_does() {
 
 #[test]
 fn content_has_a_limit_and_a_depth() {
-    let of_length =
-        |length: usize| format!(r#"{{"topic":"t","delay":1,"mode":"pull","content":"{}"}}"#, "x".repeat(length));
+    let of_length = |length: usize| {
+        format!(r#"{{"topic":"t","delay":1,"mode":"pull","content":"{}"}}"#, "x".repeat(length))
+    };
     assert!(read_task(&of_length(100)).is_ok());
     let error = read_task(&of_length(101)).unwrap_err();
-    assert_eq!((error.code().number(), error.to_string().as_str()), (1013, "content: is larger than 100 B"));
+    assert_eq!(
+        (error.code().number(), error.to_string().as_str()),
+        (1013, "content: is larger than 100 B")
+    );
 
     let services = services();
     let rules = Rules { content_limit: 100_000, ..rules(&services) };
-    let deep = format!(r#"{{"topic":"t","delay":1,"content":{{"a":{}{}}}}}"#, "[".repeat(10_000), "]".repeat(10_000));
+    let deep = format!(
+        r#"{{"topic":"t","delay":1,"content":{{"a":{}{}}}}}"#,
+        "[".repeat(10_000),
+        "]".repeat(10_000)
+    );
     let said = read(deep.as_bytes(), &rules).unwrap_err().to_string();
     assert_eq!(said, "content: is nested deeper than 128 levels");
 }
@@ -159,19 +173,27 @@ fn a_tasks_own_settings_keep_to_their_ranges() {
     check(r#""timeout":601"#, "timeout: must be from 100ms to 10m");
     check(r#""backoff":"1s""#, "backoff: must be a JSON object, not a string");
     check(r#""backoff":{"kind":"fixed"}"#, "backoff.every: is missing");
-    check(r#""backoff":{"kind":"fixed","every":0}"#, "backoff.every: must be from 1ms to 365d, not 0s");
+    check(
+        r#""backoff":{"kind":"fixed","every":0}"#,
+        "backoff.every: must be from 1ms to 365d, not 0s",
+    );
     check(
         r#""backoff":{"kind":"fixed","every":1,"evry":1}"#,
         r#"backoff: unknown field "evry": did you mean "every"?"#,
     );
     check(r#""headers":{"x-a":5}"#, "headers.x-a: must be a string, not integer 5");
 
-    let task =
-        read_with(r#""delay":1,"max_attempts":5,"timeout":"2s","backoff":{"kind":"exponential","base":1,"max":null},"#);
+    let task = read_with(
+        r#""delay":1,"max_attempts":5,"timeout":"2s","backoff":{"kind":"exponential","base":1,"max":null},"#,
+    );
     let options = task.unwrap().options;
     assert_eq!((options.max_attempts, options.timeout), (Some(5), Some(Span::seconds(2))));
-    let default_max =
-        Backoff::Exponential { base: Span::seconds(1), factor: 2.0, max: Span::seconds(10_800), jitter: 0.0 };
+    let default_max = Backoff::Exponential {
+        base: Span::seconds(1),
+        factor: 2.0,
+        max: Span::seconds(10_800),
+        jitter: 0.0,
+    };
     assert_eq!(options.backoff, Some(default_max));
 }
 
@@ -190,19 +212,36 @@ fn an_error_within_a_backoff_names_the_field() {
     let duration = r#"must be a duration: a number of seconds or a string such as "1500ms", "10s", "5m", "2h" or "7d""#;
     check(r#"{"kind":"fixed","every":true}"#, &format!(".every: {duration}, not boolean true"));
     check(r#"{"kind":"fixed","every":1,"every":2}"#, ".every: is given more than once");
-    check(r#"{"kind":"fixed","every":1,"base":2}"#, r#": unknown field "base": the fields are every"#);
+    check(
+        r#"{"kind":"fixed","every":1,"base":2}"#,
+        r#": unknown field "base": the fields are every"#,
+    );
     check(r#"{"kind":"list","steps":5}"#, ".steps: must be a list, not integer 5");
-    check(r#"{"kind":"list","steps":[1,true]}"#, &format!(".steps[1]: {duration}, not boolean true"));
+    check(
+        r#"{"kind":"list","steps":[1,true]}"#,
+        &format!(".steps[1]: {duration}, not boolean true"),
+    );
     check(r#"{"kind":"list","steps":[]}"#, ".steps: must hold 1 to 100 durations, not 0");
     check(r#"{"kind":"list","steps":[1,0]}"#, ".steps: must each be from 1ms to 365d, not 0s");
-    check(r#"{"kind":"exponential","base":1,"factor":"2"}"#, r#".factor: must be a number, not string "2""#);
-    check(r#"{"kind":"exponential","base":1,"factor":0.5}"#, ".factor: must be from 1 to 100, not 0.5");
-    check(r#"{"kind":"exponential","base":"2h","max":"1h"}"#, ".base: must be at most max, 1h, not 2h");
+    check(
+        r#"{"kind":"exponential","base":1,"factor":"2"}"#,
+        r#".factor: must be a number, not string "2""#,
+    );
+    check(
+        r#"{"kind":"exponential","base":1,"factor":0.5}"#,
+        ".factor: must be from 1 to 100, not 0.5",
+    );
+    check(
+        r#"{"kind":"exponential","base":"2h","max":"1h"}"#,
+        ".base: must be at most max, 1h, not 2h",
+    );
 }
 
 #[test]
 fn what_is_missing_is_said() {
-    let check = |json: &str, says: &str| assert_eq!(read_task(json).unwrap_err().to_string(), says, "{json}");
+    let check = |json: &str, says: &str| {
+        assert_eq!(read_task(json).unwrap_err().to_string(), says, "{json}")
+    };
     check(r#"{"delay":1,"content":"{}"}"#, "topic: is missing");
     check(r#"{"topic":"t","delay":1}"#, "content: is missing");
     check(r#"{"topic":"t","delay":1,"content":null}"#, "content: is missing");
@@ -212,7 +251,8 @@ fn what_is_missing_is_said() {
 fn a_topics_mode_goes_before_auto_and_the_tasks_own_before_the_topics() {
     let destination = |mode: &str| {
         let content = r#"{"sn":"message.call","url":"/call"}"#;
-        let task = read_task(&format!(r#"{{"topic":"pulled","delay":1,{mode}"content":{content}}}"#));
+        let task =
+            read_task(&format!(r#"{{"topic":"pulled","delay":1,{mode}"content":{content}}}"#));
         task.unwrap().destination.to_string()
     };
     assert_eq!(destination(""), "@pull");
@@ -232,7 +272,10 @@ fn keys_expiry_and_the_call_for_the_dead_are_read_and_checked() {
     let Options { key, expires_after, on_dead, .. } = task.options;
     assert_eq!((key.as_deref(), expires_after), (Some("user-7"), Some(Span::seconds(600))));
     let on_dead = on_dead.unwrap();
-    assert_eq!((on_dead.sn.as_str(), on_dead.url.as_str(), on_dead.task_id), ("message.call", "/dead", None));
+    assert_eq!(
+        (on_dead.sn.as_str(), on_dead.url.as_str(), on_dead.task_id),
+        ("message.call", "/dead", None)
+    );
 
     let check = |fields: &str, says: &str| {
         let said = read_with(&format!(r#""delay":1,{fields},"#)).unwrap_err().to_string();
@@ -244,9 +287,15 @@ fn keys_expiry_and_the_call_for_the_dead_are_read_and_checked() {
     check(r#""expires_after":0"#, "expires_after: must be from 1ms to 3650d");
     check(r#""on_dead":{"url":"/x"}"#, "on_dead.sn: is missing");
     check(r#""on_dead":{"sn":"message.call"}"#, "on_dead.url: is missing");
-    check(r#""on_dead":{"sn":"other","url":"/x"}"#, "on_dead.sn: \"other\" is not a service that is known here");
+    check(
+        r#""on_dead":{"sn":"other","url":"/x"}"#,
+        "on_dead.sn: \"other\" is not a service that is known here",
+    );
     check(r#""on_dead":{"sn":"message.call","url":"//evil"}"#, "on_dead.url: must be a path");
-    check(r#""on_dead":{"sn":"message.call","url":"/x","on_dead":{}}"#, "unknown field \"on_dead\"");
+    check(
+        r#""on_dead":{"sn":"message.call","url":"/x","on_dead":{}}"#,
+        "unknown field \"on_dead\"",
+    );
 }
 
 #[test]
@@ -291,12 +340,17 @@ fn an_absolute_url_is_pushed_to_an_allowed_host() {
     let services = services();
     let allow = |hosts: &[&str], deny_private| {
         let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
-        services.allow(crate::callback::Unlisted { hosts, deny_private, fallback: "http://{sn}:80".parse().ok() });
+        services.allow(crate::callback::Unlisted {
+            hosts,
+            deny_private,
+            fallback: "http://{sn}:80".parse().ok(),
+        });
     };
     let check = |mode: &str, content: &str, expected: &str| {
         let rules = Rules { content_limit: 1000, ..rules(&services) };
         let task = format!(r#"{{"topic":"t","delay":1,"mode":"{mode}","content":{content}}}"#);
-        let said = read(task.as_bytes(), &rules).map_or_else(|e| e.to_string(), |task| task.destination.to_string());
+        let said = read(task.as_bytes(), &rules)
+            .map_or_else(|e| e.to_string(), |task| task.destination.to_string());
         assert!(said.contains(expected), "{mode} {content}: {said}");
     };
     let url = |url: &str| format!(r#"{{"url":"{url}"}}"#);
@@ -309,9 +363,21 @@ fn an_absolute_url_is_pushed_to_an_allowed_host() {
     check("auto", &url("https://other.example/x"), "not on callback.allow_hosts");
     check("push", &url("https://other.example/x"), "not on callback.allow_hosts");
     check("push", &url("/x"), "content.sn is missing");
-    check("auto", &url("https://me:pw@hooks.example.com/x"), "content.url: must name a host, and neither user");
-    check("auto", &url("http://10.0.0.5/x"), "content.url: must name a host on the public Internet");
-    check("auto", r#"{"sn":"message.call","url":"https://hooks.example.com/x"}"#, "content.url must be a path");
+    check(
+        "auto",
+        &url("https://me:pw@hooks.example.com/x"),
+        "content.url: must name a host, and neither user",
+    );
+    check(
+        "auto",
+        &url("http://10.0.0.5/x"),
+        "content.url: must name a host on the public Internet",
+    );
+    check(
+        "auto",
+        r#"{"sn":"message.call","url":"https://hooks.example.com/x"}"#,
+        "content.url must be a path",
+    );
     check("auto", r#"{"sn":"hooks.example.com:443","url":"/x"}"#, "content.sn must name a service");
     check("auto", r#"{"sn":"billing","url":"/x"}"#, "billing");
     check("auto", r#"{"sn":"10.0.0.5","url":"/x"}"#, "is not a service that is known here");

@@ -43,18 +43,27 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 pub(crate) type Request = PullRequest<TopicName, Id, Lease, Number, Span>;
 
 /// `POST /delay/task/pull`
-pub(crate) async fn pull(api: Arc<Api>, Routed { request, slot, deadline, .. }: Routed) -> Result<Response, Error> {
+pub(crate) async fn pull(
+    api: Arc<Api>,
+    Routed { request, slot, deadline, .. }: Routed,
+) -> Result<Response, Error> {
     let body = request.into_body();
     let request: Request = json::read(&body)?;
     let Name(topic) = required(request.topic, "topic")?;
-    let lease = request.lease.map(|Lease(lease)| within(lease, "lease", MIN_LEASE..=MAX_LEASE)).transpose()?;
+    let lease = request
+        .lease
+        .map(|Lease(lease)| within(lease, "lease", MIN_LEASE..=MAX_LEASE))
+        .transpose()?;
     let count = request.count.map(|count| count.whole("count", 1..=MAX_COUNT)).transpose()?;
-    let wait = request.wait.map(|wait| within(wait, "wait", Duration::ZERO..=MAX_WAIT)).transpose()?;
+    let wait =
+        request.wait.map(|wait| within(wait, "wait", Duration::ZERO..=MAX_WAIT)).transpose()?;
     // It may be long, and who waits should hold nothing.
     drop(body);
     if let Some(id) = Id::given(request.task_id) {
         if lease.is_some() || count.is_some() || wait.is_some() {
-            return Err(Error::invalid("task_id: only reads that task, so lease, count and wait do not go with it"));
+            return Err(Error::invalid(
+                "task_id: only reads that task, so lease, count and wait do not go with it",
+            ));
         }
         return read(&api, &topic, id).await.map(IntoResponse::into_response);
     }

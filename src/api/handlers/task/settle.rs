@@ -21,10 +21,14 @@ use crate::task::{Lane, Receipt, TaskId, Topic};
 
 pub(crate) type AckRequest = delayd_wire::AckRequest<TopicName, Id, ReceiptText>;
 pub(crate) type NackRequest = delayd_wire::NackRequest<TopicName, Id, ReceiptText, Span>;
-pub(crate) type ExtendRequest = delayd_wire::ExtendRequest<TopicName, Id, ReceiptText, fields::Lease>;
+pub(crate) type ExtendRequest =
+    delayd_wire::ExtendRequest<TopicName, Id, ReceiptText, fields::Lease>;
 
 /// `POST /delay/task/ack`
-pub(crate) async fn ack(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Nothing>, Error> {
+pub(crate) async fn ack(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Nothing>, Error> {
     let request: AckRequest = json::read(request.body())?;
     let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
     let end = |lane| lease.end(&api, lane, Transition::Delivered { outcome: "acked".into() });
@@ -32,15 +36,25 @@ pub(crate) async fn ack(api: Arc<Api>, Routed { request, .. }: Routed) -> Result
 }
 
 /// `POST /delay/task/nack`
-pub(crate) async fn nack(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Nothing>, Error> {
+pub(crate) async fn nack(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Nothing>, Error> {
     let request: NackRequest = json::read(request.body())?;
-    let delay =
-        request.delay.map(|delay| within(delay, "delay", Duration::ZERO..=api.bounds().max_delay)).transpose()?;
+    let delay = request
+        .delay
+        .map(|delay| within(delay, "delay", Duration::ZERO..=api.bounds().max_delay))
+        .transpose()?;
     let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
     api.in_lane(&lease.topic, lease.id, |lane| retry(&api, &lease, lane, delay)).await
 }
 
-async fn retry(api: &Api, lease: &Lease, lane: Lane, delay: Option<Duration>) -> Result<Success<Nothing>, Error> {
+async fn retry(
+    api: &Api,
+    lease: &Lease,
+    lane: Lane,
+    delay: Option<Duration>,
+) -> Result<Success<Nothing>, Error> {
     // The attempts decide between a retry and death. Should another claim come between this look and the settle,
     // the receipt is stale, and nothing is decided.
     let task = api.store.get(&lane, lease.id).await?.ok_or_else(Error::no_task)?;
@@ -51,13 +65,18 @@ async fn retry(api: &Api, lease: &Lease, lane: Lane, delay: Option<Duration>) ->
 }
 
 /// `POST /delay/task/extend`
-pub(crate) async fn extend(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Nothing>, Error> {
+pub(crate) async fn extend(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Nothing>, Error> {
     let request: ExtendRequest = json::read(request.body())?;
     let span = within(required(request.lease, "lease")?.0, "lease", MIN_LEASE..=MAX_LEASE)?;
     let lease = Lease::read(request.topic, request.task_id, request.receipt)?;
     let Lease { topic, id, receipt } = &lease;
     let store = &api.store;
-    let extend = |lane: Lane| async move { answer(store.extend_confirmed(&lane, *id, receipt, span).await?) };
+    let extend = |lane: Lane| async move {
+        answer(store.extend_confirmed(&lane, *id, receipt, span).await?)
+    };
     api.in_lane(topic, *id, extend).await
 }
 
@@ -69,14 +88,23 @@ struct Lease {
 }
 
 impl Lease {
-    fn read(topic: Option<Name<Topic>>, id: Option<Id>, receipt: Option<Name<Receipt>>) -> Result<Self, Error> {
+    fn read(
+        topic: Option<Name<Topic>>,
+        id: Option<Id>,
+        receipt: Option<Name<Receipt>>,
+    ) -> Result<Self, Error> {
         let Name(topic) = required(topic, "topic")?;
         let id = required(Id::given(id), "task_id")?;
         let Name(receipt) = required(receipt, "receipt")?;
         Ok(Self { topic, id, receipt })
     }
 
-    async fn end(&self, api: &Api, lane: Lane, transition: Transition) -> Result<Success<Nothing>, Error> {
+    async fn end(
+        &self,
+        api: &Api,
+        lane: Lane,
+        transition: Transition,
+    ) -> Result<Success<Nothing>, Error> {
         let settle = Settle { lane, id: self.id, receipt: self.receipt.clone(), transition };
         let settled = api.store.settle_confirmed(vec![settle]).await;
         answer(settled.into_iter().next().expect("a store answers every settle")?)

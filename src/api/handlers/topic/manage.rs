@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayd_wire::{
-    Count, Forecast, Nothing, Paused, Purged, Step, TopicListRequest, TopicListed, TopicPurgeRequest, TopicShown,
-    Topics,
+    Count, Forecast, Nothing, Paused, Purged, Step, TopicListRequest, TopicListed,
+    TopicPurgeRequest, TopicShown, Topics,
 };
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
@@ -18,7 +18,9 @@ use crate::api::wire::fields::{Name, Number, TopicName, within};
 use crate::api::wire::json::{self, required};
 use crate::clock::UnixMillis;
 use crate::span::Span;
-use crate::store::{Admin, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered, Topics as _};
+use crate::store::{
+    Admin, Counts, Delivery, ListQuery, MAX_FORECAST, Misfired, Registered, Topics as _,
+};
 use crate::task::{self, MisfirePolicy, Topic, TopicPolicy};
 use crate::word::Word;
 
@@ -37,7 +39,10 @@ pub(crate) type ResumeRequest = delayd_wire::ResumeRequest<TopicName, Word<Misfi
 pub(crate) type ForecastRequest = delayd_wire::ForecastRequest<TopicName, Span, Number>;
 
 /// `POST /delay/topic/list`
-pub(crate) async fn list(api: Arc<Api>, Routed { request, caller, .. }: Routed) -> Result<Success<Topics>, Error> {
+pub(crate) async fn list(
+    api: Arc<Api>,
+    Routed { request, caller, .. }: Routed,
+) -> Result<Success<Topics>, Error> {
     let TopicListRequest {} = json::read(request.body())?;
     let mut topics: Vec<TopicListed> = api
         .topics
@@ -104,16 +109,24 @@ fn sum(counts: Count, lane: &Counts) -> Count {
 }
 
 /// `POST /delay/topic/pause`: nothing of it is handed out any more, here at once and elsewhere within a second. Adds go on.
-pub(crate) async fn pause(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Paused>, Error> {
+pub(crate) async fn pause(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Paused>, Error> {
     let topic = read_topic(&api, request.body()).await?.entry.topic;
     set_paused(&api, &topic, true, None).await.map(Success::of)
 }
 
 /// `POST /delay/topic/resume`
-pub(crate) async fn resume(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Paused>, Error> {
+pub(crate) async fn resume(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Paused>, Error> {
     let request: ResumeRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
-    set_paused(&api, &topic, false, request.misfire.map(|Word(misfire)| misfire)).await.map(Success::of)
+    set_paused(&api, &topic, false, request.misfire.map(|Word(misfire)| misfire))
+        .await
+        .map(Success::of)
 }
 
 /// Pauses or resumes. What fell due in the pause goes by `misfire`, else by the topic's policy.
@@ -144,11 +157,16 @@ pub(crate) async fn set_paused(
 }
 
 /// `POST /delay/topic/purge`
-pub(crate) async fn purge(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Purged>, Error> {
+pub(crate) async fn purge(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Purged>, Error> {
     let request: PurgeRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     if required(request.confirm, "confirm")? != topic.as_str() {
-        return Err(Error::invalid("confirm: must repeat the topic, all of whose tasks are about to be thrown away"));
+        return Err(Error::invalid(
+            "confirm: must repeat the topic, all of whose tasks are about to be thrown away",
+        ));
     }
     let known = api.topic(&topic).await?;
     let began = Instant::now();
@@ -171,7 +189,10 @@ pub(crate) async fn purge(api: Arc<Api>, Routed { request, .. }: Routed) -> Resu
 }
 
 /// `POST /delay/topic/forecast`
-pub(crate) async fn forecast(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Forecast>, Error> {
+pub(crate) async fn forecast(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Forecast>, Error> {
     let request: ForecastRequest = json::read(request.body())?;
     let Name(topic) = required(request.topic, "topic")?;
     let step = within(required(request.step, "step")?, "step", MIN_STEP..=MAX_STEP)?;
@@ -190,7 +211,10 @@ pub(crate) async fn forecast(api: Arc<Api>, Routed { request, .. }: Routed) -> R
 }
 
 /// `POST /delay/topic/delete`
-pub(crate) async fn delete(api: Arc<Api>, Routed { request, .. }: Routed) -> Result<Success<Nothing>, Error> {
+pub(crate) async fn delete(
+    api: Arc<Api>,
+    Routed { request, .. }: Routed,
+) -> Result<Success<Nothing>, Error> {
     let known = read_topic(&api, request.body()).await?;
     if !api.store.unregister(&known.entry).await? {
         return Err(Error::TopicNotEmpty);

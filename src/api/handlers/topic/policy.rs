@@ -107,7 +107,9 @@ impl<'de> Deserialize<'de> for Setting {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = String::deserialize(from)?;
         let known = TopicPolicy::SETTINGS.iter().find(|known| **known == name);
-        known.map(|known| Self(known)).ok_or_else(|| D::Error::unknown_variant(&name, &TopicPolicy::SETTINGS))
+        known
+            .map(|known| Self(known))
+            .ok_or_else(|| D::Error::unknown_variant(&name, &TopicPolicy::SETTINGS))
     }
 }
 
@@ -122,11 +124,15 @@ pub(crate) async fn set(
 ) -> Result<Success<TopicShown<TopicPolicy>>, Error> {
     api.check_accepting()?;
     let request: Request<'_> = json::read(request.body())?;
+    let shards = request
+        .shards
+        .map(|shards| shards.whole("shards", 1..=u32::from(TopicEntry::MAX_SHARDS)))
+        .transpose()?;
     let shards =
-        request.shards.map(|shards| shards.whole("shards", 1..=u32::from(TopicEntry::MAX_SHARDS))).transpose()?;
-    let shards = shards.map(|shards| u16::try_from(shards).expect("just checked to be at most 256"));
+        shards.map(|shards| u16::try_from(shards).expect("just checked to be at most 256"));
     let given = given(&request)?;
-    let (paused, reset) = (request.paused, request.reset.map_or_else(Vec::new, |AtMost(reset)| reset));
+    let (paused, reset) =
+        (request.paused, request.reset.map_or_else(Vec::new, |AtMost(reset)| reset));
     let Name(topic) = required(request.topic, "topic")?;
 
     let known = created(&api, &topic, shards).await?;
@@ -163,13 +169,20 @@ pub(crate) fn check(request: &Request<'_>) -> Result<(), Error> {
 
 /// The settings that a request gives, each in its range.
 fn given(request: &Request<'_>) -> Result<TopicPolicy, Error> {
-    let count = |number: Option<Number>, field: &str, range| number.map(|n| n.whole(field, range)).transpose();
+    let count = |number: Option<Number>, field: &str, range| {
+        number.map(|n| n.whole(field, range)).transpose()
+    };
     Ok(TopicPolicy {
         retry: request.retry.as_ref().map(given_retry).transpose()?.unwrap_or_default(),
-        timeout: request.timeout.map(|timeout| within(timeout, "timeout", TIMEOUT)).transpose()?.map(Span),
+        timeout: request
+            .timeout
+            .map(|timeout| within(timeout, "timeout", TIMEOUT))
+            .transpose()?
+            .map(Span),
         mode: request.mode.map(|Word(mode)| mode),
         rate: request.rate,
-        concurrency: count(request.concurrency, "concurrency", CONCURRENCY)?.map(|count| count as usize),
+        concurrency: count(request.concurrency, "concurrency", CONCURRENCY)?
+            .map(|count| count as usize),
         quota: count(request.quota, "quota", COUNT)?.map(u64::from),
         history: request.history.as_ref().map(given_history).transpose()?.unwrap_or_default(),
         misfire: request.misfire.map(|Word(misfire)| misfire),
@@ -181,9 +194,13 @@ fn given_retry(retry: &Retry<'_>) -> Result<TopicRetry, Error> {
         let status = status.whole("retry.final_statuses", STATUSES)?;
         Ok::<_, Error>(u16::try_from(status).expect("just checked to be at most 599"))
     };
-    let statuses = retry.final_statuses.as_ref().map(|AtMost(statuses)| statuses.iter().map(read).collect());
+    let statuses =
+        retry.final_statuses.as_ref().map(|AtMost(statuses)| statuses.iter().map(read).collect());
     Ok(TopicRetry {
-        max_attempts: retry.max_attempts.map(|most| most.whole("retry.max_attempts", MAX_ATTEMPTS)).transpose()?,
+        max_attempts: retry
+            .max_attempts
+            .map(|most| most.whole("retry.max_attempts", MAX_ATTEMPTS))
+            .transpose()?,
         backoff: retry.backoff.map(|raw| new_task::backoff(raw, "retry.backoff")).transpose()?,
         final_statuses: statuses.transpose()?,
     })
@@ -215,7 +232,8 @@ mod tests {
     #[test]
     fn what_is_given_is_set_and_the_rest_stays() {
         let before = TopicPolicy { quota: Some(7), retry: attempts(2), ..TopicPolicy::default() };
-        let policy = changed(&before, r#"{"topic":"t","rate":"100/s","history":{"max":5}}"#).unwrap();
+        let policy =
+            changed(&before, r#"{"topic":"t","rate":"100/s","history":{"max":5}}"#).unwrap();
         let history = TopicHistory { max: Some(5), ..TopicHistory::default() };
         assert_eq!(policy, TopicPolicy { rate: "100/s".parse().ok(), history, ..before });
     }
@@ -223,9 +241,13 @@ mod tests {
     #[test]
     fn what_is_reset_follows_the_configuration_unless_it_is_given_as_well() {
         let timeout = Some(Span::seconds(1));
-        let before = TopicPolicy { quota: Some(7), retry: attempts(2), timeout, ..Default::default() };
+        let before =
+            TopicPolicy { quota: Some(7), retry: attempts(2), timeout, ..Default::default() };
         let json = r#"{"topic":"t","reset":["retry","timeout","quota"],"quota":9}"#;
-        assert_eq!(changed(&before, json).unwrap(), TopicPolicy { quota: Some(9), ..Default::default() });
+        assert_eq!(
+            changed(&before, json).unwrap(),
+            TopicPolicy { quota: Some(9), ..Default::default() }
+        );
     }
 
     #[test]
@@ -246,9 +268,15 @@ mod tests {
             let said = changed(&TopicPolicy::default(), json).expect_err(json).to_string();
             assert!(said.contains(says), "{json}: {said}");
         };
-        check(r#"{"retry":{"max_attempts":0}}"#, "retry.max_attempts: must be a whole number from 1 to 1000");
+        check(
+            r#"{"retry":{"max_attempts":0}}"#,
+            "retry.max_attempts: must be a whole number from 1 to 1000",
+        );
         check(r#"{"retry":{"backoff":{"kind":"fixed"}}}"#, "retry.backoff.every: is missing");
-        check(r#"{"retry":{"final_statuses":[200]}}"#, "retry.final_statuses: must be a whole number from 300 to 599");
+        check(
+            r#"{"retry":{"final_statuses":[200]}}"#,
+            "retry.final_statuses: must be a whole number from 300 to 599",
+        );
         check(r#"{"timeout":"99ms"}"#, "timeout: must be from 100ms to 10m");
         check(r#"{"concurrency":0}"#, "concurrency: must be a whole number from 1");
         check(r#"{"quota":0.5}"#, "quota: must be a whole number from 1");

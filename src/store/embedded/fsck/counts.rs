@@ -67,13 +67,20 @@ pub(super) fn look(db: &Connection, after: i64) -> rusqlite::Result<Page> {
     let mut found = select.query([after])?;
     let Some(row) = found.next()? else { return Ok(page) };
     let id: i64 = row.get(counted::id)?;
-    let read = |first: usize| (first..first + COUNTS).map(|column| row.get(column)).collect::<Result<Vec<i64>, _>>();
+    let read = |first: usize| {
+        (first..first + COUNTS).map(|column| row.get(column)).collect::<Result<Vec<i64>, _>>()
+    };
     let (said, held) = (read(counted::scheduled)?, read(counted::rows_scheduled)?);
     if said != held {
         let lane = read_lane(row, (counted::topic, counted::shard))?;
         let subject = lane.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
         let values: Vec<Value> = held.into_iter().chain([id]).map(Value::from).collect();
-        page.find(Flaw::CountsWrong, lane.as_ref(), subject, vec![Remedy::new(sql::lane::SET_COUNTS, values)]);
+        page.find(
+            Flaw::CountsWrong,
+            lane.as_ref(),
+            subject,
+            vec![Remedy::new(sql::lane::SET_COUNTS, values)],
+        );
     }
     page.rest = Some(Stage::Counts { after: id });
     Ok(page)

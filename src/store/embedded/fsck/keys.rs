@@ -18,9 +18,11 @@ pub(super) fn look(db: &Connection, after: &(i64, String)) -> rusqlite::Result<P
     let mut found = select.query((after.0, &after.1, rows(PAGE)))?;
     let (mut count, mut last) = (0, after.clone());
     while let Some(row) = found.next()? {
-        (count, last) = (count + 1, (row.get(key::lane)?, read_text(row, key::key)?.unwrap_or_default()));
+        (count, last) =
+            (count + 1, (row.get(key::lane)?, read_text(row, key::key)?.unwrap_or_default()));
         let is_of_lane = row.get::<_, Option<i64>>(key::task_lane)? == Some(last.0);
-        let options = read_text(row, key::options)?.map(|text| serde_json::from_str::<Options>(&text));
+        let options =
+            read_text(row, key::options)?.map(|text| serde_json::from_str::<Options>(&text));
         let has_key = match options {
             Some(Ok(options)) => options.key.as_ref() == Some(&last.1),
             // What its options say is not known.
@@ -28,8 +30,16 @@ pub(super) fn look(db: &Connection, after: &(i64, String)) -> rusqlite::Result<P
             None => false,
         };
         if !is_of_lane || !has_key {
-            let remedies = vec![Remedy::new(sql::task_key::DELETE, [Value::from(last.0), last.1.clone().into()])];
-            page.find(Flaw::KeyWithoutTask, read_lane(row, (key::topic, key::shard))?.as_ref(), &last.1, remedies);
+            let remedies = vec![Remedy::new(
+                sql::task_key::DELETE,
+                [Value::from(last.0), last.1.clone().into()],
+            )];
+            page.find(
+                Flaw::KeyWithoutTask,
+                read_lane(row, (key::topic, key::shard))?.as_ref(),
+                &last.1,
+                remedies,
+            );
         }
     }
     page.rest = (count == PAGE).then_some(Stage::Keys { after: last });
@@ -42,13 +52,19 @@ pub(super) fn look_at_answers(db: &Connection, after: &(i64, String)) -> rusqlit
     let mut found = select.query((after.0, &after.1, rows(PAGE)))?;
     let (mut count, mut last) = (0, after.clone());
     while let Some(row) = found.next()? {
-        (count, last) = (count + 1, (row.get(answer::lane)?, read_text(row, answer::key)?.unwrap_or_default()));
+        (count, last) =
+            (count + 1, (row.get(answer::lane)?, read_text(row, answer::key)?.unwrap_or_default()));
         let lane = read_lane(row, (answer::topic, answer::shard))?;
         // An id is in the same bounds as a moment.
         let numbers = [row.get(answer::task)?, row.get(answer::due)?, row.get(answer::until)?];
-        if lane.is_none() || row.get::<_, i64>(answer::fingerprint_bytes)? != 16 || !numbers.into_iter().all(is_moment)
+        if lane.is_none()
+            || row.get::<_, i64>(answer::fingerprint_bytes)? != 16
+            || !numbers.into_iter().all(is_moment)
         {
-            let remedies = vec![Remedy::new(sql::idempotency::DELETE, [Value::from(last.0), last.1.clone().into()])];
+            let remedies = vec![Remedy::new(
+                sql::idempotency::DELETE,
+                [Value::from(last.0), last.1.clone().into()],
+            )];
             page.find(Flaw::UnreadableKey, lane.as_ref(), &last.1, remedies);
         }
     }

@@ -77,7 +77,13 @@ struct Page {
 }
 
 impl Page {
-    fn find(&mut self, flaw: Flaw, lane: Option<&Lane>, subject: impl ToString, remedies: Vec<Remedy>) {
+    fn find(
+        &mut self,
+        flaw: Flaw,
+        lane: Option<&Lane>,
+        subject: impl ToString,
+        remedies: Vec<Remedy>,
+    ) {
         let repaired = !remedies.is_empty();
         let finding = Finding { flaw, lane: lane.cloned(), subject: subject.to_string(), repaired };
         self.found.push((finding, remedies));
@@ -110,8 +116,10 @@ pub(super) async fn check(store: &Embedded, from: Cursor, repair: bool) -> Resul
         store.scans.run(look).await?
     };
     let next = page.rest.or_else(|| following(&place.stage));
-    let findings =
-        page.found.into_iter().map(|(finding, _)| Finding { repaired: repair && finding.repaired, ..finding });
+    let findings = page
+        .found
+        .into_iter()
+        .map(|(finding, _)| Finding { repaired: repair && finding.repaired, ..finding });
     Ok(Checked {
         findings: findings.collect(),
         tasks: page.tasks,
@@ -137,7 +145,11 @@ fn following(stage: &Stage) -> Option<Stage> {
     }
 }
 
-fn look_and_mend(ledger: &mut Ledger<'_>, stage: &Stage, reported: &mut HashSet<TaskId>) -> rusqlite::Result<Page> {
+fn look_and_mend(
+    ledger: &mut Ledger<'_>,
+    stage: &Stage,
+    reported: &mut HashSet<TaskId>,
+) -> rusqlite::Result<Page> {
     // The judge reads the tables, and the remedies write them past what the ledger remembers.
     ledger.forget_names()?;
     let page = look(ledger.db, stage, reported, ledger.now)?;
@@ -152,7 +164,12 @@ fn look_and_mend(ledger: &mut Ledger<'_>, stage: &Stage, reported: &mut HashSet<
     Ok(page)
 }
 
-fn look(db: &Connection, stage: &Stage, reported: &mut HashSet<TaskId>, now: UnixMillis) -> rusqlite::Result<Page> {
+fn look(
+    db: &Connection,
+    stage: &Stage,
+    reported: &mut HashSet<TaskId>,
+    now: UnixMillis,
+) -> rusqlite::Result<Page> {
     match stage {
         Stage::Names => names::look(db),
         Stage::Schedules { after } => schedules::look(db, *after, reported),
@@ -170,7 +187,10 @@ fn look(db: &Connection, stage: &Stage, reported: &mut HashSet<TaskId>, now: Uni
 }
 
 /// A lane by the columns of its topic and shard; `None` if there is no such row, or its topic cannot be read.
-fn read_lane(row: &rusqlite::Row<'_>, (topic, shard): (usize, usize)) -> rusqlite::Result<Option<Lane>> {
+fn read_lane(
+    row: &rusqlite::Row<'_>,
+    (topic, shard): (usize, usize),
+) -> rusqlite::Result<Option<Lane>> {
     let (topic, shard) = (read_text(row, topic)?, row.get::<_, Option<i64>>(shard)?);
     let shard = shard.and_then(|shard| u16::try_from(shard).ok());
     let topic = topic.and_then(|topic| topic.parse().ok());

@@ -34,7 +34,8 @@ fn look_at_topics(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
     let mut select = db.prepare_cached(sql::topic::checked::SQL)?;
     let mut found = select.query([])?;
     while let Some(row) = found.next()? {
-        let (name, policy) = (read_text(row, topic::name)?.unwrap_or_default(), read_text(row, topic::policy)?);
+        let (name, policy) =
+            (read_text(row, topic::name)?.unwrap_or_default(), read_text(row, topic::policy)?);
         if policy.is_some_and(|policy| serde_json::from_str::<TopicPolicy>(&policy).is_err()) {
             page.find(Flaw::UnreadablePolicy, None, &name, Vec::new());
         }
@@ -44,8 +45,12 @@ fn look_at_topics(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
     let write = |topic: &str, shards: i64| {
         vec![Remedy::new(sql::topic::SET_SHARDS, [Value::from(topic.to_owned()), shards.into()])]
     };
-    let seen =
-        |topic: &str| lanes.get(topic).and_then(|shards| shards.last()).map_or(1, |last| (last + 1).clamp(1, most));
+    let seen = |topic: &str| {
+        lanes
+            .get(topic)
+            .and_then(|shards| shards.last())
+            .map_or(1, |last| (last + 1).clamp(1, most))
+    };
     for (topic, shards) in &registered {
         let is_name = topic.parse::<Topic>().is_ok();
         if !is_name || !(1..=most).contains(shards) {
@@ -62,8 +67,10 @@ fn look_at_topics(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
             None => page.find(Flaw::UnregisteredTopic, None, topic, write(topic, seen(topic))),
             Some(registered) if (1..=most).contains(registered) => {
                 for shard in shards.iter().filter(|shard| *shard >= registered) {
-                    let lane = u16::try_from(*shard).ok().map(|shard| Lane { topic: name.clone(), shard });
-                    let remedies = if *shard < most { write(topic, seen(topic)) } else { Vec::new() };
+                    let lane =
+                        u16::try_from(*shard).ok().map(|shard| Lane { topic: name.clone(), shard });
+                    let remedies =
+                        if *shard < most { write(topic, seen(topic)) } else { Vec::new() };
                     page.find(Flaw::LaneOutsideTopic, lane.as_ref(), topic, remedies);
                 }
             }
@@ -84,19 +91,23 @@ fn look_at_destinations(db: &Connection, page: &mut Page) -> rusqlite::Result<()
             read_text(row, destination::name)?.unwrap_or_default(),
             read_lane(row, (destination::topic, destination::shard))?,
         );
-        let set_called =
-            |called: bool| vec![Remedy::new(sql::destination::SET_CALLED, [i64::from(called).into(), id.into()])];
+        let set_called = |called: bool| {
+            vec![Remedy::new(sql::destination::SET_CALLED, [i64::from(called).into(), id.into()])]
+        };
         let lane = lane.as_ref();
         match name.parse::<Destination>() {
             // One that is not called any more is out of everybody's way.
-            Err(_) if called != 0 => page.find(Flaw::UnreadableDestination, lane, &name, set_called(false)),
+            Err(_) if called != 0 => {
+                page.find(Flaw::UnreadableDestination, lane, &name, set_called(false))
+            }
             Ok(parsed) if called != i64::from(!parsed.is_pull()) => {
                 page.find(Flaw::CalledWrong, lane, &name, set_called(!parsed.is_pull()));
             }
             _ => {}
         }
         if stored != exact {
-            let flaw = if exact.is_none() { Flaw::ListedWithoutSchedule } else { Flaw::EarliestWrong };
+            let flaw =
+                if exact.is_none() { Flaw::ListedWithoutSchedule } else { Flaw::EarliestWrong };
             page.find(flaw, lane, &name, vec![Remedy::earliest(id)]);
         }
     }
@@ -106,7 +117,12 @@ fn look_at_destinations(db: &Connection, page: &mut Page) -> rusqlite::Result<()
 fn look_at_counter(db: &Connection, page: &mut Page) -> rusqlite::Result<()> {
     let last: Option<i64> = db.query_row(sql::meta::LAST_ID, [], only).optional()?;
     if !last.is_some_and(is_moment) {
-        page.find(Flaw::UnreadableCounter, None, "last_id", vec![Remedy::new(sql::meta::RESTORE_LAST_ID, [])]);
+        page.find(
+            Flaw::UnreadableCounter,
+            None,
+            "last_id",
+            vec![Remedy::new(sql::meta::RESTORE_LAST_ID, [])],
+        );
     }
     Ok(())
 }

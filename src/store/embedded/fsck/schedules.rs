@@ -24,7 +24,11 @@ struct Row {
     lane: Option<Lane>,
 }
 
-pub(super) fn look(db: &Connection, after: (i64, i64, i64), reported: &mut HashSet<TaskId>) -> rusqlite::Result<Page> {
+pub(super) fn look(
+    db: &Connection,
+    after: (i64, i64, i64),
+    reported: &mut HashSet<TaskId>,
+) -> rusqlite::Result<Page> {
     let found: Vec<Row> = db
         .prepare_cached(checked::SQL)?
         .query_map((after.0, after.1, after.2, rows(PAGE)), read)?
@@ -43,7 +47,8 @@ pub(super) fn look(db: &Connection, after: (i64, i64, i64), reported: &mut HashS
 }
 
 fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let (destination, due): (Option<i64>, Option<i64>) = (row.get(checked::home)?, row.get(checked::home_due)?);
+    let (destination, due): (Option<i64>, Option<i64>) =
+        (row.get(checked::home)?, row.get(checked::home_due)?);
     Ok(Row {
         destination: row.get(checked::destination)?,
         due: row.get(checked::due)?,
@@ -58,7 +63,9 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
 
 fn judge(row: &Row) -> Option<(Flaw, Vec<Remedy>)> {
     let take_off = Remedy::take_off(row.destination, row.due, row.id);
-    let Some((home, due)) = row.home else { return Some((Flaw::ScheduledWithoutBody, vec![take_off])) };
+    let Some((home, due)) = row.home else {
+        return Some((Flaw::ScheduledWithoutBody, vec![take_off]));
+    };
     if row.has_ended {
         return Some((Flaw::EndedYetLive, vec![take_off]));
     }
@@ -68,7 +75,10 @@ fn judge(row: &Row) -> Option<(Flaw, Vec<Remedy>)> {
     if row.leased {
         // Nobody holds it, so it goes on waiting.
         let unlease = Remedy::new(sql::progress::UNLEASE, [row.due.into(), row.id.into()]);
-        return Some((Flaw::ScheduledAndLeased, vec![take_off, unlease, Remedy::put_on(home, row.due, row.id)]));
+        return Some((
+            Flaw::ScheduledAndLeased,
+            vec![take_off, unlease, Remedy::put_on(home, row.due, row.id)],
+        ));
     }
     let flaw = match (row.destination == home, row.due == due) {
         (true, true) => return None,

@@ -14,7 +14,14 @@ const MAX_DAMAGES: usize = 20;
 
 pub(super) fn look_progress(db: &Connection, after: i64) -> rusqlite::Result<Page> {
     let flaw = |leased| if leased { Flaw::LeasedWithoutBody } else { Flaw::EntryWithoutBody };
-    look(db, sql::progress::strays::SQL, after, |after| Stage::Progress { after }, flaw, Remedy::forget_progress)
+    look(
+        db,
+        sql::progress::strays::SQL,
+        after,
+        |after| Stage::Progress { after },
+        flaw,
+        Remedy::forget_progress,
+    )
 }
 
 pub(super) fn look_history(db: &Connection, after: i64) -> rusqlite::Result<Page> {

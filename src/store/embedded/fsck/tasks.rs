@@ -50,9 +50,16 @@ struct History {
     receipts: [Option<String>; 2],
 }
 
-pub(super) fn look(db: &Connection, after: i64, reported: &HashSet<TaskId>, now: UnixMillis) -> rusqlite::Result<Page> {
-    let found: Vec<Row> =
-        db.prepare_cached(checked::SQL)?.query_map((after, rows(PAGE)), read)?.collect::<rusqlite::Result<_>>()?;
+pub(super) fn look(
+    db: &Connection,
+    after: i64,
+    reported: &HashSet<TaskId>,
+    now: UnixMillis,
+) -> rusqlite::Result<Page> {
+    let found: Vec<Row> = db
+        .prepare_cached(checked::SQL)?
+        .query_map((after, rows(PAGE)), read)?
+        .collect::<rusqlite::Result<_>>()?;
     let mut page = Page { tasks: found.len() as u64, ..Page::default() };
     let Some(last) = found.last() else { return Ok(page) };
     page.rest = (found.len() == PAGE).then_some(Stage::Tasks { after: last.id });
@@ -76,7 +83,10 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
             due: row.get(checked::progress_due)?,
             counts: [row.get(checked::progress_attempts)?, row.get(checked::expiries)?],
             cancelling: row.get(checked::cancelling)?,
-            receipts: [read_text(row, checked::progress_current)?, read_text(row, checked::progress_past)?],
+            receipts: [
+                read_text(row, checked::progress_current)?,
+                read_text(row, checked::progress_past)?,
+            ],
         })
     };
     let history = || {
@@ -85,7 +95,10 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
             state: row.get(checked::state)?,
             finished: row.get(checked::finished)?,
             attempts: row.get(checked::history_attempts)?,
-            receipts: [read_text(row, checked::history_current)?, read_text(row, checked::history_past)?],
+            receipts: [
+                read_text(row, checked::history_current)?,
+                read_text(row, checked::history_past)?,
+            ],
         })
     };
     Ok(Row {
@@ -107,7 +120,8 @@ fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
 
 /// The ids grow through the page, so its last one tells.
 fn check_counter(db: &Connection, last: &Row, page: &mut Page) -> rusqlite::Result<()> {
-    let is_behind: bool = db.prepare_cached(sql::meta::LAST_ID_IS_BEHIND)?.query_row([last.id], only)?;
+    let is_behind: bool =
+        db.prepare_cached(sql::meta::LAST_ID_IS_BEHIND)?.query_row([last.id], only)?;
     if is_behind {
         page.find(
             Flaw::BehindIds,
@@ -124,7 +138,9 @@ fn mended(receipts: &[Option<String>; 2]) -> Option<[Value; 2]> {
     let [current, past] = receipts;
     let is_receipt = |text: &&str| text.parse::<Receipt>().is_ok();
     let kept_current = current.as_deref().filter(is_receipt);
-    let kept_past = past.as_deref().map(|past| past.split(' ').filter(is_receipt).collect::<Vec<_>>().join(" "));
+    let kept_past = past
+        .as_deref()
+        .map(|past| past.split(' ').filter(is_receipt).collect::<Vec<_>>().join(" "));
     let kept_past = kept_past.filter(|past| !past.is_empty());
     if kept_current == current.as_deref() && kept_past == *past {
         return None;
@@ -178,17 +194,23 @@ impl Judged<'_> {
                 vec![Remedy::new(sql::history::SET_LANE, [self.row.lane_number.into(), id.into()])],
             );
         }
-        let is_state = State::ALL.into_iter().any(|state| state.is_final() && state_number(state) == history.state);
+        let is_state = State::ALL
+            .into_iter()
+            .any(|state| state.is_final() && state_number(state) == history.state);
         let receipts = mended(&history.receipts);
         if !is_state || receipts.is_some() || history.attempts != count(history.attempts) {
             // Which end it was is not known. The dead are kept, and never called by themselves.
             let state = if is_state { history.state } else { state_number(State::Dead) };
-            let [current, past] = receipts.unwrap_or_else(|| history.receipts.clone().map(Value::from));
+            let [current, past] =
+                receipts.unwrap_or_else(|| history.receipts.clone().map(Value::from));
             let values = [state.into(), count(history.attempts).into(), current, past, id.into()];
             self.find(Flaw::UnreadableEntry, vec![Remedy::new(sql::history::MEND, values)]);
         }
         if !is_moment(history.finished) {
-            self.find(Flaw::BadMoment, vec![Remedy::new(sql::history::SET_FINISHED, [now.into(), id.into()])]);
+            self.find(
+                Flaw::BadMoment,
+                vec![Remedy::new(sql::history::SET_FINISHED, [now.into(), id.into()])],
+            );
         }
     }
 
@@ -198,7 +220,10 @@ impl Judged<'_> {
         if progress.lane != self.row.lane_number {
             self.find(
                 Flaw::LanesDiffer,
-                vec![Remedy::new(sql::progress::SET_LANE, [self.row.lane_number.into(), id.into()])],
+                vec![Remedy::new(
+                    sql::progress::SET_LANE,
+                    [self.row.lane_number.into(), id.into()],
+                )],
             );
         }
         if progress.destination != home {
@@ -212,8 +237,12 @@ impl Judged<'_> {
             Some([current, _]) => *current != Value::Null,
             None => progress.receipts[0].is_some(),
         };
-        if receipts.is_some() || progress.counts != progress.counts.map(count) || !(0..=1).contains(&progress.leased) {
-            let [current, past] = receipts.unwrap_or_else(|| progress.receipts.clone().map(Value::from));
+        if receipts.is_some()
+            || progress.counts != progress.counts.map(count)
+            || !(0..=1).contains(&progress.leased)
+        {
+            let [current, past] =
+                receipts.unwrap_or_else(|| progress.receipts.clone().map(Value::from));
             let [attempts, expiries] = progress.counts.map(|number| Value::from(count(number)));
             let values = [i64::from(leased).into(), attempts, expiries, current, past, id.into()];
             self.find(Flaw::UnreadableEntry, vec![Remedy::new(sql::progress::MEND, values)]);
@@ -226,20 +255,25 @@ impl Judged<'_> {
         }
         if !has_receipt {
             if !is_reported {
-                let is_lease = is_moment(progress.due) && progress.due <= (UnixMillis(now) + FURTHEST_DEADLINE).0;
+                let is_lease = is_moment(progress.due)
+                    && progress.due <= (UnixMillis(now) + FURTHEST_DEADLINE).0;
                 let due = if is_lease { progress.due } else { now };
                 let unlease = Remedy::new(sql::progress::UNLEASE, [due.into(), id.into()]);
                 self.find(Flaw::LeasedWithoutReceipt, vec![unlease, Remedy::put_on(home, due, id)]);
             }
         } else if !is_moment(progress.due) {
-            self.find(Flaw::BadMoment, vec![Remedy::new(sql::progress::SET_DUE, [now.into(), id.into()])]);
+            self.find(
+                Flaw::BadMoment,
+                vec![Remedy::new(sql::progress::SET_DUE, [now.into(), id.into()])],
+            );
         }
     }
 
     /// A cancel waited for the end of a lease, and there is none.
     fn cancel(&self, progress: &Progress, now: i64) -> Vec<Remedy> {
         let (id, home) = (self.row.id, self.row.home);
-        let values = [self.row.lane_number, state_number(State::Cancelled), now, id].map(Value::from);
+        let values =
+            [self.row.lane_number, state_number(State::Cancelled), now, id].map(Value::from);
         vec![
             Remedy::new(sql::history::END, values),
             Remedy::forget_progress(id),
@@ -251,9 +285,14 @@ impl Judged<'_> {
         let (id, home) = (self.row.id, self.row.home);
         if !is_moment(due) {
             let later = if is_moment(self.row.due) { self.row.due.max(now) } else { now };
-            let statement = if self.row.progress.is_some() { sql::progress::SET_DUE } else { sql::task::SET_DUE };
+            let statement = if self.row.progress.is_some() {
+                sql::progress::SET_DUE
+            } else {
+                sql::task::SET_DUE
+            };
             let move_it = Remedy::new(statement, [later.into(), id.into()]);
-            let remedies = vec![Remedy::take_off(home, due, id), move_it, Remedy::put_on(home, later, id)];
+            let remedies =
+                vec![Remedy::take_off(home, due, id), move_it, Remedy::put_on(home, later, id)];
             self.find(Flaw::BadMoment, remedies);
         } else if !self.row.waits && !is_reported {
             // A moment that has passed is due now.

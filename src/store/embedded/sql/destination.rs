@@ -2,19 +2,20 @@
 
 pub(crate) static ID: &str = "SELECT id FROM destination WHERE lane = ? AND name = ?";
 /// The next number in a span.
-pub(crate) static NEXT_ID: &str = "SELECT ifnull(max(id) + 1, ?1) FROM destination WHERE id BETWEEN ?1 AND ?2";
-pub(crate) static INSERT: &str = "INSERT INTO destination (id, lane, name, called) VALUES (?, ?, ?, ?)";
+pub(crate) static NEXT_ID: &str =
+    "SELECT ifnull(max(id) + 1, ?1) FROM destination WHERE id BETWEEN ?1 AND ?2";
+pub(crate) static INSERT: &str =
+    "INSERT INTO destination (id, lane, name, called) VALUES (?, ?, ?, ?)";
 pub(crate) static SET_EARLIEST: &str = "UPDATE destination SET earliest = ? WHERE id = ?";
 /// The earliest moment after another at which something is called.
 pub(crate) static EARLIEST_AFTER: &str =
     "SELECT min(earliest) FROM destination WHERE lane = ? AND called = 1 AND earliest > ?";
-pub(crate) static DELETE_OF_TOPIC: &str = "DELETE FROM destination WHERE lane IN (SELECT id FROM lane WHERE topic = ?)";
+pub(crate) static DELETE_OF_TOPIC: &str =
+    "DELETE FROM destination WHERE lane IN (SELECT id FROM lane WHERE topic = ?)";
 /// The tasks that wait in a lane.
-pub(crate) static WAITING_IDS: &str =
-    "SELECT s.id FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = ? LIMIT ?";
+pub(crate) static WAITING_IDS: &str = "SELECT s.id FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = ? LIMIT ?";
 /// The moments for which they wait, up to one.
-pub(crate) static WAITING_MOMENTS: &str =
-    "SELECT s.due FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = ? AND s.due <= ?";
+pub(crate) static WAITING_MOMENTS: &str = "SELECT s.due FROM destination d CROSS JOIN schedule s ON s.destination = d.id WHERE d.lane = ? AND s.due <= ?";
 
 rows! {
     schedule: "SELECT " [called, earliest] " FROM destination WHERE id = ?";
@@ -45,5 +46,4 @@ rows! {
     ] " FROM destination d LEFT JOIN lane l ON l.id = d.lane";
 }
 pub(crate) static SET_CALLED: &str = "UPDATE destination SET called = ? WHERE id = ?";
-pub(crate) static CORRECT_EARLIEST: &str =
-    "UPDATE destination SET earliest = (SELECT min(due) FROM schedule WHERE destination = ?1) WHERE id = ?1";
+pub(crate) static CORRECT_EARLIEST: &str = "UPDATE destination SET earliest = (SELECT min(due) FROM schedule WHERE destination = ?1) WHERE id = ?1";

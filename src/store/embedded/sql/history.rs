@@ -6,8 +6,7 @@ pub(crate) static PUT: &str = "INSERT INTO history (id, lane, state, finished, a
 pub(crate) static DELETE: &str = "DELETE FROM history WHERE id = ?";
 pub(crate) static HAS_ENDED: &str = "SELECT 1 FROM history WHERE id = ? AND lane = ? AND state = ?";
 pub(crate) static IDS: &str = "SELECT id FROM history WHERE lane = ? LIMIT ?";
-pub(crate) static IDS_BEFORE: &str =
-    "SELECT id FROM history WHERE lane = ? AND state = ? AND finished < ? ORDER BY finished, id LIMIT ?";
+pub(crate) static IDS_BEFORE: &str = "SELECT id FROM history WHERE lane = ? AND state = ? AND finished < ? ORDER BY finished, id LIMIT ?";
 
 rows! {
     ended: "SELECT " [lane, state, finished, attempts, current, past, outcome] " FROM history WHERE id = ?";
@@ -26,7 +25,8 @@ rows! {
 }
 pub(crate) static SET_LANE: &str = "UPDATE history SET lane = ? WHERE id = ?";
 pub(crate) static SET_FINISHED: &str = "UPDATE history SET finished = ? WHERE id = ?";
-pub(crate) static MEND: &str = "UPDATE history SET state = ?, attempts = ?, current = ?, past = ? WHERE id = ?";
+pub(crate) static MEND: &str =
+    "UPDATE history SET state = ?, attempts = ?, current = ?, past = ? WHERE id = ?";
 /// Ends a task whose progress says how far it has come.
 pub(crate) static END: &str =
     "INSERT OR REPLACE INTO history (id, lane, state, finished, attempts, current, past, outcome)

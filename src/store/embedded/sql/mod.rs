@@ -115,7 +115,11 @@ mod tests {
         rows! {
             some: "SELECT " [id, due = "t.due", pending = pending_columns!()] " FROM task t";
         }
-        assert!(some::SQL.starts_with("SELECT id, t.due, p.lane, p.destination, "), "{}", some::SQL);
+        assert!(
+            some::SQL.starts_with("SELECT id, t.due, p.lane, p.destination, "),
+            "{}",
+            some::SQL
+        );
         assert_eq!((some::id, some::due, some::pending), (0, 1, 2));
         assert_eq!((progress::pending::destination, progress::pending::COUNT), (1, 13));
     }

@@ -5,8 +5,7 @@ pub(crate) static INSERT: &str = "INSERT INTO note (task, number, attempt, start
              SELECT id, (SELECT ifnull(max(number), 0) + 1 FROM note WHERE task = ?1), ?3, ?4, ?5, ?6, ?7
              FROM task WHERE id = ?1 AND lane = ?2";
 /// All but the newest so many.
-pub(crate) static DELETE_OLDEST: &str =
-    "DELETE FROM note WHERE task = ?1 AND number <= (SELECT max(number) FROM note WHERE task = ?1) - ?2";
+pub(crate) static DELETE_OLDEST: &str = "DELETE FROM note WHERE task = ?1 AND number <= (SELECT max(number) FROM note WHERE task = ?1) - ?2";
 pub(crate) static DELETE_OF_TASK: &str = "DELETE FROM note WHERE task = ?";
 
 rows! {

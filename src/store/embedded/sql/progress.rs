@@ -29,7 +29,8 @@ pub(crate) static PUT: &str = "INSERT INTO progress (id, lane, destination, leas
          past = excluded.past, outcome = excluded.outcome, expires = excluded.expires, lease = excluded.lease,
          returns = excluded.returns";
 pub(crate) static DELETE: &str = "DELETE FROM progress WHERE id = ?";
-pub(crate) static PENDING: &str = concat!("SELECT ", pending_columns!(), " FROM progress p WHERE p.id = ?");
+pub(crate) static PENDING: &str =
+    concat!("SELECT ", pending_columns!(), " FROM progress p WHERE p.id = ?");
 /// Leases that have run out.
 pub(crate) static OVERDUE_IDS: &str =
     "SELECT id FROM progress WHERE lane = ?1 AND leased = 1 AND (due <= ?2 OR due > ?3) LIMIT ?4";
@@ -74,5 +75,4 @@ pub(crate) static SET_DESTINATION: &str = "UPDATE progress SET destination = ? W
 pub(crate) static SET_DUE: &str = "UPDATE progress SET due = ? WHERE id = ?";
 pub(crate) static SET_EXPIRES: &str = "UPDATE progress SET expires = ? WHERE id = ?";
 pub(crate) static UNLEASE: &str = "UPDATE progress SET leased = 0, due = ? WHERE id = ?";
-pub(crate) static MEND: &str =
-    "UPDATE progress SET leased = ?, attempts = ?, expiries = ?, current = ?, past = ? WHERE id = ?";
+pub(crate) static MEND: &str = "UPDATE progress SET leased = ?, attempts = ?, expiries = ?, current = ?, past = ? WHERE id = ?";

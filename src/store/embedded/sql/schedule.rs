@@ -1,9 +1,12 @@
 //! `schedule`: what waits.
 
 // One that is there already, of a task that is on its way as well, is no reason to fail.
-pub(crate) static INSERT: &str = "INSERT OR IGNORE INTO schedule (destination, due, id) VALUES (?, ?, ?)";
-pub(crate) static DELETE: &str = "DELETE FROM schedule WHERE destination = ? AND due = ? AND id = ?";
-pub(crate) static DELETE_UP_TO: &str = "DELETE FROM schedule WHERE destination = ? AND (due, id) <= (?, ?)";
+pub(crate) static INSERT: &str =
+    "INSERT OR IGNORE INTO schedule (destination, due, id) VALUES (?, ?, ?)";
+pub(crate) static DELETE: &str =
+    "DELETE FROM schedule WHERE destination = ? AND due = ? AND id = ?";
+pub(crate) static DELETE_UP_TO: &str =
+    "DELETE FROM schedule WHERE destination = ? AND (due, id) <= (?, ?)";
 pub(crate) static EARLIEST: &str = "SELECT min(due) FROM schedule WHERE destination = ?";
 
 rows! {

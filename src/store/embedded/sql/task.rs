@@ -1,15 +1,16 @@
 //! `task`: bodies.
 
-pub(crate) static INSERT: &str =
-    "INSERT INTO task (id, lane, destination, due, created, options, content) VALUES (?, ?, ?, ?, ?, ?, ?)";
+pub(crate) static INSERT: &str = "INSERT INTO task (id, lane, destination, due, created, options, content) VALUES (?, ?, ?, ?, ?, ?, ?)";
 pub(crate) static INSERT_CALL: &str =
     "INSERT OR IGNORE INTO task (id, lane, destination, due, created, options, content)
      VALUES (?, ?, ?, ?, ?, ?, ?)";
 pub(crate) static OPTIONS: &str = "SELECT options FROM task WHERE id = ?";
-pub(crate) static OPTIONS_IF_ANY: &str = "SELECT options FROM task WHERE id = ? AND options IS NOT NULL";
+pub(crate) static OPTIONS_IF_ANY: &str =
+    "SELECT options FROM task WHERE id = ? AND options IS NOT NULL";
 pub(crate) static RESCHEDULE: &str =
     "UPDATE task SET due = ?, destination = ?, content = ifnull(?, content) WHERE id = ?";
-pub(crate) static PUSH_BACK: &str = "UPDATE task SET due = ?, destination = ?, options = ?, content = ? WHERE id = ?";
+pub(crate) static PUSH_BACK: &str =
+    "UPDATE task SET due = ?, destination = ?, options = ?, content = ? WHERE id = ?";
 
 rows! {
     /// A task that was never claimed.

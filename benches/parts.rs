@@ -1,10 +1,12 @@
-//! Micro-benchmarks of what every task passes through: its request, its record, what an answer means, the breaker, the slots.
+//! Micro-benchmarks of what every task passes through: its request, its record, what an answer
+//! means, the breaker, the slots.
 //!
 //! ```sh
 //! cargo bench --bench parts --features benching
 //! ```
 //!
-//! They show what a change of one of these costs or pays. What delayd does as a whole is measured by `delayd bench`.
+//! They show what a change of one of these costs or pays. What delayd does as a whole is measured
+//! by `delayd bench`.
 
 #![allow(missing_docs, reason = "divan's macros write items without")]
 
@@ -122,7 +124,8 @@ fn breaker_lets_a_call_through(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// How many slots a lane may have, which its worker asks before each claim: beside other destinations.
+/// How many slots a lane may have, which its worker asks before each claim: beside other
+/// destinations.
 #[divan::bench(args = [1, 100, 10_000])]
 fn slots_are_looked_for(bencher: Bencher<'_, '_>, destinations: usize) {
     let (limits, names) = house(destinations);

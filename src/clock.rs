@@ -34,7 +34,8 @@ impl UnixMillis {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// The moment as people read it: RFC 3339 in UTC with milliseconds, `2026-11-21T12:30:00.000Z`. Beyond the year 9999 the number.
+    /// The moment as people read it: RFC 3339 in UTC with milliseconds, `2026-11-21T12:30:00.000Z`.
+    /// Beyond the year 9999 the number.
     pub fn rfc3339(self) -> String {
         match Timestamp::from_millisecond(self.0) {
             Ok(timestamp) => format!("{timestamp:.3}"),
@@ -65,8 +66,8 @@ impl fmt::Display for UnixMillis {
     }
 }
 
-/// The wall clock, or one of its twins for tests: one that is moved by hand, and one that runs with tokio's time. Cheap to clone;
-/// clones share the time.
+/// The wall clock, or one of its twins for tests: one that is moved by hand, and one that runs with
+/// tokio's time. Cheap to clone; clones share the time.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Source);
 
@@ -92,8 +93,9 @@ impl Clock {
         Self(Source::Manual(Arc::new(watch::Sender::new(start))))
     }
 
-    /// A clock that shows `start` now and goes on with tokio's time, which a test may have paused. [`Clock::set`] and
-    /// [`Clock::advance`] make it jump, unnoticed by those who sleep, as the machine's does.
+    /// A clock that shows `start` now and goes on with tokio's time, which a test may have paused.
+    /// [`Clock::set`] and [`Clock::advance`] make it jump, unnoticed by those who sleep, as the
+    /// machine's does.
     pub fn running(start: UnixMillis) -> Self {
         Self(Source::Running { since: Instant::now(), start: Arc::new(AtomicI64::new(start.0)) })
     }
@@ -113,7 +115,8 @@ impl Clock {
         }
     }
 
-    /// The wall time in microseconds, for who measures; those of a test's clock are whole milliseconds.
+    /// The wall time in microseconds, for who measures; those of a test's clock are whole
+    /// milliseconds.
     #[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
     pub fn now_micros(&self) -> i64 {
         match &self.0 {
@@ -156,8 +159,8 @@ impl Clock {
         }
     }
 
-    /// Returns when the wall clock has reached `moment`, or earlier: after a second, or as soon as a manual clock moves. For who
-    /// rests on more than the clock, and has to look at that again.
+    /// Returns when the wall clock has reached `moment`, or earlier: after a second, or as soon as
+    /// a manual clock moves. For who rests on more than the clock, and has to look at that again.
     pub async fn doze_until(&self, moment: UnixMillis) {
         match &self.0 {
             Source::System | Source::Running { .. } => {

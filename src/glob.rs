@@ -1,4 +1,5 @@
-//! Patterns in which `*` stands for any characters, also for none: topics of a token, hosts that may be called.
+//! Patterns in which `*` stands for any characters, also for none: topics of a token, hosts that
+//! may be called.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,11 +14,13 @@ pub struct Glob(String);
 pub struct InvalidGlob;
 
 impl Glob {
-    /// Whether the whole of `text` fits. In the worst case the time is the product of the two lengths.
+    /// Whether the whole of `text` fits. In the worst case the time is the product of the two
+    /// lengths.
     pub fn matches(&self, text: &str) -> bool {
         let (pattern, text) = (self.0.as_bytes(), text.as_bytes());
         let (mut at, mut from) = (0, 0);
-        // Where the last `*` stood, and how far it reaches: what did not fit behind it is tried one character later.
+        // Where the last `*` stood, and how far it reaches: what did not fit behind it is tried one
+        // character later.
         let mut star: Option<(usize, usize)> = None;
         while from < text.len() {
             if at < pattern.len() && pattern[at] == b'*' {

@@ -1,8 +1,8 @@
 //! delayd: a standalone HTTP service for delay tasks.
 //!
 //! A business service posts a task with a due moment; at that moment delayd calls the business back
-//! over HTTP, or a consumer pulls the task. `docs/ARCHITECTURE.md` is the map; the road of a task is
-//! [`api`] → [`store`] → [`worker`] → [`callback`] → [`outcome`] → [`store`].
+//! over HTTP, or a consumer pulls the task. `docs/ARCHITECTURE.md` is the map; the road of a task
+//! is [`api`] → [`store`] → [`worker`] → [`callback`] → [`outcome`] → [`store`].
 
 pub mod api;
 pub mod app;
@@ -31,8 +31,8 @@ pub mod topic;
 pub mod word;
 pub mod worker;
 
-/// Makes ring the process's provider of cryptography. To be called before the first HTTP client is built, by the binary
-/// and by tests; calling it again does nothing.
+/// Makes ring the process's provider of cryptography. To be called before the first HTTP client is
+/// built, by the binary and by tests; calling it again does nothing.
 pub fn install_crypto() {
     // An error only says that there is a provider already.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,4 +1,5 @@
-//! ⑤ What an answer means for its task. Pure: policy, attempt, answer and randomness in, transition out.
+//! ⑤ What an answer means for its task. Pure: policy, attempt, answer and randomness in, transition
+//! out.
 //!
 //! ```text
 //! Delivered ────────────────────────────▶ delivered
@@ -43,14 +44,15 @@ impl Policy {
         }
     }
 
-    /// Whether attempt number `attempt` (from 1) is the last. A task whose leases ran out may be beyond it.
+    /// Whether attempt number `attempt` (from 1) is the last. A task whose leases ran out may be
+    /// beyond it.
     fn is_last(&self, attempt: u32) -> bool {
         attempt >= self.max_attempts
     }
 }
 
-/// Where a task goes after the callback of its attempt number `attempt` (from 1). `lease` is for a receiver that will acknowledge later and
-/// does not say when; `random`, 0 to 1, is the jitter.
+/// Where a task goes after the callback of its attempt number `attempt` (from 1). `lease` is for a
+/// receiver that will acknowledge later and does not say when; `random`, 0 to 1, is the jitter.
 pub fn of(
     policy: &Policy,
     lease: Duration,
@@ -75,7 +77,8 @@ pub fn of(
     }
 }
 
-/// Where a pulled task goes whose consumer gave it back; `delay` is the consumer's own wish for the wait.
+/// Where a pulled task goes whose consumer gave it back; `delay` is the consumer's own wish for the
+/// wait.
 pub fn nacked(policy: &Policy, attempt: u32, delay: Option<Duration>, random: f64) -> Transition {
     let outcome = "nacked".to_owned();
     if policy.is_last(attempt) {

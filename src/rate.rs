@@ -1,4 +1,5 @@
-//! How often something may happen: a rate as people write it, and the bucket of tokens that keeps it.
+//! How often something may happen: a rate as people write it, and the bucket of tokens that keeps
+//! it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::time::Instant;
 
-/// So much of a second's tokens may be saved up: what had to wait a little may catch up, and there is no burst.
+/// So much of a second's tokens may be saved up: what had to wait a little may catch up, and there
+/// is no burst.
 const SAVED: f64 = 0.1;
 
 /// The shortest wait for tokens. At a high rate several come together, instead of one timer each.
@@ -85,10 +87,12 @@ impl<'de> Deserialize<'de> for Rate {
     }
 }
 
-/// A token bucket that fills at a rate. Full at first, as a rule with no more than a tenth of a second's tokens, and at least one:
-/// so in any second at most a tenth more than the rate goes through.
+/// A token bucket that fills at a rate. Full at first, as a rule with no more than a tenth of a
+/// second's tokens, and at least one: so in any second at most a tenth more than the rate goes
+/// through.
 ///
-/// Tokens that were taken and not used can be given back, which is why no rate-limiting crate is used here.
+/// Tokens that were taken and not used can be given back, which is why no rate-limiting crate is
+/// used here.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     rate: Rate,

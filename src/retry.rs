@@ -17,9 +17,10 @@ const MOST_STEPS: usize = 100;
 
 /// The wait before the next attempt.
 ///
-/// - `exponential`: `base × factor^(attempt−1)`, at most `max`, then spread by `jitter`: a share of the wait,
-///   0 to 1, taken off or put on at random (the "equal jitter" family of the AWS architecture blog's
-///   "Exponential Backoff And Jitter"), so that tasks that failed together do not come back together.
+/// - `exponential`: `base × factor^(attempt−1)`, at most `max`, then spread by `jitter`: a share of
+///   the wait, 0 to 1, taken off or put on at random (the "equal jitter" family of the AWS
+///   architecture blog's "Exponential Backoff And Jitter"), so that tasks that failed together do
+///   not come back together.
 /// - `fixed`: always `every`.
 /// - `list`: the step of the attempt; the last one from then on.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -192,7 +193,8 @@ impl Backoff {
         }
     }
 
-    /// The wait after the failed attempt number `attempt` (from 1). `random` is from 0 to 1 and decides the jitter.
+    /// The wait after the failed attempt number `attempt` (from 1). `random` is from 0 to 1 and
+    /// decides the jitter.
     pub fn wait(&self, attempt: u32, random: f64) -> Duration {
         let past = attempt.saturating_sub(1);
         match self {

@@ -1,6 +1,7 @@
 //! Durations as people write them: a number of seconds, or a whole number with a unit.
 //!
-//! A large number without a unit is refused: it is most likely meant as milliseconds. What is large depends on what the duration is for.
+//! A large number without a unit is refused: it is most likely meant as milliseconds. What is large
+//! depends on what the duration is for.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,12 +10,13 @@ use std::time::Duration;
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A duration that reads from `90`, `1.5`, `"1500ms"`, `"10s"`, `"5m"`, `"2h"`, `"7d"`, and writes as
-/// whole milliseconds (`"1500ms"`). Finer parts are cut off.
+/// A duration that reads from `90`, `1.5`, `"1500ms"`, `"10s"`, `"5m"`, `"2h"`, `"7d"`, and writes
+/// as whole milliseconds (`"1500ms"`). Finer parts are cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
 
-/// The longest, 500 years. A record that holds a longer one, as milliseconds, could be written and not be read again.
+/// The longest, 500 years. A record that holds a longer one, as milliseconds, could be written and
+/// not be read again.
 const LONGEST: Duration = Duration::from_secs(500 * 365 * 24 * 3600);
 
 /// The most seconds that a number without a unit may name.
@@ -164,7 +166,8 @@ impl fmt::Display for Reading {
 }
 
 impl fmt::Display for Span {
-    /// In the largest unit that leaves no rest: `3650d`, `90s`, `1500ms`. It reads back as it is written.
+    /// In the largest unit that leaves no rest: `3650d`, `90s`, `1500ms`. It reads back as it is
+    /// written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.as_millis();
         let whole = UNITS

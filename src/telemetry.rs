@@ -1,7 +1,7 @@
 //! Logs to stderr, as text for people or as JSON, one object a line.
 //!
-//! stdout belongs to the commands' own output. What is absent on purpose: `RUST_LOG`; the level is a setting like
-//! every other.
+//! stdout belongs to the commands' own output. What is absent on purpose: `RUST_LOG`; the level is
+//! a setting like every other.
 
 use std::io::IsTerminal;
 
@@ -67,8 +67,9 @@ pub fn init(params: &Params) -> Result<Level, Error> {
     Ok(Level(handle))
 }
 
-/// Whether a line says something that no other line does. The verifier of certificates tells each refusal as an error, and names
-/// neither task nor service; the line of the attempt names both, and the refusal.
+/// Whether a line says something that no other line does. The verifier of certificates tells each
+/// refusal as an error, and names neither task nor service; the line of the attempt names both, and
+/// the refusal.
 fn is_ours_to_tell(line: &Metadata<'_>) -> bool {
     !(*line.level() == tracing::Level::ERROR
         && line.target().starts_with("rustls_platform_verifier"))
@@ -79,7 +80,8 @@ fn is_ours_to_tell(line: &Metadata<'_>) -> bool {
 /// # Errors
 /// [`Error::Level`] says what is wrong.
 pub fn filter(level: &str) -> Result<Targets, Error> {
-    // A directive without a level ("inof") would be the name of a module, and nothing else would be logged.
+    // A directive without a level ("inof") would be the name of a module, and nothing else would be
+    // logged.
     let directives: Vec<_> = level.split(',').map(str::trim).collect();
     for directive in &directives {
         if !directive.contains('=')

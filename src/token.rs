@@ -1,7 +1,8 @@
 //! Access tokens: what is kept of one (its hash), and what one may be for (scopes).
 //!
-//! A token is a long random text, so that a plain SHA-256 of it can be neither turned back nor guessed; what reads the
-//! configuration does not learn it. Tokens that people think up would want a slow hash and are not meant.
+//! A token is a long random text, so that a plain SHA-256 of it can be neither turned back nor
+//! guessed; what reads the configuration does not learn it. Tokens that people think up would want
+//! a slow hash and are not meant.
 
 use std::fmt;
 use std::str::FromStr;

@@ -4,14 +4,16 @@
 //! route ─▶ foreign Origin? 403 ─▶ token known? 401 ─▶ scope? 403 ─▶ rate? 429 ─▶ body ─▶ topic? 403 ─▶ handler
 //! ```
 //!
-//! The table in `routes` is the whole access matrix. Without any token configured everything is open: on loopback, or by `http.auth.anonymous`.
+//! The table in `routes` is the whole access matrix. Without any token configured everything is
+//! open: on loopback, or by `http.auth.anonymous`.
 //!
 //! # Invariants
 //!
-//! - A route asks for `admin` unless its row says otherwise, so that a route that somebody adds is closed until it is
-//!   thought about.
-//! - A token that covers only some topics reaches nothing that is about others: a body is searched for its topic before its
-//!   handler sees it, by the same reader, and one that cannot be read goes no further.
+//! - A route asks for `admin` unless its row says otherwise, so that a route that somebody adds is
+//!   closed until it is thought about.
+//! - A token that covers only some topics reaches nothing that is about others: a body is searched
+//!   for its topic before its handler sees it, by the same reader, and one that cannot be read goes
+//!   no further.
 //! - Neither a token nor its hash is in an answer, a log or `Debug`; a token goes by its name.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -103,7 +105,8 @@ impl Tokens {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Who calls, if he may call the path. Nobody in particular where everyone may: a handler that asks who calls gets no answer there.
+    /// Who calls, if he may call the path. Nobody in particular where everyone may: a handler that
+    /// asks who calls gets no answer there.
     pub(crate) fn admit(
         &self,
         access: Access,
@@ -223,7 +226,8 @@ impl Caller {
 }
 
 fn topic_of(body: &[u8]) -> Result<Topic, Error> {
-    /// The other fields are their handler's business. Twice the same field is an error here as there.
+    /// The other fields are their handler's business. Twice the same field is an error here as
+    /// there.
     #[derive(Deserialize)]
     struct Request {
         topic: Option<Name<Topic>>,
@@ -259,10 +263,12 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
     token.ok_or(Error::Unauthenticated("Authorization: must be \"Bearer <token>\""))
 }
 
-/// Refuses what a browser sends for a page that is not ours. `Origin` is the page's; only browsers send it, and cannot leave it out.
+/// Refuses what a browser sends for a page that is not ours. `Origin` is the page's; only browsers
+/// send it, and cannot leave it out.
 ///
-/// A page can have its own name lead to our address ("DNS rebinding"), and is then of our origin for all that a browser knows.
-/// Where everyone may call, a browser is therefore taken only if it knows us by an address or as localhost, which no page can make its own.
+/// A page can have its own name lead to our address ("DNS rebinding"), and is then of our origin
+/// for all that a browser knows. Where everyone may call, a browser is therefore taken only if it
+/// knows us by an address or as localhost, which no page can make its own.
 fn check_origin(uri: &Uri, headers: &HeaderMap, is_open: bool) -> Result<(), Error> {
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let foreign = || Error::Forbidden("Origin: pages of another site may not call".into());

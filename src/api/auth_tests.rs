@@ -40,7 +40,8 @@ fn request(path: &str, headers: &[(&str, &str)], body: &str) -> Request {
     request.body(Body::from(body.to_owned())).unwrap()
 }
 
-/// Asks an edge with these tokens, whose store is out of reach: whoever is let through gets 503, or 400.
+/// Asks an edge with these tokens, whose store is out of reach: whoever is let through gets 503,
+/// or 400.
 async fn ask(tokens: Vec<TokenParams>, request: Request) -> (u16, Value, HeaderMap) {
     let (api, _draining) = edge_without_store().await;
     api.tokens.replace(tokens);

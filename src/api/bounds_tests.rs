@@ -1,4 +1,5 @@
-//! What a request may cost, counted: bytes looked at between two yields and in all, and bytes allocated. No clock is asked.
+//! What a request may cost, counted: bytes looked at between two yields and in all, and bytes
+//! allocated. No clock is asked.
 
 use std::fmt::Write as _;
 use std::future::poll_fn;
@@ -157,8 +158,9 @@ async fn no_request_does_much_between_two_yields() {
             polled
         });
         let response = response.await;
-        // A body of these two has at most 1 MiB, and the slowest reader goes over 200 MiB in a second:
-        // four times takes 20 ms. Of the others, a thread beside the runtime reads long bodies.
+        // A body of these two has at most 1 MiB, and the slowest reader goes over 200 MiB in a
+        // second: four times takes 20 ms. Of the others, a thread beside the runtime reads long
+        // bodies.
         let allowed = if matches!(path, REPLAY | SET) { 4 * LENGTH } else { LENGTH / 4 };
         assert!(most <= allowed, "{path} {said}: {most} bytes looked at between two yields");
         assert!(response.status().as_u16() < 500, "{path} {said}: {}", response.status());

@@ -1,5 +1,6 @@
-//! The bodies of two fuzz targets. `request`: whatever bytes a request brings, it is read or refused in a short sentence. `bounds`: reading it
-//! goes over its bytes a few times, and takes little more memory than they do.
+//! The bodies of two fuzz targets. `request`: whatever bytes a request brings, it is read or
+//! refused in a short sentence. `bounds`: reading it goes over its bytes a few times, and takes
+//! little more memory than they do.
 
 use std::time::Duration;
 
@@ -39,14 +40,14 @@ pub fn request(bytes: &[u8]) {
 
 /// How often the bytes of a request may be gone over, by one kind of reader.
 const TIMES: usize = 12;
-/// How many times its length a short request may take: a task of many options takes more than its text. (The sum of a long request's is bounded
-/// by the number of its tasks.)
+/// How many times its length a short request may take: a task of many options takes more than its
+/// text. (The sum of a long request's is bounded by the number of its tasks.)
 const MULTIPLE: usize = 32;
 /// What may be looked at, and allocated, for a request however short.
 const FREE: usize = 256 << 10;
 
-/// Reads the bytes as the requests that hold the most kinds of values, and counts what that costs. `peak_of` says how many bytes are
-/// allocated at the same time while it runs something.
+/// Reads the bytes as the requests that hold the most kinds of values, and counts what that costs.
+/// `peak_of` says how many bytes are allocated at the same time while it runs something.
 pub fn bounds(bytes: &[u8], peak_of: impl Fn(&mut dyn FnMut()) -> u64) {
     let services = services();
     let rules = rules(&services, usize::MAX);

@@ -19,11 +19,12 @@
 //! # Invariants
 //!
 //! - A 2xx on add means that the task is kept. Whatever is not confirmed is 503, and said to be so.
-//! - Nothing internal (a store's text, a path, a panic) is in an answer; it is in the log, under the request's id.
+//! - Nothing internal (a store's text, a path, a panic) is in an answer; it is in the log, under
+//!   the request's id.
 //! - An unknown field is refused, never ignored.
 //!
-//! Absent on purpose: policy of retries (`outcome`), and timers per task. Only pulls with `wait` wait
-//! for something to fall due.
+//! Absent on purpose: policy of retries (`outcome`), and timers per task. Only pulls with `wait`
+//! wait for something to fall due.
 
 mod auth;
 #[cfg(test)]

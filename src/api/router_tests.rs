@@ -300,7 +300,8 @@ async fn one_request_too_many_is_turned_away_and_health_is_not() {
     assert_eq!(edge.answer(get_of("/healthz")).await.status(), StatusCode::OK);
 }
 
-/// What a handler is given may be gone long before its answer; a slot that was only there bounded nothing.
+/// What a handler is given may be gone long before its answer; a slot that was only there bounded
+/// nothing.
 #[tokio::test]
 async fn a_request_holds_its_slot_to_its_end() {
     let (mut api, _draining, _silent) = edge_before_a_silent_store().await;
@@ -319,7 +320,8 @@ async fn a_request_holds_its_slot_to_its_end() {
     assert!(futures_util::poll!(third).is_pending(), "turned away, though the first is gone");
 }
 
-/// Its slot from the door was kept while its body dripped, so that a thousand callers who drip shut everyone else out.
+/// Its slot from the door was kept while its body dripped, so that a thousand callers who drip shut
+/// everyone else out.
 #[tokio::test]
 async fn a_body_that_drips_gives_the_slot_from_the_door_back() {
     let (mut api, _draining) = edge_without_store().await;
@@ -367,7 +369,8 @@ async fn a_body_for_which_there_are_no_bytes_left_is_refused_at_once() {
     assert!(json_of(response).await["error_msg"].as_str().unwrap().contains("too many bytes"));
 }
 
-/// A handler's state lives until its answer, and with the body in it long polls held all bytes there are.
+/// A handler's state lives until its answer, and with the body in it long polls held all bytes
+/// there are.
 #[tokio::test]
 async fn a_waiting_pull_holds_no_bytes() {
     let (mut api, _draining, _folder) = edge_with_store();

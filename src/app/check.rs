@@ -23,8 +23,8 @@ pub struct Checked {
     pub warnings: Vec<String>,
 }
 
-/// Looks whether the configured address is this machine's, and at the store. Nothing is written, here or at the store, and a delayd
-/// that has the address or the store is no fault.
+/// Looks whether the configured address is this machine's, and at the store. Nothing is written,
+/// here or at the store, and a delayd that has the address or the store is no fault.
 ///
 /// # Errors
 /// Those of a start.

@@ -1,4 +1,5 @@
-//! The composition root: builds every part from the settings, and owns the order of start and of drain.
+//! The composition root: builds every part from the settings, and owns the order of start and of
+//! drain.
 //!
 //! Nobody below this module sees [`Settings`]; each part is given its own `Params`.
 //!
@@ -98,7 +99,8 @@ impl App {
     /// Builds and starts everything. From here on it accepts, claims and calls.
     ///
     /// # Errors
-    /// See [`StartError`]. A Redis that does not answer yet is no error: delayd starts, says so, and is not ready.
+    /// See [`StartError`]. A Redis that does not answer yet is no error: delayd starts, says so,
+    /// and is not ready.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
         settings.http.ensure_guarded()?;
         let address = settings.http.bind;
@@ -230,7 +232,8 @@ async fn open_store(settings: &Settings, clock: &Clock) -> store::Result<AnyStor
     open_store_by(settings, clock, Embedded::open).await
 }
 
-/// Opens the configured store for `delayd fsck`, which works no task: to look, which changes nothing, or to repair as well.
+/// Opens the configured store for `delayd fsck`, which works no task: to look, which changes
+/// nothing, or to repair as well.
 ///
 /// # Errors
 /// Says what is wrong with it.

@@ -9,7 +9,8 @@ use crate::settings::{NotedAttempts, Settings, Success, Topology};
 use crate::store::{embedded, redis};
 use crate::{api, callback, maintenance, topic, worker};
 
-/// Calls, or connections, of which so many at a time are enough for most: fewer are worth a warning.
+/// Calls, or connections, of which so many at a time are enough for most: fewer are worth a
+/// warning.
 const AMPLE: usize = 1_024;
 /// The time between two safety looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -106,7 +107,8 @@ pub(super) fn client(settings: &Settings, clock: &Clock) -> callback::Params {
     }
 }
 
-/// `open_files` is how many files this process may have open: each call needs one, and the edge and the store some.
+/// `open_files` is how many files this process may have open: each call needs one, and the edge and
+/// the store some.
 pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> LimitParams {
     let wanted = settings.callback.concurrency;
     let most = open_files
@@ -126,8 +128,8 @@ pub(super) fn limits(settings: &Settings, open_files: Option<u64>) -> LimitParam
     }
 }
 
-/// Whether an operator has to know that so many calls are not possible: they asked for them, or there are few. The default is more than
-/// anyone needs as a rule.
+/// Whether an operator has to know that so many calls are not possible: they asked for them, or
+/// there are few. The default is more than anyone needs as a rule.
 fn is_too_few(wanted: usize, most: usize) -> bool {
     let is_default = || {
         Settings::load(&[], &[], std::iter::empty()).is_ok_and(|d| d.callback.concurrency == wanted)
@@ -135,7 +137,8 @@ fn is_too_few(wanted: usize, most: usize) -> bool {
     wanted > most && (most < AMPLE || !is_default())
 }
 
-/// Connections share with the store, and with callback connections kept for reuse, what `calls` leave of the open files.
+/// Connections share with the store, and with callback connections kept for reuse, what `calls`
+/// leave of the open files.
 pub(super) fn server(calls: usize, open_files: Option<u64>, drain: Duration) -> api::ServerParams {
     let defaults = api::ServerParams { drain, ..api::ServerParams::default() };
     let files = open_files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
@@ -169,7 +172,8 @@ pub(super) fn worker(settings: &Settings) -> worker::Params {
     }
 }
 
-/// Callers who wait may hold half of the `connections`: the others are there for those who add and acknowledge.
+/// Callers who wait may hold half of the `connections`: the others are there for those who add and
+/// acknowledge.
 pub(super) fn api(settings: &Settings, connections: usize) -> api::Params {
     let limits = &settings.limits;
     let defaults = api::Params::new(policy(settings));

@@ -5,18 +5,21 @@
 //! a change in a file's folder ─▶ read until the same, other text? ─┘      └▶ wrong: say so, and all stays
 //! ```
 //!
-//! Services, tokens, limits, breakers and the log level change at once; calls that run end by what they began with. What cannot change while
-//! serving is named in a warning. Folders are watched rather than files: editors write a new file and rename it, and Kubernetes
-//! swaps a link to a folder, so that a watched file would be one that nobody changes any more. Whether anything happened to the
-//! *texts* is looked at before anything is loaded, so that a busy folder costs a few reads and says nothing.
+//! Services, tokens, limits, breakers and the log level change at once; calls that run end by what
+//! they began with. What cannot change while serving is named in a warning. Folders are watched
+//! rather than files: editors write a new file and rename it, and Kubernetes swaps a link to a
+//! folder, so that a watched file would be one that nobody changes any more. Whether anything
+//! happened to the *texts* is looked at before anything is loaded, so that a busy folder costs a
+//! few reads and says nothing.
 //!
 //! # Invariants
 //!
 //! - All or nothing: what is checked first can fail, what is done then cannot.
 //! - The same layers as at the start: files, environment and `--set`, in their order.
-//! - What was read until it stayed the same is what is loaded: no file is read once more in between.
-//! - A file that was cut off gives nobody access: the last token goes only if `http.auth.anonymous` says so, a token names its
-//!   topics, and an empty file is refused.
+//! - What was read until it stayed the same is what is loaded: no file is read once more in
+//!   between.
+//! - A file that was cut off gives nobody access: the last token goes only if `http.auth.anonymous`
+//!   says so, a token names its topics, and an empty file is refused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -37,7 +40,8 @@ use crate::settings::{self, File, Settings};
 use crate::telemetry;
 use crate::topic::Registry;
 
-/// How long files must stay the same before they are loaded: the program that writes them may not be done.
+/// How long files must stay the same before they are loaded: the program that writes them may not
+/// be done.
 const CALM: Duration = Duration::from_millis(500);
 /// How long that is waited for. A configuration that goes on changing is not taken.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -133,7 +137,8 @@ fn one_line(error: &settings::Error) -> String {
     error.to_string().replace('\n', " ")
 }
 
-/// Makes settings of the files and refuses those that are wrong, or that a truncated file may have led to.
+/// Makes settings of the files and refuses those that are wrong, or that a truncated file may have
+/// led to.
 fn checked(
     parts: &Parts,
     source: &Source,
@@ -235,7 +240,8 @@ async fn read(paths: Vec<PathBuf>) -> Vec<File> {
     read.await.expect("reading a file does not panic")
 }
 
-/// What `read` answers once it has answered the same twice, [`CALM`] apart; `None` if it does not within [`PATIENCE`].
+/// What `read` answers once it has answered the same twice, [`CALM`] apart; `None` if it does not
+/// within [`PATIENCE`].
 async fn settled<T: PartialEq, R: Future<Output = T>>(read: impl Fn() -> R) -> Option<T> {
     let deadline = Instant::now() + PATIENCE;
     let mut before = read().await;
@@ -250,7 +256,8 @@ async fn settled<T: PartialEq, R: Future<Output = T>>(read: impl Fn() -> R) -> O
     None
 }
 
-/// Watches the folders of the files, and of what they link to. One that cannot be watched is said; SIGHUP works all the same.
+/// Watches the folders of the files, and of what they link to. One that cannot be watched is said;
+/// SIGHUP works all the same.
 fn watch(files: &[PathBuf], changed: &mpsc::Sender<()>) -> Vec<RecommendedWatcher> {
     let folders: BTreeSet<PathBuf> = files.iter().flat_map(|file| folders_of(file)).collect();
     let mut watchers = Vec::new();
@@ -295,7 +302,8 @@ fn is_change(kind: EventKind) -> bool {
 mod tests {
     use super::*;
 
-    /// What is read of a file that is written to every 300 ms for so long; and how long it was read for.
+    /// What is read of a file that is written to every 300 ms for so long; and how long it was read
+    /// for.
     async fn written_for(span: Duration) -> (Option<u128>, Duration) {
         let start = Instant::now();
         let read = settled(|| async move { start.elapsed().min(span).as_millis() / 300 }).await;

@@ -133,7 +133,8 @@ impl Flaws {
     }
 }
 
-/// What the answer to an add, or to a batch of them, says was accepted; nothing if it is not as it should be.
+/// What the answer to an add, or to a batch of them, says was accepted; nothing if it is not as it
+/// should be.
 pub(super) fn accepted_in(body: &[u8], into: &mut Vec<Accepted>) -> Option<()> {
     let mut rest = body;
     let before = into.len();

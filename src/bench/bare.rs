@@ -1,4 +1,5 @@
-//! A service that reads an add, answers as delayd does, and keeps nothing: what axum and serde cost by themselves.
+//! A service that reads an add, answers as delayd does, and keeps nothing: what axum and serde cost
+//! by themselves.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

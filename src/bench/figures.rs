@@ -86,7 +86,8 @@ impl Usage {
         Self { at: Instant::now(), server_cpu_s, bench_cpu_s: process::cpu_s(std::process::id()) }
     }
 
-    /// Adds what was used since: processors on average, and the resident memory of the (first) server now and at most.
+    /// Adds what was used since: processors on average, and the resident memory of the (first)
+    /// server now and at most.
     pub(super) fn put(&self, stage: &Stage, figures: &mut Figures) {
         let now = Self::now(stage);
         let took = (now.at - self.at).as_secs_f64();

@@ -1,12 +1,13 @@
 //! The load: requests over a fixed number of connections, and what came of them.
 //!
-//! Closed: each connection sends its next request as soon as the one before was answered. That finds out what a service can do, and slows down
-//! with it.
+//! Closed: each connection sends its next request as soon as the one before was answered. That
+//! finds out what a service can do, and slows down with it.
 //!
-//! Open: the moments of all requests are planned in advance, and a latency is counted from the planned moment, not from the one at which the
-//! request could at last be sent. So a service that stalls cannot hide those who would have called meanwhile ("coordinated omission": Gil
-//! Tene, "How NOT to Measure Latency"). A plan's moment is met to a millisecond, which is how fine tokio's timers are; that millisecond, too, is
-//! counted.
+//! Open: the moments of all requests are planned in advance, and a latency is counted from the
+//! planned moment, not from the one at which the request could at last be sent. So a service that
+//! stalls cannot hide those who would have called meanwhile ("coordinated omission": Gil Tene, "How
+//! NOT to Measure Latency"). A plan's moment is met to a millisecond, which is how fine tokio's
+//! timers are; that millisecond, too, is counted.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -103,7 +104,8 @@ impl Plan {
 /// Loads the service with adds, or batches of them; `request` makes the one of a number.
 ///
 /// # Errors
-/// The first answer that accepts nothing or not all, or a connection that breaks: such a load measures nothing.
+/// The first answer that accepts nothing or not all, or a connection that breaks: such a load
+/// measures nothing.
 pub(super) async fn adds(
     to: &Peer,
     connections: usize,

@@ -1,13 +1,16 @@
 //! Load for a service, and what it did under it: `delayd bench`.
 //!
-//! A scenario plays on a `stage`: a service that is a process of its own, and a `receiver` for its callbacks. `load` makes the
-//! requests, over `wire`, on the thread that the bench runs on and no other: it shares the machine with what it measures. `account` holds
-//! what was accepted against what arrived.
+//! A scenario plays on a `stage`: a service that is a process of its own, and a `receiver` for its
+//! callbacks. `load` makes the requests, over `wire`, on the thread that the bench runs on and no
+//! other: it shares the machine with what it measures. `account` holds what was accepted against
+//! what arrived.
 //!
 //! # Invariants
 //!
-//! - Every figure counts verified work alone: what is not as promised is an error, and then there is no figure.
-//! - The service is known by its wire and its command line, as others know it. No part of it is called from here.
+//! - Every figure counts verified work alone: what is not as promised is an error, and then there
+//!   is no figure.
+//! - The service is known by its wire and its command line, as others know it. No part of it is
+//!   called from here.
 //! - What a bench makes, it removes, however it ends (but for kill -9).
 
 use std::net::SocketAddr;
@@ -128,7 +131,8 @@ impl Error {
     }
 }
 
-/// Plays a scenario until its end, or until `stop` resolves with a reason, and removes what it made.
+/// Plays a scenario until its end, or until `stop` resolves with a reason, and removes what it
+/// made.
 ///
 /// To be run on a runtime of one thread.
 ///

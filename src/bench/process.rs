@@ -8,7 +8,8 @@ const TICKS_PER_S: f64 = 100.0;
 /// The processor time of a process so far, in seconds.
 pub(super) fn cpu_s(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything. After it: state, and from there the 12th and 13th are user and system time.
+    // The name in parentheses may hold anything. After it: state, and from there the 12th and 13th
+    // are user and system time.
     let (_, rest) = stat.rsplit_once(") ")?;
     let ticks: Vec<f64> =
         rest.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse().ok()).collect();

@@ -1,4 +1,5 @@
-//! Where the callbacks go: each is stamped as it arrives, and answered 200 with nothing; at once, unless they are held.
+//! Where the callbacks go: each is stamped as it arrives, and answered 200 with nothing; at once,
+//! unless they are held.
 
 use std::io;
 use std::net::SocketAddr;
@@ -99,7 +100,8 @@ async fn accept(listener: TcpListener, desk: Arc<Desk>) {
         let desk = desk.clone();
         connections.spawn(async move {
             desk.connections.fetch_add(1, Ordering::Relaxed);
-            // A connection that breaks takes its unanswered callback along: the account says if that was one too many.
+            // A connection that breaks takes its unanswered callback along: the account says if
+            // that was one too many.
             drop(serve(stream, &desk).await);
             desk.connections.fetch_sub(1, Ordering::Relaxed);
         });

@@ -1,4 +1,5 @@
-//! What is asked of the Redis beside delayd: how much it holds and did, and to forget a bench's keys.
+//! What is asked of the Redis beside delayd: how much it holds and did, and to forget a bench's
+//! keys.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -53,8 +54,8 @@ impl Redis {
         Ok(self.slow_entries(1).await?.first().map_or(-1, |(number, _)| *number))
     }
 
-    /// The slowest command, in milliseconds, that came into the slow log after the entry `since`, or if there is none, the time from
-    /// which on one would have come into it.
+    /// The slowest command, in milliseconds, that came into the slow log after the entry `since`,
+    /// or if there is none, the time from which on one would have come into it.
     pub(super) async fn slowest_ms(&self, since: i64) -> Result<f64, Error> {
         let entries = self.slow_entries(-1).await?;
         let slowest =
@@ -65,7 +66,8 @@ impl Redis {
         Ok(slowest.unwrap_or(threshold) as f64 / 1_000.0)
     }
 
-    /// How long 999 of 1,000 script calls took at the most since the server was started, in milliseconds; nothing before Redis 7.
+    /// How long 999 of 1,000 script calls took at the most since the server was started, in
+    /// milliseconds; nothing before Redis 7.
     pub(super) async fn scripts_p999_ms(&self) -> Result<Option<f64>, Error> {
         let text: String = self.ask(cmd("INFO").arg("latencystats")).await?;
         let scripts =

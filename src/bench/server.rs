@@ -1,4 +1,5 @@
-//! The service on trial: `delayd serve` as a child process, so that nothing of the bench runs in it.
+//! The service on trial: `delayd serve` as a child process, so that nothing of the bench runs in
+//! it.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;

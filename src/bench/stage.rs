@@ -1,8 +1,10 @@
-//! Where a scenario plays: a service that was started for it (or one that runs elsewhere), its store, and the receiver.
+//! Where a scenario plays: a service that was started for it (or one that runs elsewhere), its
+//! store, and the receiver.
 //!
 //! # Invariant
 //!
-//! - What was made for a bench goes with it: processes, files, keys; and on a service that is not the bench's own, its topics.
+//! - What was made for a bench goes with it: processes, files, keys; and on a service that is not
+//!   the bench's own, its topics.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
@@ -26,10 +28,12 @@ use super::{Store, Target};
 use crate::clock::{Clock, UnixMillis};
 use crate::temporary::Folder;
 
-/// The service that tasks name, on a server that the bench starts, and another one for those that are kept apart.
+/// The service that tasks name, on a server that the bench starts, and another one for those that
+/// are kept apart.
 const SERVICE: &str = "bench.receiver";
 const OTHER_SERVICE: &str = "bench.other";
-/// How many tasks a request holds that only fills the store, and over how many connections they come.
+/// How many tasks a request holds that only fills the store, and over how many connections they
+/// come.
 pub(super) const FILL_BATCH: u64 = 500;
 const FILL_CONNECTIONS: usize = 4;
 /// How long nothing may move before what is missing counts as lost.
@@ -268,8 +272,8 @@ impl Stage {
         load::adds(&self.peer, connections, pace, request, &self.progress).await
     }
 
-    /// Adds that many tasks in large batches; `write` appends the one of a number to a request. A store that pauses is waited for: see
-    /// [`Load::unconfirmed`].
+    /// Adds that many tasks in large batches; `write` appends the one of a number to a request. A
+    /// store that pauses is waited for: see [`Load::unconfirmed`].
     pub(super) async fn fill(
         &self,
         count: u64,
@@ -295,7 +299,8 @@ impl Stage {
         &self.receiver
     }
 
-    /// Waits until that many callbacks of tasks that are due at some moment came, or none did for long, and takes them.
+    /// Waits until that many callbacks of tasks that are due at some moment came, or none did for
+    /// long, and takes them.
     pub(super) async fn arrivals(&self, count: usize, due_ms: i64) -> Vec<Arrival> {
         self.progress.step("callbacks", count as u64);
         Clock::system().sleep_until(UnixMillis(due_ms)).await;
@@ -311,7 +316,8 @@ impl Stage {
         self.receiver.take()
     }
 
-    /// As [`Stage::settled`], of many tasks that are due at some moment; it looks more seldom, so as not to stand in their way.
+    /// As [`Stage::settled`], of many tasks that are due at some moment; it looks more seldom, so
+    /// as not to stand in their way.
     pub(super) async fn settled_after(
         &self,
         topic: &str,
@@ -322,7 +328,8 @@ impl Stage {
         self.settled_looking_every(SELDOM, topic, count).await
     }
 
-    /// Waits until the service counts that many tasks of a topic as delivered; answers when it was seen to, by the wall clock.
+    /// Waits until the service counts that many tasks of a topic as delivered; answers when it was
+    /// seen to, by the wall clock.
     ///
     /// # Errors
     /// If they do not become so many for long.

@@ -1,4 +1,5 @@
-//! The tasks of a bench, as they stand in requests: made once where they are all the same, and cheaply where they are not.
+//! The tasks of a bench, as they stand in requests: made once where they are all the same, and
+//! cheaply where they are not.
 
 use super::Error;
 

@@ -1,6 +1,8 @@
-//! HTTP/1.1 by hand, as little of it as a bench and its receiver need: a caller who costs more than the service would measure itself.
+//! HTTP/1.1 by hand, as little of it as a bench and its receiver need: a caller who costs more than
+//! the service would measure itself.
 //!
-//! A request is made before it is sent, and sent with one write; an answer must name its length, as delayd's do.
+//! A request is made before it is sent, and sent with one write; an answer must name its length, as
+//! delayd's do.
 
 use std::io;
 

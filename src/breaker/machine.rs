@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use super::window::Window;
 use super::{Params, State, Verdict};
 
-/// How long probes may be in hand without having begun. Longer than a claim takes; the bound only ends a leak.
+/// How long probes may be in hand without having begun. Longer than a claim takes; the bound only
+/// ends a leak.
 const RESERVED: Duration = Duration::from_secs(30);
 
 /// One breaker. Every method first does what the passing of time has brought about.

@@ -164,7 +164,8 @@ fn probes_that_were_reserved_and_not_used_are_there_for_others() {
 }
 
 proptest! {
-    /// Whatever happens: never wedged. Once the other side is well, it is closed again within a bounded time.
+    /// Whatever happens: never wedged. Once the other side is well, it is closed again within a
+    /// bounded time.
     #[test]
     fn it_always_finds_its_way_back(events in prop::collection::vec((0_u8..4, 0_u64..20_000), 0..200)) {
         let mut bench = Bench::new(Params::default());

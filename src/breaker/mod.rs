@@ -1,4 +1,5 @@
-//! The circuit breaker: whoever keeps failing is left alone for a while, then tried with a few calls.
+//! The circuit breaker: whoever keeps failing is left alone for a while, then tried with a few
+//! calls.
 //!
 //! ```text
 //!            too many failures                    its time is over
@@ -7,26 +8,29 @@
 //!   └───────────────────────────────┼──── enough probes succeed ────────────┘
 //! ```
 //!
-//! One machine, used twice: per destination of callbacks ([`crate::limits::DestinationLimits`]) and around a Redis server.
-//! A [`Breaker`] is pure: every method is told the time, and nothing happens between two calls of it. [`SharedBreaker`] puts a lock around
-//! one and hands out permits.
+//! One machine, used twice: per destination of callbacks ([`crate::limits::DestinationLimits`]) and
+//! around a Redis server. A [`Breaker`] is pure: every method is told the time, and nothing happens
+//! between two calls of it. [`SharedBreaker`] puts a lock around one and hands out permits.
 //!
 //! # What opens it
 //!
 //! - `consecutive_failures` in a row; or
-//! - of the calls that *began* within the window, at least `min_calls`, the share `failure_ratio` failed. A call that is overdue
-//!   (past its own deadline, and not ended) counts as failed, so that a black hole does not look quiet.
+//! - of the calls that *began* within the window, at least `min_calls`, the share `failure_ratio`
+//!   failed. A call that is overdue (past its own deadline, and not ended) counts as failed, so
+//!   that a black hole does not look quiet.
 //!
-//! Each time it opens without having been closed for a window's length, it stays open twice as long as the time before, from
-//! `open` to `open_max`.
+//! Each time it opens without having been closed for a window's length, it stays open twice as long
+//! as the time before, from `open` to `open_max`.
 //!
 //! # Invariants
 //!
-//! - A call counts only in the state in which it began: a late failure neither opens a breaker that has closed since nor
-//!   prolongs the time of an open one.
-//! - Half-open, at most `half_open_probes` are out. Each has a deadline, after which it counts as failed: a probe
-//!   that is lost cannot wedge the breaker. One that was taken and not used is given back without a verdict.
-//! - A breaker that nobody asks does nothing and needs no timer: time is looked at when somebody comes.
+//! - A call counts only in the state in which it began: a late failure neither opens a breaker that
+//!   has closed since nor prolongs the time of an open one.
+//! - Half-open, at most `half_open_probes` are out. Each has a deadline, after which it counts as
+//!   failed: a probe that is lost cannot wedge the breaker. One that was taken and not used is
+//!   given back without a verdict.
+//! - A breaker that nobody asks does nothing and needs no timer: time is looked at when somebody
+//!   comes.
 //!
 //! What is absent on purpose: what a failure is (the callers say), waiting, and logs.
 
@@ -55,7 +59,8 @@ pub struct Params {
     pub open: Duration,
     /// The longest time it stays open.
     pub open_max: Duration,
-    /// How many calls try whether the other side is back, and how many of them have to succeed; from 1.
+    /// How many calls try whether the other side is back, and how many of them have to succeed;
+    /// from 1.
     pub half_open_probes: u32,
 }
 

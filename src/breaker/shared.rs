@@ -47,7 +47,8 @@ impl SharedBreaker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Breaker> {
-        // Nothing under the lock panics half-way but by a broken invariant; the counts are then still the best there is.
+        // Nothing under the lock panics half-way but by a broken invariant; the counts are then
+        // still the best there is.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,8 @@
 //! The calls of late, by the moment at which they began.
 //!
-//! A ring of buckets, each a tenth of the window wide. A bucket counts for the window's length, and in any case until its last call
-//! must have ended: else calls whose timeout is longer than the window would never count.
+//! A ring of buckets, each a tenth of the window wide. A bucket counts for the window's length, and
+//! in any case until its last call must have ended: else calls whose timeout is longer than the
+//! window would never count.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -95,8 +96,8 @@ impl Window {
 
     fn prune(&mut self, now: Instant) {
         let (length, width) = (self.length, self.width());
-        // In order of their starts. One that lasts longer than those behind it keeps them a little, which does no harm. Two
-        // widths, for what is overdue is looked for once in a width.
+        // In order of their starts. One that lasts longer than those behind it keeps them a little,
+        // which does no harm. Two widths, for what is overdue is looked for once in a width.
         while self
             .buckets
             .front()

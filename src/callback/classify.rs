@@ -54,9 +54,11 @@ pub enum Answer {
     Failed {
         /// Such as `503 Service Unavailable` or `timed out after 15s`.
         outcome: String,
-        /// The answer's `Retry-After`, at most [`LONGEST_RETRY_AFTER`]: this task is not to come back earlier.
+        /// The answer's `Retry-After`, at most [`LONGEST_RETRY_AFTER`]: this task is not to come
+        /// back earlier.
         retry_after: Option<Duration>,
-        /// The same, where it speaks for the whole destination (429 and 503): nothing is to come earlier.
+        /// The same, where it speaks for the whole destination (429 and 503): nothing is to come
+        /// earlier.
         hold: Option<Duration>,
         /// Whose fault it is.
         fault: Fault,
@@ -183,8 +185,9 @@ fn status_text(status: StatusCode) -> String {
     }
 }
 
-/// The answer's top-level `dm_error`, if it is a number other than 0. Of an answer that was cut, or is no JSON from some place
-/// on, what stands before that place counts: a failure said early must not pass for a success.
+/// The answer's top-level `dm_error`, if it is a number other than 0. Of an answer that was cut, or
+/// is no JSON from some place on, what stands before that place counts: a failure said early must
+/// not pass for a success.
 fn dm_error(body: &[u8]) -> Option<serde_json::Number> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let mut found = None;
@@ -218,7 +221,8 @@ impl<'de> Visitor<'de> for Envelope<'_> {
     }
 }
 
-/// `delay-lease`: seconds, or a number with a unit. One that cannot be read is none; the store bounds long ones.
+/// `delay-lease`: seconds, or a number with a unit. One that cannot be read is none; the store
+/// bounds long ones.
 fn read_lease(text: &str) -> Option<Duration> {
     let text = text.trim();
     let span = match text.parse::<u64>() {

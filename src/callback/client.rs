@@ -2,25 +2,30 @@
 //!
 //! # A connection that had gone stale
 //!
-//! Many servers close a kept-alive connection after a few idle seconds, and may do so at the moment a call is
-//! written on it. The business has then most likely seen nothing, so such a call is repeated once, on a fresh
-//! connection, and no attempt is spent. The repeat goes through a second client without a pool, for the pool
-//! may hold more connections of the same age. Where the connection was fresh the failure is the server's own and is
-//! reported as it is. The pool is asked to forget connections before the usual five seconds, which makes all this rare.
+//! Many servers close a kept-alive connection after a few idle seconds, and may do so at the moment
+//! a call is written on it. The business has then most likely seen nothing, so such a call is
+//! repeated once, on a fresh connection, and no attempt is spent. The repeat goes through a second
+//! client without a pool, for the pool may hold more connections of the same age. Where the
+//! connection was fresh the failure is the server's own and is reported as it is. The pool is asked
+//! to forget connections before the usual five seconds, which makes all this rare.
 //!
 //! Whether this call's connection was fresh is known from a mark that is set in the call's own task
-//! when the connector has finished for it. (A call that waited for a connection and was then handed a used one in
-//! the same instant counts as fresh: an attempt too many is spent, which does no harm.) The library does not tell a
-//! connection closed in the middle of an answer's head from one closed before it; both are repeated.
+//! when the connector has finished for it. (A call that waited for a connection and was then handed
+//! a used one in the same instant counts as fresh: an attempt too many is spent, which does no
+//! harm.) The library does not tell a connection closed in the middle of an answer's head from one
+//! closed before it; both are repeated.
 //!
-//! A call of which not a byte was written yet is no failure: the library moves it to another connection by itself.
+//! A call of which not a byte was written yet is no failure: the library moves it to another
+//! connection by itself.
 //!
 //! # A connection that is full
 //!
-//! The library opens one HTTP/2 connection to a server, and a call beyond the streams that the server allows waits on it, unsent, however
-//! long. So a call over TLS that has not begun within [`PATIENCE`] is withdrawn ([`Content`]) and goes by a connection of its own,
-//! through the client without a pool. A call that the server refuses because it has too many (`REFUSED_STREAM`) goes there as well: by the
-//! protocol it has not been looked at. There are no more such connections than calls, which have their own limits.
+//! The library opens one HTTP/2 connection to a server, and a call beyond the streams that the
+//! server allows waits on it, unsent, however long. So a call over TLS that has not begun within
+//! [`PATIENCE`] is withdrawn ([`Content`]) and goes by a connection of its own, through the client
+//! without a pool. A call that the server refuses because it has too many (`REFUSED_STREAM`) goes
+//! there as well: by the protocol it has not been looked at. There are no more such connections
+//! than calls, which have their own limits.
 
 use std::error::Error;
 use std::pin::pin;
@@ -50,13 +55,15 @@ use crate::task::{Headers, Receipt, TaskId, Topic};
 /// How much of an answer is read, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// How long an unused connection is kept: less than the five seconds after which many servers close it.
+/// How long an unused connection is kept: less than the five seconds after which many servers close
+/// it.
 const POOL_IDLE: Duration = Duration::from_secs(4);
 
 /// How long a call may wait for a stream of an HTTP/2 connection.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The headers of every call, those of the library (host, content-length) among them: a map that has room for no more takes half as much.
+/// The headers of every call, those of the library (host, content-length) among them: a map that
+/// has room for no more takes half as much.
 const HEADERS: usize = 12;
 /// Those of a call that is signed.
 const SIGNED_HEADERS: usize = 2;
@@ -108,7 +115,8 @@ pub struct Call<'a> {
     pub headers: &'a Headers,
     /// How long the call may take, from connecting to the answer's end.
     pub timeout: Duration,
-    /// The statuses after which this task is not tried again, instead of [`Params::final_statuses`].
+    /// The statuses after which this task is not tried again, instead of
+    /// [`Params::final_statuses`].
     pub final_statuses: Option<&'a [u16]>,
     /// Where the beginning of the answer is kept.
     pub excerpt: &'a Excerpt,
@@ -217,7 +225,8 @@ impl Client {
             .map_err(|error| self.trouble(&error))
     }
 
-    /// Sends the call by a connection that others use as well; `None` if it got no stream of one and was withdrawn.
+    /// Sends the call by a connection that others use as well; `None` if it got no stream of one
+    /// and was withdrawn.
     async fn send_pooled(
         &self,
         pair: &Pair,
@@ -292,7 +301,8 @@ impl Client {
     }
 }
 
-/// What is held while an answer is waited for is held once for every call in flight: no more than it takes stays across an await.
+/// What is held while an answer is waited for is held once for every call in flight: no more than
+/// it takes stays across an await.
 impl Caller for Client {
     async fn call(&self, call: &Call<'_>) -> Answer {
         let deadline = Instant::now() + call.timeout;
@@ -313,7 +323,8 @@ impl Caller for Client {
     }
 }
 
-/// A call that was not made: the URL was checked when the task was added, but endpoints may have changed since.
+/// A call that was not made: the URL was checked when the task was added, but endpoints may have
+/// changed since.
 fn refused(outcome: String) -> Answer {
     Answer::Failed { outcome, retry_after: None, hold: None, fault: Fault::Here }
 }

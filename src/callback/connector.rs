@@ -1,8 +1,10 @@
-//! Connections to those who are called: names are resolved by the [`Guard`], TLS is rustls' by the system's certificates, and no proxy is asked.
+//! Connections to those who are called: names are resolved by the [`Guard`], TLS is rustls' by the
+//! system's certificates, and no proxy is asked.
 //!
 //! # Invariant
 //!
-//! - The clients share no connections: each has a pool of its own, or none, and TLS sessions of its own.
+//! - The clients share no connections: each has a pool of its own, or none, and TLS sessions of its
+//!   own.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -24,8 +26,8 @@ use tower::Service;
 use super::content::{self, Content};
 use super::guard::Guard;
 
-/// How often a silent connection is asked whether its other side is there, how many times in vain, and how long what was written may
-/// wait to be acknowledged.
+/// How often a silent connection is asked whether its other side is there, how many times in vain,
+/// and how long what was written may wait to be acknowledged.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVES: u32 = 3;
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
@@ -49,7 +51,8 @@ enum Made {
 
 /// What `call` comes to, and whether a connection was made for it.
 ///
-/// A connection that lost the race against a used one is finished elsewhere than in the call's task, for whoever comes next.
+/// A connection that lost the race against a used one is finished elsewhere than in the call's
+/// task, for whoever comes next.
 pub(super) async fn with_mark<T>(call: impl Future<Output = T>) -> (T, bool) {
     CONNECTION
         .scope(Cell::new(Made::No), async { (call.await, CONNECTION.with(Cell::get) == Made::Yes) })

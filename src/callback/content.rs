@@ -1,8 +1,10 @@
 //! The body of a call, which knows whether the call has begun.
 //!
-//! A watched body comes in two parts. The library is given so little room for what an HTTP/2 stream sends ([`SEND_BUFFER`]) that it asks for
-//! the second part only when the first is on its way: when the request has a stream. (It asks for the first part before that.) Until then
-//! the request can be withdrawn: its body then ends in an error, so that not even a server that gets the head later takes it for a request.
+//! A watched body comes in two parts. The library is given so little room for what an HTTP/2 stream
+//! sends ([`SEND_BUFFER`]) that it asks for the second part only when the first is on its way: when
+//! the request has a stream. (It asks for the first part before that.) Until then the request can
+//! be withdrawn: its body then ends in an error, so that not even a server that gets the head later
+//! takes it for a request.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! One place where a service listens, and the URLs of the calls that go there.
 //!
-//! An endpoint is the operator's and trusted; the `url` that is appended to it is the caller's and is not. The two are
-//! joined as text, never by `Url::join` (for which `//evil` and `/\evil` name another host), and what comes out
-//! must still point at the endpoint.
+//! An endpoint is the operator's and trusted; the `url` that is appended to it is the caller's and
+//! is not. The two are joined as text, never by `Url::join` (for which `//evil` and `/\evil` name
+//! another host), and what comes out must still point at the endpoint.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -113,7 +113,8 @@ pub(super) fn sendable(url: String) -> Result<Uri, InvalidUrl> {
     Uri::try_from(url).map_err(|_| InvalidUrl("must be a URL that can be sent"))
 }
 
-/// Whether reading such a path changes nothing of it: no dots that might lead to another folder, nothing that is percent-encoded or would be.
+/// Whether reading such a path changes nothing of it: no dots that might lead to another folder,
+/// nothing that is percent-encoded or would be.
 fn is_plain(path: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_~?=&:,;+".contains(&byte);
     path.bytes().all(is_plain)

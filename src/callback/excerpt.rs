@@ -1,6 +1,7 @@
 //! The beginning of an answer, for eyes.
 //!
-//! Every call brings an answer, and few are noted: the bytes are kept as they were read, and made into a text only for a note.
+//! Every call brings an answer, and few are noted: the bytes are kept as they were read, and made
+//! into a text only for a note.
 
 use std::sync::OnceLock;
 

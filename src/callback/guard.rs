@@ -1,11 +1,13 @@
-//! Which addresses may be called, for whose host it is. Against callers who would have delayd call what only delayd can reach: the
-//! neighbours on its own network, a cloud's metadata, itself.
+//! Which addresses may be called, for whose host it is. Against callers who would have delayd call
+//! what only delayd can reach: the neighbours on its own network, a cloud's metadata, itself.
 //!
-//! A name is resolved here, by the client's own resolver, which hands on only addresses that are allowed; the client connects to
-//! those and asks nobody again. So a name that answers otherwise a moment later ("DNS rebinding") gains nothing. The library
-//! asks no resolver for a host that is an address already; those are checked before the call, by [`Reach::allows_literal`].
+//! A name is resolved here, by the client's own resolver, which hands on only addresses that are
+//! allowed; the client connects to those and asks nobody again. So a name that answers otherwise a
+//! moment later ("DNS rebinding") gains nothing. The library asks no resolver for a host that is an
+//! address already; those are checked before the call, by [`Reach::allows_literal`].
 //!
-//! Each [`Reach`] has connections of its own: one that was made for an operator's service carries no call of a caller's URL.
+//! Each [`Reach`] has connections of its own: one that was made for an operator's service carries
+//! no call of a caller's URL.
 
 use std::fmt;
 use std::future::Future;
@@ -25,10 +27,11 @@ use url::Url;
 pub(super) enum Reach {
     /// The operator's: wherever it is.
     Anywhere,
-    /// A caller's, where the operator lets callers name private hosts: wherever it is, but for the link and a cloud's metadata.
+    /// A caller's, where the operator lets callers name private hosts: wherever it is, but for the
+    /// link and a cloud's metadata.
     Private,
-    /// A name that a caller put into the operator's template: the operator's network, but neither this machine nor its link, nor a
-    /// cloud's metadata.
+    /// A name that a caller put into the operator's template: the operator's network, but neither
+    /// this machine nor its link, nor a cloud's metadata.
     Network,
     /// A caller's: the public Internet.
     Public,
@@ -49,9 +52,11 @@ impl Reach {
         }
     }
 
-    /// Whether the URL's host may be called if it is an address; a name may, for its addresses are still to be seen.
+    /// Whether the URL's host may be called if it is an address; a name may, for its addresses are
+    /// still to be seen.
     ///
-    /// However the address is written (decimal, octal, in brackets), the URL's own parser has made one of it.
+    /// However the address is written (decimal, octal, in brackets), the URL's own parser has made
+    /// one of it.
     pub(super) fn allows_literal(self, url: &Url) -> bool {
         match url.host() {
             Some(url::Host::Ipv4(address)) => self.allows(address.into()),
@@ -62,7 +67,8 @@ impl Reach {
     }
 }
 
-/// Where clouds give the machine's credentials to every caller: on the link (169.254.169.254 and others), and at addresses of their own.
+/// Where clouds give the machine's credentials to every caller: on the link (169.254.169.254 and
+/// others), and at addresses of their own.
 fn is_metadata(address: IpAddr) -> bool {
     const ALIBABA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
     const AZURE: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
@@ -79,7 +85,8 @@ fn is_metadata(address: IpAddr) -> bool {
     }
 }
 
-/// The IPv4 address that an IPv6 address leads to: through NAT64 or 6to4, or in the old way to write one.
+/// The IPv4 address that an IPv6 address leads to: through NAT64 or 6to4, or in the old way to
+/// write one.
 fn v4_within(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [first, second, third, ..] = address.segments();
     let [.., a, b, c, d] = address.octets();

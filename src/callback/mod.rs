@@ -6,8 +6,10 @@
 //!
 //! - [`target()`] reads from a task's content whom it wants called.
 //! - [`Services`] knows where a service is to be found; [`Service`] picks an `endpoint`.
-//! - [`Client`] makes the call and nothing else, as a [`Caller`]; `trouble` names what can go wrong under HTTP.
-//! - `signature` signs a call; `unlisted` says which hosts and names may be called beside the services, `guard` what they may reach.
+//! - [`Client`] makes the call and nothing else, as a [`Caller`]; `trouble` names what can go wrong
+//!   under HTTP.
+//! - `signature` signs a call; `unlisted` says which hosts and names may be called beside the
+//!   services, `guard` what they may reach.
 //! - `classify` turns what came back into an [`Answer`]. Pure.
 //!
 //! # Invariants
@@ -17,8 +19,8 @@
 //! - No call leaves the endpoint's host, whatever `url` holds; redirects are not followed.
 //! - A host that comes from a caller is connected to at an address that was checked, or not at all.
 //!
-//! What is absent on purpose: the store (this module knows of no leases or schedules), and retry policy
-//! ([`crate::outcome`] decides what an answer means for the task).
+//! What is absent on purpose: the store (this module knows of no leases or schedules), and retry
+//! policy ([`crate::outcome`] decides what an answer means for the task).
 
 mod classify;
 mod client;

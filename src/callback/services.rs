@@ -55,7 +55,8 @@ impl Services {
         Ok(Self { by_name: RwLock::new(Self::index(list)?), unlisted: RwLock::default() })
     }
 
-    /// The service of that name: one that is listed, or a host or a name that may be called without.
+    /// The service of that name: one that is listed, or a host or a name that may be called
+    /// without.
     pub fn get(&self, name: &str) -> Option<Arc<Service>> {
         let listed = self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         listed.or_else(|| self.unlisted(name).map(Arc::new))
@@ -228,7 +229,8 @@ impl Service {
         }
     }
 
-    /// The next endpoint in turn that did not just refuse a connection; if all did, the next in turn.
+    /// The next endpoint in turn that did not just refuse a connection; if all did, the next in
+    /// turn.
     pub(super) fn pick(&self) -> &Endpoint {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         let in_turn =

@@ -1,7 +1,9 @@
-//! Signed callbacks, by the rules of Standard Webhooks: a receiver knows that a call is delayd's and that nobody changed it.
+//! Signed callbacks, by the rules of Standard Webhooks: a receiver knows that a call is delayd's
+//! and that nobody changed it.
 //!
-//! Signed is `id.timestamp.body`, with HMAC-SHA256, by each current secret of the service. So a secret is exchanged without a
-//! gap: the new one is put beside the old one, receivers change over, the old one is taken away.
+//! Signed is `id.timestamp.body`, with HMAC-SHA256, by each current secret of the service. So a
+//! secret is exchanged without a gap: the new one is put beside the old one, receivers change over,
+//! the old one is taken away.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,8 +1,10 @@
-//! Whom a task's content wants called: `sn` names the service, `url` the path on it; or `url` alone is absolute.
+//! Whom a task's content wants called: `sn` names the service, `url` the path on it; or `url` alone
+//! is absolute.
 //!
-//! The content is otherwise the business's own: any JSON object will do, and all other fields are passed over.
-//! With `sn`, `url` is appended to the service's endpoint as it stands, so its rules keep it from naming another host. Without,
-//! a [`CallersUrl`] names the host itself, which must be one that the configuration allows.
+//! The content is otherwise the business's own: any JSON object will do, and all other fields are
+//! passed over. With `sn`, `url` is appended to the service's endpoint as it stands, so its rules
+//! keep it from naming another host. Without, a [`CallersUrl`] names the host itself, which must be
+//! one that the configuration allows.
 
 use std::borrow::Cow;
 
@@ -14,7 +16,8 @@ use url::Url;
 
 use crate::task::Destination;
 
-/// The longest `url`, in bytes. HTTP libraries give up on request lines of 64 KiB, many servers on 8 KiB.
+/// The longest `url`, in bytes. HTTP libraries give up on request lines of 64 KiB, many servers on
+/// 8 KiB.
 const MAX_URL: usize = 8 * 1024;
 const PLAIN: &str = "may hold no \\, no #, no whitespace or control characters and nothing beyond ASCII: percent-encode them";
 const SHORT: &str = "must be at most 8192 bytes long";
@@ -24,7 +27,8 @@ const SHORT: &str = "must be at most 8192 bytes long";
 pub struct Target {
     /// The service's name; `None` if `url` names the host.
     pub sn: Option<Destination>,
-    /// The path, as [`check_url`] allows it; without `sn` what begins as an absolute URL does, whatever follows.
+    /// The path, as [`check_url`] allows it; without `sn` what begins as an absolute URL does,
+    /// whatever follows.
     pub url: String,
 }
 
@@ -45,10 +49,12 @@ struct Fields<'a> {
     url: Option<&'a str>,
 }
 
-/// Reads the target of a task from its content. `None` without `sn` and `url`: such a task is pulled.
+/// Reads the target of a task from its content. `None` without `sn` and `url`: such a task is
+/// pulled.
 ///
 /// # Errors
-/// If the content is no JSON object, or `sn` or a path in `url` stands there without the other, or either breaks its rule.
+/// If the content is no JSON object, or `sn` or a path in `url` stands there without the other, or
+/// either breaks its rule.
 pub fn target(content: &str) -> Result<Option<Target>, InvalidTarget> {
     let no_object = |why: &str| InvalidTarget(format!("content must be a JSON object{why}"));
     // Derived readers take an array for a struct, field by field; an array is no target.
@@ -68,7 +74,8 @@ pub fn target(content: &str) -> Result<Option<Target>, InvalidTarget> {
     fields.target()
 }
 
-/// As [`target`], for a content of which it is known that it is a JSON object: one that has just come through a reader.
+/// As [`target`], for a content of which it is known that it is a JSON object: one that has just
+/// come through a reader.
 ///
 /// # Errors
 /// As [`target`].
@@ -94,9 +101,10 @@ impl<'a> Fields<'a> {
         Ok(Self { sn: sn.map(RawValue::get), url: url.map(RawValue::get) })
     }
 
-    /// Finds them in an object without reading it again: a fraction of a reader's work, for it has only to tell strings and levels apart.
-    /// `None` where that does not do: a name is written with escapes or stands there twice, or a value is neither string nor null. (Of
-    /// what is no JSON at all it says something or other.)
+    /// Finds them in an object without reading it again: a fraction of a reader's work, for it has
+    /// only to tell strings and levels apart. `None` where that does not do: a name is written with
+    /// escapes or stands there twice, or a value is neither string nor null. (Of what is no JSON at
+    /// all it says something or other.)
     fn find(object: &'a str) -> Option<Self> {
         let mut found: [Option<Option<&str>>; 2] = [None, None];
         let (mut at, mut depth, mut is_name) = (0, 0_usize, false);

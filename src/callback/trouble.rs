@@ -1,4 +1,5 @@
-//! What can go wrong under HTTP, in a few words: no address, no payload, nothing of the library's own.
+//! What can go wrong under HTTP, in a few words: no address, no payload, nothing of the library's
+//! own.
 
 use std::error::Error as StdError;
 use std::io;
@@ -48,7 +49,8 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    /// Reads the trouble out of the client's error. `connect_timeout` is the one that may have run out.
+    /// Reads the trouble out of the client's error. `connect_timeout` is the one that may have run
+    /// out.
     pub(super) fn of(error: Cause<'_>, connect_timeout: Duration) -> Self {
         // The innermost cause that says anything is the one to name.
         let named = causes(error).filter_map(Self::of_cause).last();
@@ -64,8 +66,8 @@ impl Trouble {
         }
     }
 
-    /// Whether a connection that had been idle may have ended just like this, because its other side closed it
-    /// as the call was written. Garbage or a timeout says that someone is there.
+    /// Whether a connection that had been idle may have ended just like this, because its other
+    /// side closed it as the call was written. Garbage or a timeout says that someone is there.
     pub(super) fn may_be_stale_connection(self) -> bool {
         matches!(self, Self::Reset | Self::Closed)
     }
@@ -141,8 +143,8 @@ fn is_too_late(cause: Cause<'_>) -> bool {
     cause.is::<TooLate>() || cause.downcast_ref().is_some_and(is_slow)
 }
 
-/// The error and its causes, outermost first. An `io::Error` that wraps another error names that one's source as its
-/// own and would hide it; it is unwrapped here.
+/// The error and its causes, outermost first. An `io::Error` that wraps another error names that
+/// one's source as its own and would hide it; it is unwrapped here.
 fn causes(error: Cause<'_>) -> impl Iterator<Item = Cause<'_>> {
     fn below(cause: Cause<'_>) -> Option<Cause<'_>> {
         match cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {

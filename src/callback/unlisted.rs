@@ -1,5 +1,5 @@
-//! Who may be called without a section of its own in `[services]`: hosts of callers' URLs, and names that a template turns into an
-//! address. What either may reach, `guard` says.
+//! Who may be called without a section of its own in `[services]`: hosts of callers' URLs, and
+//! names that a template turns into an address. What either may reach, `guard` says.
 
 use std::str::FromStr;
 
@@ -41,7 +41,8 @@ impl Unlisted {
     }
 }
 
-/// Hosts such as `hooks.example.com`, `*.example.com` or `10.0.0.5:8080`; without a port any port is meant.
+/// Hosts such as `hooks.example.com`, `*.example.com` or `10.0.0.5:8080`; without a port any port
+/// is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPattern {
     host: Glob,

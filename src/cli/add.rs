@@ -18,8 +18,9 @@ use crate::task::{Mode, Topic};
 
 /// Add a task to a running service.
 ///
-/// The content of a task that is called back is a JSON object with `sn` (the service's name) and `url` (the path);
-/// all of it is the callback's body. Without `sn` the task waits for someone to pull it.
+/// The content of a task that is called back is a JSON object with `sn` (the service's name) and
+/// `url` (the path); all of it is the callback's body. Without `sn` the task waits for someone to
+/// pull it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,5 @@
-//! Having records adopted, for `move` and `import`: what is not confirmed is asked for again, what is refused is told.
+//! Having records adopted, for `move` and `import`: what is not confirmed is asked for again, what
+//! is refused is told.
 
 use anyhow::{anyhow, bail};
 use delayd_wire::{AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, ErrorCode};
@@ -40,7 +41,8 @@ fn read(task: &AdoptedTask) -> Adopted {
     }
 }
 
-/// Has records adopted; answers for each what became of it. Does something else before each further try.
+/// Has records adopted; answers for each what became of it. Does something else before each further
+/// try.
 ///
 /// # Errors
 /// No answer for longer than the patience, or a refusal of the whole.

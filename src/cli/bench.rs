@@ -17,15 +17,17 @@ use crate::bench::{self, Figures, Progress, Running, Scenario, Store, Target};
 /// How often the bar is brought up to date.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Put load on a service and tell what it did: one that is started for it with an empty store of its own, or one that runs
-/// (`--server`).
+/// Put load on a service and tell what it did: one that is started for it with an empty store of
+/// its own, or one that runs (`--server`).
 ///
-/// Every figure counts verified work alone: each task is accepted, arrives exactly once, and not before its moment. What is not as promised is said
-/// instead of figures, with exit code 1. Whatever was made for it is removed, also after Ctrl-C.
+/// Every figure counts verified work alone: each task is accepted, arrives exactly once, and not
+/// before its moment. What is not as promised is said instead of figures, with exit code 1.
+/// Whatever was made for it is removed, also after Ctrl-C.
 ///
-/// Scenarios that find out how much a service can take are closed loops: a fixed number of connections, each of which sends its next
-/// request when the one before was answered. Where lateness or latency is the question the loop is open: all moments are
-/// planned in advance, and times count from the planned moment.
+/// Scenarios that find out how much a service can take are closed loops: a fixed number of
+/// connections, each of which sends its next request when the one before was answered. Where
+/// lateness or latency is the question the loop is open: all moments are planned in advance, and
+/// times count from the planned moment.
 ///
 /// --config and --set go to the service that is started.
 #[derive(Debug, clap::Args)]
@@ -165,7 +167,8 @@ pub(super) async fn run(args: Args, configuration: &Configuration) -> anyhow::Re
     Ok(Code::Done)
 }
 
-/// Plays the scenario on a thread of its own: work that moves between threads would cost more than it is.
+/// Plays the scenario on a thread of its own: work that moves between threads would cost more than
+/// it is.
 async fn on_one_thread(
     scenario: Scenario,
     target: Target,

@@ -6,10 +6,12 @@ use super::{Code, out, table};
 use crate::app::check::{Checked, check, warnings};
 use crate::settings::Settings;
 
-/// Read the configuration, look at the address and the store, and say what is there and what is wrong.
+/// Read the configuration, look at the address and the store, and say what is there and what is
+/// wrong.
 ///
-/// Writes nothing: no file is created, and no lock is taken, so it may run beside a running delayd. Run it as the user that delayd
-/// runs as: whether the embedded file can be written is told by the permissions of that user.
+/// Writes nothing: no file is created, and no lock is taken, so it may run beside a running delayd.
+/// Run it as the user that delayd runs as: whether the embedded file can be written is told by the
+/// permissions of that user.
 ///
 /// Exit codes: 0 all is well, 1 the store does not answer, 78 the configuration is wrong.
 #[derive(Debug, clap::Args)]

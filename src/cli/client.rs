@@ -40,7 +40,8 @@ pub(super) struct Server {
         default_value = "http://127.0.0.1:7799"
     )]
     server: ServerUrl,
-    /// The access token, if the service asks for one; other users of this machine can see what stands here, unlike the variable
+    /// The access token, if the service asks for one; other users of this machine can see what
+    /// stands here, unlike the variable
     #[arg(long, value_name = "TOKEN", env = "DELAYD_TOKEN", hide_env_values = true)]
     token: Option<Hidden>,
     /// What the token is given by
@@ -76,7 +77,8 @@ impl ServerArgs {
         Ok(())
     }
 
-    /// For a command of several calls, whose answers are printed as they come if the caller wants JSON.
+    /// For a command of several calls, whose answers are printed as they come if the caller wants
+    /// JSON.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         Ok(Client { json: self.json, ..self.server.client()? })
     }
@@ -257,7 +259,8 @@ impl Answer {
         Err(Refused { code, number, sentence }.into())
     }
 
-    /// What a batch's answer says of each task. If none was stored the answer is a failure, and says it as well.
+    /// What a batch's answer says of each task. If none was stored the answer is a failure, and
+    /// says it as well.
     pub(super) fn results(self) -> anyhow::Result<Vec<BatchItem>> {
         match serde_json::from_str::<Batch>(&self.text) {
             Ok(batch) => Ok(batch.results),
@@ -266,7 +269,8 @@ impl Answer {
     }
 }
 
-/// A client that waits no longer than `timeout` and goes past proxies, which have no place before one's own service.
+/// A client that waits no longer than `timeout` and goes past proxies, which have no place before
+/// one's own service.
 pub(super) fn http(timeout: Duration) -> anyhow::Result<reqwest::Client> {
     let client = reqwest::Client::builder()
         .timeout(timeout)

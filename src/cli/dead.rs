@@ -59,8 +59,9 @@ struct ListArgs {
 
 /// Schedule dead tasks again, with fresh attempts.
 ///
-/// It goes on until all have been replayed that were dead at the beginning, however many are passed over. With --rate their due moments
-/// are spread; where there are more than one call goes over it waits in between.
+/// It goes on until all have been replayed that were dead at the beginning, however many are passed
+/// over. With --rate their due moments are spread; where there are more than one call goes over it
+/// waits in between.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "delayd dead replay [OPTIONS] <TOPIC> <TASK_ID>...|--all|--reason <OUTCOME>"
@@ -82,7 +83,8 @@ struct ReplayArgs {
 struct PurgeArgs {
     #[command(flatten)]
     which: Which,
-    /// Needed with --all and --reason, unless tasks are named, so that nothing is thrown away by mistake
+    /// Needed with --all and --reason, unless tasks are named, so that nothing is thrown away by
+    /// mistake
     #[arg(long, required_unless_present_any = ["task_ids", "dry_run"])]
     yes: bool,
     #[command(flatten)]
@@ -169,7 +171,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     }
 }
 
-/// A call that goes over so many of the dead as one may, and is made again behind those for the others.
+/// A call that goes over so many of the dead as one may, and is made again behind those for the
+/// others.
 struct Repeated {
     path: &'static str,
     /// What has become of a task then.
@@ -193,7 +196,8 @@ impl Repeated {
                 client.call(path, &body(from)).await?;
             total += count;
             bar.inc(seen);
-            // What is replayed and dies again lies behind the cursor's end: it is not replayed once more.
+            // What is replayed and dies again lies behind the cursor's end: it is not replayed once
+            // more.
             if !more {
                 break;
             }

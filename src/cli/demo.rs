@@ -1,7 +1,8 @@
 //! `delayd demo`: the whole road on this machine, in one process, with nothing installed.
 //!
-//! A service with an embedded store in a temporary folder, a receiver, and a few tasks that are added over HTTP like
-//! anyone's. Some are due at whole seconds, as most real tasks are, and some in between.
+//! A service with an embedded store in a temporary folder, a receiver, and a few tasks that are
+//! added over HTTP like anyone's. Some are due at whole seconds, as most real tasks are, and some
+//! in between.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -27,11 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// The longest wait for the answer to an add.
 const ADD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Show tasks arriving on time: a service with an embedded store in a temporary folder, a receiver, and a few tasks
-/// due within seconds.
+/// Show tasks arriving on time: a service with an embedded store in a temporary folder, a receiver,
+/// and a few tasks due within seconds.
 ///
-/// Prints each callback with its lateness, then a summary. Exit code 0 if all came and none early, else 1. Nothing is
-/// left behind.
+/// Prints each callback with its lateness, then a summary. Exit code 0 if all came and none early,
+/// else 1. Nothing is left behind.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -135,7 +136,8 @@ async fn show(
     Ok(seen)
 }
 
-/// The task number `number`: every other one at a whole second, the rest in between, all within some five seconds.
+/// The task number `number`: every other one at a whole second, the rest in between, all within
+/// some five seconds.
 fn task(number: u16, now: UnixMillis) -> Map<String, Value> {
     let content = json!({ "sn": SERVICE, "url": "/demo", "number": number + 1 });
     let mut task =

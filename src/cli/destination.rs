@@ -26,7 +26,8 @@ enum Verb {
     List(ListArgs),
     /// Keep calls off a service, on every instance: its tasks wait and spend no attempts
     Hold(OneArgs),
-    /// End a hold, on every instance: one that was set by hand, and the one that the service's own Retry-After has set
+    /// End a hold, on every instance: one that was set by hand, and the one that the service's own
+    /// Retry-After has set
     Release(OneArgs),
 }
 

@@ -20,15 +20,17 @@ use crate::task::Topic;
 
 /// Tasks that are asked for at a time.
 const BATCH: usize = 200;
-/// The states in which a task waits. The scheduled ones first: what is leased meanwhile then stands in the second list.
+/// The states in which a task waits. The scheduled ones first: what is leased meanwhile then stands
+/// in the second list.
 const WAITING: [TaskState; 2] = [TaskState::Scheduled, TaskState::Leased];
 const ENDED: [TaskState; 3] = [TaskState::Delivered, TaskState::Cancelled, TaskState::Expired];
 
 /// Write what a running service keeps, one JSON object a line, for `delayd import`.
 ///
-/// Topics with their settings, scheduled tasks, those that wait for a retry, those in someone's hands, and the dead. What is delivered
-/// while this runs may be among them, so for a picture that holds pause the topics first; to another running service `delayd move` is the better way. Contents and
-/// headers are in it: keep the file as safe as the store.
+/// Topics with their settings, scheduled tasks, those that wait for a retry, those in someone's
+/// hands, and the dead. What is delivered while this runs may be among them, so for a picture that
+/// holds pause the topics first; to another running service `delayd move` is the better way.
+/// Contents and headers are in it: keep the file as safe as the store.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -126,8 +128,8 @@ async fn write(
 #[derive(Default)]
 struct Seen {
     ids: HashSet<TaskId>,
-    /// A task in someone's hands may have lost its key to a waiting one, and then is not tried again. Imported it would take the place of
-    /// the other.
+    /// A task in someone's hands may have lost its key to a waiting one, and then is not tried
+    /// again. Imported it would take the place of the other.
     keys: HashSet<String>,
 }
 

@@ -1,9 +1,11 @@
-//! One line of an export: a topic's settings, or a task; how it is asked for, and how it comes to a service again.
+//! One line of an export: a topic's settings, or a task; how it is asked for, and how it comes to a
+//! service again.
 //!
 //! # Invariants
 //!
-//! - The key that makes the second add of a line harmless depends on the task alone, so that another export of it, or another import, stores
-//!   nothing twice. Its origin is in it, and its moment of creation, because two stores may give the same id.
+//! - The key that makes the second add of a line harmless depends on the task alone, so that
+//!   another export of it, or another import, stores nothing twice. Its origin is in it, and its
+//!   moment of creation, because two stores may give the same id.
 
 use delayd_wire::{ListRequest, Mode, Record, RecordsRequest, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
@@ -39,7 +41,8 @@ pub(super) enum Line {
     Topic(TopicSettings),
 }
 
-/// A record, and what it has that this version does not know: that goes along to those who adopt it.
+/// A record, and what it has that this version does not know: that goes along to those who adopt
+/// it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Exported {
     /// A line that people write may leave the mode to the service.
@@ -50,8 +53,8 @@ pub(super) struct Exported {
 }
 
 impl Exported {
-    /// The record as it is exported, if the task still stands there, or waits as it did. Who has it when it is
-    /// exported has lost it when it is imported.
+    /// The record as it is exported, if the task still stands there, or waits as it did. Who has it
+    /// when it is exported has lost it when it is imported.
     pub(super) fn standing(mut self, state: TaskState) -> Option<Self> {
         let record = &mut self.record;
         // It is not tried again.
@@ -95,7 +98,8 @@ impl Exported {
         if let Some(Value::Object(call)) = options.get_mut("on_dead") {
             call.remove("task_id");
         }
-        // Exact: a double holds milliseconds as seconds far beyond the latest moment that an add takes.
+        // Exact: a double holds milliseconds as seconds far beyond the latest moment that an add
+        // takes.
         let moment = waits_ms.unwrap_or(due_ms).0 as f64 / 1000.0;
         let mut task = fields([
             ("topic", Some(json!(topic))),

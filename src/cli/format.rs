@@ -7,11 +7,12 @@ use crate::store::Formats;
 
 /// Show the format of the configured store, or raise it after an upgrade.
 ///
-/// Some changes of a new version store what older versions would damage. They are refused until the store has the format of the new
-/// version. Raise it once no instance of an older version runs on the store: an older version refuses the store from then on, and there is
-/// no way back.
+/// Some changes of a new version store what older versions would damage. They are refused until the
+/// store has the format of the new version. Raise it once no instance of an older version runs on
+/// the store: an older version refuses the store from then on, and there is no way back.
 ///
-/// To raise it, an embedded store must not be open: stop its delayd first. Instances on a Redis store go on.
+/// To raise it, an embedded store must not be open: stop its delayd first. Instances on a Redis
+/// store go on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

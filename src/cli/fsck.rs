@@ -10,13 +10,15 @@ use crate::app;
 use crate::settings::Settings;
 use crate::store::{Admin, AnyStore, Cursor, Finding, Flaw, Store};
 
-/// Look at everything that the store keeps, for what no call leaves behind; with --repair, put it right.
+/// Look at everything that the store keeps, for what no call leaves behind; with --repair, put it
+/// right.
 ///
-/// A look changes nothing. Both are safe while delayd is at work with a Redis store. An embedded file can be looked at beside a
-/// running delayd, too; to repair it, stop delayd first. No contents are printed.
+/// A look changes nothing. Both are safe while delayd is at work with a Redis store. An embedded
+/// file can be looked at beside a running delayd, too; to repair it, stop delayd first. No contents
+/// are printed.
 ///
-/// Exit codes: 0 all is in order, or was repaired; 1 something was found, or could not be repaired; 78 the configuration is
-/// wrong, or a running delayd has the file.
+/// Exit codes: 0 all is in order, or was repaired; 1 something was found, or could not be repaired;
+/// 78 the configuration is wrong, or a running delayd has the file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +26,8 @@ Examples:
   delayd fsck --set store.embedded.path=data/delayd.db
   DELAYD__STORE__KIND=redis delayd fsck --repair --json")]
 pub(super) struct Args {
-    /// Put right what is found, so that nothing accepted is lost and nothing that has ended is called again
+    /// Put right what is found, so that nothing accepted is lost and nothing that has ended is
+    /// called again
     #[arg(long)]
     repair: bool,
     /// Print one JSON object

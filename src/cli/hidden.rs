@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
-/// Any text. It is checked by who uses it: clap's own errors repeat what was given. `Debug` does not show it.
+/// Any text. It is checked by who uses it: clap's own errors repeat what was given. `Debug` does
+/// not show it.
 #[derive(Clone)]
 pub(super) struct Hidden(String);
 

@@ -2,9 +2,10 @@
 //!
 //! # Invariants
 //!
-//! - A batch that is not confirmed is sent again, and the whole import may be: each task brings an idempotency key that depends on
-//!   the exported task alone.
-//! - What cannot be added is named by its line and does not stop the others; the exit code then is 1.
+//! - A batch that is not confirmed is sent again, and the whole import may be: each task brings an
+//!   idempotency key that depends on the exported task alone.
+//! - What cannot be added is named by its line and does not stop the others; the exit code then
+//!   is 1.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -22,9 +23,11 @@ use super::patient::Patient;
 use super::topic_settings::TopicSettings;
 use super::{Code, out, progress, table};
 
-/// The longest body of a batch, in bytes, but for a single task: a quarter of what a service takes that is not set otherwise.
+/// The longest body of a batch, in bytes, but for a single task: a quarter of what a service takes
+/// that is not set otherwise.
 const BATCH_BYTES: usize = 4 << 20;
-/// How often a batch that is not confirmed is sent in all, and the first wait between two; each next is twice as long.
+/// How often a batch that is not confirmed is sent in all, and the first wait between two; each
+/// next is twice as long.
 const TRIES: u32 = 7;
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// For how long a topic, or a record, that is not confirmed is sent again.
@@ -34,9 +37,11 @@ const TOLD: u64 = 20;
 
 /// Add the tasks of an export to a running service.
 ///
-/// Due moments, keys, options and contents are kept; ids are new, and attempts start anew, unless --keep-ids is given. What fell due
-/// meanwhile is due at once. It can be repeated: what is there already is not stored again for `limits.idempotency_window` (24 hours). Topics
-/// that are not there are set as they were. Dead tasks, and the history, keep their ids. All but adding wants a token of scope admin.
+/// Due moments, keys, options and contents are kept; ids are new, and attempts start anew, unless
+/// --keep-ids is given. What fell due meanwhile is due at once. It can be repeated: what is there
+/// already is not stored again for `limits.idempotency_window` (24 hours). Topics that are not
+/// there are set as they were. Dead tasks, and the history, keep their ids. All but adding wants a
+/// token of scope admin.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -12,7 +12,8 @@ use crate::task::Topic;
 
 /// Show the tasks of a topic in one state, in time order.
 ///
-/// Scheduled ones stand by their due moment, leased ones by the end of their lease, all others by their end.
+/// Scheduled ones stand by their due moment, leased ones by the end of their lease, all others by
+/// their end.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

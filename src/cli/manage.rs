@@ -10,8 +10,8 @@ use crate::task::{TaskId, Topic};
 
 /// Take a task back that is scheduled, waits for a retry, or is dead.
 ///
-/// Once this has succeeded the task never fires. One that is in someone's hands is an error here: it is cancelled unless that
-/// attempt succeeds.
+/// Once this has succeeded the task never fires. One that is in someone's hands is an error here:
+/// it is cancelled unless that attempt succeeds.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,7 +27,8 @@ pub(super) struct CancelArgs {
 
 /// Move a task that is scheduled or waits for a retry to another moment.
 ///
-/// Its attempts start anew. A pulled task stays pulled, one that is called back goes on being called.
+/// Its attempts start anew. A pulled task stays pulled, one that is called back goes on being
+/// called.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

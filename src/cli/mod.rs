@@ -1,7 +1,8 @@
 //! The command line: one file per command.
 //!
-//! `serve` runs the service; `demo`, `bench`, `receive`, `check`, `fsck`, `store`, `healthcheck`, `token`, `openapi` and `completions` stand beside it; all others are clients
-//! of a running service over HTTP and know nothing of its inside.
+//! `serve` runs the service; `demo`, `bench`, `receive`, `check`, `fsck`, `store`, `healthcheck`,
+//! `token`, `openapi` and `completions` stand beside it; all others are clients of a running
+//! service over HTTP and know nothing of its inside.
 //!
 //! # Invariants
 //!
@@ -71,7 +72,8 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 usage, 78 bad configuration.";
 
-/// A standalone HTTP service for delay tasks: add a task now, have it called back at its due moment.
+/// A standalone HTTP service for delay tasks: add a task now, have it called back at its due
+/// moment.
 #[derive(Debug, Parser)]
 #[command(name = "delayd", version, after_help = EXAMPLES)]
 struct Cli {
@@ -234,7 +236,8 @@ impl Configuration {
     }
 }
 
-/// The environment. A variable that is no text becomes one that no key accepts, and is named; `vars` would panic.
+/// The environment. A variable that is no text becomes one that no key accepts, and is named;
+/// `vars` would panic.
 fn environment() -> Vec<(String, String)> {
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
@@ -258,7 +261,8 @@ fn option_variables() -> Vec<String> {
     variables
 }
 
-/// Runs the command that the process's arguments name. Ends the process itself only for usage errors and `--help`.
+/// Runs the command that the process's arguments name. Ends the process itself only for usage
+/// errors and `--help`.
 pub fn main() -> ExitCode {
     let cli = parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match run(cli) {
@@ -271,8 +275,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A thread for each core but one. That one is the store's: the thread that writes the embedded file, or a Redis on this machine. With a
-/// thread for it as well, workers wake each other for nothing, and an add waits longer for its turn.
+/// A thread for each core but one. That one is the store's: the thread that writes the embedded
+/// file, or a Redis on this machine. With a thread for it as well, workers wake each other for
+/// nothing, and an add waits longer for its turn.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1))
 }
@@ -322,7 +327,8 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
     code
 }
 
-/// An error and its causes on one line. Some errors name their cause themselves; that is not said twice.
+/// An error and its causes on one line. Some errors name their cause themselves; that is not said
+/// twice.
 fn sentence(error: &anyhow::Error) -> String {
     error.chain().skip(1).fold(error.to_string(), |said, cause| {
         let cause = cause.to_string();

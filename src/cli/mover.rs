@@ -5,13 +5,15 @@
 //!      (held back)          (kept)         (forgotten)
 //! ```
 //!
-//! The command is a consumer of the old service: it leases tasks that are not due yet, delivers them to the new one, and acknowledges them.
-//! `docs/adr/0011-move.md` goes through every moment at which it may die.
+//! The command is a consumer of the old service: it leases tasks that are not due yet, delivers
+//! them to the new one, and acknowledges them. `docs/adr/0011-move.md` goes through every moment at
+//! which it may die.
 //!
 //! # Invariants
 //!
 //! - A task is forgotten by the old service only after the new one has said that it is kept.
-//! - Each call may be repeated. A run that died is gone on with by the next: it takes over what the other had in hand.
+//! - Each call may be repeated. A run that died is gone on with by the next: it takes over what the
+//!   other had in hand.
 //! - What the new service will not have is given back to the old one, and said.
 //! - What ends at the old service while it is on its way (a cancel, a push-back by its key, a late
 //!   success) ends at the new one as well.
@@ -46,7 +48,8 @@ use crate::task::{Receipt, Topic};
 mod history;
 mod withdrawal;
 
-/// How long the old service holds what is on its way. Whoever has died is to be noticed and started again within it.
+/// How long the old service holds what is on its way. Whoever has died is to be noticed and started
+/// again within it.
 const HOLD: &str = "10m";
 /// What is held is held for longer if its adoption takes this long.
 const RENEW: Duration = Duration::from_secs(150);
@@ -60,9 +63,11 @@ const ENDED: [TaskState; 3] = [TaskState::Delivered, TaskState::Cancelled, TaskS
 
 /// Move everything that a running service keeps to another one, while both go on serving.
 ///
-/// Topics come first, with their settings, then waiting tasks, which keep their ids, moments, attempts and contents; dead tasks are copied. It goes on, pass after pass, until nothing waits at the
-/// old service. What is about to fire, or in someone's hands, is left to that; if it comes back for a retry, it is moved then. No task fires early, none is lost, and it fires at one of the two. Should this
-/// command be killed, start it again: it goes on where the other was.
+/// Topics come first, with their settings, then waiting tasks, which keep their ids, moments,
+/// attempts and contents; dead tasks are copied. It goes on, pass after pass, until nothing waits
+/// at the old service. What is about to fire, or in someone's hands, is left to that; if it comes
+/// back for a retry, it is moved then. No task fires early, none is lost, and it fires at one of
+/// the two. Should this command be killed, start it again: it goes on where the other was.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -74,7 +79,8 @@ pub(super) struct Args {
     /// The service that gets them
     #[arg(long, value_name = "URL", env = "DELAYD_TO")]
     to: ServerUrl,
-    /// The new service's access token, if it asks for one (scope admin); as --token, others can see it here
+    /// The new service's access token, if it asks for one (scope admin); as --token, others can see
+    /// it here
     #[arg(long, value_name = "TOKEN", env = "DELAYD_TO_TOKEN", hide_env_values = true)]
     to_token: Option<Hidden>,
     /// Only this topic; may be given several times
@@ -323,7 +329,8 @@ impl Mover {
         }
     }
 
-    /// Moves these tasks. Those that were claimed, cancelled or forgotten meanwhile are not lent, and left.
+    /// Moves these tasks. Those that were claimed, cancelled or forgotten meanwhile are not lent,
+    /// and left.
     async fn batch(&mut self, topic: &str, ids: &[TaskId]) -> anyhow::Result<()> {
         let mut rest = ids.to_vec();
         while !rest.is_empty() {
@@ -401,7 +408,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Says that lent tasks are moved, or gives them `back`; answers those that are not held any more.
+    /// Says that lent tasks are moved, or gives them `back`; answers those that are not held any
+    /// more.
     async fn end(&self, topic: &str, ids: &[TaskId], back: bool) -> anyhow::Result<Vec<TaskId>> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -417,7 +425,8 @@ impl Mover {
         Ok(ended.stale.into_iter().map(|stale| stale.task_id).collect())
     }
 
-    /// Has records adopted; answers for each whether it was there already, or why not. Those of `lent_in` are held for longer if that takes long.
+    /// Has records adopted; answers for each whether it was there already, or why not. Those of
+    /// `lent_in` are held for longer if that takes long.
     async fn adopt(
         &self,
         records: Vec<Exported>,

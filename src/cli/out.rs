@@ -1,4 +1,5 @@
-//! stdout, line by line. Unlike `println!` a reader that went away (`| head`) is an error, not a panic.
+//! stdout, line by line. Unlike `println!` a reader that went away (`| head`) is an error, not a
+//! panic.
 
 use std::io::{self, Write};
 
@@ -14,8 +15,8 @@ pub(super) fn is_closed(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// `text` fit for a terminal's line: control characters are shown, not obeyed, and what is longer than `most`
-/// characters is cut.
+/// `text` fit for a terminal's line: control characters are shown, not obeyed, and what is longer
+/// than `most` characters is cut.
 pub(super) fn plain(text: &str, most: usize) -> String {
     let mut plain = String::new();
     for c in text.chars().take(most) {

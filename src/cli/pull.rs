@@ -10,8 +10,9 @@ use crate::task::{TaskId, Topic};
 
 /// Take due tasks that wait to be pulled, or read one by its id.
 ///
-/// Without --lease a task is consumed by this. With it the task comes back after that time unless it is acknowledged
-/// with the receipt that is shown. With --task-id the task is only read, whatever its state.
+/// Without --lease a task is consumed by this. With it the task comes back after that time unless
+/// it is acknowledged with the receipt that is shown. With --task-id the task is only read,
+/// whatever its state.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -19,8 +19,8 @@ const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// Receive callbacks and print one line for each.
 ///
-/// A line shows when the callback arrived, the task's id, the attempt, the topic, the path, how many milliseconds after
-/// its due moment it came, and its body. Ends with SIGINT or SIGTERM.
+/// A line shows when the callback arrived, the task's id, the attempt, the topic, the path, how
+/// many milliseconds after its due moment it came, and its body. Ends with SIGINT or SIGTERM.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +45,8 @@ pub(super) struct Args {
     /// The body of the answers
     #[arg(long, value_name = "TEXT", default_value = receiver::OK)]
     body: String,
-    /// Answer 401 to what is not signed with this secret of the service (whsec_…); may be given several times
+    /// Answer 401 to what is not signed with this secret of the service (whsec_…); may be given
+    /// several times
     #[arg(
         long,
         value_name = "SECRET",

@@ -1,4 +1,5 @@
-//! A callback receiver: takes whatever is posted to it, and answers as it is told. For `receive` and `demo`.
+//! A callback receiver: takes whatever is posted to it, and answers as it is told. For `receive`
+//! and `demo`.
 
 use std::future::Future;
 use std::io;

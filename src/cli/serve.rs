@@ -10,8 +10,9 @@ use crate::app::{App, check, reload};
 
 /// Run the service until SIGTERM or SIGINT.
 ///
-/// The first signal drains it: no new work, running calls end within shutdown.grace. A second one ends it at once
-/// with exit code 1. SIGHUP, or a change of a --config file, makes it read the configuration again. Every setting is explained in config/default.toml.
+/// The first signal drains it: no new work, running calls end within shutdown.grace. A second one
+/// ends it at once with exit code 1. SIGHUP, or a change of a --config file, makes it read the
+/// configuration again. Every setting is explained in config/default.toml.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,5 @@
-//! `delayd ack`, `delayd nack` and `delayd extend`: what becomes of a task that was pulled with a lease.
+//! `delayd ack`, `delayd nack` and `delayd extend`: what becomes of a task that was pulled with a
+//! lease.
 
 use delayd_wire::{AckRequest, ExtendRequest, NackRequest, Nothing};
 
@@ -42,7 +43,8 @@ Examples:
 pub(super) struct NackArgs {
     #[command(flatten)]
     held: Held,
-    /// Due again so long from now (seconds, or 1500ms, 10s, 5m, 2h, 7d) instead of after its backoff
+    /// Due again so long from now (seconds, or 1500ms, 10s, 5m, 2h, 7d) instead of after its
+    /// backoff
     #[arg(long = "in", value_name = "DURATION")]
     after: Option<Span>,
     #[command(flatten)]

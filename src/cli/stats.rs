@@ -14,7 +14,8 @@ const AT_A_TIME: usize = 8;
 
 /// Show the exact counts of every topic by state, and since when something is overdue.
 ///
-/// A topic whose OVERDUE stays behind is paused, held back, or has nobody who pulls it. With --json there is one topic a line.
+/// A topic whose OVERDUE stays behind is paused, held back, or has nobody who pulls it. With --json
+/// there is one topic a line.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

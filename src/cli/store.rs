@@ -24,11 +24,13 @@ enum Verb {
 
 /// Draw another id for the configured store: for a copy that is to work beside its original.
 ///
-/// The webhook-id of a callback is `<store>-<task id>`. A copy has the id of its original, so receivers take the tasks of one for those of
-/// the other. After this, all tasks of the store have other webhook-ids, except those that were moved here from another store: give another id
-/// to the copy, not to the original, whose receivers may have seen its tasks already.
+/// The webhook-id of a callback is `<store>-<task id>`. A copy has the id of its original, so
+/// receivers take the tasks of one for those of the other. After this, all tasks of the store have
+/// other webhook-ids, except those that were moved here from another store: give another id to the
+/// copy, not to the original, whose receivers may have seen its tasks already.
 ///
-/// An embedded store must not be open: stop its delayd first. Instances on a Redis store take the new id up within two seconds.
+/// An embedded store must not be open: stop its delayd first. Instances on a Redis store take the
+/// new id up within two seconds.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,5 @@
-//! Tables for people: columns padded with spaces, nothing drawn, so that they can be cut and searched.
+//! Tables for people: columns padded with spaces, nothing drawn, so that they can be cut and
+//! searched.
 
 use unicode_width::UnicodeWidthStr;
 

@@ -5,8 +5,9 @@ use crate::token::{self, TokenHash};
 
 /// Make a fresh access token, and the line by which the configuration knows it.
 ///
-/// The token is for its holder (--token, or better DELAYD_TOKEN); it is printed here and kept nowhere. The line below holds only
-/// its SHA-256. For a token that you have, `printf %s "$TOKEN" | sha256sum` gives the same.
+/// The token is for its holder (--token, or better DELAYD_TOKEN); it is printed here and kept
+/// nowhere. The line below holds only its SHA-256. For a token that you have,
+/// `printf %s "$TOKEN" | sha256sum` gives the same.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,5 @@
-//! A topic's settings on their way to another service: a line of an export, and what `move` sets before it moves tasks.
+//! A topic's settings on their way to another service: a line of an export, and what `move` sets
+//! before it moves tasks.
 
 use delayd_wire::{TopicRequest, TopicShown};
 use serde::{Deserialize, Serialize};
@@ -28,8 +29,8 @@ impl From<TopicShown<Map<String, Value>>> for TopicSettings {
 }
 
 impl TopicSettings {
-    /// What `/delay/topic/set` takes: the policy is shown as it is set. A setting that is not known here goes along by its name: the
-    /// service says whether it knows it.
+    /// What `/delay/topic/set` takes: the policy is shown as it is set. A setting that is not known
+    /// here goes along by its name: the service says whether it knows it.
     fn request(&self) -> Map<String, Value> {
         let mut request = self.policy.clone();
         request.extend(fields([
@@ -40,7 +41,8 @@ impl TopicSettings {
         request
     }
 
-    /// Sets the topic so, unless it is there: what somebody set by hand stays. Answers how it is set there then.
+    /// Sets the topic so, unless it is there: what somebody set by hand stays. Answers how it is
+    /// set there then.
     pub(super) async fn create_at(&self, to: &Patient) -> anyhow::Result<Self> {
         let body = TopicRequest { topic: Some(&self.topic) };
         let there: TopicShown<_> = match to.find("/delay/topic/get", &body).await? {

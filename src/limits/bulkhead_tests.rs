@@ -1,4 +1,5 @@
-//! Tests of one bulkhead: its owner has no rate and no gate here, so that all vacant slots are free.
+//! Tests of one bulkhead: its owner has no rate and no gate here, so that all vacant slots are
+//! free.
 
 use futures_util::FutureExt;
 use proptest::prelude::*;
@@ -146,8 +147,8 @@ fn one_waiter_keeps_the_timer_and_passes_it_on() {
 }
 
 proptest! {
-    /// Steps: a newcomer takes some, a new waiter comes, some slots come back, a waiter leaves, or the
-    /// limit changes. Each woken waiter then takes some, waits again, or leaves.
+    /// Steps: a newcomer takes some, a new waiter comes, some slots come back, a waiter leaves, or
+    /// the limit changes. Each woken waiter then takes some, waits again, or leaves.
     #[test]
     fn nothing_is_admitted_beyond_the_limit_and_no_free_slot_is_forgotten(
         steps in prop::collection::vec((0_u8..5, 1_usize..40), 0..200),

@@ -91,7 +91,8 @@ impl Gate {
         self.held_for(now).max(self.breaker.retry_in(now)).max(self.rate.retry_in(now))
     }
 
-    /// Takes as many tokens and probes as it admits at most. All of one moment have the same ticket.
+    /// Takes as many tokens and probes as it admits at most. All of one moment have the same
+    /// ticket.
     pub(super) fn reserve(&mut self, count: usize, now: Instant) -> Option<Ticket> {
         self.rate.take(count, now);
         (0..count).filter_map(|_| self.breaker.reserve(now)).last()

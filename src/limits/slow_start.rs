@@ -6,8 +6,8 @@
 //!  └──────────────── no success for 60 s ─────────────────┘
 //! ```
 //!
-//! A destination that comes back after an outage is so met by sixteen calls and not by a herd. Pure: the time is
-//! passed in.
+//! A destination that comes back after an outage is so met by sixteen calls and not by a herd.
+//! Pure: the time is passed in.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ pub(super) const RECENT: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlowStart {
     size: usize,
-    /// Since the last doubling; each failure takes one back, so that a destination that mostly fails stays small.
+    /// Since the last doubling; each failure takes one back, so that a destination that mostly
+    /// fails stays small.
     successes: usize,
     last_success: Option<Instant>,
 }
@@ -38,7 +39,8 @@ impl SlowStart {
         if self.is_recent(now) { self.size } else { START }
     }
 
-    /// Counts a success, and doubles if it was the last that was wanting. `limit` is the largest size of use.
+    /// Counts a success, and doubles if it was the last that was wanting. `limit` is the largest
+    /// size of use.
     pub(super) fn succeeded(&mut self, now: Instant, limit: usize) {
         if !self.is_recent(now) {
             *self = Self::new();

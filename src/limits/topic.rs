@@ -116,8 +116,8 @@ impl TopicBulkhead {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing under the lock panics half-way but by a broken invariant; the counts are then still
-        // the best there is.
+        // Nothing under the lock panics half-way but by a broken invariant; the counts are then
+        // still the best there is.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

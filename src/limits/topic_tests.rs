@@ -128,8 +128,8 @@ async fn idle_bulkheads_are_forgotten_and_used_ones_are_not() {
 }
 
 proptest! {
-    /// Steps: take some, give some back, wait, or stop waiting. Each woken waiter checks at once, and
-    /// waits on, takes one, or goes.
+    /// Steps: take some, give some back, wait, or stop waiting. Each woken waiter checks at once,
+    /// and waits on, takes one, or goes.
     #[test]
     fn no_topic_has_more_than_its_slots_and_nobody_sleeps_beside_a_free_one(
         concurrency in 1_usize..40,

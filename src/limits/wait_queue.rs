@@ -14,7 +14,8 @@
 //! - A freed slot is reserved for the woken waiters, in equal shares. Newcomers cannot take it.
 //! - A woken waiter leaves, or waits again, before it waits for anything else. The owner of the
 //!   queue then wakes the next one. So no freed slot is forgotten, and none is kept for long.
-//! - Where time alone frees something (a token, the end of a hold), one waiter sets a timer for all.
+//! - Where time alone frees something (a token, the end of a hold), one waiter sets a timer for
+//!   all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Keeping house: old history is forgotten, and the registry is looked after.
 //!
-//! Tasks that were delivered, cancelled or expired are remembered for `history.keep`, and no more than `history.max_per_topic` of them, the oldest
-//! going first; a topic's policy may say otherwise. The dead stay until they are replayed or purged.
+//! Tasks that were delivered, cancelled or expired are remembered for `history.keep`, and no more
+//! than `history.max_per_topic` of them, the oldest going first; a topic's policy may say
+//! otherwise. The dead stay until they are replayed or purged.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -65,12 +66,14 @@ async fn keep_house(
 ) -> Result<()> {
     let params = parts.params;
     restore_topics(parts).await?;
-    // Another number of lanes: tasks may lie where they lay by the old one, if a failover has lost something.
+    // Another number of lanes: tasks may lie where they lay by the old one, if a failover has lost
+    // something.
     if parts.topics.take_recounted() || round.is_multiple_of(ROUNDS_A_SEARCH) {
         let found = parts.store.recover_topics().await?;
         parts.topics.learn(&found.into_iter().map(Registered::plain).collect::<Vec<_>>());
     }
-    // One look says which lanes have something to be forgotten: of a thousand topics, most have not.
+    // One look says which lanes have something to be forgotten: of a thousand topics, most have
+    // not.
     let topics = parts.topics.known();
     let lanes = topics.iter().flat_map(|known| known.entry.lanes()).collect();
     let Histories { now, lanes } = parts.store.histories(lanes).await?;
@@ -125,8 +128,8 @@ async fn restore_topics(parts: &Parts<impl Topics + Maintenance>) -> Result<()> 
     restore(parts, known.filter(|entry| !registered.contains(&entry.topic)).collect()).await
 }
 
-/// Registers topics again that are not in the registry, for a failover may lose an entry while the tasks survive. A topic that holds no task
-/// was deleted, and is forgotten.
+/// Registers topics again that are not in the registry, for a failover may lose an entry while the
+/// tasks survive. A topic that holds no task was deleted, and is forgotten.
 async fn restore(parts: &Parts<impl Topics + Maintenance>, missing: Vec<TopicEntry>) -> Result<()> {
     for entry in missing {
         if is_empty(&*parts.store, &entry).await? {
@@ -177,7 +180,8 @@ async fn cap(
     }
 }
 
-/// The state whose oldest task ended first of all, and the moment up to which its tasks are older than those of the other states.
+/// The state whose oldest task ended first of all, and the moment up to which its tasks are older
+/// than those of the other states.
 async fn oldest(
     store: &impl Topics,
     lane: &Lane,

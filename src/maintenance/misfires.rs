@@ -1,14 +1,18 @@
-//! A pause that is over is forgotten when no task can lie in it any more. Until then each claim of its topic looks for such tasks.
+//! A pause that is over is forgotten when no task can lie in it any more. Until then each claim of
+//! its topic looks for such tasks.
 //!
-//! No bound of time would do: a task of a destination that is held, or that nobody pulls, may wait in it for years. So it is looked at, once a
-//! minute and with two short lists a lane and pause, the second only where the first finds nothing:
+//! No bound of time would do: a task of a destination that is held, or that nobody pulls, may wait
+//! in it for years. So it is looked at, once a minute and with two short lists a lane and pause,
+//! the second only where the first finds nothing:
 //!
-//! 1. No lease of the lane ends within the pause or before. A lease that runs out is the only thing that puts a task back on its schedule at
-//!    a moment of the past, its deadline; whatever is added, moved, retried, given back or replayed falls due from now on.
-//! 2. No task of the lane is scheduled within the pause. Looked at afterwards: a lease that was swept in between is seen here.
+//! 1. No lease of the lane ends within the pause or before. A lease that runs out is the only thing
+//!    that puts a task back on its schedule at a moment of the past, its deadline; whatever is
+//!    added, moved, retried, given back or replayed falls due from now on.
+//! 2. No task of the lane is scheduled within the pause. Looked at afterwards: a lease that was
+//!    swept in between is seen here.
 //!
-//! What is so in a lane stays so, hence the lanes need not be looked at in one instant. Claims of other instances may bring the pause along for a
-//! second more; they find nothing.
+//! What is so in a lane stays so, hence the lanes need not be looked at in one instant. Claims of
+//! other instances may bring the pause along for a second more; they find nothing.
 
 use std::time::Duration;
 
@@ -16,7 +20,8 @@ use crate::clock::UnixMillis;
 use crate::store::{ListQuery, Maintenance, Misfire, Registered, Result, Topics};
 use crate::task::{Lane, State};
 
-/// How long a pause must be over: more than the clocks of a store's servers differ, or one is set back without anybody's noticing.
+/// How long a pause must be over: more than the clocks of a store's servers differ, or one is set
+/// back without anybody's noticing.
 const GRACE: Duration = Duration::from_secs(3_600);
 
 /// Forgets the topic's pauses in which nothing can lie any more. `now` is the store's.
@@ -109,7 +114,8 @@ mod tests {
             self.store.resume(&self.topic.topic, Some(Misfired::Expired)).await.unwrap();
         }
 
-        /// Claims whatever is due in all lanes, under the pauses or not. Answers how many tasks were handed out.
+        /// Claims whatever is due in all lanes, under the pauses or not. Answers how many tasks
+        /// were handed out.
         async fn claim(&self, misfires: &[Misfire], lease: Duration) -> usize {
             let mut taken = 0;
             for lane in self.topic.lanes() {

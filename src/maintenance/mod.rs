@@ -3,7 +3,8 @@
 //! - `janitor` forgets old history and looks after the registry.
 //! - `misfires` says when a pause that is over can be forgotten.
 //!
-//! Nothing depends on it for correctness: claims sweep leases, and the next add writes a lost registry entry again.
+//! Nothing depends on it for correctness: claims sweep leases, and the next add writes a lost
+//! registry entry again.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -45,7 +45,8 @@ pub struct Token {
     pub token_sha256: Parsed<TokenHash>,
     /// What it is for; one or more.
     pub scopes: Vec<Parsed<Scope>>,
-    /// The topics that it covers; one or more. Required: in a truncated file, a default would widen the token to all topics.
+    /// The topics that it covers; one or more. Required: in a truncated file, a default would widen
+    /// the token to all topics.
     pub topics: Vec<Parsed<Glob>>,
     /// How many calls it may make in a time; an empty text is no limit.
     #[serde(default, deserialize_with = "rate")]
@@ -73,8 +74,9 @@ impl Http {
         self.ensure_guarded_at(self.bind)
     }
 
-    /// Refuses to replace `current` while serving at `bound`, if that would let everyone call without saying so. A truncated file is
-    /// often valid TOML, and tokens at its end are then missing.
+    /// Refuses to replace `current` while serving at `bound`, if that would let everyone call
+    /// without saying so. A truncated file is often valid TOML, and tokens at its end are then
+    /// missing.
     ///
     /// # Errors
     /// [`Error::Unguarded`], [`Error::LastToken`].

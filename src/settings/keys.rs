@@ -1,8 +1,9 @@
 //! Which keys there are: those of `config/default.toml`, and the few that have no default.
 //!
-//! The check of a layer against them comes before the layers are merged, so that an error can say which file or
-//! variable has the stray key. The sections' structs refuse unknown keys as well and have no defaults of their own, so
-//! file and structs cannot drift apart: the defaults would not load.
+//! The check of a layer against them comes before the layers are merged, so that an error can say
+//! which file or variable has the stray key. The sections' structs refuse unknown keys as well and
+//! have no defaults of their own, so file and structs cannot drift apart: the defaults would not
+//! load.
 
 use std::sync::LazyLock;
 
@@ -225,8 +226,8 @@ fn hint(path: &[&str], value: &Value) -> String {
     format!("{} takes {}{others}", dotted(section), takes.unwrap_or_default().join(", "))
 }
 
-/// The name of a service, where it was written without quotes: TOML makes `[services.message.call]` a
-/// section within a section.
+/// The name of a service, where it was written without quotes: TOML makes `[services.message.call]`
+/// a section within a section.
 fn unquoted_service(path: &[&str], value: &Value) -> Option<String> {
     let ["services", name, part] = path else { return None };
     let known = table_of(&["services", name])?;

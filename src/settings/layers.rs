@@ -1,11 +1,14 @@
-//! The layers that settings come from, each read into a tree whose values know where they come from.
+//! The layers that settings come from, each read into a tree whose values know where they come
+//! from.
 //!
 //! `config` merges the layers and reads the result; what it leaves open is closed here:
 //!
-//! - Errors name the file, variable or option of the very value, so every value is tagged with its origin.
-//! - From the environment everything comes as text. `config`'s own parsing would take any comma for a list and a list
-//!   of one number for a number, so the kind of the default decides instead.
-//! - Tables merge key by key, which is wrong for `callback.retry.backoff` once its kind changes: see [`merge`].
+//! - Errors name the file, variable or option of the very value, so every value is tagged with its
+//!   origin.
+//! - From the environment everything comes as text. `config`'s own parsing would take any comma for
+//!   a list and a list of one number for a number, so the kind of the default decides instead.
+//! - Tables merge key by key, which is wrong for `callback.retry.backoff` once its kind changes:
+//!   see [`merge`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -160,8 +163,9 @@ impl Layer {
     }
 }
 
-/// Merges layers, later ones over earlier ones. A layer that sets another kind of backoff than those before starts
-/// it anew, for a `fixed` backoff must not inherit the `base` of an exponential one.
+/// Merges layers, later ones over earlier ones. A layer that sets another kind of backoff than
+/// those before starts it anew, for a `fixed` backoff must not inherit the `base` of an exponential
+/// one.
 pub(super) fn merge(layers: Vec<Layer>) -> Result<Config, ConfigError> {
     let mut merged: Vec<Layer> = Vec::with_capacity(layers.len());
     let mut kind = None;
@@ -176,8 +180,8 @@ pub(super) fn merge(layers: Vec<Layer>) -> Result<Config, ConfigError> {
     merged.into_iter().fold(Config::builder(), |builder, layer| builder.add_source(layer)).build()
 }
 
-/// The value of a variable: the kind of the default decides how its text is read. What cannot be read stays a text,
-/// for the check of kinds to complain about.
+/// The value of a variable: the kind of the default decides how its text is read. What cannot be
+/// read stays a text, for the check of kinds to complain about.
 fn of_variable(kind: Option<Kind>, text: &str, origin: &String) -> Value {
     let plain = || ValueKind::from(text.to_owned());
     let kind = match kind {
@@ -225,8 +229,8 @@ fn only_path(table: toml::Table) -> Vec<String> {
     path
 }
 
-/// Puts `value` at `path`. A plain value that stands in the way becomes a section, about which the check of kinds
-/// complains.
+/// Puts `value` at `path`. A plain value that stands in the way becomes a section, about which the
+/// check of kinds complains.
 fn insert(table: &mut Map<String, Value>, path: &[&str], value: Value) {
     match path {
         [] => {}

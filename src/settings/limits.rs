@@ -18,7 +18,8 @@ pub struct Limits {
     pub batch: usize,
     /// Of a batch's body, 1 KiB to 256 MiB.
     pub batch_body: Size,
-    /// Of all requests in hand, and of all answers on their way: 1 MiB to 4095 MiB, at least three times `body` and `batch_body`.
+    /// Of all requests in hand, and of all answers on their way: 1 MiB to 4095 MiB, at least three
+    /// times `body` and `batch_body`.
     pub bodies: Size,
     /// How far ahead a task may be due, 1 s to 36,500 days.
     pub max_delay: Span,

@@ -4,13 +4,14 @@
 //! config/default.toml < --config files < DELAYD__SECTION__KEY < --set section.key=value
 //! ```
 //!
-//! `config/default.toml` is compiled in: it documents every key and is the only place with defaults. Each section is a
-//! struct of its own in a file of its own.
+//! `config/default.toml` is compiled in: it documents every key and is the only place with
+//! defaults. Each section is a struct of its own in a file of its own.
 //!
 //! # Invariants
 //!
 //! - A [`Settings`] that exists is valid; every range that a field's documentation names holds.
-//! - Unknown keys are errors, also those of features that are not built yet: nothing is silently ignored.
+//! - Unknown keys are errors, also those of features that are not built yet: nothing is silently
+//!   ignored.
 //! - Errors and `Debug` show no password, no hash of a token and no secret.
 //!
 //! Nobody below `app` and `cli` sees this module: each part has its own `Params`.
@@ -91,11 +92,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads and checks the settings: the defaults, then `files` in order, then the variables of `env` that begin with
-    /// `DELAYD__`, then `sets` (`section.key=value`) in order.
+    /// Reads and checks the settings: the defaults, then `files` in order, then the variables of
+    /// `env` that begin with `DELAYD__`, then `sets` (`section.key=value`) in order.
     ///
     /// # Errors
-    /// The first thing that is wrong, in one sentence that names where it stands and what would be right.
+    /// The first thing that is wrong, in one sentence that names where it stands and what would be
+    /// right.
     pub fn load(
         files: &[PathBuf],
         sets: &[String],

@@ -60,7 +60,8 @@ impl Success {
     }
 }
 
-/// A base address: absolute http or https, perhaps with a path, without query, fragment, user and trailing slash.
+/// A base address: absolute http or https, perhaps with a path, without query, fragment, user and
+/// trailing slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint(String);
 

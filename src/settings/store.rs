@@ -49,7 +49,8 @@ pub struct Embedded {
 pub struct Redis {
     /// How the servers are found.
     pub topology: Topology,
-    /// For the topology `standalone` exactly one; for the others from 1 to 32, of sentinels or of nodes of the cluster.
+    /// For the topology `standalone` exactly one; for the others from 1 to 32, of sentinels or of
+    /// nodes of the cluster.
     pub urls: Vec<RedisUrl>,
     /// What the sentinels call the primary; for the topology `sentinel` alone.
     pub master_name: String,
@@ -99,13 +100,15 @@ impl RedisUrl {
         &self.address
     }
 
-    /// The user and the password that the query names for the sentinels themselves: for the client only, never for a log.
+    /// The user and the password that the query names for the sentinels themselves: for the client
+    /// only, never for a log.
     pub fn sentinel_login(&self) -> (Option<String>, Option<String>) {
         self.sentinel.clone()
     }
 
     fn read(text: &str) -> Result<Self, &'static str> {
-        // A special character of a password ends the host, and the rest is taken for a path or a query.
+        // A special character of a password ends the host, and the rest is taken for a path or a
+        // query.
         let form = if text.contains('@') { FORM_OF_LOGIN } else { FORM };
         let mut url = Url::parse(text).map_err(|_| form)?;
         if url.scheme() == "rediss" {

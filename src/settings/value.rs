@@ -1,4 +1,5 @@
-//! Kinds of values that settings share: a choice out of names, a size, and texts without their passwords.
+//! Kinds of values that settings share: a choice out of names, a size, and texts without their
+//! passwords.
 
 use std::fmt;
 use std::str::FromStr;
@@ -117,8 +118,8 @@ pub(super) fn given<T: AsRef<str>>(path: &[T], value: &Value) -> String {
     if is_secret(path) { "***".into() } else { shown(value) }
 }
 
-/// `text` with whatever may be a user and password in an address replaced: all between `://` and the last `@`, and all from a query
-/// that may hold a password.
+/// `text` with whatever may be a user and password in an address replaced: all between `://` and
+/// the last `@`, and all from a query that may hold a password.
 pub(super) fn redacted(text: &str) -> String {
     let text = match text.find('?') {
         Some(query) if text[query..].contains("sentinel") => &format!("{}?***", &text[..query]),

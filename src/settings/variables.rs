@@ -1,5 +1,5 @@
-//! The environment's variables by name: one that begins with `DELAYD_` and that nothing reads is a slip, such as one underscore
-//! instead of two, and would silently do nothing.
+//! The environment's variables by name: one that begins with `DELAYD_` and that nothing reads is a
+//! slip, such as one underscore instead of two, and would silently do nothing.
 
 use std::net::IpAddr;
 
@@ -9,8 +9,8 @@ use super::layers::{PREFIX, SEPARATOR};
 
 /// Refuses a variable that begins with `DELAYD_` and is read by no setting and is none of `others`.
 ///
-/// Kubernetes gives each container variables about the services of its namespace; those of services called `delayd` or
-/// `delayd-…` begin with `DELAYD_` as well, and are let through.
+/// Kubernetes gives each container variables about the services of its namespace; those of services
+/// called `delayd` or `delayd-…` begin with `DELAYD_` as well, and are let through.
 ///
 /// # Errors
 /// [`Error::Variable`], with the nearest that is read.
@@ -36,7 +36,8 @@ pub fn check_variables(env: &[(String, String)], others: &[String]) -> Result<()
     Err(Error::Variable { variable: variable.clone(), nearest: nearest.unwrap_or_default() })
 }
 
-/// Services and tokens are settings, too: that they cannot come from the environment is said when the settings are read.
+/// Services and tokens are settings, too: that they cannot come from the environment is said when
+/// the settings are read.
 fn is_setting(upper: &str) -> bool {
     let key = upper
         .strip_prefix(PREFIX)
@@ -45,7 +46,8 @@ fn is_setting(upper: &str) -> bool {
     key.is_some_and(|key| keys::kind_of(&key.split(SEPARATOR).collect::<Vec<_>>()).is_some())
 }
 
-/// What the variables of Kubernetes' services begin with: there is `<service>_SERVICE_HOST`, and it is an address.
+/// What the variables of Kubernetes' services begin with: there is `<service>_SERVICE_HOST`, and it
+/// is an address.
 fn kubernetes_services(env: &[(String, String)]) -> Vec<&str> {
     let hosts = env.iter().filter(|(_, value)| value.parse::<IpAddr>().is_ok());
     hosts.filter_map(|(name, _)| name.strip_suffix("_SERVICE_HOST")).collect()

@@ -24,7 +24,8 @@ pub enum AnyStore {
     Redis(redis::Redis),
 }
 
-/// Calls one verb on whichever store it is. Boxed: the futures of the backends are deep, and their callers' would be deeper.
+/// Calls one verb on whichever store it is. Boxed: the futures of the backends are deep, and their
+/// callers' would be deeper.
 macro_rules! either {
     ($store:expr, $verb:ident($($argument:expr),*)) => {
         match $store {

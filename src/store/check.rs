@@ -1,20 +1,23 @@
 //! What `check` finds: the nouns of `delayd fsck`.
 //!
-//! A store keeps each task in several structures, and each of its verbs moves a task through all of them in one step. What
-//! such steps can never leave behind is a [`Flaw`]: the mark of a failover that lost writes, of a restored backup, of a
-//! hand in the data, or of a defect. Each flaw has one remedy, chosen so that nothing accepted is lost, and
-//! nothing that is known to have ended is called again.
+//! A store keeps each task in several structures, and each of its verbs moves a task through all of
+//! them in one step. What such steps can never leave behind is a [`Flaw`]: the mark of a failover
+//! that lost writes, of a restored backup, of a hand in the data, or of a defect. Each flaw has one
+//! remedy, chosen so that nothing accepted is lost, and nothing that is known to have ended is
+//! called again.
 //!
 //! # Invariants
 //!
-//! - A task is judged over all structures in one atomic step: a claim between two looks cannot look like a flaw.
+//! - A task is judged over all structures in one atomic step: a claim between two looks cannot look
+//!   like a flaw.
 //! - A check without repair writes nothing.
 //! - A repair that is repeated finds nothing more, but for what is left alone.
 
 use super::{Error, Result, embedded, redis};
 use crate::task::Lane;
 
-/// Where a check goes on: made by [`Cursor::start`], then handed from one [`Checked`] to the next call.
+/// Where a check goes on: made by [`Cursor::start`], then handed from one [`Checked`] to the next
+/// call.
 #[derive(Debug)]
 pub struct Cursor(pub(super) Place);
 
@@ -57,8 +60,8 @@ pub struct Finding {
     pub flaw: Flaw,
     /// Where, if in a lane.
     pub lane: Option<Lane>,
-    /// Which: a task's id, the name of a destination, a topic or a key, or what the store says. Not to be trusted: it may hold
-    /// anything.
+    /// Which: a task's id, the name of a destination, a topic or a key, or what the store says. Not
+    /// to be trusted: it may hold anything.
     pub subject: String,
     /// It has been put right.
     pub repaired: bool,
@@ -97,7 +100,8 @@ macro_rules! flaws {
 flaws! {
     /// The body of a task that stands nowhere: it would never be called.
     BodyWithoutPlace "body-without-place" => Some("It is put on its schedule, for its due moment or for now, whichever is later.");
-    /// A destination's earliest due moment is missing or wrong: its tasks would be seen late, or never.
+    /// A destination's earliest due moment is missing or wrong: its tasks would be seen late, or
+    /// never.
     EarliestWrong "earliest-wrong" => Some("The moment is taken from the schedule.");
     /// A topic that nobody registered, though its lanes hold tasks: nobody works them.
     UnregisteredTopic "unregistered-topic" => Some("The topic is registered, with as many lanes as they remember.");
@@ -109,7 +113,8 @@ flaws! {
     UnreadablePause "unreadable-pause" => None;
     /// A task that is on its schedule and leased at a time: two would be given it.
     ScheduledAndLeased "scheduled-and-leased" => Some("It is taken off the schedule if somebody holds it, else its lease is ended.");
-    /// A task that has ended, by its own mark, and is yet scheduled or leased: it would be called again.
+    /// A task that has ended, by its own mark, and is yet scheduled or leased: it would be called
+    /// again.
     EndedYetLive "ended-yet-live" => Some("It is taken off the schedule and off its lease: what has ended is not called again.");
     /// A leased task without a receipt: nobody can settle it.
     LeasedWithoutReceipt "leased-without-receipt" => Some("It is scheduled for the end of its lease, since somebody may be calling it until then.");
@@ -149,7 +154,8 @@ flaws! {
     UnreadableEntry "unreadable-entry" => Some("They are written anew, from where the task stands; in Redis, their bytes are set aside.");
     /// Something without a task's number among the tasks; it may stop the whole lane.
     NotAnId "not-an-id" => Some("It is set aside, bytes and all.");
-    /// The end of an idempotency key's window is not listed, or something is listed that is none: the key would be remembered for ever.
+    /// The end of an idempotency key's window is not listed, or something is listed that is none:
+    /// the key would be remembered for ever.
     WindowWrong "window-wrong" => Some("The list is put right.");
     /// A destination without waiting tasks is listed as if it had some.
     ListedWithoutSchedule "listed-without-schedule" => Some("It is taken off the list.");
@@ -163,7 +169,8 @@ flaws! {
     BehindIds "counter-behind" => Some("The counter is raised.");
     /// The counter of ids cannot be read: nothing can be added.
     UnreadableCounter "unreadable-counter" => Some("It begins anew, behind all ids there are.");
-    /// A lane counts other tasks than it holds: its statistics are wrong, and its quota lets too many or too few in.
+    /// A lane counts other tasks than it holds: its statistics are wrong, and its quota lets too
+    /// many or too few in.
     CountsWrong "counts-wrong" => Some("They are counted again.");
     /// A task that waits does not expire when it should, or something expires that does not wait.
     ExpiryWrong "expiry-wrong" => Some("The list of what expires is put right.");
@@ -175,7 +182,8 @@ flaws! {
     NoteWithoutBody "note-without-body" => Some("They are removed.");
     /// The policy of a topic cannot be read: it follows the configuration.
     UnreadablePolicy "unreadable-policy" => None;
-    /// A task in another lane than its number names: it is called, but not found by get, cancel and ack.
+    /// A task in another lane than its number names: it is called, but not found by get, cancel and
+    /// ack.
     Misplaced "misplaced" => None;
     /// A row that names a lane or a destination that there is not.
     ForeignRow "foreign-row" => None;

@@ -1,9 +1,11 @@
-//! The format of what a store keeps. It tells programs of different versions that share a store what may be written.
+//! The format of what a store keeps. It tells programs of different versions that share a store
+//! what may be written.
 
 use super::{Error, Result};
 
-/// The newest format that this program knows. A new store has it. A change of what is stored that programs of an older format would
-/// damage is used only once the store has the format of that change (`delayd format --raise`).
+/// The newest format that this program knows. A new store has it. A change of what is stored that
+/// programs of an older format would damage is used only once the store has the format of that
+/// change (`delayd format --raise`).
 pub const FORMAT: u32 = 1;
 
 /// A store's format, and the newest that this program knows.

@@ -13,11 +13,14 @@ use super::{InvalidName, is_made_of};
 const MAX_LENGTH: usize = 128;
 const PULL: &str = "@pull";
 
-/// A service name (`sn`, 1–128 of `A-Z a-z 0-9 . _ -`), a host with its port (`hooks.example.com:443`), or `@pull`. Cheap to clone.
+/// A service name (`sn`, 1–128 of `A-Z a-z 0-9 . _ -`), a host with its port
+/// (`hooks.example.com:443`), or `@pull`. Cheap to clone.
 ///
-/// A host always has its port, also where the URL leaves it out: so no host can be taken for a service, nor a service for a host.
+/// A host always has its port, also where the URL leaves it out: so no host can be taken for a
+/// service, nor a service for a host.
 ///
-/// A lane keeps one schedule per destination, so that a blocked destination has nobody standing behind it.
+/// A lane keeps one schedule per destination, so that a blocked destination has nobody standing
+/// behind it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Destination(Arc<str>);
 
@@ -32,7 +35,8 @@ impl Destination {
         &*self.0 == PULL
     }
 
-    /// The host and port that a caller's absolute URL names, if they are short and plain enough for a name.
+    /// The host and port that a caller's absolute URL names, if they are short and plain enough for
+    /// a name.
     pub fn host(host: &str, port: u16) -> Option<Self> {
         let name = format!("{host}:{port}");
         name.parse().ok()

@@ -11,8 +11,9 @@ const MOST: usize = 32;
 /// The most bytes of their names and values together.
 const MOST_BYTES: usize = 8 * 1024;
 
-/// Names that would make the call mean something else, on its way or where it arrives. (`accept-encoding`: an answer has to be
-/// readable, or a `dm_error` in it would be missed; `expect`: nobody here waits for the go-ahead.)
+/// Names that would make the call mean something else, on its way or where it arrives.
+/// (`accept-encoding`: an answer has to be readable, or a `dm_error` in it would be missed;
+/// `expect`: nobody here waits for the go-ahead.)
 const REFUSED: [&str; 13] = [
     "host",
     "content-length",
@@ -38,7 +39,8 @@ const REFUSED_PREFIXES: [&str; 3] = ["proxy-", "webhook-", "delay-"];
 #[serde(transparent)]
 pub struct Headers(BTreeMap<String, String>);
 
-/// Headers that cannot be sent; the text names the header and what would be right, and repeats no value.
+/// Headers that cannot be sent; the text names the header and what would be right, and repeats no
+/// value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidHeaders(String);
@@ -78,7 +80,8 @@ impl Headers {
     /// Puts them into `head`, in the place of those of the same name.
     pub fn put_into(&self, head: &mut HeaderMap) {
         for (name, value) in &self.0 {
-            // They were checked when the task was added; what is no header all the same is not sent.
+            // They were checked when the task was added; what is no header all the same is not
+            // sent.
             if check(name, value).is_ok()
                 && let (Ok(name), Ok(mut value)) =
                     (HeaderName::try_from(name), HeaderValue::try_from(value))

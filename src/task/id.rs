@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::InvalidName;
 
-/// A task's number, from 1. Below 2^53, so that it is exact in JSON readers that keep numbers as doubles.
+/// A task's number, from 1. Below 2^53, so that it is exact in JSON readers that keep numbers as
+/// doubles.
 ///
-/// Ids are drawn from one counter that never falls behind `Unix seconds × 1,000,000`: they grow, never
-/// wrap, and can be read as a time.
+/// Ids are drawn from one counter that never falls behind `Unix seconds × 1,000,000`: they grow,
+/// never wrap, and can be read as a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskId(pub u64);

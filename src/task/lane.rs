@@ -27,7 +27,8 @@ impl Lane {
     }
 
     /// The shard of everything that has this key, in a topic of `shards` lanes: FNV-1a of 64 bits
-    /// (<https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>), which never changes, for stored tasks rest on it.
+    /// (<https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>), which never changes, for
+    /// stored tasks rest on it.
     pub fn shard_of_key(key: &str, shards: u16) -> u16 {
         let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -65,7 +66,8 @@ mod tests {
 
     #[test]
     fn a_keys_shard_never_changes() {
-        // The published test vectors of FNV-1a: "" is the offset basis, "foobar" is 0x85944171f73967e8.
+        // The published test vectors of FNV-1a: "" is the offset basis, "foobar" is
+        // 0x85944171f73967e8.
         assert_eq!(u64::from(Lane::shard_of_key("", 256)), 0xcbf2_9ce4_8422_2325_u64 % 256);
         assert_eq!(u64::from(Lane::shard_of_key("foobar", 100)), 0x8594_4171_f739_67e8_u64 % 100);
         assert_eq!(Lane::shard_of_key("any", 1), 0);

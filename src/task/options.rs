@@ -13,8 +13,9 @@ pub struct OnDead {
     pub sn: Destination,
     /// The path on it.
     pub url: String,
-    /// The id that the call's task will have. The store draws it with the task's own, in the same lane, so that dying needs no counter and
-    /// dying again (after a replay) makes no second call. Absent until the task is stored.
+    /// The id that the call's task will have. The store draws it with the task's own, in the same
+    /// lane, so that dying needs no counter and dying again (after a replay) makes no second call.
+    /// Absent until the task is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
 }
@@ -23,8 +24,8 @@ pub struct OnDead {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
-    /// The store that accepted the task first, if it was moved here from there. Not a caller's to set. Stays first: the scripts of the Redis store
-    /// look for it at the beginning.
+    /// The store that accepted the task first, if it was moved here from there. Not a caller's to
+    /// set. Stays first: the scripts of the Redis store look for it at the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<StoreId>,
     /// Calls before the task dies, from 1.

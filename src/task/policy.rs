@@ -11,7 +11,8 @@ use crate::span::Span;
 
 // This is the one declaration of the settings: the registry keeps them as JSON of this shape, and
 // answers show it. Settings may be added; unknown ones of a newer version are left alone.
-/// A topic's settings; what is absent follows the configuration. A task's own options go before them.
+/// A topic's settings; what is absent follows the configuration. A task's own options go before
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct TopicPolicy {
@@ -92,8 +93,8 @@ impl TopicPolicy {
     pub const SETTINGS: [&str; 8] =
         ["retry", "timeout", "mode", "rate", "concurrency", "quota", "history", "misfire"];
 
-    /// These settings without those that are named, and with those that are `given`. Of settings that
-    /// have parts, such as `retry`, each part that is given replaces its own.
+    /// These settings without those that are named, and with those that are `given`. Of settings
+    /// that have parts, such as `retry`, each part that is given replaces its own.
     #[must_use]
     pub fn changed<'a>(&self, reset: impl IntoIterator<Item = &'a str>, given: &Self) -> Self {
         let mut settings = object(self);

@@ -8,8 +8,8 @@ use super::{InvalidName, is_made_of};
 
 /// The token of one claim, fresh and random, opaque to callers. Cheap to clone.
 ///
-/// All tasks of a claim share it; together with the task's id it names one lease. The store keeps it
-/// beside the deadline and refuses whoever brings another.
+/// All tasks of a claim share it; together with the task's id it names one lease. The store keeps
+/// it beside the deadline and refuses whoever brings another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Receipt(Arc<str>);
 

@@ -7,9 +7,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{InvalidName, TaskId};
 
-/// The id of a store: 64 random bits, drawn once and kept with its tasks. Written as 16 hexadecimal digits.
+/// The id of a store: 64 random bits, drawn once and kept with its tasks. Written as 16 hexadecimal
+/// digits.
 ///
-/// Two stores that start in the same second number their tasks alike. The store's id tells those tasks apart.
+/// Two stores that start in the same second number their tasks alike. The store's id tells those
+/// tasks apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(pub u64);
 

@@ -45,8 +45,8 @@ impl Awaited {
             .collect()
     }
 
-    /// What a look that began then has found of these lanes. Of those that are `unknown` it has found
-    /// nothing, because their server is away.
+    /// What a look that began then has found of these lanes. Of those that are `unknown` it has
+    /// found nothing, because their server is away.
     pub fn tell(&self, at: Instant, lanes: &[Lane], next: Result<NextDue>, unknown: &[Lane]) {
         let topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown: HashSet<&Lane> = unknown.iter().collect();

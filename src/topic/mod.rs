@@ -1,9 +1,11 @@
 //! The topic registry: which topics there are and into how many lanes each is split.
 //!
-//! Topics come into being with their first task, or when something is asked of them. This is a cache before the store's own registry. Each
-//! instance, whether it works or not, looks once a second for another revision of that ([`Registry::seen`], [`Registry::take_in`]): the cache
-//! can be behind, so what it says of pauses and policies holds everywhere within a second. A topic's number of lanes never changes while it
-//! holds a task; an add by an old number is refused by the store.
+//! Topics come into being with their first task, or when something is asked of them. This is a
+//! cache before the store's own registry. Each instance, whether it works or not, looks once a
+//! second for another revision of that ([`Registry::seen`], [`Registry::take_in`]): the cache can
+//! be behind, so what it says of pauses and policies holds everywhere within a second. A topic's
+//! number of lanes never changes while it holds a task; an add by an old number is refused by the
+//! store.
 
 mod awaited;
 mod coming;
@@ -37,12 +39,14 @@ pub struct Registry<S = AnyStore> {
     coming: Coming,
     /// The revision that was taken in last, and what `changes` was when it was asked for.
     revision: Mutex<Option<(Revision, u64)>>,
-    /// How often something was learned that no look has brought. It may have been read before what a look has brought.
+    /// How often something was learned that no look has brought. It may have been read before what
+    /// a look has brought.
     changes: AtomicU64,
     awaited: Awaited,
     /// A topic has another number of lanes than this instance knew.
     recounted: AtomicBool,
-    /// Topics that this instance knows, and that the last look did not find in the store's registry.
+    /// Topics that this instance knows, and that the last look did not find in the store's
+    /// registry.
     missing: Mutex<Vec<TopicEntry>>,
     /// Notified when there are any.
     misses: Notify,
@@ -130,7 +134,8 @@ impl<S: Topics> Registry<S> {
         })
     }
 
-    /// The topic's entry, if there is one anywhere. Only that one is asked for: whoever asks for one that is new does not pay for all the others.
+    /// The topic's entry, if there is one anywhere. Only that one is asked for: whoever asks for
+    /// one that is new does not pay for all the others.
     ///
     /// # Errors
     /// The store's failure.
@@ -164,7 +169,8 @@ impl<S: Topics> Registry<S> {
 
 /// What is answered and learned without asking.
 impl<S> Registry<S> {
-    /// What the topic asks for, as far as this instance knows; nothing special of a topic that it does not know.
+    /// What the topic asks for, as far as this instance knows; nothing special of a topic that it
+    /// does not know.
     pub fn policy_of(&self, topic: &Topic) -> Arc<TopicPolicy> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(topic).map_or_else(Arc::default, |registered| registered.policy.clone())
@@ -192,8 +198,8 @@ impl<S> Registry<S> {
         }
     }
 
-    /// Takes in all entries of a revision. [`Registry::missing`] answers those that this instance knows and that are not among
-    /// them: deleted, or lost.
+    /// Takes in all entries of a revision. [`Registry::missing`] answers those that this instance
+    /// knows and that are not among them: deleted, or lost.
     pub fn take_in(&self, seen: Seen, revision: Revision, entries: &[Registered]) {
         self.write(entries);
         *self.revision.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -221,7 +227,8 @@ impl<S> Registry<S> {
         }
     }
 
-    /// Whether a topic has turned out to have another number of lanes than this instance knew, since this was asked last.
+    /// Whether a topic has turned out to have another number of lanes than this instance knew,
+    /// since this was asked last.
     pub fn take_recounted(&self) -> bool {
         self.recounted.swap(false, Ordering::Relaxed)
     }
@@ -241,14 +248,16 @@ impl<S> Registry<S> {
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(topic);
     }
 
-    /// Adds entries to the cache. The next look reads them once more if they are news: they may be older than what is known.
+    /// Adds entries to the cache. The next look reads them once more if they are news: they may be
+    /// older than what is known.
     pub fn learn(&self, entries: &[Registered]) {
         if self.write(entries) {
             self.changes.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// Answers whether anything is news. Most entries are as they were, and readers need not wait while those are looked through.
+    /// Answers whether anything is news. Most entries are as they were, and readers need not wait
+    /// while those are looked through.
     fn write(&self, entries: &[Registered]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let news: Vec<_> =

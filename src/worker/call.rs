@@ -20,7 +20,8 @@ use crate::task::{Lane, Receipt, TopicPolicy};
 /// What a lease must last beyond the call's timeout, so that the settle still finds it.
 pub(super) const MARGIN: Duration = Duration::from_secs(1);
 
-/// How far beyond its timeout a call may end before its destination's breaker counts it as failed: the timeout itself comes first.
+/// How far beyond its timeout a call may end before its destination's breaker counts it as failed:
+/// the timeout itself comes first.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 /// Starts the call of a claimed task, unless this instance is calling it already.
@@ -42,7 +43,8 @@ pub(super) fn start(
         return;
     };
     let Some(permits) = slots.permits(&task.destination) else {
-        // Rescheduled to another service since it was put on this schedule: that one's slots are not ours to take.
+        // Rescheduled to another service since it was put on this schedule: that one's slots are
+        // not ours to take.
         return shared.settler.send(Ending::of(lane.clone(), holding, Transition::Release));
     };
     let mut flight = Flight { shared: shared.clone(), lane: lane.clone(), task, holding, permits };
@@ -53,7 +55,8 @@ pub(super) fn start(
     });
 }
 
-/// A task in flight. It runs where it stands: moved into what runs it, it would be there twice, and thousands are in flight at once.
+/// A task in flight. It runs where it stands: moved into what runs it, it would be there twice, and
+/// thousands are in flight at once.
 struct Flight<S, C> {
     shared: Arc<Shared<S, C>>,
     lane: Lane,
@@ -63,8 +66,8 @@ struct Flight<S, C> {
 }
 
 impl<S: Delivery, C: Caller> Flight<S, C> {
-    /// Calls. Answers how the lease ends; `None` if the call was cut off by the end of the grace period, which leaves the lease and the
-    /// attempt as they are.
+    /// Calls. Answers how the lease ends; `None` if the call was cut off by the end of the grace
+    /// period, which leaves the lease and the attempt as they are.
     async fn run(&mut self) -> Option<Transition> {
         let policy = self.shared.policy_of(&self.lane.topic);
         let own = self.task.options.timeout.or(policy.timeout);
@@ -140,7 +143,8 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         self.shared.parts.client.call(&call).await
     }
 
-    /// Whether the lease lasts longer than the call may take; extends it if not. Refused, the task is another's.
+    /// Whether the lease lasts longer than the call may take; extends it if not. Refused, the task
+    /// is another's.
     async fn lease_covers(&self, timeout: Duration) -> bool {
         let needed = timeout + MARGIN;
         loop {

@@ -16,7 +16,8 @@ use crate::limits::{
 use crate::store::{Claim, Claimed, Delivery, Grant, MAX_OUTLOOK, Result, Want};
 use crate::task::{Destination, Lane};
 
-/// Slots in hand, by destination; and, of a topic that has limits of its own, as many of the topic's.
+/// Slots in hand, by destination; and, of a topic that has limits of its own, as many of the
+/// topic's.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     by_destination: BTreeMap<Destination, Permits>,
@@ -46,7 +47,8 @@ impl Slots {
 #[derive(Debug)]
 pub(super) struct Claimer {
     lane: Lane,
-    /// Destinations that had tasks lately: asked for without having been seen due, which saves a look.
+    /// Destinations that had tasks lately: asked for without having been seen due, which saves a
+    /// look.
     recent: Vec<Destination>,
     /// What has been seen of a list of due destinations that is longer than one outlook.
     seen: Vec<Destination>,
@@ -88,8 +90,9 @@ impl Claimer {
         }
     }
 
-    /// Claims whatever of `due`, and of the recent destinations, has free slots. In the middle of a look it only goes on with that, for a claim
-    /// would move what has not been seen into what is passed over.
+    /// Claims whatever of `due`, and of the recent destinations, has free slots. In the middle of a
+    /// look it only goes on with that, for a claim would move what has not been seen into what is
+    /// passed over.
     ///
     /// # Errors
     /// The store's; the reserved slots are free again then.
@@ -100,7 +103,8 @@ impl Claimer {
     ) -> Result<Taken> {
         let looks_only = std::mem::take(&mut self.looks_only) || self.is_looking();
         let (slots, more) = if looks_only { Default::default() } else { self.reserve(shared, due) };
-        // Where something was taken, the lane goes to the end of the queue; elsewhere it keeps its position.
+        // Where something was taken, the lane goes to the end of the queue; elsewhere it keeps its
+        // position.
         self.waiters.retain(|destination, _| !slots.by_destination.contains_key(destination));
         self.step_aside();
         let wants: Vec<Want> = self
@@ -145,8 +149,8 @@ impl Claimer {
         }
     }
 
-    /// Each once, beginning after the one that got something last. In the order of names: of the moments that they are due since, those of a
-    /// flooded destination are always the first.
+    /// Each once, beginning after the one that got something last. In the order of names: of the
+    /// moments that they are due since, those of a flooded destination are always the first.
     fn in_turn<'a>(
         &self,
         names: impl Iterator<Item = &'a Destination>,
@@ -158,8 +162,8 @@ impl Claimer {
         names.into_iter()
     }
 
-    /// Free slots for each wanted destination, together at most a batch, of which none takes so much that nothing is left for
-    /// the others; and whether more slots are free than that.
+    /// Free slots for each wanted destination, together at most a batch, of which none takes so
+    /// much that nothing is left for the others; and whether more slots are free than that.
     fn reserve(
         &self,
         shared: &Shared<impl Delivery, impl Caller>,
@@ -227,14 +231,15 @@ impl Claimer {
         self.seen.clear();
     }
 
-    /// The lane is not woken for a slot until it looks for room again: it waits for something else meanwhile.
+    /// The lane is not woken for a slot until it looks for room again: it waits for something else
+    /// meanwhile.
     pub(super) fn step_aside(&self) {
         self.waiters.values().for_each(Waiter::suspend);
         self.topic_waiter.iter().for_each(TopicWaiter::suspend);
     }
 
-    /// Whether one of the due destinations could be claimed now. If not, the lane waits in the queues of
-    /// all of them, and of no other; `wake` is notified in its turn.
+    /// Whether one of the due destinations could be claimed now. If not, the lane waits in the
+    /// queues of all of them, and of no other; `wake` is notified in its turn.
     pub(super) fn room(
         &mut self,
         shared: &Shared<impl Delivery, impl Caller>,
@@ -306,7 +311,8 @@ impl Claimer {
 pub(super) enum Room {
     /// One of them could be claimed now.
     Free,
-    /// None can, for now; after the wait, time alone (the end of a hold, a token, a breaker) may have freed something.
+    /// None can, for now; after the wait, time alone (the end of a hold, a token, a breaker) may
+    /// have freed something.
     None { wait: Option<Duration> },
 }
 

@@ -1,13 +1,14 @@
 //! The tasks that this instance has in flight.
 //!
-//! A lease may run out while the call still runs (the machine slept, the store was away), and a claim may then hand the task to
-//! the very instance that is calling. Firing it a second time would be a duplicate without need, so the running call goes on, and
-//! the new lease is put by:
+//! A lease may run out while the call still runs (the machine slept, the store was away), and a
+//! claim may then hand the task to the very instance that is calling. Firing it a second time would
+//! be a duplicate without need, so the running call goes on, and the new lease is put by:
 //!
 //! - If the call succeeds, its own receipt still ends the task: a late success counts.
-//! - If the store refuses that receipt, or the call failed, the new lease is given back unspent: at once, or after a failure when the wait
-//!   that follows it is over. The task may have been rescheduled or replayed meanwhile, so nothing that the old call came to may be said in
-//!   the new lease's name; and said in it, a failure would spend the attempt that no call was made for.
+//! - If the store refuses that receipt, or the call failed, the new lease is given back unspent: at
+//!   once, or after a failure when the wait that follows it is over. The task may have been
+//!   rescheduled or replayed meanwhile, so nothing that the old call came to may be said in the new
+//!   lease's name; and said in it, a failure would spend the attempt that no call was made for.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +35,8 @@ struct Leases {
     put_by: Option<Lease>,
 }
 
-/// A task's lane and number. The number alone is no name: a task that was moved here may have that of another topic's.
+/// A task's lane and number. The number alone is no name: a task that was moved here may have that
+/// of another topic's.
 type Name = (Lane, TaskId);
 type ByTask = HashMap<Name, Leases>;
 
@@ -90,8 +92,8 @@ impl Holding {
         }
     }
 
-    /// Lets go of the lease: either there is another that was put by, and the task stays in hand with that one, or it is in hand no
-    /// more.
+    /// Lets go of the lease: either there is another that was put by, and the task stays in hand
+    /// with that one, or it is in hand no more.
     pub(super) fn let_go(mut self) -> Option<Self> {
         // One step: a claim that comes right now finds the task either in hand or not.
         let mut leases = lock(&self.leases);

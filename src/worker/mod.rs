@@ -5,8 +5,8 @@
 //!     lane   ── sleeps until due ─▶ claim ─▶ call ─▶ outcome ─▶ settler ─▶ store
 //! ```
 //!
-//! - `supervisor` reads the registry, looks over all lanes once a second, and keeps one task per lane that has work coming. A thousand idle
-//!   topics cost that one look.
+//! - `supervisor` reads the registry, looks over all lanes once a second, and keeps one task per
+//!   lane that has work coming. A thousand idle topics cost that one look.
 //! - `lane` is the heart: wait, claim by free slots, hand out. A pure state machine, and a runner.
 //! - `topic` is what the registry says of a lane's topic: pauses, policy, limits.
 //! - `call` is one task in flight: is the lease long enough, call, outcome.
@@ -15,10 +15,12 @@
 //!
 //! # Invariants
 //!
-//! - A destination is claimed only as far as it has free slots. A blocked one is not claimed: its tasks stay on its schedule,
-//!   nothing is written, no attempt is spent, and nobody stands behind them.
+//! - A destination is claimed only as far as it has free slots. A blocked one is not claimed: its
+//!   tasks stay on its schedule, nothing is written, no attempt is spent, and nobody stands behind
+//!   them.
 //! - A call starts only if its lease lasts longer than its timeout.
-//! - A task that this instance still holds is never fired a second time, whatever the store hands out.
+//! - A task that this instance still holds is never fired a second time, whatever the store hands
+//!   out.
 //! - Time comes from the store; this instance's clock only decides when to look.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +59,8 @@ use time::StoreTime;
 /// The settings of the workers.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// Whether this instance claims at all; without, it only keeps up with the registry and with holds.
+    /// Whether this instance claims at all; without, it only keeps up with the registry and with
+    /// holds.
     pub enabled: bool,
     /// How long a claimed task is held (`worker.lease`).
     pub lease: Duration,
@@ -156,9 +159,10 @@ impl<S: Delivery, C: Caller> Worker<S, C> {
         Self { shared, roles, settling }
     }
 
-    /// Ends the work in order: claims stop; what was claimed but not fired is given back unspent; running calls end within
-    /// `grace`; their settles are flushed. A call cut off by the end of `grace` keeps its lease and its attempt. A store that does
-    /// not answer holds up the end no longer than that, or than a last flush.
+    /// Ends the work in order: claims stop; what was claimed but not fired is given back unspent;
+    /// running calls end within `grace`; their settles are flushed. A call cut off by the end of
+    /// `grace` keeps its lease and its attempt. A store that does not answer holds up the end no
+    /// longer than that, or than a last flush.
     ///
     /// Answers how many calls were cut off.
     pub async fn drain(self, grace: Duration) -> usize {

@@ -1,4 +1,5 @@
-//! Notes of attempts, for eyes: written beside the road, so that no task waits for them, and left out where the store has other cares.
+//! Notes of attempts, for eyes: written beside the road, so that no task waits for them, and left
+//! out where the store has other cares.
 
 use std::sync::Arc;
 

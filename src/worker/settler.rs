@@ -1,9 +1,11 @@
 //! The ends of leases, gathered and kept until the store has answered.
 //!
-//! What comes while a batch is with the store makes up the next one: nothing waits longer than the batch before it takes,
-//! and batches grow under load. While the store is away the batch is kept and tried again, and its lanes do not claim: the
-//! settles go first. Each server of the store has batches of its own, so that one that is away keeps no other's settles waiting; and a
-//! lane that alone is out of reach, its slot half-way to another node, has a queue of its own until it is not.
+//! What comes while a batch is with the store makes up the next one: nothing waits longer than the
+//! batch before it takes, and batches grow under load. While the store is away the batch is kept
+//! and tried again, and its lanes do not claim: the settles go first. Each server of the store has
+//! batches of its own, so that one that is away keeps no other's settles waiting; and a lane that
+//! alone is out of reach, its slot half-way to another node, has a queue of its own until it is
+//! not.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,11 +31,12 @@ const BATCH: usize = 512;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The end of a task in hand. It stays in hand until the store has answered: a claim that hands it to this instance once more in
-/// the meantime must not fire it.
+/// The end of a task in hand. It stays in hand until the store has answered: a claim that hands it
+/// to this instance once more in the meantime must not fire it.
 ///
-/// What is given back is in hand no longer: nothing of it runs, and the store hands it to nobody before it has it back. Kept in hand, it
-/// could be claimed between the store's word and ours, put by and given back, over and over.
+/// What is given back is in hand no longer: nothing of it runs, and the store hands it to nobody
+/// before it has it back. Kept in hand, it could be claimed between the store's word and ours, put
+/// by and given back, over and over.
 #[derive(Debug)]
 pub(super) struct Ending {
     lane: Lane,
@@ -131,7 +134,8 @@ impl Settler {
     }
 }
 
-/// Sorts the settles by the server that they go to, until the settler is finished and all are flushed.
+/// Sorts the settles by the server that they go to, until the settler is finished and all are
+/// flushed.
 pub(super) async fn run(
     shared: Arc<Shared<impl Delivery, impl Caller>>,
     mut settles: mpsc::UnboundedReceiver<Ending>,
@@ -175,7 +179,8 @@ async fn run_server(
     let mut beside = Beside::default();
     let mut batch = Vec::with_capacity(BATCH);
     while settles.recv_many(&mut batch, BATCH).await > 0 {
-        // Calls whose answers are there already end first, and come along: a larger batch, and nobody waits longer for it.
+        // Calls whose answers are there already end first, and come along: a larger batch, and
+        // nobody waits longer for it.
         tokio::task::yield_now().await;
         take_along(&mut settles, &mut batch);
         let batch = std::mem::take(&mut batch)
@@ -190,7 +195,8 @@ async fn run_server(
     while beside.flushing.join_next().await.is_some() {}
 }
 
-/// The lanes that are out of reach while their server is not: each one's settles are repeated by themselves, and hold up no others.
+/// The lanes that are out of reach while their server is not: each one's settles are repeated by
+/// themselves, and hold up no others.
 #[derive(Default)]
 struct Beside {
     lanes: HashMap<Lane, mpsc::UnboundedSender<Ending>>,
@@ -218,7 +224,8 @@ impl Beside {
     }
 }
 
-/// Repeats the settles of one lane until none is left. The receiver is closed then: what comes after goes with its server's.
+/// Repeats the settles of one lane until none is left. The receiver is closed then: what comes
+/// after goes with its server's.
 async fn run_lane(
     shared: Arc<Shared<impl Delivery, impl Caller>>,
     lane: Lane,
@@ -263,7 +270,8 @@ fn take_along(settles: &mut mpsc::UnboundedReceiver<Ending>, batch: &mut Vec<End
     }
 }
 
-/// Flushes a batch, however long its server is away. Gives back what is out of reach for its own lane's sake.
+/// Flushes a batch, however long its server is away. Gives back what is out of reach for its own
+/// lane's sake.
 async fn flush(
     shared: &Arc<Shared<impl Delivery, impl Caller>>,
     server: u64,
@@ -276,7 +284,8 @@ async fn flush(
         batch = Vec::new();
         let mut trouble = None;
         for (ending, error) in failed {
-            // It may have moved while this batch was under way; then it is another server's batch that it waits in.
+            // It may have moved while this batch was under way; then it is another server's batch
+            // that it waits in.
             let moved = shared.parts.store.server_of(&ending.lane) != server;
             let ending = if moved {
                 shared.settler.sender.send(ending).err().map(|refused| refused.0)
@@ -330,7 +339,8 @@ async fn attempt(shared: &Arc<Shared<impl Delivery, impl Caller>>, batch: Vec<En
                 attempt.answered = true;
                 conclude(shared, ending, settled);
             }
-            // It has answered, if only this. Of several lanes one's trouble is not the others': they are asked one by one.
+            // It has answered, if only this. Of several lanes one's trouble is not the others':
+            // they are asked one by one.
             Err(error @ Error::Corrupt(_)) if is_one_lane => {
                 attempt.answered = true;
                 broken.get_or_insert((error, 0)).1 += 1;
@@ -374,8 +384,9 @@ fn conclude(shared: &Arc<Shared<impl Delivery, impl Caller>>, ending: Ending, an
     }
 }
 
-/// Gives a lease back when the wait that follows a failure is over. The failure itself could not be settled, for by then its lease had gone to this one:
-/// given back at once, the task would be called again at once. The attempts tell that it is the same revision, whose wait it is.
+/// Gives a lease back when the wait that follows a failure is over. The failure itself could not be
+/// settled, for by then its lease had gone to this one: given back at once, the task would be
+/// called again at once. The attempts tell that it is the same revision, whose wait it is.
 async fn hold_back(
     shared: Arc<Shared<impl Delivery, impl Caller>>,
     lane: Lane,

@@ -1,4 +1,5 @@
-//! Which lanes have work coming: one task for each of those, and none for the others. And what every instance has to know each second.
+//! Which lanes have work coming: one task for each of those, and none for the others. And what
+//! every instance has to know each second.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -24,7 +25,8 @@ struct Lanes {
     tasks: JoinSet<()>,
     names: HashMap<Id, Lane>,
     may_claim: bool,
-    /// Whether a hint came before anything could be claimed. The look under way may not have seen its task.
+    /// Whether a hint came before anything could be claimed. The look under way may not have seen
+    /// its task.
     missed_hint: bool,
     /// Whether the last look did.
     look_failed: bool,
@@ -70,13 +72,15 @@ struct Seen {
     failed: Option<String>,
 }
 
-/// The look of each second: the registry if it has changed, what is held by hand, and all lanes, together. An instance that does not work
-/// itself looks as well, for consumers pull from it and callers add to it; but not into lanes.
+/// The look of each second: the registry if it has changed, what is held by hand, and all lanes,
+/// together. An instance that does not work itself looks as well, for consumers pull from it and
+/// callers add to it; but not into lanes.
 async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     let Shared { parts, .. } = shared;
     let mut asked_lanes = lanes(shared);
     let awaited = parts.topics.awaited().lanes(|topic| {
-        // Nothing is handed out of a topic that is paused; the look after its end finds what is due.
+        // Nothing is handed out of a topic that is paused; the look after its end finds what is
+        // due.
         parts.topics.known_entry(topic).filter(|known| known.paused.is_none())
     });
     let began = Instant::now();
@@ -88,8 +92,9 @@ async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     if let Some(pulls) = pulls.transpose() {
         parts.topics.awaited().tell(began, &awaited, pulls, &unknown);
     }
-    // The registry, or what is held, may be on a server that is away while lanes are not: then those that are known are looked at. But
-    // nothing is claimed before it was known once what is held, and which store this is: calls name it.
+    // The registry, or what is held, may be on a server that is away while lanes are not: then
+    // those that are known are looked at. But nothing is claimed before it was known once what is
+    // held, and which store this is: calls name it.
     let mut failed = registry.as_ref().err().map(ToString::to_string);
     if let Ok(Some((revision, entries))) = registry {
         parts.topics.take_in(seen, revision, &entries);
@@ -131,7 +136,8 @@ async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     Seen { may_claim, due, failed }
 }
 
-/// The lanes to be looked into. Nothing is coming of a topic that is paused; the look after its end finds what is.
+/// The lanes to be looked into. Nothing is coming of a topic that is paused; the look after its end
+/// finds what is.
 fn lanes(shared: &Shared<impl Delivery, impl Caller>) -> Vec<Lane> {
     if !shared.params.enabled {
         return Vec::new();

@@ -184,7 +184,8 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// Starts the workers, of whose settings some may be changed; `services` names each and its concurrency.
+    /// Starts the workers, of whose settings some may be changed; `services` names each and its
+    /// concurrency.
     pub(super) fn start(
         services: &[(impl AsRef<str>, usize)],
         change: impl FnOnce(&mut Params),

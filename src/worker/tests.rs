@@ -32,8 +32,8 @@ async fn a_look_that_began_before_a_hold_does_not_undo_it() {
     assert_eq!(parts.limits.free(&destination, Default::default()), 0);
 }
 
-/// The earliest due come first in a look, and a flooded destination always has the earliest: the third was called when all slots of the two
-/// before it were taken.
+/// The earliest due come first in a look, and a flooded destination always has the earliest: the
+/// third was called when all slots of the two before it were taken.
 #[tokio::test]
 async fn more_flooded_destinations_than_one_claim_has_room_for_starve_none_behind_them() {
     let mut bench = Bench::start(&[("a", 0), ("b", 0), ("z", 0)], |params| params.claim_batch = 2);
@@ -45,7 +45,8 @@ async fn more_flooded_destinations_than_one_claim_has_room_for_starve_none_behin
     assert!(first.iter().any(|sn| sn == "z"), "{first:?}");
 }
 
-/// A lane slept by what the last page of its look had shown, and slept on when a slot came free for what the first one had shown.
+/// A lane slept by what the last page of its look had shown, and slept on when a slot came free for
+/// what the first one had shown.
 #[tokio::test]
 async fn a_slot_of_any_of_a_great_many_due_destinations_wakes_their_lane() {
     let names: Vec<String> = (0..MAX_OUTLOOK + 10).map(|number| format!("d{number:04}")).collect();
@@ -91,8 +92,8 @@ async fn all_slots_of_a_topic_are_there_from_its_first_call_and_no_more() {
     assert!(bench.is_quiet(), "one slot came free");
 }
 
-/// With free slots for a destination of which nothing more was due, the lock was kept for two seconds, in which no other instance could claim
-/// what was blocked here.
+/// With free slots for a destination of which nothing more was due, the lock was kept for two
+/// seconds, in which no other instance could claim what was blocked here.
 #[tokio::test]
 async fn a_lane_whose_due_work_is_all_blocked_gives_its_lock_back() {
     let mut bench = Bench::start(&[("blocked", 1), ("free", 0)], |params| {
@@ -118,7 +119,8 @@ async fn a_lane_whose_due_work_is_all_blocked_gives_its_lock_back() {
     .await;
 }
 
-/// The look had passed its lane by, and its hint was dropped: it waited for the next look, a second later.
+/// The look had passed its lane by, and its hint was dropped: it waited for the next look, a second
+/// later.
 #[tokio::test]
 async fn what_is_added_during_the_first_look_is_called_without_another_second() {
     let mut bench = Bench::start(&[("message.call", 0)], |params| {
@@ -136,7 +138,8 @@ async fn what_is_added_during_the_first_look_is_called_without_another_second() 
     bench.call().await.succeed();
 }
 
-/// A look waits for a server that is silent until it is given up, and once more for the next thing it asks: for seconds, nobody took a hint.
+/// A look waits for a server that is silent until it is given up, and once more for the next thing
+/// it asks: for seconds, nobody took a hint.
 #[tokio::test]
 async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {
     let mut bench = Bench::start(&[("message.call", 0)], |params| {
@@ -146,7 +149,8 @@ async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {
     bench.add(["message.call"]).await;
     bench.call().await.succeed();
     store.look_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
-    // The lane's task sleeps by now, or will; and this look was begun after the gate was closed, or the next one is.
+    // The lane's task sleeps by now, or will; and this look was begun after the gate was closed, or
+    // the next one is.
     for _ in 0..3 {
         bench.add(["message.call"]).await;
         bench.call().await.succeed();
@@ -154,8 +158,8 @@ async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {
     }
 }
 
-/// A failure whose lease had run out and had come back to this instance was refused, and the new lease was given back at once: the task was
-/// called again without a wait.
+/// A failure whose lease had run out and had come back to this instance was refused, and the new
+/// lease was given back at once: the task was called again without a wait.
 #[tokio::test]
 async fn a_failure_that_comes_after_its_lease_is_followed_by_its_backoff_and_spends_one_attempt() {
     let wait = Duration::from_secs(2);

@@ -9,8 +9,8 @@
 //! | the store's (Redis) | the same; what is due by its new time is seen by the next look |
 //! | the machine's, under an embedded store | both are one clock, and the difference stays nought |
 //!
-//! None of these fires early, for due is what the store says. None of them spins: each wrong waking is followed by an answer
-//! that puts the difference right.
+//! None of these fires early, for due is what the store says. None of them spins: each wrong waking
+//! is followed by an answer that puts the difference right.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -18,8 +18,9 @@ use crate::clock::{Clock, UnixMillis};
 
 /// Turns the store's moments into ours. Each answer of the store that carries its now corrects it.
 ///
-/// The difference stays as it is for as long as no answer contradicts it. One smaller than the answer took cannot be told from
-/// none, and counts as none: so on one machine, or with the embedded store, a moment is slept towards to the millisecond.
+/// The difference stays as it is for as long as no answer contradicts it. One smaller than the
+/// answer took cannot be told from none, and counts as none: so on one machine, or with the
+/// embedded store, a moment is slept towards to the millisecond.
 #[derive(Debug)]
 pub(super) struct StoreTime {
     clock: Clock,
@@ -50,7 +51,8 @@ impl StoreTime {
         UnixMillis(self.clock.now().0 + self.ahead_ms.load(Ordering::Relaxed))
     }
 
-    /// Returns when the store's clock has reached `moment`, as far as we know: what is learnt meanwhile counts.
+    /// Returns when the store's clock has reached `moment`, as far as we know: what is learnt
+    /// meanwhile counts.
     pub(super) async fn sleep_until(&self, moment: UnixMillis) {
         while self.store_now() < moment {
             let ahead = self.ahead_ms.load(Ordering::Relaxed);
@@ -117,7 +119,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_sleeper_follows_the_difference_when_our_clock_is_set_back() {
-        // Without this a task due in ten seconds was slept towards for an hour, and rested on the look to be fired at all.
+        // Without this a task due in ten seconds was slept towards for an hour, and rested on the
+        // look to be fired at all.
         let (time, clock) = at(HOUR);
         let mut sleeper = std::pin::pin!(time.sleep_until(UnixMillis(HOUR + 10_000)));
         assert!(poll!(sleeper.as_mut()).is_pending());

@@ -1,4 +1,5 @@
-//! What the registry says of a lane's topic: whether it is paused, what it asks for, how much of it there may be.
+//! What the registry says of a lane's topic: whether it is paused, what it asks for, how much of it
+//! there may be.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -319,7 +319,8 @@ fn every_script_has_a_head_that_names_its_arguments_answer_and_transition() {
     }
 }
 
-/// A statement of the embedded store stands in the file of its table. What only looks at the file itself may stand elsewhere.
+/// A statement of the embedded store stands in the file of its table. What only looks at the file
+/// itself may stand elsewhere.
 #[test]
 fn sql_stands_in_the_files_of_the_tables() {
     let mut all = Vec::new();

@@ -1,10 +1,12 @@
 //! The account of a drill: every add that was tried, and every fault with its time.
 //!
-//! Each add carries a sequence number of its own (`n`), which comes back in the callback's body. So an add that was never
-//! confirmed and was stored anyway is recognised, and so is one that was repeated after a 503 and stored twice.
+//! Each add carries a sequence number of its own (`n`), which comes back in the callback's body. So
+//! an add that was never confirmed and was stored anyway is recognised, and so is one that was
+//! repeated after a 503 and stored twice.
 //!
-//! A duplicate is attributed by knowing when faults happened: its two callbacks must lie on both sides of one, the first before
-//! the fault was over, the second after it began. Two ids for one number need an add that was repeated.
+//! A duplicate is attributed by knowing when faults happened: its two callbacks must lie on both
+//! sides of one, the first before the fault was over, the second after it began. Two ids for one
+//! number need an add that was repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -79,7 +81,8 @@ pub struct Account {
     next: AtomicU64,
     adds: Mutex<BTreeMap<u64, Added>>,
     faults: Mutex<Vec<Fault>>,
-    /// How far the store's clock is ahead of this machine's, and from when on; empty where it is this machine's.
+    /// How far the store's clock is ahead of this machine's, and from when on; empty where it is
+    /// this machine's.
     clock: Mutex<Vec<(i64, i64)>>,
     refused: AtomicU64,
     sentences: Mutex<BTreeSet<String>>,
@@ -149,8 +152,8 @@ impl Account {
         self.clock.lock().unwrap().push((now_ms(), ahead_ms));
     }
 
-    /// A moment of this machine by the store's clock. What arrives just after a jump may have been sent just before it, so it is
-    /// given the later of the two.
+    /// A moment of this machine by the store's clock. What arrives just after a jump may have been
+    /// sent just before it, so it is given the later of the two.
     pub fn by_the_store(&self, at_ms: i64) -> i64 {
         const ON_THE_WAY: i64 = 300;
         let clock = self.clock.lock().unwrap();

@@ -22,8 +22,8 @@ async fn receiver() -> Receiver {
     Receiver::answering(|call| Answer::After(Duration::from_millis(call.id % 60))).await
 }
 
-/// The kernel reports an I/O error for an fsync. Nobody can tell what the disk holds now: the process stops, and the next one finds
-/// everything that was confirmed.
+/// The kernel reports an I/O error for an fsync. Nobody can tell what the disk holds now: the
+/// process stops, and the next one finds everything that was confirmed.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_fsync_fails() {
     let errors = rounds(1, 5);
@@ -69,7 +69,8 @@ async fn fsyncs_are_slow() {
     row.finish();
 }
 
-/// The file system is full. Adds are refused, what is there goes out, and when there is room again adds return.
+/// The file system is full. Adds are refused, what is there goes out, and when there is room again
+/// adds return.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_disk_is_full() {
     let fills = rounds(1, 3);
@@ -119,7 +120,8 @@ async fn delivered_meanwhile(account: &Arc<Account>, _fleet: &Fleet, receiver: &
     .await
 }
 
-/// A file system of its own for the process, on `folder`, in memory. It needs no root: the process is root of a user namespace.
+/// A file system of its own for the process, on `folder`, in memory. It needs no root: the process
+/// is root of a user namespace.
 fn small_disk(folder: &Path) -> By {
     const THEN: &str = r#"mount -t tmpfs -o size=256m drill "$1" && shift && exec "$@""#;
     let possible = Command::new("unshare")

@@ -1,8 +1,9 @@
 //! A primary under sentinels dies: what is lost, and how soon it goes on.
 //!
-//! Replication is asynchronous, so that a failover may lose what was confirmed just before it. Luck would hide that: the drill holds
-//! replication up first. Two services share each fault, one with `wait_replicas = 0` and one with 1. The first one's losses are counted, and
-//! there must be some, or the drill has shown nothing; the second one's must be none.
+//! Replication is asynchronous, so that a failover may lose what was confirmed just before it. Luck
+//! would hide that: the drill holds replication up first. Two services share each fault, one with
+//! `wait_replicas = 0` and one with 1. The first one's losses are counted, and there must be some,
+//! or the drill has shown nothing; the second one's must be none.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -93,7 +94,8 @@ impl Side {
         self.account.fault(Cause::Failover)
     }
 
-    /// How long after `since_ms` the last of the instances that the numbers name had an add accepted again.
+    /// How long after `since_ms` the last of the instances that the numbers name had an add
+    /// accepted again.
     pub async fn resumed(&self, since_ms: i64, instances: &[usize]) -> i64 {
         let mut last = 0;
         for &instance in instances {
@@ -191,16 +193,19 @@ pub fn nobody_read_readonly(row: &mut Row, account: &Account, fleets: &[Fleet]) 
     row.promise(logged.is_none(), format!("the log says {logged:?}"));
 }
 
-/// Holds replication up: what the primary writes from now on reaches no replica until these are dropped.
+/// Holds replication up: what the primary writes from now on reaches no replica until these are
+/// dropped.
 ///
-/// The connections are cut as well, or the replicas would find what was sent meanwhile in their sockets when they wake up.
+/// The connections are cut as well, or the replicas would find what was sent meanwhile in their
+/// sockets when they wake up.
 fn hold_replication_up(watched: &mut Watched, primary: u16) -> Vec<Paused> {
     let paused = watched.others(primary).map(|replica| Paused::now(replica.pid())).collect();
     watched.on(primary).command(&["CLIENT", "KILL", "TYPE", "replica"]);
     paused
 }
 
-/// kill -9 of a primary whose replicas have been behind for a moment, two instances to each service.
+/// kill -9 of a primary whose replicas have been behind for a moment, two instances to each
+/// service.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_primary_is_killed() {
     /// Longer than three batches of adds wait in vain for a replica.
@@ -213,8 +218,9 @@ async fn the_primary_is_killed() {
     let mut watched =
         block_in_place(|| Watched::with_options(&["--repl-diskless-sync-delay", "0"]));
     block_in_place(|| watched.may_depose(false));
-    // Most of what is confirmed in the last moments is not due yet when the primary dies: what was called is not lost. Adders that rest come
-    // one by one: most of those who wait for a replica in vain could still be answered in time, if somebody did.
+    // Most of what is confirmed in the last moments is not due yet when the primary dies: what was
+    // called is not lost. Adders that rest come one by one: most of those who wait for a replica in
+    // vain could still be answered in time, if somebody did.
     let plan = Plan {
         adders: 6,
         pause: Duration::from_millis(150),

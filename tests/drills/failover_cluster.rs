@@ -73,7 +73,8 @@ fn successor(cluster: &Cluster, slot: u16, gone: usize) -> usize {
     owner
 }
 
-/// Other primaries' topics notice nothing; its own wait for the election, and lose what replication had not carried over.
+/// Other primaries' topics notice nothing; its own wait for the election, and lose what replication
+/// had not carried over.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_primary_is_killed() {
     let kills = rounds(1, 3);

@@ -1,8 +1,10 @@
-//! Split brain: the primary is cut off from the others by the network, together with one instance and one sentinel. It lives on, and goes
-//! on taking that instance's writes after the others have elected another. When the network is whole again it becomes a replica, and what
-//! it took meanwhile and has not carried out is gone.
+//! Split brain: the primary is cut off from the others by the network, together with one instance
+//! and one sentinel. It lives on, and goes on taking that instance's writes after the others have
+//! elected another. When the network is whole again it becomes a replica, and what it took
+//! meanwhile and has not carried out is gone.
 //!
-//! As with a kill, a service with `wait_replicas = 0` shows and counts that, and one with 1 confirms nothing that a replica lacks.
+//! As with a kill, a service with `wait_replicas = 0` shows and counts that, and one with 1
+//! confirms nothing that a replica lacks.
 
 use std::time::Duration;
 
@@ -115,8 +117,8 @@ async fn the_primary_is_cut_off() {
     with.row.finish();
 }
 
-/// What the service that waits for no replica lost: it must have been written to the old primary while that was cut off, or not yet known
-/// to be deposed.
+/// What the service that waits for no replica lost: it must have been written to the old primary
+/// while that was cut off, or not yet known to be deposed.
 async fn judge_losses(mut side: Side, times: &Times, meanwhile: usize) {
     side.row.promise(
         meanwhile > 0,
@@ -155,7 +157,8 @@ async fn judge_losses(mut side: Side, times: &Times, meanwhile: usize) {
     side.row.finish();
 }
 
-/// How many connections the server has from the instances beside it. Those of the others are ghosts: it has not heard of their end yet.
+/// How many connections the server has from the instances beside it. Those of the others are
+/// ghosts: it has not heard of their end yet.
 fn users(watched: &mut Watched, server: u16, neighbour: &str) -> Option<usize> {
     let clients =
         watched.on(server).command_unless_cut_off(&["CLIENT", "LIST", "TYPE", "normal"])?;

@@ -73,7 +73,8 @@ impl Fleet {
         self.members[index].take().expect("a member that runs").kill();
     }
 
-    /// SIGTERM, and waits until it has ended; returns its exit code and its log. Its door is known until the end.
+    /// SIGTERM, and waits until it has ended; returns its exit code and its log. Its door is known
+    /// until the end.
     pub async fn retire(&mut self, index: usize) -> (Option<i32>, String) {
         let mut member = self.members[index].take().expect("a member that runs");
         member.signal("TERM");
@@ -82,7 +83,8 @@ impl Fleet {
         (status.code(), member.log())
     }
 
-    /// Waits until it has ended by itself; returns its exit code and its log. Nobody tells the callers.
+    /// Waits until it has ended by itself; returns its exit code and its log. Nobody tells the
+    /// callers.
     pub async fn ended(&mut self, index: usize) -> (Option<i32>, String) {
         let mut member = self.members[index].take().expect("a member that runs");
         let status = member.ended().await;

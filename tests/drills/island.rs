@@ -1,4 +1,5 @@
-//! A part of the network that can be cut off: a network namespace of its own, joined to this machine by a switch that can be turned off.
+//! A part of the network that can be cut off: a network namespace of its own, joined to this
+//! machine by a switch that can be turned off.
 //!
 //! ```text
 //!  this machine                       the wire              the island
@@ -6,11 +7,13 @@
 //!  outside_door ─────────────────── veth ───────────────────── inside_door   how the drill's own callers and receivers get there
 //! ```
 //!
-//! While the switch is off, both ends are up and packets vanish between them: nobody is told. What runs inside is known to the others by
-//! its address on the switch alone, so that the second way is none for them.
+//! While the switch is off, both ends are up and packets vanish between them: nobody is told. What
+//! runs inside is known to the others by its address on the switch alone, so that the second way is
+//! none for them.
 //!
-//! The namespaces have no names: each lives as long as its keeper, a shell that ends when its standard input does, with this process if
-//! need be. What is linked goes with them, so that nothing is left behind, however a drill ends.
+//! The namespaces have no names: each lives as long as its keeper, a shell that ends when its
+//! standard input does, with this process if need be. What is linked goes with them, so that
+//! nothing is left behind, however a drill ends.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
@@ -107,7 +110,8 @@ struct Addresses {
 }
 
 impl Addresses {
-    /// Some that nobody uses here, out of those that are set apart for tests of networks (RFC 2544).
+    /// Some that nobody uses here, out of those that are set apart for tests of networks (RFC
+    /// 2544).
     fn free() -> Self {
         loop {
             let first =

@@ -1,5 +1,5 @@
-//! Steady adders. They repeat an add only after a 503 or 429, which says that it is not confirmed; one whose answer was lost stays
-//! unconfirmed for good.
+//! Steady adders. They repeat an add only after a 503 or 429, which says that it is not confirmed;
+//! one whose answer was lost stays unconfirmed for good.
 
 use std::net::SocketAddr;
 use std::ops::Range;

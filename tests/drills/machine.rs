@@ -1,4 +1,5 @@
-//! What a drill does to the machine under the program, and reads from it: memory, CPU time, signals.
+//! What a drill does to the machine under the program, and reads from it: memory, CPU time,
+//! signals.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -43,8 +44,8 @@ pub fn signal(pid: u32, name: &str) {
     assert!(sent.success(), "kill -{name} {pid}");
 }
 
-/// The first and the last core that this process may use: one for what is measured and one for what measures, so that neither takes from the
-/// other.
+/// The first and the last core that this process may use: one for what is measured and one for what
+/// measures, so that neither takes from the other.
 pub fn two_cores() -> (String, String) {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let allowed = status
@@ -123,8 +124,8 @@ impl Drop for Paused {
     }
 }
 
-/// A slower machine for one process: it runs a part of the time. So a load generator on the same cores can ask for several times what
-/// the process can do.
+/// A slower machine for one process: it runs a part of the time. So a load generator on the same
+/// cores can ask for several times what the process can do.
 #[derive(Debug)]
 pub struct Slowed {
     stop: Arc<AtomicBool>,

@@ -1,16 +1,19 @@
-//! Drills: the real program under a real fault and a real load, and afterwards an account of every task.
+//! Drills: the real program under a real fault and a real load, and afterwards an account of every
+//! task.
 //!
-//! A drill has two forms. The *short* one belongs to the ordinary suite: seconds, and nothing in it rests on the machine's speed.
-//! The *long* one (`DRILLS=long`, set by `scripts/drills`) does the same more often, and holds the promises that are measured
-//! in time as well. Each drill prints one row: accepted, delivered, lost, early, duplicates by cause, the slowest redelivery
-//! after a crash, lateness. `DRILL_TABLE` names a file that gets the row, too.
+//! A drill has two forms. The *short* one belongs to the ordinary suite: seconds, and nothing in it
+//! rests on the machine's speed. The *long* one (`DRILLS=long`, set by `scripts/drills`) does the
+//! same more often, and holds the promises that are measured in time as well. Each drill prints one
+//! row: accepted, delivered, lost, early, duplicates by cause, the slowest redelivery after a
+//! crash, lateness. `DRILL_TABLE` names a file that gets the row, too.
 //!
 //! # What every drill promises
 //!
-//! - Lost 0: each task whose add was answered with success ends as delivered, and its callback was seen.
+//! - Lost 0: each task whose add was answered with success ends as delivered, and its callback was
+//!   seen.
 //! - Early 0: no callback came before its due millisecond.
-//! - A duplicate (a callback for a task whose callback had been answered with success before) lies across a fault that may
-//!   cause one. How that is known stands in [`account`].
+//! - A duplicate (a callback for a task whose callback had been answered with success before) lies
+//!   across a fault that may cause one. How that is known stands in [`account`].
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]
 #![allow(
@@ -83,7 +86,8 @@ pub fn rounds(short: usize, long: usize) -> usize {
 /// The service that most drills call.
 pub const SERVICE: &str = "message.call";
 
-/// Settings under which a fault shows within seconds: a short lease, and calls that need no longer one.
+/// Settings under which a fault shows within seconds: a short lease, and calls that need no longer
+/// one.
 pub fn quick_settings(endpoint: &str, lease: std::time::Duration) -> Vec<String> {
     vec![
         service(SERVICE, endpoint),

@@ -1,9 +1,10 @@
 //! Two deployments behind one receiver, and a move of one into the other under adds, heartbeats and
 //! late acks.
 //!
-//! The receiver drops what has a `webhook-id` that it has seen, as docs/RECEIVERS.md tells receivers
-//! to. So a `webhook-id` that two tasks share loses one of them, and a task that gets a second one is
-//! done twice. Both stores draw ids by the clock, so the two deployments share many task ids.
+//! The receiver drops what has a `webhook-id` that it has seen, as docs/RECEIVERS.md tells
+//! receivers to. So a `webhook-id` that two tasks share loses one of them, and a task that gets a
+//! second one is done twice. Both stores draw ids by the clock, so the two deployments share many
+//! task ids.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -288,7 +289,8 @@ impl Pulled {
         }
     }
 
-    /// Pulls, gives the task back, and acknowledges it while it waits for its next attempt, wherever that is.
+    /// Pulls, gives the task back, and acknowledges it while it waits for its next attempt,
+    /// wherever that is.
     async fn pull(self: Arc<Self>, url: String, mut stopped: watch::Receiver<bool>) {
         let client = crate::load::client();
         let call = async |path: &str, body: Value| -> Value {

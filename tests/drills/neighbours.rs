@@ -1,8 +1,10 @@
-//! Ninety-nine services that are black holes, with thousands of tasks due for each, beside one that is well.
+//! Ninety-nine services that are black holes, with thousands of tasks due for each, beside one that
+//! is well.
 //!
-//! The lateness of the healthy one is compared with its own in the same run, in short rounds of either kind: the median of the rounds'
-//! p99 says little about a moment in which the machine was busy. Below [`NOISE_MS`] nothing is compared: one scheduler's slice more or
-//! less, and one fsync, are of that size.
+//! The lateness of the healthy one is compared with its own in the same run, in short rounds of
+//! either kind: the median of the rounds' p99 says little about a moment in which the machine was
+//! busy. Below [`NOISE_MS`] nothing is compared: one scheduler's slice more or less, and one fsync,
+//! are of that size.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,10 +1,13 @@
 //! More adds than the service can take: three times as many, and they do not wait for answers.
 //!
-//! What it can take is measured in the same run and by the same means, as the best of some closed loops. The service has one core and the
-//! load another, so that they do not take from each other. Something bounds the service:
+//! What it can take is measured in the same run and by the same means, as the best of some closed
+//! loops. The service has one core and the load another, so that they do not take from each other.
+//! Something bounds the service:
 //!
-//! - *its processor*, of which it gets a part of the time, because a load that keeps three times ahead needs more than it does itself;
-//! - *its store*, whose every answer takes a while: there are as many tasks in a time as there are slots for requests in that while.
+//! - *its processor*, of which it gets a part of the time, because a load that keeps three times
+//!   ahead needs more than it does itself;
+//! - *its store*, whose every answer takes a while: there are as many tasks in a time as there are
+//!   slots for requests in that while.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -27,13 +30,16 @@ use crate::strace::with_slow_fsyncs;
 use crate::verdict::Verdict;
 use crate::{SERVICE, is_long, poll, quiet, service};
 
-/// How much more memory an overload may take than full work: the requests that stand in line, and their connections.
+/// How much more memory an overload may take than full work: the requests that stand in line, and
+/// their connections.
 const MOST_KIB: u64 = 128 << 10;
 
-/// How much full work may take: a thousand requests at a time, and the connections of those that wait.
+/// How much full work may take: a thousand requests at a time, and the connections of those that
+/// wait.
 const MOST_AT_WORK_KIB: u64 = 160 << 10;
 
-/// The most connections of all callers together. The debug build of the suite takes a second for what the release does in a fifth.
+/// The most connections of all callers together. The debug build of the suite takes a second for
+/// what the release does in a fifth.
 fn connections() -> usize {
     if is_long() { 3_000 } else { 1_500 }
 }
@@ -47,7 +53,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a slow store takes.
 const SLOW: Duration = Duration::from_millis(250);
 
-/// What is promised at three times capacity: how much of the peak is still stored, and within how long the others are refused.
+/// What is promised at three times capacity: how much of the peak is still stored, and within how
+/// long the others are refused.
 struct Promise {
     goodput: f64,
     refusal_ms: u128,
@@ -56,12 +63,13 @@ struct Promise {
 /// Where the store is the bound, the processor has time to say no.
 const BY_THE_STORE: Promise = Promise { goodput: 0.8, refusal_ms: 300 };
 
-/// Where the processor is the bound, each no takes of what it could store (the connection, reading, writing),
-/// so three times the load could be answered in full only by storing a fraction. What is not read waits in its
-/// connection instead. These are no aims but what may be relied on.
+/// Where the processor is the bound, each no takes of what it could store (the connection, reading,
+/// writing), so three times the load could be answered in full only by storing a fraction. What is
+/// not read waits in its connection instead. These are no aims but what may be relied on.
 const BY_THE_PROCESSOR: Promise = Promise { goodput: 0.4, refusal_ms: 1_500 };
 
-/// The closed loops that find the peak: so many callers at a time. A thousand and twenty-four are as many as there are slots.
+/// The closed loops that find the peak: so many callers at a time. A thousand and twenty-four are
+/// as many as there are slots.
 const AT_A_TIME: [usize; 2] = [256, 1_024];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,7 +116,8 @@ async fn of_a_slow_redis() {
 struct Goodput {
     /// Adds stored.
     a_second: f64,
-    /// The same for each second of the processor that the service had: other programs may have had the rest.
+    /// The same for each second of the processor that the service had: other programs may have had
+    /// the rest.
     a_processor_second: f64,
 }
 
@@ -211,7 +220,8 @@ impl Drill {
         ));
         row.promise(left == 0, format!("{left} adds got no answer"));
         row.promise(odd == 0, format!("{odd} adds were neither stored nor refused"));
-        // The second where other programs take the processor, the first where saying no takes what is left of it.
+        // The second where other programs take the processor, the first where saying no takes what
+        // is left of it.
         row.promise_in_time(part.max(part_of_processor) >= 0.25, "goodput collapsed");
         let Promise { goodput, refusal_ms: most_ms } = promise;
         row.promise_in_time(
@@ -251,7 +261,8 @@ async fn load(callers: Callers, pid: u32) -> Measured {
     Measured { peak, before, overload_began, answers, goodput }
 }
 
-/// A load of so long, and how much of it was stored. Its beginning does not count, when the service still has nothing to do.
+/// A load of so long, and how much of it was stored. Its beginning does not count, when the service
+/// still has nothing to do.
 async fn seen(pid: u32, span: Duration, load: impl Future<Output = Answers>) -> (Answers, Goodput) {
     let from = Instant::now() + span / 5;
     let until = Instant::now() + span;

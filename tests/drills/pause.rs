@@ -1,4 +1,5 @@
-//! SIGSTOP: of an instance for three leases, of Redis, of a receiver. What is stopped is neither dead nor alive.
+//! SIGSTOP: of an instance for three leases, of Redis, of a receiver. What is stopped is neither
+//! dead nor alive.
 
 use std::time::{Duration, Instant};
 
@@ -81,7 +82,8 @@ async fn redis_paused() {
             Duration::from_millis(50),
         );
         tokio::time::sleep(2 * LEASE).await;
-        // Answers are told apart by when they were asked: until the outage is known, and from then on.
+        // Answers are told apart by when they were asked: until the outage is known, and from then
+        // on.
         let (silent, known) = (probe.stop().await, since + Duration::from_millis(1_500));
         let slowest = |answers: &mut dyn Iterator<Item = &Probed>| {
             answers.map(|a| a.took).max().unwrap_or_default()
@@ -124,7 +126,8 @@ async fn redis_paused() {
     row.finish();
 }
 
-/// A stopped receiver's kernel goes on taking connections and requests, which nobody reads. Its tasks wait; others' do not.
+/// A stopped receiver's kernel goes on taking connections and requests, which nobody reads. Its
+/// tasks wait; others' do not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_paused() {
     let mut row = Row::new("SIGSTOP of a receiver for three leases");
@@ -149,7 +152,8 @@ async fn a_receiver_paused() {
     for load in loads {
         load.stop().await;
     }
-    // What it had been sent while it slept it reads only now, calls that were given up long ago among it.
+    // What it had been sent while it slept it reads only now, calls that were given up long ago
+    // among it.
     tokio::time::sleep(WHILE).await;
     drop(slow);
     let meanwhile =

@@ -1,5 +1,5 @@
-//! Receivers that break the rules of HTTP, or of decency. Their tasks arrive in the end, nobody else's are held up, and memory
-//! stays where it is.
+//! Receivers that break the rules of HTTP, or of decency. Their tasks arrive in the end, nobody
+//! else's are held up, and memory stays where it is.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -22,8 +22,8 @@ const MOST_KIB: u64 = 64 << 10;
 /// Lateness that a small, shared machine shows without any reason.
 const NOISE_MS: i64 = 25;
 
-/// Into how many spans the healthy receiver's calls are split. The median of their p99 is compared: one busy moment of the machine is in
-/// one of them.
+/// Into how many spans the healthy receiver's calls are split. The median of their p99 is compared:
+/// one busy moment of the machine is in one of them.
 const SPANS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,8 @@ async fn killed_while_it_syncs_always() {
     kill_again_and_again("always").await;
 }
 
-/// With `everysec` nothing is lost either, as long as the machine stays up: what Redis wrote is in the page cache.
+/// With `everysec` nothing is lost either, as long as the machine stays up: what Redis wrote is in
+/// the page cache.
 async fn kill_again_and_again(fsync: &str) {
     let kills = rounds(2, 20);
     let mut row = Row::new(format!("kill -9 of Redis ×{kills}, {fsync}"));

@@ -1,7 +1,8 @@
 //! The disk under Redis' append-only file: full, or slow.
 //!
-//! A full disk makes a Redis with `appendfsync everysec` answer MISCONF to every write, claims and settles too, and try on; with `always` it
-//! ends rather than answer. Either way callers get 503, and what was confirmed is there when there is room again.
+//! A full disk makes a Redis with `appendfsync everysec` answer MISCONF to every write, claims and
+//! settles too, and try on; with `always` it ends rather than answer. Either way callers get 503,
+//! and what was confirmed is there when there is room again.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,8 @@ use crate::{is_long, rounds};
 /// The room that is left for Redis itself to fill.
 const ROOM: u64 = 64 << 10;
 
-/// How long a fault lasts: longer than a lease, so that what was being called is claimable when it ends.
+/// How long a fault lasts: longer than a lease, so that what was being called is claimable when it
+/// ends.
 fn a_while() -> Duration {
     if is_long() { 2 * LEASE } else { WHILE }
 }
@@ -45,7 +47,8 @@ async fn full_while_it_syncs_every_second() {
     scene.end().await;
 }
 
-/// Nothing restarts it while the disk is full but somebody in vain, and it ends again with the first write.
+/// Nothing restarts it while the disk is full but somebody in vain, and it ends again with the
+/// first write.
 #[tokio::test(flavor = "multi_thread")]
 async fn full_while_it_syncs_always() {
     let fills = rounds(1, 3);
@@ -79,8 +82,9 @@ async fn full_while_it_syncs_always() {
     scene.end().await;
 }
 
-/// A disk that takes a second and more for a write and longer for an fsync. Redis goes on for two seconds while an fsync is under way, and
-/// then stands still until its write is done: it is well and silent by turns.
+/// A disk that takes a second and more for a write and longer for an fsync. Redis goes on for two
+/// seconds while an fsync is under way, and then stands still until its write is done: it is well
+/// and silent by turns.
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_while_it_syncs_every_second() {
     /// A write and an fsync, in microseconds. Longer than a call to the store may take.

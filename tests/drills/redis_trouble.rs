@@ -1,4 +1,5 @@
-//! A Redis that answers, and says no: memory at its limit, a disk that it cannot write to, still loading, settings that keep nothing.
+//! A Redis that answers, and says no: memory at its limit, a disk that it cannot write to, still
+//! loading, settings that keep nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -89,7 +90,8 @@ async fn memory_at_its_limit() {
     scene.end().await;
 }
 
-/// A failed snapshot makes Redis answer MISCONF to every write, settles and claims too: nothing can go out, and nothing is lost.
+/// A failed snapshot makes Redis answer MISCONF to every write, settles and claims too: nothing can
+/// go out, and nothing is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_cannot_be_written() {
     let server = Server::with_options(&["--enable-protected-configs", "yes"]);

@@ -32,7 +32,8 @@ async fn two_instances_restarted_in_turn() {
     row.settle(Verdict::of(&account, fleet.member(0), || receiver.seen()).await);
     row.promise(row.duplicates() == 0, "a restart in good order needs no duplicates");
     let unanswered = account.without_answer();
-    // An idle connection that is closed may cross with a request on it, as everywhere in HTTP/1.1. More than one a restart is no accident.
+    // An idle connection that is closed may cross with a request on it, as everywhere in HTTP/1.1.
+    // More than one a restart is no accident.
     row.promise(
         unanswered <= restarts as u64,
         format!("{unanswered} adds were neither answered nor refused"),

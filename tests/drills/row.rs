@@ -45,7 +45,8 @@ impl Row {
         }
     }
 
-    /// Something that is promised in time: a busy machine may not keep it, so that the short form looks away.
+    /// Something that is promised in time: a busy machine may not keep it, so that the short form
+    /// looks away.
     pub fn promise_in_time(&mut self, kept: bool, otherwise: impl Into<String>) {
         self.promise(kept || !crate::is_long(), otherwise);
     }

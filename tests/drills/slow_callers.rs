@@ -1,5 +1,5 @@
-//! Callers who take their time: a header or a body byte by byte, an answer that nobody reads; and callers who speak no HTTP. Others must not
-//! notice.
+//! Callers who take their time: a header or a body byte by byte, an answer that nobody reads; and
+//! callers who speak no HTTP. Others must not notice.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::row::Row;
 use crate::verdict::Verdict;
 use crate::{is_long, quick_settings, rounds};
 
-/// How much memory the slow callers may take: for each reader a task of 200 KiB and its answer as it is written, and some MiB for
-/// all else.
+/// How much memory the slow callers may take: for each reader a task of 200 KiB and its answer as
+/// it is written, and some MiB for all else.
 fn most_kib(each: usize) -> u64 {
     each as u64 * 500 + (32 << 10)
 }
@@ -58,8 +58,8 @@ async fn and_healthy_ones_beside_them() {
     let before = resident_kib(delayd.pid());
     let mut slow = JoinSet::new();
     for _ in 0..each {
-        // One after the other: the readers' questions, all at once, would be a flood of large answers, and so would they be again whenever
-        // all are thrown out together.
+        // One after the other: the readers' questions, all at once, would be a flood of large
+        // answers, and so would they be again whenever all are thrown out together.
         tokio::time::sleep(BETWEEN).await;
         slow.spawn(drip(delayd.address, "POST /delay/task/add HTTP/1.1\r\nx-slow: "));
         slow.spawn(drip(
@@ -109,8 +109,8 @@ async fn drip(address: SocketAddr, beginning: &'static str) {
     }
 }
 
-/// Asks for a large task again and again, and reads none of the answers. Its buffer is small, so that the kernel does not read them
-/// for it.
+/// Asks for a large task again and again, and reads none of the answers. Its buffer is small, so
+/// that the kernel does not read them for it.
 async fn read_nothing(address: SocketAddr, id: u64) {
     let body = json!({"topic": "large", "task_id": id}).to_string();
     let question = format!(

@@ -4,8 +4,9 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The command started so that each of its fsyncs takes so much longer, and nothing else costs anything. (A process that strace attaches to
-/// is stopped at every call, whichever it is.) The command stays the child, and the drill its parent.
+/// The command started so that each of its fsyncs takes so much longer, and nothing else costs
+/// anything. (A process that strace attaches to is stopped at every call, whichever it is.) The
+/// command stays the child, and the drill its parent.
 pub fn with_slow_fsyncs(command: &Command, by: Duration) -> Command {
     let mut strace = Command::new("strace");
     strace.args([
@@ -28,7 +29,8 @@ pub fn with_slow_fsyncs(command: &Command, by: Duration) -> Command {
 pub struct Injected(Child);
 
 impl Injected {
-    /// Into every fsync of all the process' threads, such as `error=EIO` or `delay_enter=20000` (microseconds).
+    /// Into every fsync of all the process' threads, such as `error=EIO` or `delay_enter=20000`
+    /// (microseconds).
     pub fn into_fsyncs(pid: u32, what: &str) -> Self {
         Self::into_calls(
             pid,

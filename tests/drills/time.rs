@@ -1,4 +1,5 @@
-//! The clock of the store jumps, an hour and a day, forwards and back. Nothing fires early by that clock, nothing stalls, nothing spins.
+//! The clock of the store jumps, an hour and a day, forwards and back. Nothing fires early by that
+//! clock, nothing stalls, nothing spins.
 
 use std::time::{Duration, Instant};
 

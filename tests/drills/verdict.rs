@@ -34,21 +34,22 @@ pub struct Verdict {
     pub early: Vec<String>,
     pub unexplained: Vec<String>,
     explained: BTreeMap<Cause, usize>,
-    /// From a crash to the next call of a task that was being called, per lease that ran out meanwhile.
+    /// From a crash to the next call of a task that was being called, per lease that ran out
+    /// meanwhile.
     pub redelivery_ms: Option<i64>,
     /// Of each task's first callback, sorted.
     lateness: Vec<i64>,
 }
 
 impl Verdict {
-    /// Waits until every confirmed task is delivered, and judges what came. Every answer of the receivers in `seen` was a success,
-    /// which is why a second callback is a duplicate.
+    /// Waits until every confirmed task is delivered, and judges what came. Every answer of the
+    /// receivers in `seen` was a success, which is why a second callback is a duplicate.
     pub async fn of(account: &Account, delayd: &Program, seen: impl Fn() -> Vec<Seen>) -> Self {
         Self::reached(account, delayd, seen, |state| state == DELIVERED).await
     }
 
-    /// As [`Verdict::of`], on a primary that may know less than the one before it: nobody waits for a task that it does not know. That one
-    /// is lost unless it was called before.
+    /// As [`Verdict::of`], on a primary that may know less than the one before it: nobody waits for
+    /// a task that it does not know. That one is lost unless it was called before.
     pub async fn after_failover(
         account: &Account,
         delayd: &Program,
@@ -67,8 +68,8 @@ impl Verdict {
         Self::judged(account, &states, seen(), is_final(UNKNOWN))
     }
 
-    /// As [`Verdict::of`], where tasks are too many to be asked for one by one: a task whose callback was answered with success counts as
-    /// delivered.
+    /// As [`Verdict::of`], where tasks are too many to be asked for one by one: a task whose
+    /// callback was answered with success counts as delivered.
     pub async fn by_calls_alone(account: &Account, seen: impl Fn() -> Vec<Seen>) -> Self {
         let confirmed: Vec<u64> =
             account.adds().values().filter_map(|added| Some(added.confirmed?.0)).collect();

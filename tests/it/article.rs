@@ -1,6 +1,8 @@
-//! Clients written against the service whose wire this one keeps: its two ways to add, its pull, its answers, as `curl -d` sends them.
+//! Clients written against the service whose wire this one keeps: its two ways to add, its pull,
+//! its answers, as `curl -d` sends them.
 //!
-//! What is read here is what such a client reads and no more: four fields, of these types. Whatever else an answer holds is nothing to it.
+//! What is read here is what such a client reads and no more: four fields, of these types. Whatever
+//! else an answer holds is nothing to it.
 
 use std::process::Command;
 
@@ -77,7 +79,8 @@ async fn a_task_of_the_first_version_is_pulled_once_it_is_due(kept: Kept) {
     assert!(now_ms() >= due * 1000, "pulled before its moment");
     assert_eq!(pulled, (Some(id), Some(content.to_string())));
     assert_eq!(pull(&delayd, json!({"topic": "order"})).await, nothing, "a pull consumes");
-    // By its id it stays readable, as a number and as the string that clients without 64-bit numbers send.
+    // By its id it stays readable, as a number and as the string that clients without 64-bit
+    // numbers send.
     for task_id in [json!(id), json!(id.to_string())] {
         let read = pull(&delayd, json!({"topic": "order", "task_id": task_id})).await;
         assert_eq!(read, (Some(id), Some(content.to_string())));

@@ -1,4 +1,5 @@
-//! Bad input gets a clear sentence and changes nothing: every row of the error table that exists so far.
+//! Bad input gets a clear sentence and changes nothing: every row of the error table that exists so
+//! far.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! `delayd bench`: each scenario, played shortly on both stores, tells the figures that it promises, and leaves nothing behind. How
-//! large they are is nobody's business here.
+//! `delayd bench`: each scenario, played shortly on both stores, tells the figures that it
+//! promises, and leaves nothing behind. How large they are is nobody's business here.
 
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;

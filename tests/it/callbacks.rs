@@ -50,7 +50,8 @@ async fn a_certificate_that_is_not_trusted_is_told_once_with_its_task() {
     let kept = Kept::embedded();
     let delayd = kept.start(&[endpoint]).await;
     let id = delayd.add(task("0s")).await.id();
-    // Its issuer is not trusted; or, where the system trusts another of that name, the certificate is not.
+    // Its issuer is not trusted; or, where the system trusts another of that name, the certificate
+    // is not.
     delayd.wait_for_log("TLS failed: the certificate").await;
     let log = delayd.log();
     assert!(log.contains(&id.to_string()) && !log.contains("rustls_platform_verifier"), "{log}");
@@ -96,7 +97,8 @@ async fn a_task_is_called_back_at_its_due_moment_and_never_before(kept: Kept) {
 async fn ten_thousand_tasks_of_one_second_all_arrive_once(kept: Kept) {
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("message.call", &receiver)]).await;
-    // Far enough away that all are stored before any is due; on a very slow machine the last ones are due as they come.
+    // Far enough away that all are stored before any is due; on a very slow machine the last ones
+    // are due as they come.
     let moment = now_ms() / 1000 + 8;
     let tasks: Vec<Value> = (0..10_000)
         .map(|n| json!({"topic": "burst", "timing_moment": moment, "content": {"sn": "message.call", "url": "/b", "n": n}}))
@@ -180,7 +182,8 @@ async fn content_reaches_the_service_byte_for_byte(kept: Kept) {
     }
 }
 
-/// The lease is a second, the call takes three: without the extension the task would be claimed and called again meanwhile.
+/// The lease is a second, the call takes three: without the extension the task would be claimed and
+/// called again meanwhile.
 async fn a_call_longer_than_the_lease_has_it_extended_first(kept: Kept) {
     let receiver = Receiver::answering(|_| Answer::AtTheGate).await;
     let settings = [service("message.call", &receiver), "worker.lease=\"1100ms\"".into()];
@@ -223,7 +226,8 @@ async fn a_service_that_is_not_listed_any_more_holds_its_tasks_back(kept: Kept) 
     assert_eq!(receiver.seen().len(), 2);
 }
 
-/// Nothing must rest on the safety look: with looks an hour apart, tasks still fire on their moment.
+/// Nothing must rest on the safety look: with looks an hour apart, tasks still fire on their
+/// moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
     use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! A clock that jumps by an hour or a day: neither early by the store's clock, nor stalled, nor spinning.
+//! A clock that jumps by an hour or a day: neither early by the store's clock, nor stalled, nor
+//! spinning.
 //!
-//! delayd, or its Redis, runs under libfaketime, which gives it another wall clock than the machine's, and the machine's
-//! monotonic one.
+//! delayd, or its Redis, runs under libfaketime, which gives it another wall clock than the
+//! machine's, and the machine's monotonic one.
 
 use std::time::Duration;
 
@@ -27,7 +28,8 @@ async fn with_clock(store: &StoreAt, clock: &FakeTime, receiver: &Receiver) -> P
     Program::launch(serve).await
 }
 
-/// How late a call came by a clock that was so many seconds ahead of the machine's. None may be early.
+/// How late a call came by a clock that was so many seconds ahead of the machine's. None may be
+/// early.
 fn lateness_ms(call: &Seen, ahead: i64) -> i64 {
     let late = call.lateness_ms() + ahead * 1_000;
     assert!(late >= 0, "{} ms early by the store's clock", -late);
@@ -62,7 +64,8 @@ fn processor_time(pid: u32) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// Fails if the process spins while nothing is due. Under libfaketime each look at the clock reads a file.
+/// Fails if the process spins while nothing is due. Under libfaketime each look at the clock reads
+/// a file.
 async fn assert_idle(pid: u32, after: &str) {
     let before = processor_time(pid);
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -109,8 +112,8 @@ async fn the_machines_clock_jumps_under_the_embedded_store() {
     assert_each_came_once(&receiver);
 }
 
-/// A call is under way while the clock jumps past its lease, or so far back that its lease counts as run out. The task is not
-/// called a second time, and the call's success counts.
+/// A call is under way while the clock jumps past its lease, or so far back that its lease counts
+/// as run out. The task is not called a second time, and the call's success counts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_call_outlives_a_jump_of_the_machines_clock() {
     for jump in [DAY, -DAY, -HOUR] {

@@ -11,7 +11,8 @@ use crate::{Kept, Program, on_both_stores, redis_server};
 
 on_both_stores!(the_client_commands_do_what_the_calls_do);
 
-/// Runs a client command against the service; answers its exit code and what it printed on both channels.
+/// Runs a client command against the service; answers its exit code and what it printed on both
+/// channels.
 async fn client(delayd: &Program, words: &[&str]) -> (i32, String) {
     let mut client = command(&[]);
     client.args(words).arg("--server").arg(delayd.url(""));
@@ -226,7 +227,8 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>, u32)> {
     contents
 }
 
-/// It made a database and a ballast of 16 MiB, and where root ran it, the service could not open them. Beside a running service it failed.
+/// It made a database and a ballast of 16 MiB, and where root ran it, the service could not open
+/// them. Beside a running service it failed.
 #[tokio::test(flavor = "multi_thread")]
 async fn check_leaves_everything_as_it_was_also_beside_a_running_service() {
     let folder = crate::program::folder();
@@ -257,7 +259,8 @@ async fn check_leaves_everything_as_it_was_also_beside_a_running_service() {
     assert_eq!(contents(folder.path()), before);
 }
 
-/// What another user could not write is no matter of creating a file to find out. (Root may write everywhere, so it becomes nobody.)
+/// What another user could not write is no matter of creating a file to find out. (Root may write
+/// everywhere, so it becomes nobody.)
 #[tokio::test]
 async fn check_names_what_its_user_cannot_write() {
     use std::os::unix::fs::PermissionsExt;
@@ -320,7 +323,8 @@ async fn check_warns_of_what_a_start_warns_of() {
     assert!(code == 78 && error.contains("http.auth.anonymous"), "{said}{error}");
 }
 
-/// What callers send is theirs: neither their content, nor a header, nor a receipt is ever written to the log, however much it tells.
+/// What callers send is theirs: neither their content, nor a header, nor a receipt is ever written
+/// to the log, however much it tells.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_is_json_if_asked_for_and_never_holds_a_payload() {
     let kept = Kept::embedded();

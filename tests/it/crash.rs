@@ -47,8 +47,9 @@ async fn a_kill_in_the_middle_of_callbacks_loses_nothing(kept: Kept) {
     assert_eq!(delayd.task("t", first[0].id).await["attempts"], again.unwrap().attempt);
 }
 
-/// The holder is stopped in the middle of a call and sleeps past its lease. On Redis another instance takes the task; with
-/// the embedded store there is none, and the task is not called a second time before the woken one's call has ended.
+/// The holder is stopped in the middle of a call and sleeps past its lease. On Redis another
+/// instance takes the task; with the embedded store there is none, and the task is not called a
+/// second time before the woken one's call has ended.
 async fn a_paused_holder_changes_nothing_when_it_wakes(kept: Kept) {
     let receiver = Receiver::answering(|call| {
         if call.attempt == 1 { Answer::AtTheGate } else { Answer::Status(200) }
@@ -57,7 +58,8 @@ async fn a_paused_holder_changes_nothing_when_it_wakes(kept: Kept) {
     let settings = [
         service("message.call", &receiver),
         "worker.lease=\"2s\"".into(),
-        // The first attempt waits at the gate for as long as the test likes: leases are extended for it up front.
+        // The first attempt waits at the gate for as long as the test likes: leases are extended
+        // for it up front.
         "callback.timeout=\"900ms\"".into(),
         "callback.retry.backoff={kind=\"fixed\", every=\"10m\"}".into(),
     ];
@@ -83,8 +85,9 @@ async fn a_paused_holder_changes_nothing_when_it_wakes(kept: Kept) {
         // Past the lease by the wall clock. There is nothing to wait for but time itself.
         tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
         holder.signal("CONT");
-        // Its call times out as it wakes. If that is settled before the next claim, the task waits for its backoff; if after, the
-        // settle is a late one, and the lease that the claim has given out is used. Never are there two calls at a time.
+        // Its call times out as it wakes. If that is settled before the next claim, the task waits
+        // for its backoff; if after, the settle is a late one, and the lease that the claim has
+        // given out is used. Never are there two calls at a time.
         holder.wait_for_log("timed out after").await;
         let (calls, log) = (receiver.seen(), holder.log());
         assert!(

@@ -1,5 +1,5 @@
-//! The embedded store's disk fails under the real program: strace makes the system's calls answer errors, those on the
-//! store's own files only.
+//! The embedded store's disk fails under the real program: strace makes the system's calls answer
+//! errors, those on the store's own files only.
 //!
 //! `when=N+` lets the first calls pass, so that something is answered before the disk fails.
 
@@ -51,8 +51,8 @@ fn due() -> Value {
     json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/"}})
 }
 
-/// Adds until one is refused, and answers the ids that were accepted. No answer may take long, and the refused one gets 503,
-/// unless the port is closed already.
+/// Adds until one is refused, and answers the ids that were accepted. No answer may take long, and
+/// the refused one gets 503, unless the port is closed already.
 async fn add_until_refused(delayd: &Program, task: Value) -> Vec<u64> {
     let mut accepted = Vec::new();
     for _ in 0..10_000 {
@@ -75,7 +75,8 @@ async fn add_until_refused(delayd: &Program, task: Value) -> Vec<u64> {
     panic!("the disk never failed:\n{}", delayd.log());
 }
 
-/// The disk fails at some moment: callers get 503 and no more, the program ends with 1, and a start finds what was answered.
+/// The disk fails at some moment: callers get 503 and no more, the program ends with 1, and a start
+/// finds what was answered.
 async fn stops_and_recovers(kept: &Kept, inject: &str, suffix: &str, task: Value) {
     let mut delayd =
         Program::start_under(failing(inject, &file(kept, suffix)), &kept.store, &[]).await;
@@ -104,7 +105,8 @@ async fn a_write_to_the_log_that_fails_ends_the_program_and_loses_nothing() {
     stops_and_recovers(&Kept::embedded(), "pwrite64:error=EIO:when=60+", "-wal", waiting()).await;
 }
 
-/// Another thread copies the log into the file. What was answered is in the log, and must not be thrown away with it.
+/// Another thread copies the log into the file. What was answered is in the log, and must not be
+/// thrown away with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_that_fails_ends_the_program_and_loses_nothing() {
     let kept = Kept::embedded();
@@ -121,8 +123,8 @@ async fn set_up(kept: &Kept) {
     assert_eq!(delayd.ended().await.code(), Some(0));
 }
 
-/// The fsync that fails is a claim's or a settle's as well as an add's: whatever was accepted is called, by the next process if
-/// need be.
+/// The fsync that fails is a claim's or a settle's as well as an add's: whatever was accepted is
+/// called, by the next process if need be.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_or_settle_that_fails_leaves_its_task_to_the_next_process() {
     let receiver = Receiver::start().await;
@@ -142,7 +144,8 @@ async fn a_claim_or_settle_that_fails_leaves_its_task_to_the_next_process() {
     }
 }
 
-/// A power cut may undo a worker's lease, for it ends the worker as well. A consumer's has to outlast it, as an add and a settle have to.
+/// A power cut may undo a worker's lease, for it ends the worker as well. A consumer's has to
+/// outlast it, as an add and a settle have to.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_that_is_answered_was_synced_but_for_a_workers_claim() {
     let (kept, calls) = (Kept::embedded(), program::folder());
@@ -186,8 +189,8 @@ async fn a_disk_quota_that_is_used_up_for_a_while_refuses_adds_and_nothing_else(
     is_full_for_a_while("EDQUOT").await;
 }
 
-/// The disk is full for a while (`when=first..last`), whatever the file system says: adds get 503, the service goes on, and
-/// adds come back by themselves.
+/// The disk is full for a while (`when=first..last`), whatever the file system says: adds get 503,
+/// the service goes on, and adds come back by themselves.
 async fn is_full_for_a_while(error: &str) {
     let kept = Kept::embedded();
     let receiver = Receiver::start().await;
@@ -220,8 +223,9 @@ fn is_refused(answer: &Answer) -> bool {
     answer.status == 503
 }
 
-/// One fsync takes several seconds; it may be an add's, a pull's, an ack's or a nack's. Pulls and acks waited as long as they were allowed to.
-/// The lease that a refused pull may have got all the same is one of hours: its task must come back without it.
+/// One fsync takes several seconds; it may be an add's, a pull's, an ack's or a nack's. Pulls and
+/// acks waited as long as they were allowed to. The lease that a refused pull may have got all the
+/// same is one of hours: its task must come back without it.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_of_the_edge_waits_for_a_disk_that_hangs_and_no_task_is_lost_by_it() {
     futures_util::future::join_all((10..16).map(hang_at)).await;
@@ -269,7 +273,8 @@ async fn hang_at(commit: u32) {
     }
     assert!(is_refused_by_silence(&promptly(&delayd, "pull", pull).await), "{}", delayd.log());
 
-    // Long after the hang: what was not acked is there for whoever asks, and no lease of those hours is.
+    // Long after the hang: what was not acked is there for whoever asks, and no lease of those
+    // hours is.
     let mut found = BTreeSet::new();
     let finds_all = async || {
         let answer = delayd.post("/delay/task/pull", json!({"topic": "p"}).to_string()).await;

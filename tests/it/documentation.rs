@@ -1,4 +1,5 @@
-//! What the README and the pages of `docs` show works when pasted, on both stores; what they point at is there; the demo is on time.
+//! What the README and the pages of `docs` show works when pasted, on both stores; what they point
+//! at is there; the demo is on time.
 
 use std::process::Command;
 
@@ -78,8 +79,8 @@ async fn the_examples_for_those_who_come_from_elsewhere_work(kept: Kept) {
     assert!(pasted > 10, "{pasted}");
 }
 
-/// Pastes a page's shell blocks from top to bottom: each answer has the fields of the one that is shown below it, and is as the OpenAPI
-/// document says. Answers how many there were.
+/// Pastes a page's shell blocks from top to bottom: each answer has the fields of the one that is
+/// shown below it, and is as the OpenAPI document says. Answers how many there were.
 async fn examples_work(page: &str, delayd: &Program) -> usize {
     let blocks: Vec<(&str, &str)> =
         page.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap()).collect();
@@ -131,7 +132,8 @@ fn the_commands_of_the_readme_are_there() {
     }
 }
 
-/// A table of CONTRIBUTING.md that names a test or a script that is gone would send newcomers the wrong way.
+/// A table of CONTRIBUTING.md that names a test or a script that is gone would send newcomers the
+/// wrong way.
 #[test]
 fn the_commands_for_contributors_name_tests_and_scripts_that_exist() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -182,7 +184,8 @@ fn every_test_target_belongs_to_a_part() {
     }
 }
 
-/// The manifest, the README and both texts name the same licences; tools read the field, lawyers the texts.
+/// The manifest, the README and both texts name the same licences; tools read the field, lawyers
+/// the texts.
 #[test]
 fn the_licence_is_named_and_both_texts_are_there() {
     assert!(page("Cargo.toml").contains("\nlicense = \"MIT OR Apache-2.0\"\n"));

@@ -8,8 +8,9 @@ use crate::{Kept, on_both_stores};
 
 on_both_stores!(a_destination_that_never_answers_delays_no_other_of_its_topic);
 
-/// 10,000 tasks are due for a black hole. Its first few calls hang until the test ends, so whatever arrives at the other
-/// destination does so without waiting for it; and the ten thousand stay untouched on their schedule.
+/// 10,000 tasks are due for a black hole. Its first few calls hang until the test ends, so whatever
+/// arrives at the other destination does so without waiting for it; and the ten thousand stay
+/// untouched on their schedule.
 async fn a_destination_that_never_answers_delays_no_other_of_its_topic(kept: Kept) {
     let black_hole = Receiver::answering(|_| Answer::Never).await;
     let healthy = Receiver::start().await;
@@ -39,7 +40,8 @@ async fn a_destination_that_never_answers_delays_no_other_of_its_topic(kept: Kep
     lateness.sort_unstable();
     println!("beside the black hole: p50 {} ms, p99 {} ms", lateness[100], lateness[197]);
     assert!(lateness[0] >= 0);
-    // A new destination starts slowly: of the ten thousand, no more than its first window was ever claimed.
+    // A new destination starts slowly: of the ten thousand, no more than its first window was ever
+    // claimed.
     assert!(black_hole.seen().len() <= 16, "{} calls into the black hole", black_hole.seen().len());
     let waiting = delayd.task("shared", *doomed.last().unwrap()).await;
     assert_eq!(

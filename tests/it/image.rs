@@ -31,7 +31,8 @@ fn assert_worked(script: &str, done: &Output) {
     assert!(done.status.success(), "{script}\n{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A target that the manifest names and the image's first layer does not have stopped every build of the image.
+/// A target that the manifest names and the image's first layer does not have stopped every build
+/// of the image.
 #[test]
 fn what_the_images_first_layer_has_is_a_package() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -55,7 +56,8 @@ fn what_the_images_first_layer_has_is_a_package() {
     assert_worked(fetch, &sh(fetch, layer.path()));
 }
 
-/// Kubernetes' `runAsNonRoot` refuses an image whose user is a name: it may be root by another name.
+/// Kubernetes' `runAsNonRoot` refuses an image whose user is a name: it may be root by another
+/// name.
 #[test]
 fn the_image_runs_as_a_number_and_says_what_it_is() {
     let image = text("Dockerfile");
@@ -141,7 +143,8 @@ fn the_image_carries_the_program_that_is_shipped() {
     assert!(profile.contains("lto = \"fat\"") && profile.contains("debug = \"line-tables-only\""));
 }
 
-/// Without the health check, instances met a Redis that did not yet listen, or still loaded its log.
+/// Without the health check, instances met a Redis that did not yet listen, or still loaded its
+/// log.
 #[test]
 fn compose_waits_for_redis_and_writes_to_volumes_alone() {
     let compose = text("docker-compose.yml");

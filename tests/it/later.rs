@@ -145,7 +145,8 @@ async fn later_frees_the_slot_at_once(kept: Kept) {
     assert_eq!(listed["destinations"][0]["breaker"], "closed");
 }
 
-/// The start of an embedded store voids the leases of the process before: those are its workers', and this one is not.
+/// The start of an embedded store voids the leases of the process before: those are its workers',
+/// and this one is not.
 async fn a_restart_leaves_the_receiver_its_lease(kept: Kept) {
     let receiver = Receiver::answering(|_| later("1h")).await;
     let settings = [service("message.call", &receiver)];

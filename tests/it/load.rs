@@ -64,7 +64,8 @@ impl Load {
         self.answers.lock().unwrap().clone()
     }
 
-    /// Waits until so many adds were accepted after a moment, and answers when the first of them was; panics after a minute.
+    /// Waits until so many adds were accepted after a moment, and answers when the first of them
+    /// was; panics after a minute.
     pub async fn accepted_after(&self, moment: Instant, count: usize) -> Instant {
         let first = async || {
             let answers = self.answers();
@@ -79,7 +80,8 @@ impl Load {
             .unwrap_or_else(|| panic!("adds were not accepted again: {:?}", last()))
     }
 
-    /// Waits until an add was refused; panics after a minute. Ids that were drawn before an outage last for a while.
+    /// Waits until an add was refused; panics after a minute. Ids that were drawn before an outage
+    /// last for a while.
     pub async fn refused(&self) {
         let is_refused = async || self.answers().iter().any(|answered| answered.status == 503);
         assert!(poll::until(is_refused).await, "no add was refused");
@@ -96,7 +98,8 @@ impl Load {
     }
 }
 
-/// Waits until each accepted task was delivered, or is gone without a trace, and answers those. Panics if one is neither for a minute.
+/// Waits until each accepted task was delivered, or is gone without a trace, and answers those.
+/// Panics if one is neither for a minute.
 pub async fn lost(
     delayd: &Program,
     receiver: &Receiver,

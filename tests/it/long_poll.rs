@@ -30,7 +30,8 @@ fn pull(delayd: &Arc<Program>, more: Value) -> JoinHandle<Value> {
     tokio::spawn(async move { delayd.post("/delay/task/pull", body.to_string()).await.ok().body })
 }
 
-/// Waits until a pull that begins now has waited and ended: those that were sent before wait by then.
+/// Waits until a pull that begins now has waited and ended: those that were sent before wait by
+/// then.
 async fn settle_down(delayd: &Program) {
     delayd.lives_for(Duration::from_millis(300)).await;
 }
@@ -127,7 +128,8 @@ async fn what_comes_back_wakes_a_waiter(kept: Kept) {
     assert_eq!((&third["task_id"], &third["attempt"]), (&json!(id), &json!(3)));
 }
 
-/// The caller hangs up while it waits; then a task comes. It must not have been given to no one, and no attempt be lost.
+/// The caller hangs up while it waits; then a task comes. It must not have been given to no one,
+/// and no attempt be lost.
 async fn a_waiter_who_hung_up_loses_nothing(kept: Kept) {
     let delayd = Arc::new(kept.start(&[]).await);
     add(&delayd, "1h").await;
@@ -275,7 +277,8 @@ async fn waiters_of_many_topics_share_the_look_of_each_second() {
     }
 }
 
-/// A hundred and one waiters ask as little as one: a look a second. Polling for each would be a thousand commands.
+/// A hundred and one waiters ask as little as one: a look a second. Polling for each would be a
+/// thousand commands.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_waiters_hardly_ask_the_store() {
     let kept = Kept::redis();

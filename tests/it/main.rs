@@ -1,6 +1,7 @@
 //! delayd as its users meet it: the real program, real sockets, a real receiver, a real Redis.
 //!
-//! Where a promise holds for both stores, the test is written once and appears as `embedded::…` and `redis::…`.
+//! Where a promise holds for both stores, the test is written once and appears as `embedded::…` and
+//! `redis::…`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]
 #![allow(unreachable_pub, missing_docs, reason = "nobody else sees it")]

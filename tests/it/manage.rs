@@ -1,4 +1,5 @@
-//! What producers and operators do to tasks and topics: keys, cancel, update, lists, dead letters, pauses.
+//! What producers and operators do to tasks and topics: keys, cancel, update, lists, dead letters,
+//! pauses.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -255,7 +256,8 @@ async fn pages_of_a_list_follow_one_another(kept: Kept) {
         if cursor.is_null() {
             break;
         }
-        // What is added meanwhile before the cursor's place does not show up twice, or push others out.
+        // What is added meanwhile before the cursor's place does not show up twice, or push others
+        // out.
         delayd.add(json!({"topic": "t", "delay": 60, "content": {}})).await;
     }
     assert_eq!(got, ids);
@@ -321,7 +323,8 @@ async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
     assert_eq!(call(&delayd, "/delay/dead/purge", left).await["count"], 0);
 }
 
-/// Asks for the dead four by four, each call behind the one before; answers how many were meant and how many gone over.
+/// Asks for the dead four by four, each call behind the one before; answers how many were meant and
+/// how many gone over.
 async fn by_and_by(delayd: &Program, path: &str, mut request: Value) -> (u64, u64) {
     let (mut count, mut seen) = (0, 0);
     request["limit"] = json!(4);
@@ -339,7 +342,8 @@ async fn by_and_by(delayd: &Program, path: &str, mut request: Value) -> (u64, u6
     }
 }
 
-/// Each call used to begin at the front: behind as many of other reasons as one call goes over, nothing was reached.
+/// Each call used to begin at the front: behind as many of other reasons as one call goes over,
+/// nothing was reached.
 async fn dead_tasks_that_are_passed_over_hide_nobody(kept: Kept) {
     let receiver =
         Receiver::answering(|seen| Answer::Status(if seen.path == "/19" { 410 } else { 418 }))

@@ -1,4 +1,5 @@
-//! Bad manners: whatever is thrown at the port is answered with a 4xx or a closed connection, soon, and others go on undisturbed.
+//! Bad manners: whatever is thrown at the port is answered with a 4xx or a closed connection, soon,
+//! and others go on undisturbed.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -103,7 +104,8 @@ async fn what_is_no_http_gets_a_4xx_or_a_closed_connection() {
     assert!(!delayd.log().contains("panicked"), "{}", delayd.log());
 }
 
-/// With both a length and chunks, the chunks count (RFC 9112, 6.3): nothing is left over that could pass for another request.
+/// With both a length and chunks, the chunks count (RFC 9112, 6.3): nothing is left over that could
+/// pass for another request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_length_beside_chunks_smuggles_nothing_in() {
     let delayd = Kept::embedded().start(&[]).await;
@@ -203,8 +205,8 @@ async fn requests_in_one_write_are_answered_in_order() {
     assert_eq!(statuses, ["200", "200", "404", "200", "200"], "{answer}");
 }
 
-/// Hundreds hold what they can: nothing said, a head that drips, a body that does not come. Others are served as if they were not
-/// there, before and after those have been let go.
+/// Hundreds hold what they can: nothing said, a head that drips, a body that does not come. Others
+/// are served as if they were not there, before and after those have been let go.
 #[tokio::test(flavor = "multi_thread")]
 async fn slowloris_does_not_disturb_the_others() {
     let delayd = Kept::embedded().start(&[]).await;
@@ -225,7 +227,8 @@ async fn slowloris_does_not_disturb_the_others() {
     let began = Instant::now();
     for stream in &mut held {
         assert_well(&delayd).await;
-        // None of them was asked for more than a part of a request, so the first thing that comes is its end, or a 503.
+        // None of them was asked for more than a part of a request, so the first thing that comes
+        // is its end, or a 503.
         if began.elapsed() > Duration::from_secs(1) {
             let answer = read_to_end(stream).await;
             assert!(matches!(status(&answer), None | Some(503)), "{answer}");
@@ -262,8 +265,8 @@ async fn a_pull_that_is_not_read_goes_to_the_next() {
     assert!(!rest.ends_with('}'), "the staller has the whole answer as well");
 }
 
-/// With few descriptors delayd takes fewer connections, says so, and keeps what it needs for its store and its calls. Those who are
-/// connected go on.
+/// With few descriptors delayd takes fewer connections, says so, and keeps what it needs for its
+/// store and its calls. Those who are connected go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_the_limit_of_open_files_those_who_are_connected_go_on() {
     let receiver = Receiver::start().await;

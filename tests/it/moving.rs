@@ -88,7 +88,8 @@ async fn everything_moves_while_both_serve(from: Kept, into: Kept) {
     let tasks: Vec<Value> = (0..3_000).map(|n| called("t", n, delay_ms(n))).collect();
     let mut ids = old.add_all(&tasks).await;
     let far: Vec<u64> = ids.iter().copied().skip(1).step_by(2).collect();
-    // What nobody fetches is overdue, and moves; what is held back moves as well, and stays held back.
+    // What nobody fetches is overdue, and moves; what is held back moves as well, and stays held
+    // back.
     let pulled = old
         .add(json!({"topic": "p", "delay": 0, "mode": "pull", "content": "any \"text\"\n"}))
         .await

@@ -121,8 +121,8 @@ async fn beat(service: &Program, topic: &str, key: &str) -> Value {
     service.add(task).await.ok().body
 }
 
-/// Has the new service draw ids of the next hours from now on. In the same second both services draw
-/// the same ones, and a task whose id the new service has drawn, too, stays at the old one.
+/// Has the new service draw ids of the next hours from now on. In the same second both services
+/// draw the same ones, and a task whose id the new service has drawn, too, stays at the old one.
 async fn keep_ids_apart(new: &Program) {
     let (now, ahead) = (now_ms(), 2 * 3_600);
     let record = json!({
@@ -277,9 +277,9 @@ async fn a_mover_that_is_killed_between_its_steps_is_gone_on_with_into_embedded(
     a_mover_that_is_killed_between_its_steps_is_gone_on_with(Kept::redis(), Kept::embedded()).await;
 }
 
-/// Another task of the new service has the id of a task with a key, so that it stays at the old one.
-/// As long as its caller pushes it back there, the mover goes on; and once the caller has changed over,
-/// it sees to it that the task at the old service never fires.
+/// Another task of the new service has the id of a task with a key, so that it stays at the old
+/// one. As long as its caller pushes it back there, the mover goes on; and once the caller has
+/// changed over, it sees to it that the task at the old service never fires.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_task_that_is_pushed_back_keeps_the_mover_going() {
     let (from, into) = (Kept::embedded(), Kept::embedded());
@@ -308,7 +308,8 @@ async fn a_refused_task_that_is_pushed_back_keeps_the_mover_going() {
     assert_eq!(counts(&new, "alive").await["scheduled"], 1);
 }
 
-/// The alarm that has moved is older than the one that stays, and would fire though the device is alive.
+/// The alarm that has moved is older than the one that stays, and would fire though the device is
+/// alive.
 async fn a_task_that_stays_ends_the_older_one_of_its_key(from: Kept, into: Kept) {
     let (old, new) = (from.start(&[]).await, into.start(&[]).await);
     beat(&old, "alive", "device").await;

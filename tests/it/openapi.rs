@@ -1,4 +1,5 @@
-//! The OpenAPI document is the truth about the program: what it answers is as documented, whatever it is asked.
+//! The OpenAPI document is the truth about the program: what it answers is as documented, whatever
+//! it is asked.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -61,7 +62,8 @@ fn close(schema: &mut Value) {
     }
 }
 
-/// What the examples of the documentation leave out: errors, and the answers that have fields only then.
+/// What the examples of the documentation leave out: errors, and the answers that have fields only
+/// then.
 async fn every_kind_of_answer_is_as_documented(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let document = Document::of(&delayd).await;
@@ -161,7 +163,8 @@ async fn the_page_is_open_and_may_load_nothing_from_elsewhere() {
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
                       response_schema_conformance";
 
-/// Schemathesis asks every operation, by the document and against it, with what its seed makes of it.
+/// Schemathesis asks every operation, by the document and against it, with what its seed makes of
+/// it.
 #[tokio::test(flavor = "multi_thread")]
 async fn schemathesis_finds_no_call_that_is_not_as_documented() {
     let receiver = Receiver::start().await;
@@ -176,7 +179,8 @@ const TOKEN: &str = "dly_tester";
 /// `printf %s … | sha256sum` of it.
 const TOKEN_HASH: &str = "60e3fdff7fa1ec662d2810194b3fb51ef76e2f9cbf092680b316f9baa4277edf";
 
-/// Where tokens are configured, no operation does without: asked with one it answers as documented, asked without or with a wrong one 401.
+/// Where tokens are configured, no operation does without: asked with one it answers as documented,
+/// asked without or with a wrong one 401.
 #[tokio::test(flavor = "multi_thread")]
 async fn schemathesis_finds_no_call_that_does_without_its_token() {
     let receiver = Receiver::start().await;

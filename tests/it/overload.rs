@@ -11,8 +11,9 @@ use crate::{Kept, on_both_stores};
 
 on_both_stores!(an_overloaded_edge_answers_everyone_and_recovers);
 
-/// Far more than a debug build does. Each request is answered, with 200 or a 503 that says when to come again; and with the load gone
-/// everything is as before. (How fast is for the drill of the same name to measure.)
+/// Far more than a debug build does. Each request is answered, with 200 or a 503 that says when to
+/// come again; and with the load gone everything is as before. (How fast is for the drill of the
+/// same name to measure.)
 async fn an_overloaded_edge_answers_everyone_and_recovers(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let callers = Callers::of(delayd.address, 4_000, Duration::from_secs(120));
@@ -33,7 +34,8 @@ async fn an_overloaded_edge_answers_everyone_and_recovers(kept: Kept) {
     delayd.add(json!({"topic": "t", "delay": "1h", "content": {}})).await;
 }
 
-/// Batches whose last byte does not come fill what bodies may hold. One more is refused at once; small requests go on.
+/// Batches whose last byte does not come fill what bodies may hold. One more is refused at once;
+/// small requests go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn batches_in_hand_are_bounded_and_small_adds_go_on_beside_them() {
     let delayd = Kept::embedded().start(&["limits.bodies=\"64MiB\"".into()]).await;

@@ -114,7 +114,8 @@ impl Program {
         program
     }
 
-    /// Starts it by another command that ends up as it, such as one that changes its surroundings first.
+    /// Starts it by another command that ends up as it, such as one that changes its surroundings
+    /// first.
     #[allow(dead_code, reason = "tests/drills share this program")]
     pub async fn start_by(
         store: &StoreAt,

@@ -1,4 +1,5 @@
-//! A TCP proxy before a server, which can lose an answer: the request is carried out, and its answer never comes.
+//! A TCP proxy before a server, which can lose an answer: the request is carried out, and its
+//! answer never comes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

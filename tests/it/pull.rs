@@ -99,12 +99,14 @@ async fn many_consumers_never_get_the_same_task(kept: Kept) {
     assert_eq!(got.into_iter().collect::<HashSet<_>>(), ids);
 }
 
-/// The caller sends its pull and resets the connection before the answer can be written. What it would have got is there for the next.
+/// The caller sends its pull and resets the connection before the answer can be written. What it
+/// would have got is there for the next.
 async fn a_caller_that_hung_up_loses_nothing(kept: Kept) {
     use std::io::Write;
 
     let delayd = kept.start(&[]).await;
-    // An answer larger than the socket's buffers, so that it cannot be written to someone who does not read.
+    // An answer larger than the socket's buffers, so that it cannot be written to someone who does
+    // not read.
     let filler = "x".repeat(200_000);
     let tasks: Vec<Value> = (0..64)
         .map(|n| json!({"topic": "t", "delay": 0, "content": {"n": n, "filler": filler}}))

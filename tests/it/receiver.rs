@@ -108,7 +108,8 @@ impl Receiver {
         *self.inner.behaviour.lock().unwrap() = Arc::new(behaviour);
     }
 
-    /// Waits until so many have gone through the gate: what is answered from now on is not theirs. Panics after a minute.
+    /// Waits until so many have gone through the gate: what is answered from now on is not theirs.
+    /// Panics after a minute.
     #[allow(dead_code, reason = "tests/drills share this receiver")]
     pub async fn wait_until_passed(&self, count: usize) {
         let mut passed = self.inner.passed.subscribe();
@@ -129,7 +130,8 @@ impl Receiver {
         self.inner.seen.lock().unwrap().clone()
     }
 
-    /// Waits until at least `count` callbacks came; panics with what came when none comes for a minute.
+    /// Waits until at least `count` callbacks came; panics with what came when none comes for a
+    /// minute.
     pub async fn wait_for(&self, count: usize) -> Vec<Seen> {
         let mut counts = self.inner.count.subscribe();
         while *counts.borrow_and_update() < count {

@@ -1,6 +1,8 @@
-//! The receivers that `docs/RECEIVERS.md` shows do what it says: they take what delayd signed, once, and nothing else.
+//! The receivers that `docs/RECEIVERS.md` shows do what it says: they take what delayd signed,
+//! once, and nothing else.
 //!
-//! Those in Python and Node are started here. The others need more than a test may ask a machine for.
+//! Those in Python and Node are started here. The others need more than a test may ask a machine
+//! for.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -96,7 +98,8 @@ fn signed(secret: &str, id: &str, age: i64, body: &str) -> HeaderMap {
 }
 
 async fn check(program: &str, file: &str) {
-    // It knows both secrets, as in the midst of a rotation; delayd signs by one of them, by another's, and by both.
+    // It knows both secrets, as in the midst of a rotation; delayd signs by one of them, by
+    // another's, and by both.
     let sample = Sample::start(program, file, &format!("{OLD} {NEW}"));
     let recorder = Receiver::start().await;
     let sets = [

@@ -28,7 +28,8 @@ async fn start(cluster: &Cluster, receiver: &Receiver) -> Arc<Program> {
     delayd
 }
 
-/// Waits until one of the replicas has taken the place of the `n`th primary, as another node sees it.
+/// Waits until one of the replicas has taken the place of the `n`th primary, as another node sees
+/// it.
 fn elect(cluster: &Cluster, n: usize) -> Instant {
     let other = &cluster.nodes[(n + 1) % 3];
     let gone = format!("127.0.0.1:{}@", cluster.nodes[n].port());
@@ -76,7 +77,8 @@ async fn a_killed_primary_holds_up_its_own_slots_and_no_others() {
     );
 }
 
-/// Without the id counter nothing can be added, and that is said at once; what is there goes on being delivered.
+/// Without the id counter nothing can be added, and that is said at once; what is there goes on
+/// being delivered.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_id_counters_node_adds_are_refused_at_once_and_work_goes_on() {
     let mut cluster = Cluster::start();
@@ -141,7 +143,8 @@ fn refusals(cluster: &Cluster) -> u64 {
     counted.sum()
 }
 
-/// The map is read again a quarter of a second later at best: until then the nodes' own word is what counts.
+/// The map is read again a quarter of a second later at best: until then the nodes' own word is
+/// what counts.
 #[tokio::test(flavor = "multi_thread")]
 async fn redirections_are_followed_at_once() {
     let cluster = Cluster::start();
@@ -166,7 +169,8 @@ async fn redirections_are_followed_at_once() {
     };
     store.add(vec![task()]).await.remove(0).unwrap();
 
-    // TRYAGAIN while the lane is on its way, then MOVED. An add is soon refused, for those of other lanes wait behind it.
+    // TRYAGAIN while the lane is on its way, then MOVED. An add is soon refused, for those of other
+    // lanes wait behind it.
     let lane = topic.lanes().next().unwrap();
     let slot = cluster.first_owner(&format!("{{{}:0}}", topic.topic)).1.to_string();
     begin_move(&cluster, &slot, 1, 2);
@@ -195,8 +199,9 @@ async fn redirections_are_followed_at_once() {
     assert_eq!(store.topics().await.unwrap(), [Registered::plain(topic)]);
 }
 
-/// A lane's slot stays half-way while a settle of it is due. Its server takes the settles of all its other lanes, and those are worked:
-/// once the whole server counted as away, and its tasks were called again when their leases had run out.
+/// A lane's slot stays half-way while a settle of it is due. Its server takes the settles of all
+/// its other lanes, and those are worked: once the whole server counted as away, and its tasks were
+/// called again when their leases had run out.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lane_stuck_half_way_holds_up_no_other_lane_of_its_server() {
     let cluster = Cluster::start();

@@ -1,4 +1,5 @@
-//! Where a Redis fails in ways that no other store does: a lost answer, a lost counter, memory at its limit.
+//! Where a Redis fails in ways that no other store does: a lost answer, a lost counter, memory at
+//! its limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,8 +76,8 @@ async fn a_lane_is_opened_though_its_first_callers_have_given_up() {
     assert!(poll::until(async || adding().await.is_ok()).await, "the lane stays closed");
 }
 
-/// The answer to an add is lost, and by the time the add is repeated the task has been claimed. It must not be scheduled
-/// beside its lease: it would fire twice.
+/// The answer to an add is lost, and by the time the add is repeated the task has been claimed. It
+/// must not be scheduled beside its lease: it would fire twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_add_repeated_after_a_lost_answer_does_not_schedule_a_claimed_task_again() {
     let server = redis_server::shared();
@@ -117,8 +118,8 @@ async fn an_add_repeated_after_a_lost_answer_does_not_schedule_a_claimed_task_ag
     assert_eq!((counts.leased, counts.scheduled), (4, 0), "a claimed task was scheduled again");
 }
 
-/// A Redis that lost its last second has also lost ids that are in use. Neither an instance that drew a block before, nor one
-/// that draws afterwards, may give out one of them.
+/// A Redis that lost its last second has also lost ids that are in use. Neither an instance that
+/// drew a block before, nor one that draws afterwards, may give out one of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_stay_unique_when_redis_has_lost_its_counter() {
     let mut server = Server::with_options(&["--appendonly", "no"]);
@@ -140,8 +141,8 @@ async fn ids_stay_unique_when_redis_has_lost_its_counter() {
     assert_eq!(late.len(), 6);
 }
 
-/// A caller who is gone by the time that his ids are drawn has been refused: none of his tasks may be stored after all. The other's, in the
-/// same batch, is.
+/// A caller who is gone by the time that his ids are drawn has been refused: none of his tasks may
+/// be stored after all. The other's, in the same batch, is.
 #[tokio::test]
 async fn a_caller_who_goes_while_ids_are_drawn_leaves_nothing_behind() {
     let server = Server::start();
@@ -167,8 +168,8 @@ async fn a_caller_who_goes_while_ids_are_drawn_leaves_nothing_behind() {
     assert_eq!(store.stats(&lane).await.unwrap().scheduled, 1);
 }
 
-/// A Redis that has fallen silent costs each caller a timeout or two, however many there are: they do not queue up for one
-/// attempt each. When it comes back, so does everything.
+/// A Redis that has fallen silent costs each caller a timeout or two, however many there are: they
+/// do not queue up for one attempt each. When it comes back, so does everything.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_redis_is_an_error_soon_and_not_a_hang() {
     let server = Server::start();
@@ -228,7 +229,8 @@ async fn at_maxmemory_adds_are_refused_and_work_goes_on() {
     delayd.wait_for_state("t", id, "delivered").await;
 }
 
-/// A record that cannot be read (another version wrote it, say) keeps nobody else of its claim from being called.
+/// A record that cannot be read (another version wrote it, say) keeps nobody else of its claim from
+/// being called.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_unreadable_record_does_not_hold_up_its_neighbours() {
     let server = redis_server::shared();
@@ -245,8 +247,9 @@ async fn one_unreadable_record_does_not_hold_up_its_neighbours() {
     assert!(delayd.log().contains("cannot be read"), "{}", delayd.log());
 }
 
-/// The store takes no settles for a while, and when it does again, one lane's keys are broken. That lane's settles are given up; without
-/// the word that the store is back every other lane would wait for ever.
+/// The store takes no settles for a while, and when it does again, one lane's keys are broken. That
+/// lane's settles are given up; without the word that the store is back every other lane would wait
+/// for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_lane_after_an_outage_does_not_stop_the_others() {
     let server = Server::start();

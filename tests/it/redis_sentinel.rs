@@ -34,7 +34,8 @@ fn elect(watched: &Watched, old: u16) -> Instant {
     elected
 }
 
-/// kill -9 of the primary under load. What replication had not carried over yet is lost with it; nothing else is.
+/// kill -9 of the primary under load. What replication had not carried over yet is lost with it;
+/// nothing else is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_primary_is_followed_to_its_successor() {
     let mut watched = Watched::start();
@@ -99,7 +100,8 @@ async fn a_primary_that_wakes_up_demoted_gets_no_more_tasks() {
     assert!(lost.iter().all(|a| a.at < elected), "a task went to the old primary: {lost:?}");
 }
 
-/// A planned failover breaks no connection by itself: whoever looks at nothing but PING goes on writing to a replica for ever.
+/// A planned failover breaks no connection by itself: whoever looks at nothing but PING goes on
+/// writing to a replica for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_demoted_server_is_noticed_though_it_answers() {
     let server = Server::start();
@@ -113,7 +115,8 @@ async fn a_demoted_server_is_noticed_though_it_answers() {
     delayd.wait_until_ready(200).await;
 }
 
-/// An add counts once so many replicas have it; while they are away adds are refused, and what is there goes out.
+/// An add counts once so many replicas have it; while they are away adds are refused, and what is
+/// there goes out.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_add_that_too_few_replicas_have_is_not_confirmed() {
     let watched = Watched::start();
@@ -244,8 +247,9 @@ async fn what_is_wrong_with_the_sentinels_is_said() {
     );
 }
 
-/// A sentinel that was cut off with the old primary names that one until the others have told it. Whoever believed it wrote to a server that
-/// was about to forget it all, for as long as ten seconds.
+/// A sentinel that was cut off with the old primary names that one until the others have told it.
+/// Whoever believed it wrote to a server that was about to forget it all, for as long as ten
+/// seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sentinel_that_knows_of_the_last_election_is_believed() {
     let (old, new) = (Server::start(), Server::start());
@@ -262,7 +266,8 @@ async fn the_sentinel_that_knows_of_the_last_election_is_believed() {
     }
 }
 
-/// The servers' login comes first in the address, the sentinels' own at its end; neither is ever shown.
+/// The servers' login comes first in the address, the sentinels' own at its end; neither is ever
+/// shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_and_servers_have_logins_of_their_own() {
     let (server, sentinel) = (Server::start(), Server::sentinel());

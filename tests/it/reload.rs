@@ -134,7 +134,8 @@ async fn a_shorter_retry_after_max_holds_for_what_is_held_already() {
     receiver.wait_for(3).await;
 }
 
-/// A file that is the same, and a folder in which others work, are no reason to load anything; SIGHUP always is.
+/// A file that is the same, and a folder in which others work, are no reason to load anything;
+/// SIGHUP always is.
 #[tokio::test(flavor = "multi_thread")]
 async fn sighup_reads_the_configuration_again_and_ends_nothing() {
     let receiver = Receiver::start().await;
@@ -151,7 +152,8 @@ async fn sighup_reads_the_configuration_again_and_ends_nothing() {
     receiver.wait_for(1).await;
 }
 
-/// As Kubernetes mounts a ConfigMap: the file is a link into a folder that is a link, and that one is swapped.
+/// As Kubernetes mounts a ConfigMap: the file is a link into a folder that is a link, and that one
+/// is swapped.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swapped_folder_behind_a_link_is_noticed() {
     use std::os::unix::fs::symlink;
@@ -197,7 +199,8 @@ async fn purge(delayd: &Program, topic: &str, token: Option<&str>) -> u16 {
     post.send().await.unwrap().status().as_u16()
 }
 
-/// A truncated file is valid TOML as a rule. Cut off before its tokens, it let everyone in, and the purge below succeeded.
+/// A truncated file is valid TOML as a rule. Cut off before its tokens, it let everyone in, and the
+/// purge below succeeded.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_truncated_file_lets_nobody_in() {
     let receiver = Receiver::start().await;

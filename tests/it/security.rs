@@ -204,7 +204,8 @@ async fn an_open_port_is_warned_of_loudly_and_one_with_tokens_is_not() {
     {
         let sets = [vec!["http.bind='0.0.0.0:0'".to_owned()], sets].concat();
         let delayd = kept.start(&sets).await;
-        // The line comes right after that of the address, by which the start is known; the drain's after both.
+        // The line comes right after that of the address, by which the start is known; the drain's
+        // after both.
         let mut delayd = delayd;
         delayd.signal("TERM");
         delayd.ended().await;

@@ -16,7 +16,8 @@ on_both_stores!(
     ended_tasks_are_forgotten_after_their_time_and_others_are_not,
 );
 
-/// Runs `serve` with settings that cannot work, and checks how it ends: code, and a line that says why.
+/// Runs `serve` with settings that cannot work, and checks how it ends: code, and a line that says
+/// why.
 async fn refuses(sets: &[String], code: i32, says: &[&str]) {
     let mut serve = command(sets);
     serve.arg("serve");
@@ -46,7 +47,8 @@ async fn a_start_beyond_loopback_without_tokens_is_refused_before_anything_is_to
         refuses(&sets, 78, &["http.auth.anonymous = true", "delayd token", bind]).await;
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    // The contradiction of both is refused as well: were the file cut off behind the first, everyone could call.
+    // The contradiction of both is refused as well: were the file cut off behind the first,
+    // everyone could call.
     let token = format!(
         "http.auth.tokens=[{{name='a', token_sha256='{}', scopes=['admin'], topics=['*']}}]",
         "0".repeat(64)
@@ -165,7 +167,8 @@ async fn a_redis_that_restarts_is_found_again_with_its_scripts() {
     delayd.add(task("0s")).await;
     receiver.wait_for(1).await;
     let pending = delayd.add(task("4s")).await.id();
-    // What everysec has written is what this test is about; what it still holds back is not promised.
+    // What everysec has written is what this test is about; what it still holds back is not
+    // promised.
     let is_written = || redis.command(&["INFO", "persistence"]).contains("aof_buffer_length:0\r\n");
     assert!(
         poll::until(async || is_written()).await,

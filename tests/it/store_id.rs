@@ -1,4 +1,5 @@
-//! What a store says of itself. `webhook-id`: no two tasks of two stores share one, and a task keeps its own.
+//! What a store says of itself. `webhook-id`: no two tasks of two stores share one, and a task
+//! keeps its own.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -24,7 +25,8 @@ fn task(n: usize) -> Value {
     json!({"topic": "t", "delay": 0, "content": {"sn": "message.call", "url": "/", "n": n}})
 }
 
-/// Each store's first id of a second is the same. A receiver that knew tasks by `webhook-id` took four of these eight for duplicates.
+/// Each store's first id of a second is the same. A receiver that knew tasks by `webhook-id` took
+/// four of these eight for duplicates.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_deployments_share_no_webhook_id_where_they_share_task_ids() {
     let receiver = Receiver::start().await;

@@ -37,7 +37,8 @@ async fn two_instances_share_a_topic_and_each_task_comes_once() {
     assert_eq!(calls.into_keys().collect::<HashSet<_>>(), ids.into_iter().collect());
 }
 
-/// The holder is killed in the middle of a burst. Tasks that it had not claimed go on at once (its lock lasts 2 s).
+/// The holder is killed in the middle of a burst. Tasks that it had not claimed go on at once (its
+/// lock lasts 2 s).
 #[tokio::test(flavor = "multi_thread")]
 async fn when_the_holder_of_a_lane_is_killed_the_other_goes_on_within_three_seconds() {
     let kept = Kept::redis();
@@ -60,7 +61,8 @@ async fn when_the_holder_of_a_lane_is_killed_the_other_goes_on_within_three_seco
     drop(other);
 }
 
-/// An instance that only takes tasks hints at them, so that the one that works need not wait for its look.
+/// An instance that only takes tasks hints at them, so that the one that works need not wait for
+/// its look.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_instance_that_does_not_work_leaves_its_tasks_to_one_that_does() {
     let kept = Kept::redis();
@@ -72,7 +74,8 @@ async fn an_instance_that_does_not_work_leaves_its_tasks_to_one_that_does() {
     works.wait_for_state("t", id, "delivered").await;
 }
 
-/// Asks again and again until the answer is as it should be: what another instance has changed is known within a second.
+/// Asks again and again until the answer is as it should be: what another instance has changed is
+/// known within a second.
 async fn soon<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
     poll::answer(ask).await.unwrap_or_else(|| panic!("{what}: not known after a minute"))
 }
@@ -90,7 +93,8 @@ async fn pull(program: &Program, count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Of 120 such tasks 90 could be neither read nor cancelled, and 30 of those waited in lanes that nobody looks into.
+/// Of 120 such tasks 90 could be neither read nor cancelled, and 30 of those waited in lanes that
+/// nobody looks into.
 #[tokio::test(flavor = "multi_thread")]
 async fn tasks_added_by_an_old_number_of_shards_lie_where_everybody_looks() {
     let kept = Kept::redis();
@@ -138,7 +142,8 @@ async fn tasks_added_by_an_old_number_of_shards_lie_where_everybody_looks() {
     }
 }
 
-/// A failover may lose a topic's entry. Whoever then registers it anew, with one lane, must not hide the tasks in the others.
+/// A failover may lose a topic's entry. Whoever then registers it anew, with one lane, must not
+/// hide the tasks in the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_whose_entry_was_lost_is_not_begun_anew_over_its_tasks() {
     let kept = Kept::redis();
@@ -166,7 +171,8 @@ async fn a_topic_whose_entry_was_lost_is_not_begun_anew_over_its_tasks() {
     );
 }
 
-/// It took a minute on instances that do not work, on which a paused topic went on handing out tasks to consumers.
+/// It took a minute on instances that do not work, on which a paused topic went on handing out
+/// tasks to consumers.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_changed_at_one_instance_holds_at_all_others_soon() {
     let kept = Kept::redis();

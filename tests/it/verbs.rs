@@ -1,4 +1,5 @@
-//! The client commands that look after tasks, topics and the dead, with the real program against the real service.
+//! The client commands that look after tasks, topics and the dead, with the real program against
+//! the real service.
 
 use serde_json::{Value, json};
 

@@ -280,8 +280,8 @@ impl Account {
             return (!is_of_this_revision).then_some(Violation::OldRevisionEnded);
         }
         if !is_current {
-            // It waits, for whoever took it from this one gave it back. The store cannot tell that from a repeated retry: it answers
-            // done, and nothing has moved.
+            // It waits, for whoever took it from this one gave it back. The store cannot tell that
+            // from a repeated retry: it answers done, and nothing has moved.
             let is_of_this_revision =
                 self.grants.get(receipt).is_some_and(|grant| grant.revision == self.revision);
             let waits = self.current.is_none() && !self.state.is_final();

@@ -1,7 +1,7 @@
 //! Reads a history and says which promises were broken.
 //!
-//! It keeps its own [`Account`] of each task, from what was asked for and what was answered, and never asks the model: a store that
-//! breaks its word cannot mislead it.
+//! It keeps its own [`Account`] of each task, from what was asked for and what was answered, and
+//! never asks the model: a store that breaks its word cannot mislead it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -36,7 +36,8 @@ pub(crate) enum Violation {
     ExpiredFired,
     /// It was handed out by an instance that had been told before that its topic is paused.
     PausedFired,
-    /// It was handed out by one that had been told that what fell due at its moment, in a pause, is not to be.
+    /// It was handed out by one that had been told that what fell due at its moment, in a pause, is
+    /// not to be.
     MisfireFired,
     /// An instance claimed by a pause that never was.
     PauseMadeUp,
@@ -263,7 +264,8 @@ impl Checker<'_> {
         }
     }
 
-    /// In the order of the store: leases that ran out and what has expired, then service by service what misfires and what is handed out.
+    /// In the order of the store: leases that ran out and what has expired, then service by service
+    /// what misfires and what is handed out.
     fn claimed(
         &mut self,
         claimed: &Claimed<'_>,
@@ -331,7 +333,8 @@ impl Checker<'_> {
         }
     }
 
-    /// After a step of the store that may have killed tasks of a lane: nobody is called for who lives, and for each who died.
+    /// After a step of the store that may have killed tasks of a lane: nobody is called for who
+    /// lives, and for each who died.
     fn check_calls(&mut self, at: usize, lane: &Lane, left: &[Call]) {
         left.iter().for_each(|call| self.call(at, lane, call));
         let owing = self.tasks.iter_mut().filter(|(_, task)| task.lane == *lane && task.owes_call);
@@ -353,7 +356,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether that is what the worker can have heard of a call, or that it made none under this lease.
+    /// Whether that is what the worker can have heard of a call, or that it made none under this
+    /// lease.
     fn was_heard(
         &self,
         by: LifeId,
@@ -404,12 +408,14 @@ impl Checker<'_> {
                 format!("task {id}: its receipt is made up"),
             );
         };
-        // The success of an earlier lease may have ended the task since; whether that call may be made again is asked below.
+        // The success of an earlier lease may have ended the task since; whether that call may be
+        // made again is asked below.
         let has_ended = task.state == State::Delivered;
         let lasts = |lease: &crate::account::Lease| {
             lease.receipt == *receipt && now + timeout <= lease.until
         };
-        // A jump may end a lease at any moment, and nobody can know before the next answer of the store.
+        // A jump may end a lease at any moment, and nobody can know before the next answer of the
+        // store.
         if !has_ended
             && !task.lease.as_ref().is_some_and(lasts)
             && !self.clock_jumped(grant.event..at)
@@ -448,8 +454,9 @@ impl Checker<'_> {
         self.calls.insert(call, called);
     }
 
-    /// Whether something went wrong, between the first grant and event `to`, with either of two instances that call a task: with
-    /// the one that had the success `call`, which may not have reached the store in time, or with the one that calls again.
+    /// Whether something went wrong, between the first grant and event `to`, with either of two
+    /// instances that call a task: with the one that had the success `call`, which may not have
+    /// reached the store in time, or with the one that calls again.
     fn explains_duplicate(&self, call: &Called, again: (LifeId, usize), to: usize) -> bool {
         let first = self.tasks[&call.id].grants[&call.receipt].event.min(again.1);
         let (from, until) = (&self.history.events[first], &self.history.events[to]);

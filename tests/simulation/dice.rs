@@ -1,8 +1,8 @@
 //! Chance, from a seed.
 //!
-//! Every decision has a name (what is decided, for whom, the how-manieth time) and is drawn from the seed and that name alone. So a
-//! decision does not depend on what happened to be drawn before it, and a small change of the program changes a schedule
-//! little.
+//! Every decision has a name (what is decided, for whom, the how-manieth time) and is drawn from
+//! the seed and that name alone. So a decision does not depend on what happened to be drawn before
+//! it, and a small change of the program changes a schedule little.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -57,8 +57,9 @@ fn check(seed: u64, plan: Plan) {
     assert!(report.broken.is_empty(), "{report}");
 }
 
-/// Its instance stood still after the call and woke when the lease had run out and the task had been rescheduled. It was handed the task
-/// anew before its settle arrived, and ended the new revision with the success of the old one: the new content was never sent.
+/// Its instance stood still after the call and woke when the lease had run out and the task had
+/// been rescheduled. It was handed the task anew before its settle arrived, and ended the new
+/// revision with the success of the old one: the new content was never sent.
 #[test]
 fn a_success_of_before_a_reschedule_does_not_end_the_task_in_the_name_of_a_newer_lease() {
     for seed in 0..seeds().min(600) {
@@ -67,8 +68,8 @@ fn a_success_of_before_a_reschedule_does_not_end_the_task_in_the_name_of_a_newer
     }
 }
 
-/// While the store took no settles, its lane waited to claim; meanwhile the instance learned that the topic was paused, and claimed from it all
-/// the same when the wait was over.
+/// While the store took no settles, its lane waited to claim; meanwhile the instance learned that
+/// the topic was paused, and claimed from it all the same when the wait was over.
 #[test]
 fn a_lane_that_waits_for_the_settles_claims_nothing_of_a_topic_that_is_paused_meanwhile() {
     for seed in 0..seeds().min(400) {
@@ -84,8 +85,8 @@ fn a_lane_that_waits_for_the_settles_claims_nothing_of_a_topic_that_is_paused_me
     }
 }
 
-/// A lease too short for a call is extended first. The answer was known only when little was left of the extended one, and the call
-/// began all the same.
+/// A lease too short for a call is extended first. The answer was known only when little was left
+/// of the extended one, and the call began all the same.
 #[test]
 fn a_call_does_not_begin_on_the_rest_of_an_extended_lease() {
     for seed in 0..seeds().min(200) {

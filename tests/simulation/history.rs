@@ -59,7 +59,8 @@ impl Asked {
     }
 }
 
-/// Something that happened. Much of it is only for whoever reads the printed history. What the store does stands here when it is done there, whether or not its answer arrives.
+/// Something that happened. Much of it is only for whoever reads the printed history. What the
+/// store does stands here when it is done there, whether or not its answer arrives.
 #[derive(Clone, Debug)]
 #[allow(dead_code, reason = "a history is also printed")]
 pub(crate) enum What {
@@ -138,7 +139,8 @@ pub(crate) enum What {
     AddedStale {
         topic: Topic,
     },
-    /// An instance read the registry, in which something had changed since it did last. It was read when so many events had happened.
+    /// An instance read the registry, in which something had changed since it did last. It was read
+    /// when so many events had happened.
     Looked {
         by: LifeId,
         read: usize,
@@ -224,6 +226,7 @@ impl fmt::Display for Event {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) events: Vec<Event>,
-    /// Requests to the store by life and second of the schedule. Looks would fill the list of events.
+    /// Requests to the store by life and second of the schedule. Looks would fill the list of
+    /// events.
     pub(crate) requests: BTreeMap<(LifeId, u64), u32>,
 }

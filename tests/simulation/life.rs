@@ -1,8 +1,9 @@
 //! One life of an instance, and how it is stopped.
 //!
-//! An instance acts on the world only by requests to the store and by calls. Both ask here first, before they leave and before their
-//! answer comes home. So a crash stops an instance at whatever it waits for: nothing of it ever gets out again. And a paused one
-//! goes on later with what it had in hand, its leases as stale as they may be by then.
+//! An instance acts on the world only by requests to the store and by calls. Both ask here first,
+//! before they leave and before their answer comes home. So a crash stops an instance at whatever
+//! it waits for: nothing of it ever gets out again. And a paused one goes on later with what it had
+//! in hand, its leases as stale as they may be by then.
 
 use std::sync::Mutex;
 use std::time::Duration;

@@ -1,20 +1,23 @@
 //! Thousands of small catastrophes, each from a seed.
 //!
-//! Several real workers, their logic unchanged, share one store and one business. The store is the specification of the
-//! conformance suite, which both real stores are held to; on the way to it requests are slow, refused, lost, done
-//! late or twice. The business fails, hangs and lies. Instances crash, stand still for longer than their leases, and are restarted; clocks
-//! are wrong and jump; tasks are cancelled, rescheduled, pushed back and replayed as they fall due, and topics are paused. Then the faults stop, and
-//! everything must come to its end.
+//! Several real workers, their logic unchanged, share one store and one business. The store is the
+//! specification of the conformance suite, which both real stores are held to; on the way to it
+//! requests are slow, refused, lost, done late or twice. The business fails, hangs and lies.
+//! Instances crash, stand still for longer than their leases, and are restarted; clocks are wrong
+//! and jump; tasks are cancelled, rescheduled, pushed back and replayed as they fall due, and
+//! topics are paused. Then the faults stop, and everything must come to its end.
 //!
 //! - [`plan`]: what a seed has in store. [`dice`]: chance.
-//! - [`schedule`]: plays it. [`life`]: how an instance is stopped. [`world`]: the truth. [`store`]: the way to it. [`receiver`]: the business.
-//! - [`history`]: what happened. [`checker`]: which promises that broke, by an [`account`] of each task and of the topics'
-//!   [`pauses`].
-//! - [`sabotage`]: broken stores and callers, each of which the checker must find out. [`corners`]: what the schedules must have reached.
+//! - [`schedule`]: plays it. [`life`]: how an instance is stopped. [`world`]: the truth. [`store`]:
+//!   the way to it. [`receiver`]: the business.
+//! - [`history`]: what happened. [`checker`]: which promises that broke, by an [`account`] of each
+//!   task and of the topics' [`pauses`].
+//! - [`sabotage`]: broken stores and callers, each of which the checker must find out. [`corners`]:
+//!   what the schedules must have reached.
 //! - [`found`]: what was found this way once, as schedules of their own.
 //!
-//! Time is tokio's, paused: it jumps to the next timer whenever nobody has anything to do. `SIMULATION_SEEDS=100000` plays so
-//! many schedules, `SIMULATION_SEED=42` that one, and prints it.
+//! Time is tokio's, paused: it jumps to the next timer whenever nobody has anything to do.
+//! `SIMULATION_SEEDS=100000` plays so many schedules, `SIMULATION_SEED=42` that one, and prints it.
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 #![allow(clippy::print_stdout, reason = "shown by --nocapture: what was found where")]
 
@@ -66,7 +69,8 @@ fn seeds() -> u64 {
     number("SIMULATION_SEEDS").unwrap_or(SEEDS)
 }
 
-/// Plays all seeds, on as many threads as there are processors, until one does not hold; answers the first that did not.
+/// Plays all seeds, on as many threads as there are processors, until one does not hold; answers
+/// the first that did not.
 fn first_broken(seeds: Range<u64>) -> Option<Report> {
     let next = AtomicU64::new(seeds.start);
     let play_on = || {

@@ -1,7 +1,9 @@
-//! The pauses of topics as the checker reads them from the history, and what each instance can know of them.
+//! The pauses of topics as the checker reads them from the history, and what each instance can know
+//! of them.
 //!
-//! An instance learns of a pause, and of its end, by its looks: what it was told last before it sent a claim is what that claim must go by.
-//! Moments in a history are numbers of events: clocks are wrong and jump, their order does not.
+//! An instance learns of a pause, and of its end, by its looks: what it was told last before it
+//! sent a claim is what that claim must go by. Moments in a history are numbers of events: clocks
+//! are wrong and jump, their order does not.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +17,8 @@ use crate::history::LifeId;
 pub(crate) struct Pauses {
     /// The event that paused a topic, and the store's moment of it.
     held: BTreeMap<Topic, (usize, UnixMillis)>,
-    /// Those that are over and whose tasks are not delivered late, each with the event that ended it.
+    /// Those that are over and whose tasks are not delivered late, each with the event that ended
+    /// it.
     over: BTreeMap<Topic, Vec<(usize, Misfire)>>,
     /// What came home to an instance when, and how many events had happened when it was read.
     looks: BTreeMap<LifeId, Vec<(usize, usize)>>,

@@ -17,7 +17,8 @@ pub(crate) struct Plan {
     pub(crate) instances: Vec<(i64, Vec<(Duration, Mishap)>)>,
     pub(crate) adds: Vec<(Duration, Add)>,
     pub(crate) pauses: Vec<(Duration, TopicPause)>,
-    /// When a topic is deleted and comes back with another number of lanes, if it holds nothing then.
+    /// When a topic is deleted and comes back with another number of lanes, if it holds nothing
+    /// then.
     pub(crate) recounts: Vec<(Duration, TopicEntry)>,
     /// Jumps of the store's clock, in milliseconds.
     pub(crate) jumps: Vec<(Duration, i64)>,
@@ -203,7 +204,8 @@ impl Plan {
         }
     }
 
-    /// Most are about the due moment of some task, and no fault: who is paused in order loses nothing.
+    /// Most are about the due moment of some task, and no fault: who is paused in order loses
+    /// nothing.
     fn pauses(
         throw: &mut Throw,
         adds: &[(Duration, Add)],
@@ -276,7 +278,8 @@ impl Plan {
         }
         let (length, call_ms, lease_ms) =
             (self.length, self.call_ms, self.settings.lease.as_millis() as u64);
-        // Most of what can go wrong goes wrong around a due moment: half of the mishaps come just then.
+        // Most of what can go wrong goes wrong around a due moment: half of the mishaps come just
+        // then.
         let dues: Vec<Duration> = self.adds.iter().map(|(at, add)| *at + add.delay).collect();
         for (instance, (_, mishaps)) in self.instances.iter_mut().enumerate() {
             let mut throw = dice.throw(("mishaps", instance));

@@ -1,4 +1,5 @@
-//! The business that is called: it takes tasks, fails, hangs, and says one thing while it does another.
+//! The business that is called: it takes tasks, fails, hangs, and says one thing while it does
+//! another.
 
 use std::sync::Arc;
 use std::time::Duration;

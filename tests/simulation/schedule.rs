@@ -1,5 +1,5 @@
-//! One schedule from beginning to end: the instances live and die, clients add tasks and meddle with them, then everything is
-//! mended and what is due must be delivered.
+//! One schedule from beginning to end: the instances live and die, clients add tasks and meddle
+//! with them, then everything is mended and what is due must be delivered.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -33,8 +33,8 @@ use crate::sabotage::Sabotage;
 use crate::store::Access;
 use crate::world::World;
 
-/// Within what time after the last fault everything must have come to an end: a lease and a half-done request of before, the retries that
-/// are left, the looks in between.
+/// Within what time after the last fault everything must have come to an end: a lease and a
+/// half-done request of before, the retries that are left, the looks in between.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 
 /// The instances that take tasks.
@@ -298,7 +298,8 @@ impl Deployment {
         self.world.write(What::Crashed { life: life.id });
     }
 
-    /// Stops an instance in order, or kills it where that takes too long, as whoever stops it would.
+    /// Stops an instance in order, or kills it where that takes too long, as whoever stops it
+    /// would.
     async fn drain(&self, running: Running, grace: Duration) {
         let Running { life, worker, janitor, .. } = running;
         drop(janitor);
@@ -388,7 +389,8 @@ fn params(plan: &Plan) -> worker::Params {
 async fn clients(deployment: Arc<Deployment>) {
     let world = &deployment.world;
     let client = Arc::new(Access::new(world.clone(), Arc::new(Life::new(LifeId(0)))));
-    // Instances that take tasks know the topics as they were when the schedule began, until they are told that this is wrong.
+    // Instances that take tasks know the topics as they were when the schedule began, until they
+    // are told that this is wrong.
     let edges: Vec<Arc<Registry<Access>>> = (0..EDGES)
         .map(|_| {
             let registry = Registry::new(client.clone(), topic::Params { max_topics: 100 });
@@ -459,8 +461,9 @@ async fn add_one(
     }
 }
 
-/// As the API tells producers to: what is not confirmed is asked for again, with the same idempotency key. Some give up. And as the API
-/// itself does: where the topic's entry was an old one, it is read again.
+/// As the API tells producers to: what is not confirmed is asked for again, with the same
+/// idempotency key. Some give up. And as the API itself does: where the topic's entry was an old
+/// one, it is read again.
 async fn add_until_answered(
     (client, edge): (&Access, &Registry<Access>),
     mut task: NewTask,
@@ -482,7 +485,8 @@ async fn add_until_answered(
     None
 }
 
-/// Cancels, reschedules or replays a task: when it falls due, at some moment, or as soon as it has been tried and failed.
+/// Cancels, reschedules or replays a task: when it falls due, at some moment, or as soon as it has
+/// been tried and failed.
 async fn meddle(
     world: &World,
     client: &Access,

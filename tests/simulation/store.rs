@@ -8,8 +8,8 @@
 //! twice: done, done again, the second answer
 //! ```
 //!
-//! A request leaves only from an instance that runs, and an answer reaches only one that does. What is on its way when the
-//! instance dies arrives all the same.
+//! A request leaves only from an instance that runs, and an answer reaches only one that does. What
+//! is on its way when the instance dies arrives all the same.
 
 use std::hash::Hash;
 use std::sync::Arc;

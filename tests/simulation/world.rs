@@ -1,7 +1,9 @@
-//! What all parts of a schedule share: the store's truth, its clock, chance, and the book in which everything is written down.
+//! What all parts of a schedule share: the store's truth, its clock, chance, and the book in which
+//! everything is written down.
 //!
-//! The truth is the specification of the store's conformance suite, to which both real stores are held. A lane's lock, which the
-//! specification does not have, is added as Redis has it. Sabotages of the store are in here.
+//! The truth is the specification of the store's conformance suite, to which both real stores are
+//! held. A lane's lock, which the specification does not have, is added as Redis has it. Sabotages
+//! of the store are in here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -383,7 +385,8 @@ impl World {
         calls
     }
 
-    /// Deletes a topic that holds nothing and of which nothing is asked, and brings it back with another number of lanes.
+    /// Deletes a topic that holds nothing and of which nothing is asked, and brings it back with
+    /// another number of lanes.
     pub(crate) fn recount(&self, entry: &TopicEntry) {
         let mut kept = self.kept();
         let known = kept.model.topics().into_iter().find(|known| known.entry.topic == entry.topic);

@@ -125,7 +125,8 @@ pub(crate) async fn tasks_spread_over_the_lanes_of_their_topic(bench: Bench<impl
     let topic = topic_of("sharded", 4);
     let batch =
         |tasks| vec![NewTask { topic: topic.clone(), ..new_task("message.call", 0) }; tasks];
-    // The turn may begin anew where a store goes on to other ids, which one may have to every second: so 40 adds need not come out even.
+    // The turn may begin anew where a store goes on to other ids, which one may have to every
+    // second: so 40 adds need not come out even.
     for (adds, tasks, least) in [(40, 1, 5), (1, 40, 10)] {
         let mut met = [0; 4];
         for _ in 0..adds {

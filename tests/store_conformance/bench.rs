@@ -62,7 +62,8 @@ pub(crate) async fn redis() -> Bench<AnyStore> {
     Bench { store, clock, kept: Box::new(prefix) }
 }
 
-/// A key prefix of its own on the cluster of this run: its lanes and its common keys lie on different nodes.
+/// A key prefix of its own on the cluster of this run: its lanes and its common keys lie on
+/// different nodes.
 pub(crate) async fn cluster() -> Bench<AnyStore> {
     let clock = Clock::manual(START);
     let prefix = fresh_prefix();

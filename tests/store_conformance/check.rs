@@ -119,7 +119,8 @@ pub(crate) async fn a_check_pages_through_many_tasks_and_lanes(bench: Bench<impl
 /// The rounds of traffic that each caller makes.
 const ROUNDS: usize = 60;
 
-/// Adders, claimers, settlers and whoever works by hand, all at full speed; and checks between any two of their calls.
+/// Adders, claimers, settlers and whoever works by hand, all at full speed; and checks between any
+/// two of their calls.
 pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
     let at_work = Cell::new(6);
     let done = || at_work.set(at_work.get() - 1);

@@ -1,4 +1,5 @@
-//! Each flaw of the embedded store: made by hand, found, repaired; and the task then goes its right road.
+//! Each flaw of the embedded store: made by hand, found, repaired; and the task then goes its right
+//! road.
 
 use delayd::clock::Clock;
 use delayd::store::embedded::{Embedded, Params};

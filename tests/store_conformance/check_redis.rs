@@ -1,4 +1,5 @@
-//! Each flaw of the Redis store: made by hand, found, repaired; and the task then goes its right road.
+//! Each flaw of the Redis store: made by hand, found, repaired; and the task then goes its right
+//! road.
 
 use delayd::store::redis::Redis;
 use delayd::store::{
@@ -579,7 +580,8 @@ async fn a_stray_hash_gives_no_topic_more_lanes() {
     assert_eq!(broken.bench.get(id).await.state, State::Scheduled);
 }
 
-/// Nor does it when the topic's entry is lost or cannot be read, and the number of its lanes is asked of the lanes themselves.
+/// Nor does it when the topic's entry is lost or cannot be read, and the number of its lanes is
+/// asked of the lanes themselves.
 #[tokio::test]
 async fn a_stray_hash_is_no_lane_of_a_topic_whose_entry_is_lost() {
     let lose: [fn(&Broken); 2] = [

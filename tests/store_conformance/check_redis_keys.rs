@@ -1,4 +1,5 @@
-//! The flaws of what Redis keeps beside the tasks: expiries, keys, idempotency keys, notes, policies and pauses. As [`crate::check_redis`].
+//! The flaws of what Redis keeps beside the tasks: expiries, keys, idempotency keys, notes,
+//! policies and pauses. As [`crate::check_redis`].
 
 use std::time::Duration;
 
@@ -63,7 +64,8 @@ async fn the_expiry_of_what_is_leased_rests() {
     assert_eq!(broken.expires(id), None);
 }
 
-/// A hand put what does not wait among what expires: a claim that comes upon it takes it off, and goes on.
+/// A hand put what does not wait among what expires: a claim that comes upon it takes it off, and
+/// goes on.
 #[tokio::test]
 async fn a_claim_is_not_held_up_by_an_expiry_of_what_does_not_wait() {
     let broken = broken().await;

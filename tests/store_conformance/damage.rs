@@ -1,4 +1,5 @@
-//! What is stored of a task is damaged, or another version wrote it: the trouble is that task's alone.
+//! What is stored of a task is damaged, or another version wrote it: the trouble is that task's
+//! alone.
 //!
 //! Both stores, reached past their verbs. The specification has nothing that could be damaged.
 
@@ -103,7 +104,8 @@ impl Bench<AnyStore> {
     }
 }
 
-/// Adds three tasks, harms the second, and checks that a claim hands out the others and comes to rest.
+/// Adds three tasks, harms the second, and checks that a claim hands out the others and comes to
+/// rest.
 async fn check_passed_over(bench: &Bench<AnyStore>, harm: Harm) -> TaskId {
     let mut added = Vec::new();
     for _ in 0..3 {

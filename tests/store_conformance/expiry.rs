@@ -193,7 +193,8 @@ pub(crate) async fn a_replay_moves_the_expiry(bench: Bench<impl Store>) {
     check_expired(&bench, id, "in its second life").await;
 }
 
-/// However much expires at once, a claim ends a bounded number; but it hands out nothing of the rest.
+/// However much expires at once, a claim ends a bounded number; but it hands out nothing of the
+/// rest.
 pub(crate) async fn a_claim_ends_a_bounded_number_of_expired_tasks(bench: Bench<impl Store>) {
     let left = 9;
     bench.store.add(vec![expiring("message.call", 0, 0); MAX_ENDED + left]).await;

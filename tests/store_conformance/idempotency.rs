@@ -160,7 +160,8 @@ pub(crate) async fn any_text_is_an_idempotency_key_of_its_own(bench: Bench<impl 
     }
 }
 
-/// Two topics know nothing of each other; and a topic of many lanes always looks into the same one for a key.
+/// Two topics know nothing of each other; and a topic of many lanes always looks into the same one
+/// for a key.
 pub(crate) async fn an_idempotency_key_finds_its_lane(bench: Bench<impl Store>) {
     let sharded = topic_of("sharded", 8);
     let first = bench.try_add(once("k", 1)).await.unwrap();

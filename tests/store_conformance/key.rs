@@ -311,7 +311,8 @@ pub(crate) async fn a_task_that_is_forgotten_leaves_no_key(bench: Bench<impl Sto
     }
 }
 
-/// Whether the claim or the push-back comes first, they agree: what was replaced is not handed out, and what was handed out was not replaced.
+/// Whether the claim or the push-back comes first, they agree: what was replaced is not handed out,
+/// and what was handed out was not replaced.
 pub(crate) async fn a_claim_and_a_push_back_at_the_same_time_agree(bench: Bench<impl Store>) {
     let version = |version: &str| NewTask { content: version.into(), ..keyed("k", 0) };
     for round in 0..100 {

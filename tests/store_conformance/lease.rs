@@ -159,7 +159,8 @@ pub(crate) async fn a_superseded_holder_is_refused(bench: Bench<impl Store>) {
 
 /// Receipts come from outside: one that nobody was given, however it looks, opens nothing.
 pub(crate) async fn a_made_up_receipt_moves_nothing(bench: Bench<impl Store>) {
-    // After a retry there is no current receipt, after a first claim no past one, after a cancel neither.
+    // After a retry there is no current receipt, after a first claim no past one, after a cancel
+    // neither.
     let (retried, first, cancelled) =
         (bench.add_held().await, bench.add_held().await, bench.add_held().await);
     bench.settle(&retried, retry(60_000)).await;
@@ -297,7 +298,8 @@ pub(crate) async fn an_expired_lease_counts_as_scheduled_for_every_verb_by_hand(
     assert_eq!(bench.settle(&held, delivered()).await, stale(State::Cancelled));
 }
 
-/// Only a sweep counts expiries: what a person does to a task that has lost its last lease but one must not bury it.
+/// Only a sweep counts expiries: what a person does to a task that has lost its last lease but one
+/// must not bury it.
 pub(crate) async fn a_verb_by_hand_counts_no_expiry(bench: Bench<impl Store>) {
     let id = bench.add("message.call", 0).await;
     for _ in 1..MAX_EXPIRIES {

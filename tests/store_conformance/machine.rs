@@ -1,12 +1,13 @@
 //! Both stores driven with random calls, side by side with the specification.
 //!
-//! proptest-state-machine makes up a row of [`crate::steps::Step`]s. Each is resolved against the [`crate::steps::World`] as it then stands (the
-//! fifth task, its second receipt) into a [`crate::steps::Call`], which the model answers. A store is given the same call, and must
-//! answer the same; after each call every count, every list, every task and what is next must be the same, too.
-//! A row that shows a difference is shortened before it is reported.
+//! proptest-state-machine makes up a row of [`crate::steps::Step`]s. Each is resolved against the
+//! [`crate::steps::World`] as it then stands (the fifth task, its second receipt) into a
+//! [`crate::steps::Call`], which the model answers. A store is given the same call, and must answer
+//! the same; after each call every count, every list, every task and what is next must be the same,
+//! too. A row that shows a difference is shortened before it is reported.
 //!
-//! Ids and receipts are each side's own. [`Twin`] knows which of the store's belongs to which of the model's.
-//! `PROPTEST_CASES` sets the number of rows.
+//! Ids and receipts are each side's own. [`Twin`] knows which of the store's belongs to which of
+//! the model's. `PROPTEST_CASES` sets the number of rows.
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
@@ -151,7 +152,8 @@ impl Twin {
         }
     }
 
-    /// Compares what became of each task, and learns the names of the new ones and of the calls that they may make.
+    /// Compares what became of each task, and learns the names of the new ones and of the calls
+    /// that they may make.
     async fn check_added(&mut self, tasks: &[NewTask], expected: &[Result<Added>], world: &World) {
         let added = self.bench.store.add(tasks.to_vec()).await;
         assert_eq!(added.len(), expected.len());
@@ -230,7 +232,8 @@ impl Twin {
         let expected_tasks = expected.tasks.iter().map(|task| self.leased_task(task));
         assert_eq!(found.collect::<Vec<_>>(), expected_tasks.collect::<Vec<_>>());
         assert_eq!((grant.now, grant.outlook.next), (expected.now, expected.outlook.next));
-        // Within one moment destinations may stand in any order, so moments are compared in their stead.
+        // Within one moment destinations may stand in any order, so moments are compared in their
+        // stead.
         let heads = world.model.heads(&claim.lane);
         let moments = |due: &[Destination]| -> Vec<UnixMillis> {
             let moment = |name: &Destination| {
@@ -252,8 +255,8 @@ impl Twin {
         );
     }
 
-    /// Compares everything that can be read. No call leaves anything behind that a check finds; and as the check is one that
-    /// repairs, whatever it changed would show below.
+    /// Compares everything that can be read. No call leaves anything behind that a check finds; and
+    /// as the check is one that repairs, whatever it changed would show below.
     async fn check_all(&self, world: &World) {
         let (store, model) = (&self.bench.store, &world.model);
         let report = check(store, true).await;

@@ -1,9 +1,10 @@
 //! The conformance suite of [`delayd::store`]: the contract in sentences.
 //!
-//! Each sentence below is one async fn over [`delayd::store::Store`]. It appears as `embedded::…`, `redis::…`, `cluster::…` (Redis
-//! Cluster) and `specification::…`. The last runs it on the specification in [`model`], so that the tests and the specification
-//! cannot come to disagree. [`machine`] drives both stores with random calls against that specification. What only
-//! Redis has (its lock, its scripts, a registry that can be lost) is in [`redis_alone`].
+//! Each sentence below is one async fn over [`delayd::store::Store`]. It appears as `embedded::…`,
+//! `redis::…`, `cluster::…` (Redis Cluster) and `specification::…`. The last runs it on the
+//! specification in [`model`], so that the tests and the specification cannot come to disagree.
+//! [`machine`] drives both stores with random calls against that specification. What only Redis has
+//! (its lock, its scripts, a registry that can be lost) is in [`redis_alone`].
 //!
 //! All clocks are manual. The lane lock alone counts in Redis' own time.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]

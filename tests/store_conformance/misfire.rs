@@ -150,7 +150,8 @@ pub(crate) async fn what_has_expired_does_not_misfire(bench: Bench<impl Store>) 
     assert_eq!((task.state, task.last_outcome.as_str()), (State::Expired, delayd::store::EXPIRED));
 }
 
-/// However much fell due in a pause, a claim ends a bounded number. It hands out none of the rest, and nothing behind them.
+/// However much fell due in a pause, a claim ends a bounded number. It hands out none of the rest,
+/// and nothing behind them.
 pub(crate) async fn a_claim_ends_a_bounded_number_of_misfires(bench: Bench<impl Store>) {
     let before = add_each(&bench, "message.call", &[99]).await;
     let missed = add_each(&bench, "message.call", &vec![150; 2 * MAX_ENDED + 3]).await;

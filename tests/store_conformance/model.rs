@@ -1,8 +1,9 @@
-//! The contract of [`delayd::store`] as the simplest program that keeps it: the executable specification.
+//! The contract of [`delayd::store`] as the simplest program that keeps it: the executable
+//! specification.
 //!
-//! Nothing here is stored, fast or concurrent. There is one map of tasks, and every verb looks through all of it; where
-//! a store keeps an index, the model has a filter. Its clock is the field `now`, and a claim is given its receipt, so
-//! that the same calls always have the same answers.
+//! Nothing here is stored, fast or concurrent. There is one map of tasks, and every verb looks
+//! through all of it; where a store keeps an index, the model has a filter. Its clock is the field
+//! `now`, and a claim is given its receipt, so that the same calls always have the same answers.
 //!
 //! What becomes of one task is in [`crate::record`], the registry in [`crate::topics`].
 
@@ -209,7 +210,8 @@ impl Model {
         Grant { now: self.now, receipt, tasks, outlook }
     }
 
-    /// Ends the leases of a lane that have run out, the earliest first, then those that end too far away.
+    /// Ends the leases of a lane that have run out, the earliest first, then those that end too far
+    /// away.
     fn sweep(&mut self, lane: &Lane) {
         let now = self.now;
         let mut over: Vec<(bool, UnixMillis, TaskId)> = self
@@ -308,7 +310,8 @@ impl Model {
         waiting
     }
 
-    /// The lane's called destinations by the earliest due moment of each. Their order within one moment is not promised.
+    /// The lane's called destinations by the earliest due moment of each. Their order within one
+    /// moment is not promised.
     pub(crate) fn heads(&self, lane: &Lane) -> Vec<(UnixMillis, Destination)> {
         let mut heads: BTreeMap<&Destination, UnixMillis> = BTreeMap::new();
         for record in self
@@ -340,7 +343,8 @@ impl Model {
         self.tasks.values().filter(|record| record.lane == *lane).filter_map(Record::expires)
     }
 
-    /// A destination's later tasks are not next while earlier ones of it are due: those are claimed first.
+    /// A destination's later tasks are not next while earlier ones of it are due: those are claimed
+    /// first.
     fn outlook(&self, lane: &Lane, skip: usize) -> Outlook {
         let (due, later): (Vec<_>, Vec<_>) =
             self.heads(lane).into_iter().partition(|(due, _)| *due <= self.now);

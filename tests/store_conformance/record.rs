@@ -13,8 +13,8 @@
 //!
 //! Not drawn: a claim ends a waiting task that has expired, or that fell due in a pause.
 //!
-//! [`Record::settle`], [`Record::sweep`] and [`Record::cancel`] are the tables of [`delayd::store`] as code: to check
-//! either, read them side by side.
+//! [`Record::settle`], [`Record::sweep`] and [`Record::cancel`] are the tables of [`delayd::store`]
+//! as code: to check either, read them side by side.
 
 use std::time::Duration;
 
@@ -86,7 +86,8 @@ impl Receipts {
     }
 }
 
-/// Whether a lease that ends then still holds. One that ends too far away was given before the clock was set back.
+/// Whether a lease that ends then still holds. One that ends too far away was given before the
+/// clock was set back.
 fn lasts(until: UnixMillis, now: UnixMillis) -> bool {
     now < until && until <= now + FURTHEST_DEADLINE
 }
@@ -147,7 +148,8 @@ impl Record {
         matches!(self.place, Place::Leased { until } if !lasts(until, now))
     }
 
-    /// The entry in the time order of the task's structure. A lease stays among the leased until a sweep.
+    /// The entry in the time order of the task's structure. A lease stays among the leased until a
+    /// sweep.
     pub(crate) fn listed(&self) -> (State, UnixMillis) {
         match self.place {
             Place::Waiting { due } => (State::Scheduled, due),
@@ -168,7 +170,8 @@ impl Record {
         Some(self.due + after.0 + Duration::from_millis(1))
     }
 
-    /// When a claim would have to end its lease, if it has one: at its deadline, or now if that is too far away.
+    /// When a claim would have to end its lease, if it has one: at its deadline, or now if that is
+    /// too far away.
     pub(crate) fn to_be_swept(&self, now: UnixMillis) -> Option<UnixMillis> {
         match self.place {
             Place::Leased { until } if until > now + FURTHEST_DEADLINE => Some(now),
@@ -424,7 +427,8 @@ impl Record {
         self.body = body;
     }
 
-    /// A verb by hand treats a lease that holds no more as scheduled. But if a cancel waited for its end, this is it.
+    /// A verb by hand treats a lease that holds no more as scheduled. But if a cancel waited for
+    /// its end, this is it.
     fn fulfil_pending_cancel(&mut self, now: UnixMillis) {
         if self.cancelling && self.ran_out(now) {
             self.sweep(now);

@@ -1,4 +1,5 @@
-//! What only Redis has: several instances, the lane lock, scripts that can be forgotten, a registry that can be lost.
+//! What only Redis has: several instances, the lane lock, scripts that can be forgotten, a registry
+//! that can be lost.
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +55,8 @@ pub(crate) fn raw<T: FromRedisValue>(words: &[&str]) -> T {
     redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).unwrap()
 }
 
-/// By the time that the answer is read the tasks are leased: once they were dropped, claim after claim, until they died.
+/// By the time that the answer is read the tasks are leased: once they were dropped, claim after
+/// claim, until they died.
 #[tokio::test]
 async fn an_unreadable_destination_drops_no_task_of_a_claim() {
     let deployment = Deployment::new();
@@ -135,7 +137,8 @@ async fn the_lock_is_given_back_by_a_holder_that_finds_the_lane_idle() {
     assert_eq!(grant(&second, claim_by("second", 1, true)).await.tasks.len(), 1);
 }
 
-/// A lock's end is a moment by the server's clock. Set back by an hour, that clock would keep a dead holder's lock for an hour.
+/// A lock's end is a moment by the server's clock. Set back by an hour, that clock would keep a
+/// dead holder's lock for an hour.
 #[tokio::test]
 async fn a_lock_from_before_the_clock_was_set_back_holds_nobody_up() {
     let deployment = Deployment::new();
@@ -234,7 +237,8 @@ async fn hints_reach_other_instances_from_one_that_publishes() {
     assert_eq!((hint.lane, hint.due), (lane(), added.due));
 }
 
-/// Consumers wait at any instance, whoever takes the add. Without this they would find the task a look later.
+/// Consumers wait at any instance, whoever takes the add. Without this they would find the task a
+/// look later.
 #[tokio::test]
 async fn hints_for_consumers_reach_every_instance_once() {
     let deployment = Deployment::new();
@@ -297,7 +301,8 @@ async fn a_recovery_finds_lanes_that_nobody_registered() {
     assert!(store.recover_topics().await.unwrap().is_empty());
 }
 
-/// A failover lost the topic's entry, and somebody registered it anew. Its tasks lay where nobody looked, until a check repaired it.
+/// A failover lost the topic's entry, and somebody registered it anew. Its tasks lay where nobody
+/// looked, until a check repaired it.
 #[tokio::test]
 async fn a_recovery_brings_the_registry_and_the_lanes_together_again() {
     let deployment = Deployment::new();
@@ -338,7 +343,8 @@ async fn a_recovery_brings_the_registry_and_the_lanes_together_again() {
     assert!(more.iter().all(Result::is_ok), "{more:?}");
 }
 
-/// Between its look at the registry and its add, the topic was deleted and came back. Whoever opens a lane asks the registry after the lane.
+/// Between its look at the registry and its add, the topic was deleted and came back. Whoever opens
+/// a lane asks the registry after the lane.
 #[tokio::test]
 async fn a_deletion_that_meets_an_add_is_called_off_or_refuses_it() {
     let deployment = Deployment::new();
@@ -513,7 +519,8 @@ async fn a_killed_redis_comes_back_with_every_task_and_repeats_no_id() {
     assert!(after > before[9]);
 }
 
-/// Waits for replicas that stand one behind another look like a silent server: once they opened the breaker for all work.
+/// Waits for replicas that stand one behind another look like a silent server: once they opened the
+/// breaker for all work.
 #[tokio::test]
 async fn many_pings_without_replicas_do_not_open_the_breaker() {
     let server = Server::start();

@@ -1,4 +1,5 @@
-//! The store's own id and format in Redis, which several instances share; and when an import looks into other topics.
+//! The store's own id and format in Redis, which several instances share; and when an import looks
+//! into other topics.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Adds that Redis is sent twice, because the first answer was lost: by the script itself, with other calls between the two.
+//! Adds that Redis is sent twice, because the first answer was lost: by the script itself, with
+//! other calls between the two.
 
 use deadpool_redis::redis::{self, Value};
 use delayd::store::redis::Redis;
@@ -155,7 +156,8 @@ async fn a_repeat_answers_as_the_add_did_whatever_was_asked() {
     }
 }
 
-/// The push-back was done, and then the task was claimed: a second one would cancel what is under way, and store it once more.
+/// The push-back was done, and then the task was claimed: a second one would cancel what is under
+/// way, and store it once more.
 #[tokio::test]
 async fn a_repeated_push_back_does_not_count_twice() {
     for asked in [KEY, BOTH] {
@@ -216,7 +218,8 @@ async fn a_repeat_is_not_refused_over_its_own_place_in_the_quota() {
     broken.check_in_order().await;
 }
 
-/// An id that was drawn twice, after a failover that lost the counter's last steps: the second task must be drawn anew.
+/// An id that was drawn twice, after a failover that lost the counter's last steps: the second task
+/// must be drawn anew.
 #[tokio::test]
 async fn an_id_of_another_task_is_taken_whatever_is_asked() {
     for (asked, other) in [(KEY, ""), (ONCE, KEY), (r#"{"quota":5}"#, ONCE), ("", BOTH)] {

@@ -1,4 +1,5 @@
-//! The model behind the trait of the stores, so that the suite can be run on the specification itself.
+//! The model behind the trait of the stores, so that the suite can be run on the specification
+//! itself.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;

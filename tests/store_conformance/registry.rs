@@ -41,7 +41,8 @@ pub(crate) async fn a_recovery_finds_nothing_where_all_is_registered(bench: Benc
     assert_eq!(topics(&bench).await, [topic_of("idle", 2), topic()]);
 }
 
-/// An entry that says another number of lanes than the registry: its topic was deleted, and came back.
+/// An entry that says another number of lanes than the registry: its topic was deleted, and came
+/// back.
 async fn came_back(bench: &Bench<impl Store>, before: u16, now: u16) -> (TopicEntry, TopicEntry) {
     let (old, new) = (topic_of("orders", before), topic_of("orders", now));
     bench.store.register(old.clone()).await.unwrap();

@@ -8,7 +8,8 @@ use delayd::task::{State, TaskId};
 
 use crate::bench::{Bench, Held, dead, delivered, hear, lane, ms, receipt, retry, stale};
 
-/// Where a task stands before a settle. It was claimed by `old`, who asked for a retry, then by `new`.
+/// Where a task stands before a settle. It was claimed by `old`, who asked for a retry, then by
+/// `new`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Before {
     /// `new` holds it.

@@ -20,7 +20,8 @@ use crate::bench::{START, ms, receipt, topic_of};
 use crate::model::Model;
 
 const TOPICS: [&str; 2] = ["orders", "others"];
-/// The last is only called for the dead. It has its place behind the others: what misfires there may call it in the same claim.
+/// The last is only called for the dead. It has its place behind the others: what misfires there
+/// may call it in the same claim.
 const DESTINATIONS: [&str; 4] = ["message.call", "other.server", "@pull", "dead.letters"];
 
 pub(crate) fn lanes() -> Vec<Lane> {
@@ -365,7 +366,8 @@ pub(crate) struct World {
     pub(crate) tasks: Vec<(Lane, TaskId)>,
     /// Of which there may be notes.
     pub(crate) noted: BTreeSet<(Lane, TaskId)>,
-    /// How often the clock was set back. A window that is over may be forgotten or not, so that idempotency keys are not used after that.
+    /// How often the clock was set back. A window that is over may be forgotten or not, so that
+    /// idempotency keys are not used after that.
     era: u32,
     receipts: Vec<Receipt>,
     pub(crate) call: Call,

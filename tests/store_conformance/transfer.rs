@@ -662,7 +662,8 @@ pub(crate) async fn a_call_for_a_moved_task_has_its_origin(bench: Bench<impl Sto
     );
 }
 
-/// Two stores that took an add in the same second have given the same id, and perhaps for the same content in the same millisecond.
+/// Two stores that took an add in the same second have given the same id, and perhaps for the same
+/// content in the same millisecond.
 pub(crate) async fn tasks_of_two_stores_with_one_id_are_told_apart(bench: Bench<impl Store>) {
     let task = stranger(1_700_000_000_000_005);
     assert_eq!(adopt(&bench, from(7, task.clone())).await, Adopted::New);

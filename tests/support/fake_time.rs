@@ -1,4 +1,5 @@
-//! A clock that jumps, for one process: libfaketime reads how far it is ahead from a file, each time it is asked.
+//! A clock that jumps, for one process: libfaketime reads how far it is ahead from a file, each
+//! time it is asked.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,12 +21,14 @@ impl FakeTime {
             let asked = asked.expect("these tests need faketime; scripts/test installs it");
             String::from_utf8(asked.stdout).unwrap().trim().to_owned()
         };
-        // It names what it shares with its child by its process id, and says nothing where one that was killed has left that behind.
+        // It names what it shares with its child by its process id, and says nothing where one that
+        // was killed has left that behind.
         let library =
             (0..20).map(|_| ask()).find(|library| !library.is_empty()).unwrap_or_default();
         assert!(!library.is_empty(), "faketime does not say where its library is");
-        // Redis' jemalloc asks for the time while it starts, libfaketime for memory while it starts: neither would ever be ready.
-        // libc's own malloc, loaded before jemalloc, does without the time.
+        // Redis' jemalloc asks for the time while it starts, libfaketime for memory while it
+        // starts: neither would ever be ready. libc's own malloc, loaded before jemalloc, does
+        // without the time.
         let library = format!("{library}:libc.so.6");
         let clock = Self { file: folder.join("faketime"), library };
         clock.set(0);
@@ -40,7 +43,8 @@ impl FakeTime {
         std::fs::rename(&next, &self.file).unwrap();
     }
 
-    /// The variables that give it to a process. Sleeps go by the monotonic clock, which stays as it is.
+    /// The variables that give it to a process. Sleeps go by the monotonic clock, which stays as it
+    /// is.
     pub fn variables(&self) -> Vec<(&'static str, &str)> {
         vec![
             ("LD_PRELOAD", self.library.as_str()),

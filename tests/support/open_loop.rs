@@ -1,9 +1,11 @@
-//! Load that does not wait: adds leave on schedule, whether or not the ones before were answered, as callers do who know nothing of
-//! each other. (A closed loop slows down with the server, and so hides a collapse; it is here to find out what the server can take.)
+//! Load that does not wait: adds leave on schedule, whether or not the ones before were answered,
+//! as callers do who know nothing of each other. (A closed loop slows down with the server, and so
+//! hides a collapse; it is here to find out what the server can take.)
 //!
-//! Written on bare sockets, so that a caller is cheaper than what it calls. An add takes a free connection or opens one more, and never
-//! queues behind another: with none free and no room for one more it is not sent, and counted as such. What is timed is timed from the
-//! moment at which the add was to leave, so that a generator which falls behind shows as slowness and hides none.
+//! Written on bare sockets, so that a caller is cheaper than what it calls. An add takes a free
+//! connection or opens one more, and never queues behind another: with none free and no room for
+//! one more it is not sent, and counted as such. What is timed is timed from the moment at which
+//! the add was to leave, so that a generator which falls behind shows as slowness and hides none.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 use std::net::SocketAddr;
@@ -112,7 +114,8 @@ impl Callers {
         }
     }
 
-    /// Opens all connections, one after the other: a storm of them at the start would be all there is to see.
+    /// Opens all connections, one after the other: a storm of them at the start would be all there
+    /// is to see.
     pub(crate) async fn connect(&self) {
         while self.may_open() {
             let stream = TcpStream::connect(self.to)
@@ -122,7 +125,8 @@ impl Callers {
         }
     }
 
-    /// So many at a time, each as soon as the one before it was answered. `add` makes a body of a number.
+    /// So many at a time, each as soon as the one before it was answered. `add` makes a body of a
+    /// number.
     pub(crate) async fn closed_loop(
         &self,
         at_a_time: usize,
@@ -233,7 +237,8 @@ async fn exchange(
     Ok((end, (!is_last).then_some(stream)))
 }
 
-/// The number of a field of an answer. (To read it as JSON would cost more than to write the request.)
+/// The number of a field of an answer. (To read it as JSON would cost more than to write the
+/// request.)
 fn number_in(body: &str, field: &str) -> i64 {
     let (_, rest) =
         body.split_once(&format!("\"{field}\":")).expect("an answer to an add has the field");

@@ -1,7 +1,8 @@
 //! A real redis-server for a test process, or for one test.
 //!
-//! It runs under a shell, its keeper, that takes orders from its standard input. However the test process ends, abort and
-//! kill -9 included, that pipe closes, and the keeper kills the server and removes its folder.
+//! It runs under a shell, its keeper, that takes orders from its standard input. However the test
+//! process ends, abort and kill -9 included, that pipe closes, and the keeper kills the server and
+//! removes its folder.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -40,7 +41,8 @@ const KEEPER: &str = r#"
     rm -rf "$folder"
 "#;
 
-/// Gives what comes after it a file system of its own in memory. It needs no root: it is root of a user namespace.
+/// Gives what comes after it a file system of its own in memory. It needs no root: it is root of a
+/// user namespace.
 const SMALL_DISK: &str = r#"mkdir disk && mount -t tmpfs -o size=16m drill disk && exec "$@""#;
 
 /// Where a server runs.
@@ -316,7 +318,8 @@ impl Server {
         self.command_unless_cut_off(words).unwrap_or_else(|| panic!("redis-cli {words:?}"))
     }
 
-    /// One command to a server that a sentinel may be about to make a replica: that cuts its clients off.
+    /// One command to a server that a sentinel may be about to make a replica: that cuts its
+    /// clients off.
     pub(crate) fn command_unless_cut_off(&self, words: &[&str]) -> Option<String> {
         let (host, port) = (&self.host, self.port.to_string());
         let output =

@@ -1,4 +1,5 @@
-//! Several real redis-servers together: a primary with replicas and sentinels, or a cluster. Dropping one ends all its servers.
+//! Several real redis-servers together: a primary with replicas and sentinels, or a cluster.
+//! Dropping one ends all its servers.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 use std::fs::File;
@@ -27,8 +28,9 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Waits until so many replicas are sent all that their primary writes.
 ///
-/// One that has just loaded everything is called online, and yet is sent nothing more until it has said that it is done, which it
-/// does once a second. If its primary dies before, it knows nothing of what was written meanwhile.
+/// One that has just loaded everything is called online, and yet is sent nothing more until it has
+/// said that it is done, which it does once a second. If its primary dies before, it knows nothing
+/// of what was written meanwhile.
 #[track_caller]
 pub(crate) fn until_followed(primary: &Server, replicas: usize) {
     let number = |text: &str, name: &str| {
@@ -54,7 +56,8 @@ pub(crate) fn until_followed(primary: &Server, replicas: usize) {
 pub(crate) struct Watched {
     pub(crate) servers: Vec<Server>,
     pub(crate) sentinels: Vec<Server>,
-    /// A fourth one beside a primary that may be cut off. It is not asked about what the others think.
+    /// A fourth one beside a primary that may be cut off. It is not asked about what the others
+    /// think.
     pub(crate) insider: Option<Server>,
 }
 
@@ -128,9 +131,10 @@ impl Watched {
 
     /// Whether the sentinels may find the primary down; if so, after two seconds without an answer.
     ///
-    /// A drill allows it from its fault to the election. At any other moment they would depose a primary only because the
-    /// machine stalls, or because a sentinel has just learned of a new primary and connects to it a second later. The insider
-    /// may be cut off and is not told; alone it deposes nobody.
+    /// A drill allows it from its fault to the election. At any other moment they would depose a
+    /// primary only because the machine stalls, or because a sentinel has just learned of a new
+    /// primary and connects to it a second later. The insider may be cut off and is not told; alone
+    /// it deposes nobody.
     pub(crate) fn may_depose(&self, may: bool) {
         let silence = if may { "2000" } else { "600000" };
         for sentinel in &self.sentinels {
@@ -153,7 +157,8 @@ impl Watched {
         self.sentinels.iter().map(epoch).max().unwrap()
     }
 
-    /// The port of the primary once a sentinel names another than `old`: they do not all learn of it at the same moment.
+    /// The port of the primary once a sentinel names another than `old`: they do not all learn of
+    /// it at the same moment.
     pub(crate) fn successor_of(&self, old: u16) -> u16 {
         let mut named = old;
         until("another primary is elected", || {
@@ -183,7 +188,8 @@ impl Watched {
     }
 }
 
-/// Three primaries and three replicas that take a second and a half to find a node down, and serve what slots they have.
+/// Three primaries and three replicas that take a second and a half to find a node down, and serve
+/// what slots they have.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     /// The first three are the primaries at first, in the order of their slots.
@@ -296,7 +302,8 @@ impl Cluster {
         (0..).map(|n| format!("p{n}")).find(fits).unwrap()
     }
 
-    /// The port of the primary that has the slot, as the first node sees it; none if it has found that one to be down.
+    /// The port of the primary that has the slot, as the first node sees it; none if it has found
+    /// that one to be down.
     pub(crate) fn owner_of(&self, slot: u16) -> Option<u16> {
         let nodes = self.nodes[0].command(&["CLUSTER", "NODES"]);
         let has_it = |line: &&str| {
@@ -311,7 +318,8 @@ impl Cluster {
         address.rsplit(':').next()?.parse().ok()
     }
 
-    /// Moves a slot from one node to another, key by key. It calls back while some of its keys are here and some there.
+    /// Moves a slot from one node to another, key by key. It calls back while some of its keys are
+    /// here and some there.
     pub(crate) fn move_slot(&self, slot: &str, from: usize, to: usize, half_way: impl FnOnce()) {
         let (source, target) = (&self.nodes[from], &self.nodes[to]);
         let (source_id, target_id) = (self.id_of(from), self.id_of(to));

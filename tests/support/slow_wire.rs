@@ -1,5 +1,5 @@
-//! A long way to a server: its answers take a while, however many they are. (Nothing is slower than that: a thousand questions at a time
-//! get a thousand answers at a time.)
+//! A long way to a server: its answers take a while, however many they are. (Nothing is slower than
+//! that: a thousand questions at a time get a thousand answers at a time.)
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -66,8 +66,8 @@ impl ErrorCode {
         std::iter::once(Self::Ok).chain(Self::FAILURES).find(is_it).unwrap_or(Self::Internal)
     }
 
-    /// Reads the case of a failure. Success is none: the entry of a batch that succeeded and cannot be
-    /// understood is not to be taken for one that failed.
+    /// Reads the case of a failure. Success is none: the entry of a batch that succeeded and cannot
+    /// be understood is not to be taken for one that failed.
     pub(crate) fn of_failure<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Self::deserialize(deserializer)? {
             Self::Ok => {

@@ -11,12 +11,14 @@ pub struct Destinations {
     pub destinations: Vec<DestinationShown>,
 }
 
-/// One destination. Breaker, calls and failures are those of the instance that answers; the rest is the store's.
+/// One destination. Breaker, calls and failures are those of the instance that answers; the rest is
+/// the store's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DestinationShown {
     pub sn: String,
-    /// False for one that tasks wait for and that the configuration does not name or allow (any more).
+    /// False for one that tasks wait for and that the configuration does not name or allow (any
+    /// more).
     pub configured: bool,
     pub held: bool,
     pub waiting: u64,

@@ -1,8 +1,9 @@
 //! What delayd's HTTP interface speaks of, once for all who speak it: the service, its command line
 //! and its benchmark.
 //!
-//! Types only: what values mean, and which are allowed, is the service's business. The documentation
-//! of types and fields is that of the OpenAPI document, which derives from them (feature `schema`).
+//! Types only: what values mean, and which are allowed, is the service's business. The
+//! documentation of types and fields is that of the OpenAPI document, which derives from them
+//! (feature `schema`).
 
 #![allow(
     missing_docs,

@@ -57,8 +57,8 @@ pub struct Record<Options, Mode = Way> {
     /// It is lent to the caller, and goes on here if another service refuses it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lent: bool,
-    /// As `get` shows them; `origin`, the store that its `webhook-id` begins with; and `task_id` in `on_dead`: the id that the call for the
-    /// dead will have.
+    /// As `get` shows them; `origin`, the store that its `webhook-id` begins with; and `task_id` in
+    /// `on_dead`: the id that the call for the dead will have.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = Object, required = true))]
     pub options: Options,
@@ -143,7 +143,8 @@ pub enum AdoptionBecame {
 mod tests {
     use super::*;
 
-    /// A mover gives back what is refused: taken for refused, an adopted task would be in two stores.
+    /// A mover gives back what is refused: taken for refused, an adopted task would be in two
+    /// stores.
     #[test]
     fn a_success_that_cannot_be_understood_is_no_failure() {
         let read = |item: &str| serde_json::from_str::<AdoptItem>(item).ok();

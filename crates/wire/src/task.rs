@@ -129,11 +129,13 @@ pub struct Task<Options> {
     /// Who holds it, while it is leased.
     pub lease: Option<Holder>,
     pub last_outcome: Option<String>,
-    /// What the task asks for instead of its topic's policy, as an add would say it. Without the scope `admin` the values of `headers` are null.
+    /// What the task asks for instead of its topic's policy, as an add would say it. Without the
+    /// scope `admin` the values of `headers` are null.
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub options: Options,
     pub content: String,
-    /// The attempts that were noted, the newest last. May be incomplete: notes are written beside the road.
+    /// The attempts that were noted, the newest last. May be incomplete: notes are written beside
+    /// the road.
     pub log: Vec<Note>,
 }
 

@@ -1,6 +1,8 @@
-//! `GET /docs`: a page that reads `/openapi.json` and lets its reader try calls. It holds no data, and asks for it with the reader's own token.
+//! `GET /docs`: a page that reads `/openapi.json` and lets its reader try calls. It holds no data,
+//! and asks for it with the reader's own token.
 //!
-//! Four files of our own and nothing from elsewhere: no framework, no font, no inline script or style, which the policy it is sent with would not run either.
+//! Four files of our own and nothing from elsewhere: no framework, no font, no inline script or
+//! style, which the policy it is sent with would not run either.
 
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header;

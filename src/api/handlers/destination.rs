@@ -117,7 +117,8 @@ fn read_sn(body: &[u8]) -> Result<Destination, Error> {
     Ok(sn)
 }
 
-/// Writes it down, and does it here at once; the other instances follow with their next look, within a second.
+/// Writes it down, and does it here at once; the other instances follow with their next look,
+/// within a second.
 async fn set_hold(api: &Api, sn: Destination, held: bool) -> Result<Success<Held>, Error> {
     api.store.set_hold(&sn, held).await?;
     let asked = api.limits.ask_holds();

@@ -27,7 +27,8 @@ pub(crate) struct Health {
     not_ready: Vec<&'static str>,
 }
 
-/// `GET /healthz`: it answers, so it lives. Asks nobody else, or a store's outage would get every instance restarted.
+/// `GET /healthz`: it answers, so it lives. Asks nobody else, or a store's outage would get every
+/// instance restarted.
 pub(crate) async fn alive() -> Response {
     Json(Health { status: "alive", store_breaker: None, not_ready: Vec::new() }).into_response()
 }

@@ -1,4 +1,5 @@
-//! One file for each family of calls: from a request's bytes to a store's verb, and back to an answer.
+//! One file for each family of calls: from a request's bytes to a store's verb, and back to an
+//! answer.
 
 pub(crate) mod dead;
 pub(crate) mod destination;

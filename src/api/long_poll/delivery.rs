@@ -1,7 +1,7 @@
 //! Claimed tasks on their way to a consumer: from the claim until the answer is written.
 //!
-//! A claimed task is in the hands of a [`Held`] until its consumer has it, so that whatever goes wrong before (the caller hangs up, a
-//! timeout, a panic) gives it back unspent.
+//! A claimed task is in the hands of a [`Held`] until its consumer has it, so that whatever goes
+//! wrong before (the caller hangs up, a timeout, a panic) gives it back unspent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,9 @@ use crate::task::{Lane, Receipt, TaskId};
 /// How long the answer of a pull without `lease` may take to be written.
 pub(crate) const WRITING: Duration = Duration::from_secs(10);
 
-/// How often a settle that was not confirmed is sent in all, and the first wait between two; each next is three times
-/// as long. With a store that is silent for a second each time this lasts about ten seconds.
+/// How often a settle that was not confirmed is sent in all, and the first wait between two; each
+/// next is three times as long. With a store that is silent for a second each time this lasts about
+/// ten seconds.
 const TRIES: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 
@@ -114,8 +115,8 @@ impl Drop for Held {
     }
 }
 
-/// Ends leases that nobody waits for, and repeats what was not confirmed for some seconds. Should that fail, the
-/// leases run out, and the tasks are handed out again.
+/// Ends leases that nobody waits for, and repeats what was not confirmed for some seconds. Should
+/// that fail, the leases run out, and the tasks are handed out again.
 async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
     let mut wait = FIRST_WAIT;
     for attempt in 1..=TRIES {

@@ -1,14 +1,17 @@
-//! One topic's line at work: claims for those who stand in it, and in between knows when to claim next.
+//! One topic's line at work: claims for those who stand in it, and in between knows when to claim
+//! next.
 //!
 //! ```text
 //! due ─▶ claim for the first few ─▶ hand out in order ─▶ look when the next is due ─▶ sleep until then, a hint, or another look
 //! ```
 //!
-//! - As many are claimed for at once as were served the last time, doubled: one task costs one claim and one look, and a thousand
-//!   tasks soon serve sixty-four at a time.
-//! - The look ([`Delivery::next_pull`]) says when a task falls due or a lease runs out. The look of each second repeats it
-//!   ([`crate::topic::Awaited`]), whatever it said, for hints may be lost. Idle waiters cost nothing else, however many they are.
-//! - Moments of the store are turned into this process' monotonic time by the look that brought them, so that neither clock matters.
+//! - As many are claimed for at once as were served the last time, doubled: one task costs one
+//!   claim and one look, and a thousand tasks soon serve sixty-four at a time.
+//! - The look ([`Delivery::next_pull`]) says when a task falls due or a lease runs out. The look of
+//!   each second repeats it ([`crate::topic::Awaited`]), whatever it said, for hints may be lost.
+//!   Idle waiters cost nothing else, however many they are.
+//! - Moments of the store are turned into this process' monotonic time by the look that brought
+//!   them, so that neither clock matters.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,15 +30,17 @@ use crate::store::{Delivery, NextDue, Registered};
 use crate::task::{Lane, Topic};
 use crate::topic::Outlook;
 
-/// The longest wait after claims that brought nothing; and the time after which a topic that nobody knows is looked for again.
+/// The longest wait after claims that brought nothing; and the time after which a topic that nobody
+/// knows is looked for again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The most waiters that are claimed for at once.
 const WIDEST: usize = 64;
-/// The wait after claims that brought nothing though something is still said to be due (a server's clock is behind), doubling up to
-/// the longest.
+/// The wait after claims that brought nothing though something is still said to be due (a server's
+/// clock is behind), doubling up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
-/// Waits for what is wished for, no longer than `wait`; `None` if nothing came, or this instance drains.
+/// Waits for what is wished for, no longer than `wait`; `None` if nothing came, or this instance
+/// drains.
 ///
 /// # Errors
 /// If there is no place left, or the store fails.
@@ -87,7 +92,8 @@ async fn run(pulls: Arc<Pulls>, topic: Topic, line: Arc<Line>) {
     };
     while !serving.pulls.waiters.is_over(&serving.topic, &serving.line) {
         if let Err(error) = serving.round().await {
-            // Said to each at once: to those who would wait in vain as to those who would not know why nothing comes.
+            // Said to each at once: to those who would wait in vain as to those who would not know
+            // why nothing comes.
             serving.line.fail(&error);
         }
     }
@@ -110,7 +116,8 @@ struct Serving {
 }
 
 impl Drop for Serving {
-    /// After a panic nobody would be served any more: their answers are dropped, which tells them, and the next one begins a new line.
+    /// After a panic nobody would be served any more: their answers are dropped, which tells them,
+    /// and the next one begins a new line.
     fn drop(&mut self) {
         if !self.line.is_empty() {
             self.line.fail(&Error::Internal);
@@ -196,7 +203,8 @@ impl Serving {
         failed
     }
 
-    /// Whoever came first is served first, whichever of the claims it was that found something for such a wish.
+    /// Whoever came first is served first, whichever of the claims it was that found something for
+    /// such a wish.
     fn hand_out(&self, heads: Vec<(u64, Wish)>, mut fruit: VecDeque<(Wish, Taken)>) {
         for (ticket, wish) in heads {
             if let Some(place) = fruit.iter().position(|(whose, _)| *whose == wish)

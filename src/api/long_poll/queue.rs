@@ -6,14 +6,18 @@
 //!                          └─▶ leaves                     │ a hint, the next due moment, a look each second
 //! ```
 //!
-//! However many wait, the store is asked by the line alone, and only when there is reason: [`crate::api::long_poll::dispatcher`] has the times. What is
-//! added or put back, by this process or another instance, comes as a hint.
+//! However many wait, the store is asked by the line alone, and only when there is reason:
+//! [`crate::api::long_poll::dispatcher`] has the times. What is added or put back, by this process
+//! or another instance, comes as a hint.
 //!
 //! # Invariants
 //!
-//! - A waiter has a place, of which there are so many, and no request slot: those who wait cost the others nothing but their connections.
-//! - A caller that leaves, whatever way, is out of the line at once. A task that was claimed for it meanwhile is given back unspent.
-//! - A line lives while somebody stands in it. It ends, and another begins, under the lock of all lines.
+//! - A waiter has a place, of which there are so many, and no request slot: those who wait cost the
+//!   others nothing but their connections.
+//! - A caller that leaves, whatever way, is out of the line at once. A task that was claimed for it
+//!   meanwhile is given back unspent.
+//! - A line lives while somebody stands in it. It ends, and another begins, under the lock of all
+//!   lines.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -225,7 +229,8 @@ impl Line {
             .min()
     }
 
-    /// What a look has found, in the place of the one before. Hints that came since the claims stand.
+    /// What a look has found, in the place of the one before. Hints that came since the claims
+    /// stand.
     pub(crate) fn knows(&self, known: BTreeMap<u16, Instant>) {
         self.state().known = known;
     }

@@ -1,5 +1,5 @@
-//! What the head of every answer says: the request's id, and, while draining, that the answer is its
-//! connection's last.
+//! What the head of every answer says: the request's id, and, while draining, that the answer is
+//! its connection's last.
 //!
 //! A caller who asks again then goes elsewhere, and finds no connection that is just being closed.
 //! HTTP/2 has no such header; its connections are told when the listener closes.

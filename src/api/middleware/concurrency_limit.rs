@@ -1,5 +1,5 @@
-//! The door: whether a request is worked on at once, stands in line for a moment, or is turned away. Before everything else, for what is
-//! turned away has to cost next to nothing.
+//! The door: whether a request is worked on at once, stands in line for a moment, or is turned
+//! away. Before everything else, for what is turned away has to cost next to nothing.
 //!
 //! ```text
 //! a head has come ─▶ a free slot? ─ yes ─▶ work
@@ -8,12 +8,13 @@
 //!                               └─▶ 503 after 150 ms, unread
 //! ```
 //!
-//! There are as many slots as requests may be worked on at a time. There is a line before them because a refusal is not free: turned away
-//! at once, three times too many callers come back at once, and saying no takes the processor from those in hand. The line paces them; a
-//! longer one would only let every answer come too late.
+//! There are as many slots as requests may be worked on at a time. There is a line before them
+//! because a refusal is not free: turned away at once, three times too many callers come back at
+//! once, and saying no takes the processor from those in hand. The line paces them; a longer one
+//! would only let every answer come too late.
 //!
-//! A slot is taken before the body is read, and given back where the body does not come with its head ([`crate::api::middleware::body`]): who drips holds
-//! up nobody.
+//! A slot is taken before the body is read, and given back where the body does not come with its
+//! head ([`crate::api::middleware::body`]): who drips holds up nobody.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,10 +23,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::api::wire::error::Error;
 
-/// How long a request may stand in line. With what it takes to read and to answer it, a refusal comes within 300 ms.
+/// How long a request may stand in line. With what it takes to read and to answer it, a refusal
+/// comes within 300 ms.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(150);
 
-/// Where requests wait for a slot, first come, first served. Cheap to clone; clones share the slots.
+/// Where requests wait for a slot, first come, first served. Cheap to clone; clones share the
+/// slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Line(Arc<Semaphore>);
 

@@ -1,18 +1,20 @@
 //! How many bytes of requests and answers the house holds at a time.
 //!
-//! Each body is bounded, and so is the number of requests; but four thousand batches of 16 MiB would be 64 GiB. So all bodies
-//! together share one budget, and so do all answers. What is over it is refused at once: a queue here would hold the bytes it
-//! waits for.
+//! Each body is bounded, and so is the number of requests; but four thousand batches of 16 MiB
+//! would be 64 GiB. So all bodies together share one budget, and so do all answers. What is over it
+//! is refused at once: a queue here would hold the bytes it waits for.
 //!
 //! ```text
 //! a body's first 64 KiB  ──▶ a quarter of the budget: small requests stay possible beside big batches
 //! all beyond, and batches ──▶ the other three quarters
 //! ```
 //!
-//! A body beyond its first 64 KiB counts twice once it is whole: what is read from it is held beside it.
+//! A body beyond its first 64 KiB counts twice once it is whole: what is read from it is held
+//! beside it.
 //!
-//! A share is taken as the bytes come, never by what a caller announces: sixteen callers who announce 16 MiB and send
-//! nothing would otherwise hold everything. It goes back when the last holder of the bytes lets go of them.
+//! A share is taken as the bytes come, never by what a caller announces: sixteen callers who
+//! announce 16 MiB and send nothing would otherwise hold everything. It goes back when the last
+//! holder of the bytes lets go of them.
 
 use std::sync::Arc;
 
@@ -46,7 +48,8 @@ impl Budget {
         Self { small, large, answers: Arc::new(Semaphore::new(total)), total }
     }
 
-    /// The same bytes for batches, which take none of the part that is for everyone: many slow ones would hold all of it.
+    /// The same bytes for batches, which take none of the part that is for everyone: many slow ones
+    /// would hold all of it.
     pub(crate) fn of_batches(&self) -> Self {
         Self { small: self.large.clone(), ..self.clone() }
     }
@@ -90,7 +93,8 @@ impl Share {
     }
 }
 
-/// A body that comes in, copied together: kept frame by frame, one of one-byte chunks would take forty times its size.
+/// A body that comes in, copied together: kept frame by frame, one of one-byte chunks would take
+/// forty times its size.
 #[derive(Debug)]
 pub(crate) struct Filling {
     budget: Budget,
@@ -105,7 +109,8 @@ impl Filling {
         self.bytes.len()
     }
 
-    /// Takes the next piece, which must not take it over its limit. If it is the last one, no room is made for more.
+    /// Takes the next piece, which must not take it over its limit. If it is the last one, no room
+    /// is made for more.
     pub(crate) fn push(&mut self, piece: &[u8], is_last: bool) -> Result<(), Exhausted> {
         let (held, needed) = (self.bytes.capacity(), self.bytes.len() + piece.len());
         if needed > held {
@@ -124,7 +129,8 @@ impl Filling {
         Ok(())
     }
 
-    /// The whole body, which holds its share for as long as somebody holds it, and the share of what is read from it.
+    /// The whole body, which holds its share for as long as somebody holds it, and the share of
+    /// what is read from it.
     pub(crate) fn whole(mut self) -> Result<Bytes, Exhausted> {
         let length = self.bytes.len();
         if length > SMALL {

@@ -1,8 +1,8 @@
 //! What every request passes before its handler, and every answer after it: tower services, one per
 //! file.
 //!
-//! `pipeline` puts them together. A service holds references alone, so copying it costs nothing, and
-//! none is boxed. What a request gains on its way is a field of [`route::Routed`].
+//! `pipeline` puts them together. A service holds references alone, so copying it costs nothing,
+//! and none is boxed. What a request gains on its way is a field of [`route::Routed`].
 
 pub(crate) mod admission;
 pub(crate) mod answer_head;

@@ -36,8 +36,8 @@ pub(crate) fn limit_answers<'a, S: Answers<Routed> + 'a>(
     })
 }
 
-/// Gives an answer its share of the budget. One that finds no room is not given, which its body is told by being dropped: pulled
-/// tasks go back.
+/// Gives an answer its share of the budget. One that finds no room is not given, which its body is
+/// told by being dropped: pulled tasks go back.
 pub(crate) fn take_room(budget: &Budget, response: Response) -> Response {
     let length = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
     if length <= SMALL_ANSWER {
@@ -52,8 +52,8 @@ pub(crate) fn take_room(budget: &Budget, response: Response) -> Response {
     }
 }
 
-/// An answer with its share, which goes with the bytes, for the server keeps those longer than the body that gave them. It tells
-/// its length, or the answer would have no `content-length`.
+/// An answer with its share, which goes with the bytes, for the server keeps those longer than the
+/// body that gave them. It tells its length, or the answer would have no `content-length`.
 struct Accounted {
     body: Body,
     share: Arc<OwnedSemaphorePermit>,

@@ -1,12 +1,14 @@
-//! `GET /openapi.json`: the whole API as an OpenAPI 3.1 document, for code generators, testers and the page at `/docs`.
+//! `GET /openapi.json`: the whole API as an OpenAPI 3.1 document, for code generators, testers and
+//! the page at `/docs`.
 //!
-//! Each row of the table in `routes` has the types that its handler reads and answers. Schemas are derived from those
-//! very types, so a field that is added is documented. `wire::schema` describes types that read themselves by hand.
+//! Each row of the table in `routes` has the types that its handler reads and answers. Schemas are
+//! derived from those very types, so a field that is added is documented. `wire::schema` describes
+//! types that read themselves by hand.
 //!
 //! # Invariant
 //!
-//! A schema is never stricter than its reader. It may be laxer: what only a sentence can say (exactly one of two fields)
-//! stands in descriptions.
+//! A schema is never stricter than its reader. It may be laxer: what only a sentence can say
+//! (exactly one of two fields) stands in descriptions.
 
 use delayd_wire::{ErrorCode, Failure};
 use std::collections::BTreeMap;

@@ -24,12 +24,14 @@ use tower::Service;
 use crate::api::transport::io_timeouts::{Overdue, Patience, Pulse};
 use crate::api::transport::tracked_io::{OnStream, Paced};
 
-/// How much of an answer hyper may keep before the socket has taken it. Small, so that [`crate::api::transport::delivery_confirmation`] is asked for
-/// an answer's last byte only when the rest is on its way; it is also the longest request head.
+/// How much of an answer hyper may keep before the socket has taken it. Small, so that
+/// [`crate::api::transport::delivery_confirmation`] is asked for an answer's last byte only when
+/// the rest is on its way; it is also the longest request head.
 const WRITE_BUFFER: usize = 64 * 1024;
 /// The most requests at a time on one HTTP/2 connection.
 const STREAMS: u32 = 128;
-/// How often an HTTP/2 caller is asked whether it is still there, and how long it may take to say so.
+/// How often an HTTP/2 caller is asked whether it is still there, and how long it may take to say
+/// so.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -76,7 +78,8 @@ where
         let drained = async {
             draining.cancelled().await;
             tokio::time::sleep(linger).await;
-            // Shut down now, hyper would throw away what it has read of a request. Slow heads are overdue all the same.
+            // Shut down now, hyper would throw away what it has read of a request. Slow heads are
+            // overdue all the same.
             pulse.no_part_of_a_head().await;
         };
         let end = async {
@@ -87,7 +90,8 @@ where
                 () = cut_off.cancelled() => End::Cut,
             }
         };
-        // In a set of its own it is looked at when it has been woken, and not whenever the connection is: several times a request.
+        // In a set of its own it is looked at when it has been woken, and not whenever the
+        // connection is: several times a request.
         let mut end: FuturesUnordered<_> = [end].into_iter().collect();
         let answers = {
             let pulse = pulse.clone();
@@ -99,7 +103,8 @@ where
         let mut connection =
             pin!(builder(streams.clone()).serve_connection(io, answers).into_owned());
         let end = tokio::select! {
-            // The connection first: a request that came together with the end of the linger is read, and then is to be answered.
+            // The connection first: a request that came together with the end of the linger is
+            // read, and then is to be answered.
             biased;
             ended = connection.as_mut() => return note(ended),
             Some(end) = end.next() => end,
@@ -168,7 +173,8 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 
 fn builder(streams: Streams) -> auto::Builder<Streams> {
     let mut builder = auto::Builder::new(streams);
-    // Heads and idleness are timed by the pulse: hyper's own timeout knows one time for both, and none for who says nothing.
+    // Heads and idleness are timed by the pulse: hyper's own timeout knows one time for both, and
+    // none for who says nothing.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(WRITE_BUFFER);
     builder
         .http2()

@@ -1,24 +1,27 @@
 //! An answer that knows whether it was written.
 //!
-//! A pull without `lease` consumes its tasks when its answer has been written, and a caller who hung up before loses
-//! nothing. An HTTP handler cannot know that: it hands over a response and is done. But the server takes the
-//! *body* piece by piece, and drops it when the connection fails. So the body reports its own fate:
+//! A pull without `lease` consumes its tasks when its answer has been written, and a caller who
+//! hung up before loses nothing. An HTTP handler cannot know that: it hands over a response and is
+//! done. But the server takes the *body* piece by piece, and drops it when the connection fails. So
+//! the body reports its own fate:
 //!
 //! ```text
 //! all but the last byte ─▶ pause ─▶ the last byte ─▶ Written
 //!        dropped anywhere before ──────────────────▶ GivenBack
 //! ```
 //!
-//! The pause is a `Pending` that wakes itself. It makes hyper flush what it has to the socket, and go round its loop,
-//! which begins with a read: there it notices that the caller is gone. hyper may ask a pending body twice in one
-//! round, without a read in between, so the pause is two long. A body that does not fit into hyper's write buffer
-//! ([`crate::api::transport::listener`] keeps it small) is not asked for its last byte at all before the rest is in the socket.
+//! The pause is a `Pending` that wakes itself. It makes hyper flush what it has to the socket, and
+//! go round its loop, which begins with a read: there it notices that the caller is gone. hyper may
+//! ask a pending body twice in one round, without a read in between, so the pause is two long. A
+//! body that does not fit into hyper's write buffer ([`crate::api::transport::listener`] keeps it
+//! small) is not asked for its last byte at all before the rest is in the socket.
 //!
-//! A caller who reads so slowly that the tasks' lease is about to run out does not get the last byte either: by then
-//! another may have them.
+//! A caller who reads so slowly that the tasks' lease is about to run out does not get the last
+//! byte either: by then another may have them.
 //!
-//! Without the last byte no caller can take the answer for a whole one, because of its `content-length`. So what was
-//! given back was not received. The reverse is not certain: what was written may be lost on the way, as always.
+//! Without the last byte no caller can take the answer for a whole one, because of its
+//! `content-length`. So what was given back was not received. The reverse is not certain: what was
+//! written may be lost on the way, as always.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -40,8 +43,9 @@ pub(crate) enum Fate {
     GivenBack,
 }
 
-/// A body of `bytes` that calls `then` exactly once, when its fate is known: `Written` at `deadline` at the latest. `then`
-/// may run anywhere, and must not block. An empty body is never `Written`.
+/// A body of `bytes` that calls `then` exactly once, when its fate is known: `Written` at
+/// `deadline` at the latest. `then` may run anywhere, and must not block. An empty body is never
+/// `Written`.
 pub(crate) fn watched(
     bytes: Bytes,
     deadline: Instant,

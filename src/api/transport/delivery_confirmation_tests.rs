@@ -61,7 +61,8 @@ async fn a_body_taken_whole_is_written_and_told_so_once() {
     assert_eq!(told.recv().await, None);
 }
 
-/// A connection to a server that answers with bodies of `length` bytes and tells their fates; asked once already.
+/// A connection to a server that answers with bodies of `length` bytes and tells their fates; asked
+/// once already.
 async fn asked(length: usize) -> (TcpStream, mpsc::UnboundedReceiver<Fate>) {
     let (tell, told) = mpsc::unbounded_channel();
     let handler = move || async move {
@@ -99,7 +100,8 @@ async fn an_answer_that_its_caller_has_read_is_written() {
 
 #[tokio::test]
 async fn an_answer_whose_caller_hung_up_is_given_back() {
-    // More than the sockets' buffers hold, so that it cannot have been written when the caller leaves.
+    // More than the sockets' buffers hold, so that it cannot have been written when the caller
+    // leaves.
     let (mut stream, mut told) = asked(64 << 20).await;
     stream.read_u8().await.unwrap();
     drop(stream);
@@ -108,8 +110,8 @@ async fn an_answer_whose_caller_hung_up_is_given_back() {
 
 #[tokio::test]
 async fn a_caller_who_leaves_during_the_pause_is_noticed() {
-    // The caller leaves after the first part came, which the test makes happen exactly in the pause: the body waits
-    // there until the caller's end of the stream is closed.
+    // The caller leaves after the first part came, which the test makes happen exactly in the
+    // pause: the body waits there until the caller's end of the stream is closed.
     let (mut client, server) = tokio::io::duplex(1024);
     let (tell, mut told) = mpsc::unbounded_channel();
     let service = hyper::service::service_fn(move |_request| {

@@ -1,6 +1,7 @@
 //! Whether a connection gets anywhere: what it waits for, and since when.
 //!
-//! A connection costs a slot, a file descriptor and whatever it has not read yet. Its caller may take time, but not for ever:
+//! A connection costs a slot, a file descriptor and whatever it has not read yet. Its caller may
+//! take time, but not for ever:
 //!
 //! | it waits for | until | then it is |
 //! |---|---|---|
@@ -11,8 +12,9 @@
 //!
 //! A request's body and its handler are bounded by the edge's timeout, not here.
 //!
-//! The events only note moments. One sleeper per connection ([`Pulse::overdue`]) looks at them when the earliest possible deadline
-//! has come, so that a busy connection costs a wake-up in ten seconds and no timer a request.
+//! The events only note moments. One sleeper per connection ([`Pulse::overdue`]) looks at them when
+//! the earliest possible deadline has come, so that a busy connection costs a wake-up in ten
+//! seconds and no timer a request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +23,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-/// How much of an answer must be taken for the wait to begin anew: else a byte now and then would hold it for days.
+/// How much of an answer must be taken for the wait to begin anew: else a byte now and then would
+/// hold it for days.
 pub(crate) const STEP: usize = 16 * 1024;
 
 /// How long callers may take.
@@ -37,7 +40,8 @@ pub struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        // Longer than the idle times of most clients' pools: who closes first is not met by a request on its way.
+        // Longer than the idle times of most clients' pools: who closes first is not met by a
+        // request on its way.
         let idle = Duration::from_secs(75);
         Self { head: Duration::from_secs(10), answer: Duration::from_secs(10), idle }
     }
@@ -253,7 +257,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A pulse with ten seconds for heads and answers and seventy-five for idleness, and slots that are free.
+    /// A pulse with ten seconds for heads and answers and seventy-five for idleness, and slots that
+    /// are free.
     fn fresh() -> (Arc<Pulse>, Semaphore) {
         (Arc::new(Pulse::new(Patience::default())), Semaphore::new(1))
     }

@@ -1,8 +1,9 @@
 //! The accept loop: connections in, bounded in number and patience, drained at the end.
 //!
-//! `axum::serve` would do, but for what keeps a server up among strangers: it times nothing, so that a handful of callers who
-//! drip bytes, or read none, hold it; it takes connections without bound; and its drain waits for
-//! the slowest. So the loop is our own, around hyper-util's connection (HTTP/1.1 and HTTP/2 on one port).
+//! `axum::serve` would do, but for what keeps a server up among strangers: it times nothing, so
+//! that a handful of callers who drip bytes, or read none, hold it; it takes connections without
+//! bound; and its drain waits for the slowest. So the loop is our own, around hyper-util's
+//! connection (HTTP/1.1 and HTTP/2 on one port).
 //!
 //! ```text
 //! wait for a free slot ─▶ accept ─▶ connection ─▶ … ─▶ slot is free
@@ -10,8 +11,8 @@
 //!             └─▶ stop accepting ─▶ linger ─▶ connections end after their running requests ─▶ cut off what remains
 //! ```
 //!
-//! Whoever holds all slots holds them for as long as [`crate::api::transport::io_timeouts`] lets a connection wait, and then stands in line behind those
-//! who came meanwhile.
+//! Whoever holds all slots holds them for as long as [`crate::api::transport::io_timeouts`] lets a
+//! connection wait, and then stands in line behind those who came meanwhile.
 
 use std::convert::Infallible;
 use std::io;
@@ -36,8 +37,8 @@ const BACKLOG: u32 = 4096;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long connections are still taken after the shutdown, for those who wait to be accepted, and how long open ones are still
-/// listened to after that, for requests that are on their way.
+/// How long connections are still taken after the shutdown, for those who wait to be accepted, and
+/// how long open ones are still listened to after that, for requests that are on their way.
 const LAST_CALL: Duration = Duration::from_millis(50);
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -62,8 +63,8 @@ impl Default for ServerParams {
     }
 }
 
-/// Listens, with room for those who come together: beyond it the system drops a caller's first packet, who tries again only a
-/// second later, then three.
+/// Listens, with room for those who come together: beyond it the system drops a caller's first
+/// packet, who tries again only a second later, then three.
 ///
 /// # Errors
 /// The system's.
@@ -75,8 +76,8 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves until `shutdown` resolves; then takes no more connections, lets running requests end, and cuts off what has
-/// not ended after [`ServerParams::drain`].
+/// Serves until `shutdown` resolves; then takes no more connections, lets running requests end, and
+/// cuts off what has not ended after [`ServerParams::drain`].
 pub async fn serve<S>(
     listener: TcpListener,
     service: S,
@@ -126,7 +127,8 @@ pub async fn serve<S>(
         );
     }
     cut_off.cancel();
-    // Each connection holds a slot to its end. Whoever comes after this relies on their bodies having told their fate.
+    // Each connection holds a slot to its end. Whoever comes after this relies on their bodies
+    // having told their fate.
     let _ = slots.acquire_many(all).await.expect("the semaphore is never closed");
 }
 
@@ -142,7 +144,8 @@ async fn accept(
             Ok((stream, _)) => return (stream, slot),
             Err(error) if is_callers(&error) => {}
             Err(error) => {
-                // Out of descriptors, accept fails at once and again: without a pause the loop would spin.
+                // Out of descriptors, accept fails at once and again: without a pause the loop
+                // would spin.
                 tracing::warn!(%error, "Cannot accept a connection, trying again in {pause:?}: {error}");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);

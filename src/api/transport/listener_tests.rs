@@ -184,8 +184,8 @@ async fn half_a_head_does_not_hold_up_the_drain_for_longer_than_its_patience() {
     server.serving.await.unwrap();
 }
 
-/// Without it HTTP/1.1 answers came in chunks, those of HTTP/1.0 had no end but the connection's, and half a pull looked like
-/// a whole one.
+/// Without it HTTP/1.1 answers came in chunks, those of HTTP/1.0 had no end but the connection's,
+/// and half a pull looked like a whole one.
 #[tokio::test]
 async fn a_long_answer_says_how_long_it_is() {
     let later = tokio::time::Instant::now() + Duration::from_secs(3600);
@@ -229,8 +229,8 @@ impl Drop for Lingering {
     }
 }
 
-/// hyper answers each HTTP/2 stream in a task of its own: they ended at some time after their connection, and whoever relied on nothing of
-/// a request being left then relied on luck.
+/// hyper answers each HTTP/2 stream in a task of its own: they ended at some time after their
+/// connection, and whoever relied on nothing of a request being left then relied on luck.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_stream_outlives_the_cut() {
     let running = Arc::new(std::sync::atomic::AtomicUsize::new(0));

@@ -1,4 +1,5 @@
-//! What tells a connection's [`Pulse`] how it goes: its socket, and the answers on its HTTP/2 streams.
+//! What tells a connection's [`Pulse`] how it goes: its socket, and the answers on its HTTP/2
+//! streams.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -81,10 +82,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     }
 }
 
-/// The body of an answer on an HTTP/2 stream, which a closed window can hold up while the socket is free.
+/// The body of an answer on an HTTP/2 stream, which a closed window can hold up while the socket is
+/// free.
 ///
-/// It is handed over step by step, for the next one is asked for only when there is room for it; and each step's bytes keep it
-/// open, for h2 holds them for longer than this body.
+/// It is handed over step by step, for the next one is asked for only when there is room for it;
+/// and each step's bytes keep it open, for h2 holds them for longer than this body.
 #[derive(Debug)]
 pub(crate) struct OnStream {
     body: Body,

@@ -1,6 +1,7 @@
 //! How much of a caller's text is looked at, in bytes, for tests and the fuzz target `bounds`.
 //!
-//! Whatever goes over text whose length the caller chose says so with [`spend`]. In a program that serves this does nothing.
+//! Whatever goes over text whose length the caller chose says so with [`spend`]. In a program that
+//! serves this does nothing.
 
 #[cfg(any(test, feature = "fuzzing"))]
 thread_local! {

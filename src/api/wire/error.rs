@@ -1,8 +1,8 @@
 //! What a caller is told when a call fails. `response` writes the answer.
 //!
-//! The parts below know no HTTP. Here their errors become an HTTP status (the class), a `dm_error` (the case) and
-//! one English sentence for the caller. What is internal goes into the log, once, with the request's id; it never
-//! goes into the answer.
+//! The parts below know no HTTP. Here their errors become an HTTP status (the class), a `dm_error`
+//! (the case) and one English sentence for the caller. What is internal goes into the log, once,
+//! with the request's id; it never goes into the answer.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use crate::{store, topic};
 
 /// Seconds after which an unconfirmed call may be repeated.
 const REPEAT_AFTER: u16 = 1;
-/// Seconds after which a full registry may be asked again: room is made by an operator, not by time.
+/// Seconds after which a full registry may be asked again: room is made by an operator, not by
+/// time.
 const QUOTA_AFTER: u16 = 60;
 
 /// A failed call.
@@ -171,7 +172,8 @@ impl Error {
         }
     }
 
-    /// Whether the topic's entry was an old one: nothing was stored, and the same may be asked by a new entry.
+    /// Whether the topic's entry was an old one: nothing was stored, and the same may be asked by a
+    /// new entry.
     pub(crate) fn is_stale_entry(&self) -> bool {
         matches!(self, Self::Store(store::Error::StaleEntry))
     }

@@ -51,7 +51,8 @@ impl<'de> Deserialize<'de> for Lease {
     }
 }
 
-/// A task's id as callers write it: a number or a decimal string. 0 is absent, for it is a Go client's zero value.
+/// A task's id as callers write it: a number or a decimal string. 0 is absent, for it is a Go
+/// client's zero value.
 #[derive(Debug)]
 pub(crate) struct Id(Option<TaskId>);
 
@@ -198,7 +199,8 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T,
     }
 }
 
-/// Reads an object within a request. A derived reader alone would also take an array for it, field by field.
+/// Reads an object within a request. A derived reader alone would also take an array for it, field
+/// by field.
 pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {

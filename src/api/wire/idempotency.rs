@@ -1,4 +1,5 @@
-//! What makes an add safe to repeat: the idempotency key, from the field or the header, and the fingerprint of what was asked for.
+//! What makes an add safe to repeat: the idempotency key, from the field or the header, and the
+//! fingerprint of what was asked for.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::task::{Destination, Options, Topic};
 /// The longest key of either kind, in bytes.
 pub(crate) const MAX_KEY: usize = 256;
 
-/// The header, as the IETF's draft names it (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
+/// The header, as the IETF's draft names it
+/// (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Checks a `key` or an `idempotency_key`.
@@ -54,8 +56,8 @@ pub(crate) fn agreed(field: Option<String>, header: Option<&str>) -> Result<Opti
     }
 }
 
-/// The key with what it stands for. Two requests ask for the same if they name the same topic, moment (or delay), destination, options and
-/// content, however their JSON is written otherwise.
+/// The key with what it stands for. Two requests ask for the same if they name the same topic,
+/// moment (or delay), destination, options and content, however their JSON is written otherwise.
 pub(crate) fn idempotency(
     key: String,
     window: Duration,

@@ -1,9 +1,11 @@
-//! From a request's bytes to its fields, and from what serde says to a sentence that a person can act on.
+//! From a request's bytes to its fields, and from what serde says to a sentence that a person can
+//! act on.
 //!
-//! Every request is a JSON object with known fields. `null` is absent, which is why all fields of a request are
-//! `Option`s and [`required`] asks for those that must be there. Requests derive `deny_unknown_fields`, so that a
-//! misspelt option never passes silently. serde_json's recursion limit stays on; what it does not see, because it is
-//! kept as it stands, is measured by [`check_depth`].
+//! Every request is a JSON object with known fields. `null` is absent, which is why all fields of a
+//! request are `Option`s and [`required`] asks for those that must be there. Requests derive
+//! `deny_unknown_fields`, so that a misspelt option never passes silently. serde_json's recursion
+//! limit stays on; what it does not see, because it is kept as it stands, is measured by
+//! [`check_depth`].
 
 use serde::Deserialize;
 use serde_json::error::Category;
@@ -15,7 +17,8 @@ use crate::api::wire::long_body::{LONG, size};
 
 /// The longest piece of the caller's own text that is repeated to it, in characters.
 const MAX_QUOTE: usize = 64;
-/// The longest name of a field, in bytes, that is compared with the known ones: comparing takes the product of both lengths.
+/// The longest name of a field, in bytes, that is compared with the known ones: comparing takes the
+/// product of both lengths.
 const MAX_NAME: usize = 64;
 /// The deepest nesting of a content: what most JSON readers bear.
 const MAX_DEPTH: usize = 128;
@@ -30,7 +33,8 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, Error> {
     read_at("", text)
 }
 
-/// Reads an object that is the value of `field`. Its text may be at most `most` bytes long, which is checked before it is read.
+/// Reads an object that is the value of `field`. Its text may be at most `most` bytes long, which
+/// is checked before it is read.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
@@ -169,7 +173,8 @@ fn not_a(first: u8) -> &'static str {
     }
 }
 
-/// Checks that JSON text, valid otherwise, is not nested so deeply that its readers would choke on it.
+/// Checks that JSON text, valid otherwise, is not nested so deeply that its readers would choke on
+/// it.
 ///
 /// # Errors
 /// [`Error::Invalid`], naming `field`.
@@ -199,8 +204,9 @@ pub(crate) fn check_depth(text: &str, field: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that an error about a long text could not repeat much of it: no name of a field is longer than any that is known, and no
-/// string is long but the content. (serde repeats whole names and strings, escaped, in its errors.)
+/// Checks that an error about a long text could not repeat much of it: no name of a field is longer
+/// than any that is known, and no string is long but the content. (serde repeats whole names and
+/// strings, escaped, in its errors.)
 ///
 /// # Errors
 /// [`Error::Invalid`], naming the field.
@@ -242,7 +248,8 @@ fn check_strings(text: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where the string whose text begins at `from` has its closing quotation mark; the end of the text if it has none.
+/// Where the string whose text begins at `from` has its closing quotation mark; the end of the text
+/// if it has none.
 fn end_of_string(text: &[u8], from: usize) -> usize {
     let mut at = from;
     while let Some(found) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
@@ -254,8 +261,8 @@ fn end_of_string(text: &[u8], from: usize) -> usize {
     text.len()
 }
 
-/// The parts of `{intro}left{between}right`. The left part may be the caller's text and hold anything, so the last
-/// `between` counts.
+/// The parts of `{intro}left{between}right`. The left part may be the caller's text and hold
+/// anything, so the last `between` counts.
 fn split<'a>(text: &'a str, intro: &str, between: &str) -> Option<(&'a str, &'a str)> {
     text.strip_prefix(intro)?.rsplit_once(between)
 }

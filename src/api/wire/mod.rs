@@ -1,4 +1,5 @@
-//! What requests and answers are made of: JSON in, errors and envelopes out. It knows no store call.
+//! What requests and answers are made of: JSON in, errors and envelopes out. It knows no store
+//! call.
 
 pub(crate) mod cost;
 pub(crate) mod envelope;

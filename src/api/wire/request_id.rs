@@ -1,7 +1,8 @@
 //! The name of a request, by which a caller's complaint finds our log lines.
 //!
-//! The caller's own `x-request-id` if it is a sane one, else a fresh one; every answer carries it. It travels beside
-//! the request's future, so that an error can be logged and answered with it without being handed it.
+//! The caller's own `x-request-id` if it is a sane one, else a fresh one; every answer carries it.
+//! It travels beside the request's future, so that an error can be logged and answered with it
+//! without being handed it.
 
 use std::pin::pin;
 

@@ -14,8 +14,8 @@ use crate::span::Span;
 /// How many requests a connection has made before the measuring begins.
 const WARM_UP: u64 = 20;
 
-/// Add tasks that are due tomorrow, one a request, as fast as the service takes them (closed loop: each connection sends its
-/// next request when the one before was answered).
+/// Add tasks that are due tomorrow, one a request, as fast as the service takes them (closed loop:
+/// each connection sends its next request when the one before was answered).
 ///
 /// Each task is checked to have an id of its own, and their number to be what the service counts.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]

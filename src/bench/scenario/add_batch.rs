@@ -13,7 +13,8 @@ use crate::span::Span;
 /// How many requests a connection has made before the measuring begins.
 const WARM_UP: u64 = 5;
 
-/// Add tasks that are due tomorrow, many a request, as fast as the service takes them (closed loop).
+/// Add tasks that are due tomorrow, many a request, as fast as the service takes them (closed
+/// loop).
 ///
 /// Each task is checked to have an id of its own, and their number to be what the service counts.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]

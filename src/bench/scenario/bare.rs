@@ -15,8 +15,8 @@ use crate::span::Span;
 /// How many requests a connection has made before the measuring begins.
 const WARM_UP: u64 = 20;
 
-/// The same adds, one a request, to a bare axum server that reads each and answers as delayd does, but stores nothing (closed loop):
-/// what HTTP and JSON alone leave possible on this machine.
+/// The same adds, one a request, to a bare axum server that reads each and answers as delayd does,
+/// but stores nothing (closed loop): what HTTP and JSON alone leave possible on this machine.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
     /// How many requests are under way at a time; 1 is one after the other

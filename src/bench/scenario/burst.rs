@@ -10,14 +10,16 @@ use crate::clock::Clock;
 
 /// What the filling is tried with, to know how long it will take.
 const TRIAL: u64 = 2_000;
-/// How much longer than the trial says it may take, and how long after its end the moment is at least.
+/// How much longer than the trial says it may take, and how long after its end the moment is at
+/// least.
 const MARGIN: f64 = 2.0;
 const REST_MS: i64 = 1_000;
 
-/// Tasks that are all due at the same whole second, in one topic, called back over HTTP: how fast they are drained.
+/// Tasks that are all due at the same whole second, in one topic, called back over HTTP: how fast
+/// they are drained.
 ///
-/// Counted from the due moment until the last callback has arrived, and until the service has settled the last task. Each task is checked to
-/// arrive exactly once and not early.
+/// Counted from the due moment until the last callback has arrived, and until the service has
+/// settled the last task. Each task is checked to arrive exactly once and not early.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
     /// How many tasks
@@ -61,7 +63,8 @@ pub(super) fn seconds_since(due_ms: i64, at_us: i64) -> f64 {
     (at_us - due_ms * 1_000) as f64 / 1_000_000.0
 }
 
-/// Adds tasks to the topics in turn, all due at a whole second that comes only after all of them were accepted. Answers them and it.
+/// Adds tasks to the topics in turn, all due at a whole second that comes only after all of them
+/// were accepted. Answers them and it.
 pub(super) async fn fill(
     stage: &Stage,
     tasks: u64,

@@ -1,4 +1,5 @@
-//! The limit of the way out: calls by the very client that callbacks go by, to a server that only answers.
+//! The limit of the way out: calls by the very client that callbacks go by, to a server that only
+//! answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +19,8 @@ use crate::bench::stage::Stage;
 use crate::bench::task::{Template, When};
 use crate::span::Span;
 
-/// POSTs by the HTTP client of the callbacks (reqwest), without delayd, to the bare axum server (closed loop): what is possible on this machine
-/// where nothing has to be stored.
+/// POSTs by the HTTP client of the callbacks (reqwest), without delayd, to the bare axum server
+/// (closed loop): what is possible on this machine where nothing has to be stored.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
     /// How many calls are under way at a time
@@ -80,7 +81,8 @@ struct Load {
 }
 
 impl Load {
-    /// Calls until the time is over; answers how many calls there were since all connections were open, and the time from then on.
+    /// Calls until the time is over; answers how many calls there were since all connections were
+    /// open, and the time from then on.
     async fn make(self, params: &Params) -> reqwest::Result<(u64, Duration)> {
         let (span, open) = (params.span.0, Arc::new(Barrier::new(params.connections + 1)));
         let mut callers = JoinSet::new();

@@ -17,11 +17,14 @@ use crate::clock::{Clock, UnixMillis};
 /// How long before the flood the quiet topics begin.
 const BEFORE_MS: i64 = 2_000;
 
-/// One topic whose tasks are all due at once, beside quiet ones: how late the quiet ones' tasks come meanwhile (open loop), the most memory
-/// that the service takes, and with Redis the slowest command, and what 99.9 % of the script calls stay below.
+/// One topic whose tasks are all due at once, beside quiet ones: how late the quiet ones' tasks
+/// come meanwhile (open loop), the most memory that the service takes, and with Redis the slowest
+/// command, and what 99.9 % of the script calls stay below.
 ///
-/// All call the same service, unless --apart. The slowest command is that of Redis' slow log; if nothing was slow enough for it, it is the time from which on it
-/// is written (`slowlog-log-slower-than`). The script calls are all since Redis was started. Each task is checked to arrive exactly once and not early.
+/// All call the same service, unless --apart. The slowest command is that of Redis' slow log; if
+/// nothing was slow enough for it, it is the time from which on it is written
+/// (`slowlog-log-slower-than`). The script calls are all since Redis was started. Each task is
+/// checked to arrive exactly once and not early.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
     /// How many tasks are due at once

@@ -12,10 +12,12 @@ use crate::span::Span;
 /// How long after the last add it is calm.
 const CALM: Duration = Duration::from_secs(3);
 
-/// Topics whose tasks are due tomorrow: the processor's share and the commands to Redis that they cost while nothing happens.
+/// Topics whose tasks are due tomorrow: the processor's share and the commands to Redis that they
+/// cost while nothing happens.
 ///
-/// Everything is told per instance: `cpu_percent` of one processor; with Redis the commands a second, and how often a second the server
-/// read something from a connection, which is what its round trips are.
+/// Everything is told per instance: `cpu_percent` of one processor; with Redis the commands a
+/// second, and how often a second the server read something from a connection, which is what its
+/// round trips are.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
     /// How many topics, of one task each

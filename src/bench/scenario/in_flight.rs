@@ -12,13 +12,14 @@ use crate::bench::task::{Template, When};
 use crate::bench::{Error, process};
 use crate::clock::{Clock, UnixMillis};
 
-/// How many services share the calls, each with a port to itself: to one and the same port a machine has no more connections than it has
-/// ports for those who call (28,000, as a rule).
+/// How many services share the calls, each with a port to itself: to one and the same port a
+/// machine has no more connections than it has ports for those who call (28,000, as a rule).
 const SERVICES: u64 = 16;
-/// What the bench needs of its own open files beside the calls, and the service beside half of its own, which is for calls.
+/// What the bench needs of its own open files beside the calls, and the service beside half of its
+/// own, which is for calls.
 const OTHER_FILES: u64 = 200;
-/// A service is trusted with so many calls only after it has answered many, one after the other: tasks per slot, and how many come a
-/// second, so that few are under way at once.
+/// A service is trusted with so many calls only after it has answered many, one after the other:
+/// tasks per slot, and how many come a second, so that few are under way at once.
 const WARM_UP: u64 = 2;
 const WARM_UP_PER_S: u64 = 2_000;
 const WARM_UP_LONGEST_S: u64 = 20;
@@ -26,15 +27,17 @@ const WARM_UP_LONGEST_S: u64 = 20;
 const CLOSING: Duration = Duration::from_secs(20);
 /// How often it is looked whether they have.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long all calls are under way before the memory is read; of the tasks that wait it is read half of it before they are due.
+/// How long all calls are under way before the memory is read; of the tasks that wait it is read
+/// half of it before they are due.
 const REST: Duration = Duration::from_millis(500);
 
-/// Tasks due at once at a receiver that answers none of them before all have come: the service's resident memory when they wait to be
-/// due, and with every call under way.
+/// Tasks due at once at a receiver that answers none of them before all have come: the service's
+/// resident memory when they wait to be due, and with every call under way.
 ///
-/// Over HTTP/1.1, as to most receivers, so that each call has a connection, and takes an open file here and two of the service's limit. The calls go to 16
-/// services, and a number is rounded up to a multiple of it. Then all are answered, and each task is checked to have arrived exactly once and
-/// not early, and to be settled.
+/// Over HTTP/1.1, as to most receivers, so that each call has a connection, and takes an open file
+/// here and two of the service's limit. The calls go to 16 services, and a number is rounded up to
+/// a multiple of it. Then all are answered, and each task is checked to have arrived exactly once
+/// and not early, and to be settled.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
     /// How many calls are under way at once
@@ -130,7 +133,8 @@ fn resident_mib(pid: u32) -> Result<f64, Error> {
         .ok_or_else(|| Error::Odd("this system does not tell a process's memory".into()))
 }
 
-/// Has each service answer as many calls as it takes to be trusted with its share, and waits until no connection is left. Answers how many.
+/// Has each service answer as many calls as it takes to be trusted with its share, and waits until
+/// no connection is left. Answers how many.
 async fn warm_up(
     stage: &Stage,
     params: &Params,

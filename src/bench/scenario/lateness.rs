@@ -17,10 +17,11 @@ pub(super) const LEAD_MS: i64 = 1_000;
 /// Connections of the open loop: more than are under way in any second that goes well.
 pub(super) const CONNECTIONS: usize = 64;
 
-/// Add tasks at a steady rate, each due a second after its add, and call them back (open loop: the moments of all adds are
-/// planned in advance, and answers are timed from the planned moment).
+/// Add tasks at a steady rate, each due a second after its add, and call them back (open loop: the
+/// moments of all adds are planned in advance, and answers are timed from the planned moment).
 ///
-/// Lateness is from the due millisecond to the callback's arrival. Each task is checked to arrive exactly once and not early.
+/// Lateness is from the due millisecond to the callback's arrival. Each task is checked to arrive
+/// exactly once and not early.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
     /// Tasks a second

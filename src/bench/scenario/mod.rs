@@ -71,7 +71,8 @@ impl Scenario {
         }
     }
 
-    /// Why it cannot be played with this store, or with a service that runs already; nothing if it can.
+    /// Why it cannot be played with this store, or with a service that runs already; nothing if it
+    /// can.
     pub fn objection(&self, store: &Store, is_running: bool) -> Option<&'static str> {
         match (self, store) {
             (

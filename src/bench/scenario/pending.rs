@@ -16,18 +16,22 @@ use crate::span::Span;
 const DAY_MS: u64 = 86_400_000;
 /// Strewn over the day by this, which shares no factor with a day's milliseconds.
 const STRIDE: u64 = 7_919_777;
-/// How long the store rests after the filling, and how long Redis may take until the log that has grown by it is written anew.
+/// How long the store rests after the filling, and how long Redis may take until the log that has
+/// grown by it is written anew.
 const REST: Duration = Duration::from_secs(2);
 const REWRITING: Duration = Duration::from_secs(120);
-/// How often lateness is measured: one stall of the machine makes a hundredth of a short round late.
+/// How often lateness is measured: one stall of the machine makes a hundredth of a short round
+/// late.
 const ROUNDS: usize = 3;
 
-/// Fill a topic with tasks that wait, due over the second day from now; then measure what each takes, adds to that topic (closed loop), and
-/// how late others of it come (open loop, in three rounds of which the one in the middle counts, by its p99).
+/// Fill a topic with tasks that wait, due over the second day from now; then measure what each
+/// takes, adds to that topic (closed loop), and how late others of it come (open loop, in three
+/// rounds of which the one in the middle counts, by its p99).
 ///
-/// Adds begin once Redis has ended the rewrite of its log that the filling may have caused; `log_rewrites` says how many ran beside them all the same.
-/// What a task takes is what Redis' `used_memory`, or the embedded store's files, have grown by. A batch that is answered 503 while the topic is filled is sent again;
-/// `fill_unconfirmed` says how many were.
+/// Adds begin once Redis has ended the rewrite of its log that the filling may have caused;
+/// `log_rewrites` says how many ran beside them all the same. What a task takes is what Redis'
+/// `used_memory`, or the embedded store's files, have grown by. A batch that is answered 503 while
+/// the topic is filled is sent again; `fill_unconfirmed` says how many were.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
 pub struct Params {
     /// How many tasks wait

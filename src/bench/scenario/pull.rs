@@ -21,7 +21,8 @@ use crate::clock::Clock;
 /// How many pulls in a row may find nothing before the tasks count as lost.
 const PATIENCE: u32 = 1_000;
 
-/// Pull tasks that are due, under a lease, and acknowledge each (closed loop: each consumer pulls again when its tasks are acknowledged).
+/// Pull tasks that are due, under a lease, and acknowledge each (closed loop: each consumer pulls
+/// again when its tasks are acknowledged).
 ///
 /// Each task is checked to be pulled exactly once.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]

@@ -1,4 +1,5 @@
-//! The limit of the Redis store: a body and its due moment, written by hand as fast as one connection takes them.
+//! The limit of the Redis store: a body and its due moment, written by hand as fast as one
+//! connection takes them.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use crate::span::Span;
 /// Tasks a pipeline.
 const BATCHES: [usize; 4] = [1, 16, 64, 256];
 
-/// `HSET` of a body and `ZADD` of its moment, pipelined on one connection: what Redis itself leaves possible on this machine.
+/// `HSET` of a body and `ZADD` of its moment, pipelined on one connection: what Redis itself leaves
+/// possible on this machine.
 ///
 /// Each command is checked to have added something, and the number of bodies to be what was sent.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]
@@ -68,7 +70,8 @@ async fn connect(url: &str) -> Result<TcpStream, Error> {
     }
 }
 
-/// Sends pipelines, each when the one before was answered; answers how many tasks there were, and the time.
+/// Sends pipelines, each when the one before was answered; answers how many tasks there were, and
+/// the time.
 async fn pipelines(
     stream: &mut TcpStream,
     prefix: &str,

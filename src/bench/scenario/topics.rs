@@ -10,7 +10,8 @@ use crate::bench::load::Pace;
 use crate::bench::stage::Stage;
 use crate::bench::task::{Template, When};
 
-/// Adds to many topics in turn, one a request (closed loop); then a burst that is spread over all of them, called back over HTTP.
+/// Adds to many topics in turn, one a request (closed loop); then a burst that is spread over all
+/// of them, called back over HTTP.
 ///
 /// Each task of the burst is checked to arrive exactly once and not early.
 #[derive(Clone, Debug, clap::Args, serde::Serialize)]

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::super::super::Unlisted;
 use super::*;
 
-/// Everybody may be called by URL; names lead where `look_up` says, and 127.0.0.2 stands for a private network.
+/// Everybody may be called by URL; names lead where `look_up` says, and 127.0.0.2 stands for a
+/// private network.
 async fn before_a_guard(
     connections: Vec<Vec<Act>>,
     look_up: impl Fn() -> &'static str + Send + Sync + 'static,
@@ -42,7 +43,8 @@ async fn a_callers_host_is_called_where_its_address_is_allowed_and_nowhere_else(
     assert!(receiver.seen().is_empty());
 }
 
-/// A name that answers with an allowed address first, and with another one whenever it is asked again.
+/// A name that answers with an allowed address first, and with another one whenever it is asked
+/// again.
 #[tokio::test]
 async fn a_name_that_changes_its_mind_is_connected_to_where_it_was_checked_or_not_at_all() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -65,7 +67,8 @@ async fn a_name_that_changes_its_mind_is_connected_to_where_it_was_checked_or_no
     );
 }
 
-/// A connection that was made for a service carries no call of a caller's URL, though both name the same place.
+/// A connection that was made for a service carries no call of a caller's URL, though both name the
+/// same place.
 #[tokio::test]
 async fn a_callers_url_uses_no_connection_of_a_service() {
     let (mut receiver, port) = before_a_guard(vec![vec![ok(), ok()]], || "127.0.0.2").await;

@@ -1,8 +1,9 @@
 //! Tests of calls to a server that speaks HTTP/2 and allows few streams a connection.
 //!
-//! `localhost/` holds a certificate that signs itself, and its key; only these tests trust it. It was made by
-//! `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -days 36500
-//! -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE`.
+//! `localhost/` holds a certificate that signs itself, and its key; only these tests trust it. It
+//! was made by `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj
+//! /CN=localhost -days 36500 -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -addext
+//! basicConstraints=critical,CA:FALSE`.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};

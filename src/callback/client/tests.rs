@@ -1,4 +1,5 @@
-//! Tests of the client against a receiver that is a bare socket, so that it can misbehave to the byte.
+//! Tests of the client against a receiver that is a bare socket, so that it can misbehave to the
+//! byte.
 
 use std::sync::Arc;
 
@@ -59,7 +60,8 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Listens; the connection of each number does what its list says, one act per request, and is then closed.
+    /// Listens; the connection of each number does what its list says, one act per request, and is
+    /// then closed.
     async fn start(connections: Vec<Vec<Act>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -409,8 +411,8 @@ async fn says(text: &'static [u8]) -> std::net::SocketAddr {
     address
 }
 
-/// Servers close idle connections, sometimes just as the next call is written: without the repeat, an attempt was
-/// spent on a healthy service.
+/// Servers close idle connections, sometimes just as the next call is written: without the repeat,
+/// an attempt was spent on a healthy service.
 #[tokio::test]
 async fn a_call_on_a_connection_that_had_gone_stale_is_repeated_once_on_a_fresh_one() {
     let mut receiver = Receiver::start(vec![vec![ok(), close()], vec![ok()]]).await;

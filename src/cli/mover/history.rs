@@ -6,7 +6,8 @@ use super::{ENDED, Mover};
 use crate::cli::exported::{Exported, records_of};
 
 impl Mover {
-    /// Copies what has ended: the dead, and the history if that was asked for. They stay at the old service, too.
+    /// Copies what has ended: the dead, and the history if that was asked for. They stay at the old
+    /// service, too.
     pub(super) async fn ended(&mut self, topic: &str) -> anyhow::Result<()> {
         let states = if self.args.history { &ENDED[..] } else { &[] };
         for state in [TaskState::Dead].iter().chain(states).copied() {

@@ -1,4 +1,5 @@
-//! `delayd topic …`: topics by hand. What a topic asks for is set by [`set`], how one is shown is [`shown`]'s.
+//! `delayd topic …`: topics by hand. What a topic asks for is set by [`set`], how one is shown is
+//! [`shown`]'s.
 
 use clap::Subcommand;
 use delayd_wire::{
@@ -67,7 +68,8 @@ struct TopicArgs {
 struct ResumeArgs {
     /// The topic
     topic: Topic,
-    /// What becomes of what fell due meanwhile: delivered late, expired, or dead; without it what the topic says
+    /// What becomes of what fell due meanwhile: delivered late, expired, or dead; without it what
+    /// the topic says
     #[arg(long, value_name = "MISFIRE", value_parser = one_of(&MisfirePolicy::ALL, MisfirePolicy::as_str))]
     misfire: Option<MisfirePolicy>,
     #[command(flatten)]

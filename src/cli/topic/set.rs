@@ -10,8 +10,8 @@ use crate::task::{MisfirePolicy, Mode, Topic, TopicPolicy};
 
 /// Create a topic, or change its settings.
 ///
-/// What is given is set, the rest stays; what --reset names follows the configuration again. A task's own options go before
-/// its topic's.
+/// What is given is set, the rest stays; what --reset names follows the configuration again. A
+/// task's own options go before its topic's.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -61,7 +61,8 @@ pub(super) struct Args {
     /// Pause it as well
     #[arg(long)]
     paused: bool,
-    /// Follow the configuration again: retry, timeout, mode, rate, concurrency, quota, history, misfire
+    /// Follow the configuration again: retry, timeout, mode, rate, concurrency, quota, history,
+    /// misfire
     #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = TopicPolicy::SETTINGS)]
     reset: Option<Vec<String>>,
     #[command(flatten)]

@@ -51,7 +51,8 @@ pub(super) fn one(shown: TopicShown<Map<String, Value>>) -> String {
     table::pairs(&pairs)
 }
 
-/// What a topic sets itself, by name; what stands together as `retry` and `history` has a line for each part.
+/// What a topic sets itself, by name; what stands together as `retry` and `history` has a line for
+/// each part.
 fn settings(policy: &Map<String, Value>) -> Vec<(String, String)> {
     let parts = |(name, value): (&String, &Value)| match (name.as_str(), value) {
         ("retry" | "history", Value::Object(parts)) => {

@@ -35,8 +35,8 @@ impl Shared {
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
-        // Nothing under the lock panics half-way but by a broken invariant; the counts are then still
-        // the best there is.
+        // Nothing under the lock panics half-way but by a broken invariant; the counts are then
+        // still the best there is.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

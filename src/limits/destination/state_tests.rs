@@ -30,7 +30,8 @@ async fn a_release_by_hand_lifts_what_a_retry_after_holds_once() {
     seen(1);
     assert!(is_awake(&sleeper), "who waits for the end of the hold is woken");
     assert_eq!(limits.free(&a, most(0)), 10);
-    // Another answer holds it again; the same release says nothing about that, and the next one does.
+    // Another answer holds it again; the same release says nothing about that, and the next one
+    // does.
     limits.hold(&a, Duration::from_secs(30));
     seen(1);
     assert_eq!(limits.free(&a, most(0)), 0);

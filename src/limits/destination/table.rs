@@ -122,8 +122,8 @@ impl Table {
         availability
     }
 
-    /// Sets which destinations operators hold. `released` are the latest ends of holds; each that is
-    /// new also ends the wait for `Retry-After`.
+    /// Sets which destinations operators hold. `released` are the latest ends of holds; each that
+    /// is new also ends the wait for `Retry-After`.
     pub(super) fn set_holds(
         &mut self,
         held: HashSet<Destination>,
@@ -198,8 +198,8 @@ impl Table {
         self.serve_crowded_out(now);
     }
 
-    /// Wakes those that the total kept waiting, as far as there are free slots now. Those that leave
-    /// again wake the next.
+    /// Wakes those that the total kept waiting, as far as there are free slots now. Those that
+    /// leave again wake the next.
     pub(super) fn serve_crowded_out(&mut self, now: Instant) {
         let mut free = self.free();
         while free > 0 && self.crowded_out.first().is_some_and(|(needs, ..)| *needs <= self.free())

@@ -143,8 +143,8 @@ fn a_sleeper_is_woken_once_when_its_destination_frees_a_slot() {
     assert_eq!(Arc::strong_count(&sleeper), 1);
 }
 
-/// The slot may free between a reserve that got nothing and the registration: without the look at once, the sleeper
-/// would sleep on.
+/// The slot may free between a reserve that got nothing and the registration: without the look at
+/// once, the sleeper would sleep on.
 #[test]
 fn a_sleeper_that_comes_late_is_woken_at_once() {
     let (limits, a) = (limits(100, 2), name("a"));
@@ -185,7 +185,8 @@ fn a_sleeper_is_not_woken_while_its_share_of_the_total_is_used_up() {
     assert!(is_awake(&sleeper));
 }
 
-/// A thousand lanes that wait for one service were all woken by each slot that came free, to find that one of them had taken it.
+/// A thousand lanes that wait for one service were all woken by each slot that came free, to find
+/// that one of them had taken it.
 #[test]
 fn a_slot_wakes_one_of_those_who_wait_for_it_in_turn() {
     let (limits, a) = (limits(100, 2), name("a"));
@@ -419,8 +420,9 @@ proptest! {
         prop_assert_eq!(share(free, own), taken);
     }
 
-    /// Steps: take some for one of six destinations, give some back, wait in its queue, leave it, or make one call, which ends
-    /// some way. Whoever is called looks at once, and stands on, or takes one, or goes.
+    /// Steps: take some for one of six destinations, give some back, wait in its queue, leave it,
+    /// or make one call, which ends some way. Whoever is called looks at once, and stands on, or
+    /// takes one, or goes.
     #[test]
     fn no_limit_is_ever_exceeded_and_nobody_sleeps_beside_a_free_slot(
         concurrency in 1_usize..80,

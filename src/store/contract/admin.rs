@@ -1,4 +1,5 @@
-//! What operators and producers ask and do by hand: one task, many tasks, destinations, moves to another store, checks.
+//! What operators and producers ask and do by hand: one task, many tasks, destinations, moves to
+//! another store, checks.
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,7 +16,8 @@ pub trait Admin: Send + Sync + 'static {
     /// One task, with its content.
     fn get(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Option<Task>>> + Send;
 
-    /// The tasks of these ids without their bodies, in order; `None` where there is no such task in the lane.
+    /// The tasks of these ids without their bodies, in order; `None` where there is no such task in
+    /// the lane.
     fn summaries(
         &self,
         lane: &Lane,
@@ -29,11 +31,12 @@ pub trait Admin: Send + Sync + 'static {
         id: TaskId,
     ) -> impl Future<Output = Result<Vec<AttemptNote>>> + Send;
 
-    /// Cancels a scheduled or dead task. A leased one is marked: any end of its lease but success cancels it.
+    /// Cancels a scheduled or dead task. A leased one is marked: any end of its lease but success
+    /// cancels it.
     fn cancel(&self, lane: &Lane, id: TaskId) -> impl Future<Output = Result<Cancelled>> + Send;
 
-    /// Moves a scheduled task's due moment, and its content if there is a new one. Raises the revision; attempts
-    /// start anew.
+    /// Moves a scheduled task's due moment, and its content if there is a new one. Raises the
+    /// revision; attempts start anew.
     fn reschedule(
         &self,
         lane: &Lane,
@@ -42,7 +45,8 @@ pub trait Admin: Send + Sync + 'static {
         content: Option<NewContent>,
     ) -> impl Future<Output = Result<Rescheduled>> + Send;
 
-    /// Schedules dead tasks, attempts, revision and stored due moment anew, the dead ones in order as `spread` says. Answers how many of them were dead.
+    /// Schedules dead tasks, attempts, revision and stored due moment anew, the dead ones in order
+    /// as `spread` says. Answers how many of them were dead.
     fn replay(
         &self,
         lane: &Lane,
@@ -50,7 +54,8 @@ pub trait Admin: Send + Sync + 'static {
         spread: Spread,
     ) -> impl Future<Output = Result<usize>> + Send;
 
-    /// Forgets those of the tasks that ended in `state`, bodies, keys and notes and all. Answers how many.
+    /// Forgets those of the tasks that ended in `state`, bodies, keys and notes and all. Answers
+    /// how many.
     fn discard(
         &self,
         lane: &Lane,
@@ -58,11 +63,13 @@ pub trait Admin: Send + Sync + 'static {
         ids: Vec<TaskId>,
     ) -> impl Future<Output = Result<usize>> + Send;
 
-    /// Forgets up to `limit` tasks of the lane that are not leased, in any state, with their keys. Answers how many; 0: none is left. A
-    /// lane that is empty then forgets its idempotency keys as well.
+    /// Forgets up to `limit` tasks of the lane that are not leased, in any state, with their keys.
+    /// Answers how many; 0: none is left. A lane that is empty then forgets its idempotency keys as
+    /// well.
     fn clear(&self, lane: &Lane, limit: usize) -> impl Future<Output = Result<usize>> + Send;
 
-    /// How many waiting tasks fall due in each of up to [`MAX_FORECAST`](crate::store::MAX_FORECAST) steps from now.
+    /// How many waiting tasks fall due in each of up to
+    /// [`MAX_FORECAST`](crate::store::MAX_FORECAST) steps from now.
     fn forecast(
         &self,
         lane: &Lane,
@@ -70,23 +77,27 @@ pub trait Admin: Send + Sync + 'static {
         steps: usize,
     ) -> impl Future<Output = Result<Forecast>> + Send;
 
-    /// How many tasks wait for each called destination, by name; one for which none waits may be missing.
+    /// How many tasks wait for each called destination, by name; one for which none waits may be
+    /// missing.
     fn waiting(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<Vec<Waiting>>> + Send;
 
     /// The destinations that are held by hand, and the releases that are remembered.
     fn holds(&self) -> impl Future<Output = Result<Holds>> + Send;
 
-    /// Holds a destination by hand, for all instances and until it is released, or releases it. Those who work look once a second:
-    /// the store itself hands its tasks out as before. A release is remembered for [`RELEASES_KEPT`](crate::store::RELEASES_KEPT) where other instances can ask for it,
-    /// also if nothing was held by hand: it lifts what a `Retry-After` holds on each of them.
+    /// Holds a destination by hand, for all instances and until it is released, or releases it.
+    /// Those who work look once a second: the store itself hands its tasks out as before. A release
+    /// is remembered for [`RELEASES_KEPT`](crate::store::RELEASES_KEPT) where other instances can
+    /// ask for it, also if nothing was held by hand: it lifts what a `Retry-After` holds on each of
+    /// them.
     fn set_hold(
         &self,
         destination: &Destination,
         is_held: bool,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Leases waiting tasks to whoever takes them to another store, due or not, and without an attempt; those that are lent already, to him. Sweeps what it
-    /// comes upon whose lease has run out. Answers for each whether it is lent by this receipt now.
+    /// Leases waiting tasks to whoever takes them to another store, due or not, and without an
+    /// attempt; those that are lent already, to him. Sweeps what it comes upon whose lease has run
+    /// out. Answers for each whether it is lent by this receipt now.
     fn lend(
         &self,
         lane: &Lane,
@@ -95,12 +106,14 @@ pub trait Admin: Send + Sync + 'static {
         lease: Duration,
     ) -> impl Future<Output = Result<Vec<bool>>> + Send;
 
-    /// Keeps tasks of another store. One answer per task, in order. A task whose answer is an error may or may not be kept; by an entry with
-    /// another number of lanes than the registry's it is not ([`Error::StaleEntry`](crate::store::Error::StaleEntry)).
+    /// Keeps tasks of another store. One answer per task, in order. A task whose answer is an error
+    /// may or may not be kept; by an entry with another number of lanes than the registry's it is
+    /// not ([`Error::StaleEntry`](crate::store::Error::StaleEntry)).
     fn adopt(&self, tasks: Vec<Adoptee>) -> impl Future<Output = Vec<Result<Adopted>>> + Send;
 
-    /// One step of a look at everything that is kept, for what no verb leaves behind; repairs it if told to. Begins at
-    /// [`Cursor::start`] and goes on with [`Checked::next`]. Safe beside live traffic; bounded; a look writes nothing.
+    /// One step of a look at everything that is kept, for what no verb leaves behind; repairs it if
+    /// told to. Begins at [`Cursor::start`] and goes on with [`Checked::next`]. Safe beside live
+    /// traffic; bounded; a look writes nothing.
     fn check(&self, from: Cursor, repair: bool) -> impl Future<Output = Result<Checked>> + Send;
 }
 
@@ -115,7 +128,8 @@ pub struct Task {
     pub lease: Option<LeaseKind>,
     /// Who gets it.
     pub destination: Destination,
-    /// While it is scheduled, the moment it waits for (a retry's, too); otherwise the moment it was stored with.
+    /// While it is scheduled, the moment it waits for (a retry's, too); otherwise the moment it was
+    /// stored with.
     pub due: UnixMillis,
     /// When it was stored.
     pub created: UnixMillis,
@@ -203,7 +217,8 @@ pub enum Rescheduled {
     Unknown,
 }
 
-/// When replayed tasks fall due: the first after `first`, each further one `step` later, from the store's now.
+/// When replayed tasks fall due: the first after `first`, each further one `step` later, from the
+/// store's now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
     /// The wait of the first.
@@ -219,7 +234,8 @@ pub struct Forecast {
     pub now: UnixMillis,
     /// Those that are due by now.
     pub overdue: u64,
-    /// Those that fall due within each step: number i after now + i × step, up to and with now + (i + 1) × step.
+    /// Those that fall due within each step: number i after now + i × step, up to and with now +
+    /// (i + 1) × step.
     pub steps: Vec<u64>,
 }
 

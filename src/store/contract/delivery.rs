@@ -12,42 +12,50 @@ use crate::task::{Destination, Lane, Options, Receipt, State, StoreId, TaskId};
 
 /// Hands tasks out and takes them back. All that a worker needs of a store.
 pub trait Delivery: Send + Sync + 'static {
-    /// The store's own id, which the `webhook-id` of its tasks begins with. At most a second old, unless the server that has it is away:
-    /// `delayd store new-id` may give the store another.
+    /// The store's own id, which the `webhook-id` of its tasks begins with. At most a second old,
+    /// unless the server that has it is away: `delayd store new-id` may give the store another.
     fn id(&self) -> impl Future<Output = Result<StoreId>> + Send;
 
-    /// Listens for what is put on the lanes' schedules, by this process and by others that hint at it: what is added or adopted, put back by a settle or
-    /// by hand, or is a call for the dead. A lane is named with the earliest due moment of a batch, apart for those called and those pulled; no word
-    /// need be lost on a called task behind the earliest of its destination, nor on what a claim sweeps. Only saves time; a hint may be lost.
+    /// Listens for what is put on the lanes' schedules, by this process and by others that hint at
+    /// it: what is added or adopted, put back by a settle or by hand, or is a call for the dead. A
+    /// lane is named with the earliest due moment of a batch, apart for those called and those
+    /// pulled; no word need be lost on a called task behind the earliest of its destination, nor on
+    /// what a claim sweeps. Only saves time; a hint may be lost.
     fn hints(&self) -> broadcast::Receiver<Hint>;
 
-    /// What each instance looks for every second, in as few requests as the store can: the registry unless its revision is the one that was
-    /// `seen`, what is held by hand, and the next moments of lanes, as [`Self::next_due`] and [`Self::next_pull`]. Each part may fail by itself.
+    /// What each instance looks for every second, in as few requests as the store can: the registry
+    /// unless its revision is the one that was `seen`, what is held by hand, and the next moments
+    /// of lanes, as [`Self::next_due`] and [`Self::next_pull`]. Each part may fail by itself.
     fn look(&self, look: Look) -> impl Future<Output = Looked> + Send;
 
-    /// The store's now, and per lane the next moment at which a claim would have something to do: a due moment
-    /// of a called destination, or the earliest lease deadline. An error only if nothing can be said of any lane.
+    /// The store's now, and per lane the next moment at which a claim would have something to do: a
+    /// due moment of a called destination, or the earliest lease deadline. An error only if nothing
+    /// can be said of any lane.
     fn next_due(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<NextDue>> + Send;
 
-    /// As [`Self::next_due`], for consumers: a due moment of the tasks that are pulled, or the earliest lease deadline.
+    /// As [`Self::next_due`], for consumers: a due moment of the tasks that are pulled, or the
+    /// earliest lease deadline.
     fn next_pull(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<NextDue>> + Send;
 
-    /// Which of the store's servers has the lane now: lanes of one number are out of reach together. Who sends each number's settles
-    /// by themselves sees to it that one server's outage holds up its own lanes alone.
+    /// Which of the store's servers has the lane now: lanes of one number are out of reach
+    /// together. Who sends each number's settles by themselves sees to it that one server's outage
+    /// holds up its own lanes alone.
     fn server_of(&self, _lane: &Lane) -> u64 {
         0
     }
 
-    /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations, earliest first. A claim without a holder
-    /// is made on behalf of a caller: it is answered in time, and what it takes too late is given back unspent.
+    /// Sweeps expired leases of the lane, then leases due tasks of the wanted destinations,
+    /// earliest first. A claim without a holder is made on behalf of a caller: it is answered in
+    /// time, and what it takes too late is given back unspent.
     fn claim(&self, claim: Claim) -> impl Future<Output = Result<Claimed>> + Send;
 
-    /// Ends leases. One answer per settle, in order: a lane out of reach is no other lane's trouble. A lease whose answer is an error may or
-    /// may not have been ended.
+    /// Ends leases. One answer per settle, in order: a lane out of reach is no other lane's
+    /// trouble. A lease whose answer is an error may or may not have been ended.
     fn settle(&self, settles: Vec<Settle>) -> impl Future<Output = Vec<Result<Settled>>> + Send;
 
-    /// As [`Self::settle`], on behalf of a caller: it is answered in time, and what is answered outlasts the loss of as many servers as an add does. A worker need not
-    /// wait for that: a settle of its that is lost brings the task back, which then is called again.
+    /// As [`Self::settle`], on behalf of a caller: it is answered in time, and what is answered
+    /// outlasts the loss of as many servers as an add does. A worker need not wait for that: a
+    /// settle of its that is lost brings the task back, which then is called again.
     fn settle_confirmed(
         &self,
         settles: Vec<Settle>,
@@ -55,8 +63,8 @@ pub trait Delivery: Send + Sync + 'static {
         self.settle(settles)
     }
 
-    /// Moves a lease's deadline to the store's now + `lease`; the receipt stays. An expired lease that nobody
-    /// took is leased again.
+    /// Moves a lease's deadline to the store's now + `lease`; the receipt stays. An expired lease
+    /// that nobody took is leased again.
     fn extend(
         &self,
         lane: &Lane,
@@ -76,7 +84,8 @@ pub trait Delivery: Send + Sync + 'static {
         self.extend(lane, id, receipt, lease)
     }
 
-    /// Writes notes of attempts, of one lane or many; those of tasks that are gone are passed over. Best effort, off the road.
+    /// Writes notes of attempts, of one lane or many; those of tasks that are gone are passed over.
+    /// Best effort, off the road.
     fn note(&self, notes: Vec<AttemptNote>) -> impl Future<Output = Result<()>> + Send;
 }
 
@@ -105,7 +114,8 @@ pub struct Look {
 /// What was found.
 #[derive(Debug)]
 pub struct Looked {
-    /// The registry and its revision, which was read first; `None`: it is the one that was seen before.
+    /// The registry and its revision, which was read first; `None`: it is the one that was seen
+    /// before.
     pub registry: Result<Option<(Revision, Vec<Registered>)>>,
     /// The destinations that are held by hand, and the releases that are remembered.
     pub holds: Result<Holds>,
@@ -126,17 +136,20 @@ pub struct Claim {
     pub wants: Vec<Want>,
     /// How long the tasks are held.
     pub lease: Duration,
-    /// Who claims under the lane's lock. `None` goes past the lock (pull: consumers do not stand in each other's
-    /// way, the claim's atomicity keeps them apart).
+    /// Who claims under the lane's lock. `None` goes past the lock (pull: consumers do not stand in
+    /// each other's way, the claim's atomicity keeps them apart).
     pub holder: Option<Holder>,
     /// The holder has more free slots than `wants` says, and keeps the lock if more is due.
     pub more: bool,
     /// How many due destinations the outlook passes over, to see those behind a full one.
     pub skip: usize,
-    /// Bytes of bodies that the caller has in hand already, from other lanes. They count as if this claim had handed them out: it adds no
-    /// body that makes them more than [`MAX_CLAIM_BYTES`](crate::store::MAX_CLAIM_BYTES). With none in hand a single larger body still goes.
+    /// Bytes of bodies that the caller has in hand already, from other lanes. They count as if this
+    /// claim had handed them out: it adds no body that makes them more than
+    /// [`MAX_CLAIM_BYTES`](crate::store::MAX_CLAIM_BYTES). With none in hand a single larger body
+    /// still goes.
     pub in_hand: usize,
-    /// Pauses of the topic that are over, and what becomes of the tasks that fell due in them. At most [`MAX_MISFIRES`](crate::store::MAX_MISFIRES).
+    /// Pauses of the topic that are over, and what becomes of the tasks that fell due in them. At
+    /// most [`MAX_MISFIRES`](crate::store::MAX_MISFIRES).
     pub misfires: Vec<Misfire>,
 }
 
@@ -181,7 +194,8 @@ pub struct Grant {
 /// What a lane holds for its worker after a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
-    /// Called destinations that still have due tasks, earliest first, at most [`MAX_OUTLOOK`](crate::store::MAX_OUTLOOK) after the skipped.
+    /// Called destinations that still have due tasks, earliest first, at most
+    /// [`MAX_OUTLOOK`](crate::store::MAX_OUTLOOK) after the skipped.
     pub due: Vec<Destination>,
     /// The next later moment: a due moment, or a lease deadline.
     pub next: Option<UnixMillis>,
@@ -196,7 +210,8 @@ pub enum LeaseKind {
     Consumer,
     /// A receiver, which was called and acknowledges later ([`Transition::Keep`]).
     Receiver,
-    /// A mover, which takes the task to another store. If the task comes back, it waits for `due` as before.
+    /// A mover, which takes the task to another store. If the task comes back, it waits for `due`
+    /// as before.
     Mover {
         /// The moment that the task waited for.
         due: UnixMillis,
@@ -209,7 +224,8 @@ impl LeaseKind {
         if destination.is_pull() { Self::Consumer } else { Self::Worker }
     }
 
-    /// What the task waits for again if the lease ends without anything having been done; `None`: that is not fixed.
+    /// What the task waits for again if the lease ends without anything having been done; `None`:
+    /// that is not fixed.
     pub fn returns_to(self) -> Option<UnixMillis> {
         if let Self::Mover { due } = self { Some(due) } else { None }
     }
@@ -245,7 +261,8 @@ pub struct Settle {
     pub transition: Transition,
 }
 
-/// Where a leased task goes. The texts say why in a few words (at most [`MAX_OUTCOME`](crate::store::MAX_OUTCOME) bytes are kept).
+/// Where a leased task goes. The texts say why in a few words (at most
+/// [`MAX_OUTCOME`](crate::store::MAX_OUTCOME) bytes are kept).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transition {
     /// Done. Also ends a task whose lease was lost, if the receipt is of its current revision.
@@ -260,17 +277,19 @@ pub enum Transition {
         /// Such as `503 Service Unavailable`.
         outcome: String,
     },
-    /// Kept by another store, and so delivered here, with [`MOVED`](crate::store::MOVED). Not where a cancel is pending:
-    /// that goes on waiting, and the answer is stale.
+    /// Kept by another store, and so delivered here, with [`MOVED`](crate::store::MOVED). Not where
+    /// a cancel is pending: that goes on waiting, and the answer is stale.
     Moved,
     /// Dead.
     Dead {
         /// Such as `410 Gone`.
         outcome: String,
     },
-    /// Given back, due at the store's now, the attempt unspent: nothing was fired. The receipt is forgotten.
+    /// Given back, due at the store's now, the attempt unspent: nothing was fired. The receipt is
+    /// forgotten.
     Release,
-    /// No end yet: whoever was called has the receipt, and will end the lease by it. Moves the deadline as an extension does.
+    /// No end yet: whoever was called has the receipt, and will end the lease by it. Moves the
+    /// deadline as an extension does.
     Keep {
         /// From the store's now.
         lease: Duration,
@@ -296,7 +315,8 @@ pub enum Settled {
 pub struct NextDue {
     /// The store's now.
     pub now: UnixMillis,
-    /// Per asked lane, in order; `None` where nothing is coming, or where that cannot be said because the lane's server is away.
+    /// Per asked lane, in order; `None` where nothing is coming, or where that cannot be said
+    /// because the lane's server is away.
     pub lanes: Vec<Option<UnixMillis>>,
 }
 
@@ -324,6 +344,7 @@ pub struct AttemptNote {
 pub struct Holds {
     /// The destinations that are held.
     pub held: Vec<Destination>,
-    /// Destinations that were released, and when each was last, for the other instances. Always empty for a store of one process.
+    /// Destinations that were released, and when each was last, for the other instances. Always
+    /// empty for a store of one process.
     pub released: Vec<(Destination, UnixMillis)>,
 }

@@ -16,9 +16,11 @@ pub trait Intake: Send + Sync + 'static {
     /// What an accepted add survives.
     fn durability(&self) -> Durability;
 
-    /// Stores new tasks, each at most once, and draws their ids. One answer per task, in order. A task whose
-    /// answer is an error may or may not be stored ([`Error::Unavailable`](crate::store::Error::Unavailable)). One whose entry says another number of lanes than the
-    /// registry is not stored ([`Error::StaleEntry`](crate::store::Error::StaleEntry)).
+    /// Stores new tasks, each at most once, and draws their ids. One answer per task, in order. A
+    /// task whose answer is an error may or may not be stored
+    /// ([`Error::Unavailable`](crate::store::Error::Unavailable)). One whose entry says another
+    /// number of lanes than the registry is not stored
+    /// ([`Error::StaleEntry`](crate::store::Error::StaleEntry)).
     fn add(&self, tasks: Vec<NewTask>) -> impl Future<Output = Vec<Result<Added>>> + Send;
 }
 
@@ -64,13 +66,14 @@ pub struct NewTask {
     pub content: String,
     /// Refuses to store it twice.
     pub idempotency: Option<Idempotency>,
-    /// The most waiting and leased tasks of its lane, itself included; [`Error::OverQuota`](crate::store::Error::OverQuota) beyond.
+    /// The most waiting and leased tasks of its lane, itself included;
+    /// [`Error::OverQuota`](crate::store::Error::OverQuota) beyond.
     pub quota: Option<u64>,
 }
 
 impl NewTask {
-    /// The shard that the task has to lie in: that of its `key`, else of its idempotency key, so that the lane alone can say whether there
-    /// is one already. `None`: any.
+    /// The shard that the task has to lie in: that of its `key`, else of its idempotency key, so
+    /// that the lane alone can say whether there is one already. `None`: any.
     pub fn pinned_shard(&self) -> Option<u16> {
         let idempotency_key = self.idempotency.as_ref().map(|idempotency| &*idempotency.key);
         let key = self.options.key.as_deref().or(idempotency_key)?;
@@ -94,14 +97,17 @@ pub struct Added {
     pub novelty: Novelty,
 }
 
-/// Makes an add safe to repeat: the same key and fingerprint within the window answer the first task.
+/// Makes an add safe to repeat: the same key and fingerprint within the window answer the first
+/// task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idempotency {
     /// The caller's key, 1 to 256 bytes of any text.
     pub key: String,
-    /// What was asked for, as a hash: another one under the same key is [`Error::KeyReused`](crate::store::Error::KeyReused).
+    /// What was asked for, as a hash: another one under the same key is
+    /// [`Error::KeyReused`](crate::store::Error::KeyReused).
     pub fingerprint: u128,
-    /// How long the key is remembered, from the first add by the store's clock. It outlives the task.
+    /// How long the key is remembered, from the first add by the store's clock. It outlives the
+    /// task.
     pub window: Duration,
 }
 
@@ -132,7 +138,8 @@ pub enum Novelty {
         /// Where that task stands now; `None`: it is forgotten, or cannot be read.
         state: Option<State>,
     },
-    /// None: the pending task of the same `key` was moved to the new moment, with the new content and options.
+    /// None: the pending task of the same `key` was moved to the new moment, with the new content
+    /// and options.
     Replaced,
 }
 

@@ -9,11 +9,13 @@ use crate::task::{Lane, State, Topic};
 
 /// Forgets what is over, and finds what the registry has lost.
 pub trait Maintenance: Send + Sync + 'static {
-    /// The store's now, and what each lane has to be forgotten. An error only if nothing can be said of any lane.
+    /// The store's now, and what each lane has to be forgotten. An error only if nothing can be
+    /// said of any lane.
     fn histories(&self, lanes: Vec<Lane>) -> impl Future<Output = Result<Histories>> + Send;
 
-    /// Forgets up to `limit` tasks that ended in `state` before `before`, the earliest first, bodies, keys and notes and all; and as many idempotency keys whose
-    /// window is over. Answers how many tasks.
+    /// Forgets up to `limit` tasks that ended in `state` before `before`, the earliest first,
+    /// bodies, keys and notes and all; and as many idempotency keys whose window is over. Answers
+    /// how many tasks.
     fn purge(
         &self,
         lane: &Lane,
@@ -22,15 +24,16 @@ pub trait Maintenance: Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<usize>> + Send;
 
-    /// Forgets a pause of the topic that is over; its other pauses stay. Nothing happens where there is none like it.
+    /// Forgets a pause of the topic that is over; its other pauses stay. Nothing happens where
+    /// there is none like it.
     fn forget_misfire(
         &self,
         topic: &Topic,
         misfire: Misfire,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Finds lanes that hold tasks though nobody registered them (a failover may lose the entry), registers
-    /// their topics, and answers them. Slow; runs in the background.
+    /// Finds lanes that hold tasks though nobody registered them (a failover may lose the entry),
+    /// registers their topics, and answers them. Slow; runs in the background.
     fn recover_topics(&self) -> impl Future<Output = Result<Vec<TopicEntry>>> + Send;
 }
 
@@ -39,7 +42,8 @@ pub trait Maintenance: Send + Sync + 'static {
 pub struct Histories {
     /// The store's now.
     pub now: UnixMillis,
-    /// Per asked lane, in order; `None` where that cannot be said because the lane's server is away.
+    /// Per asked lane, in order; `None` where that cannot be said because the lane's server is
+    /// away.
     pub lanes: Vec<Option<History>>,
 }
 
@@ -50,6 +54,7 @@ pub struct History {
     pub ended: u64,
     /// When the first of them ended.
     pub oldest: Option<UnixMillis>,
-    /// Whether a purge has something to do besides: idempotency keys whose window is over, or calls that a full disk left owed.
+    /// Whether a purge has something to do besides: idempotency keys whose window is over, or calls
+    /// that a full disk left owed.
     pub has_leftovers: bool,
 }

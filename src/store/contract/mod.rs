@@ -1,5 +1,5 @@
-//! The contract in parts, each with the shapes that it speaks of. A caller asks for the parts that it uses; the page of
-//! [`crate::store`] says what must hold across them.
+//! The contract in parts, each with the shapes that it speaks of. A caller asks for the parts that
+//! it uses; the page of [`crate::store`] says what must hold across them.
 
 use std::future::Future;
 
@@ -31,14 +31,17 @@ pub use transfer::{Adopted, Adoptee, MOVED, Standing};
 
 /// A whole store: all parts, and what is asked of it as one.
 pub trait Store: Delivery + Intake + Topics + Admin + Maintenance {
-    /// The circuit breaker around the store; of several servers, the worst. Closed where there is none.
+    /// The circuit breaker around the store; of several servers, the worst. Closed where there is
+    /// none.
     fn breaker(&self) -> breaker::State {
         breaker::State::Closed
     }
 
-    /// Whether the store answers, and its now. An error after [`PING_TIMEOUT`](crate::store::PING_TIMEOUT).
+    /// Whether the store answers, and its now. An error after
+    /// [`PING_TIMEOUT`](crate::store::PING_TIMEOUT).
     fn ping(&self) -> impl Future<Output = Result<UnixMillis>> + Send;
 
-    /// Ends the store's own threads and connections after everything accepted is on its way to disk.
+    /// Ends the store's own threads and connections after everything accepted is on its way to
+    /// disk.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }

@@ -25,26 +25,29 @@ pub trait Topics: Send + Sync + 'static {
         policy: &TopicPolicy,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Pauses a topic from the store's now on, or leaves it paused. Answers since when; `None`: no such topic. Those who claim see it in
-    /// the registry: the store itself hands its tasks out as before.
+    /// Pauses a topic from the store's now on, or leaves it paused. Answers since when; `None`: no
+    /// such topic. Those who claim see it in the registry: the store itself hands its tasks out as
+    /// before.
     fn pause(&self, topic: &Topic) -> impl Future<Output = Result<Option<UnixMillis>>> + Send;
 
-    /// Ends a topic's pause at the store's now, and remembers it as a [`Misfire`] if what fell due in it is not to be delivered late.
-    /// Answers whether it was paused; `None`: no such topic.
+    /// Ends a topic's pause at the store's now, and remembers it as a [`Misfire`] if what fell due
+    /// in it is not to be delivered late. Answers whether it was paused; `None`: no such topic.
     fn resume(
         &self,
         topic: &Topic,
         becomes: Option<Misfired>,
     ) -> impl Future<Output = Result<Option<bool>>> + Send;
 
-    /// Takes a topic out of the registry, with its policy, its pauses and its lanes' idempotency keys, if none of its lanes holds any task.
-    /// Answers whether there is no such topic now. What is added at the same moment registers it again.
+    /// Takes a topic out of the registry, with its policy, its pauses and its lanes' idempotency
+    /// keys, if none of its lanes holds any task. Answers whether there is no such topic now. What
+    /// is added at the same moment registers it again.
     fn unregister(&self, entry: &TopicEntry) -> impl Future<Output = Result<bool>> + Send;
 
     /// Exact counts of one lane.
     fn stats(&self, lane: &Lane) -> impl Future<Output = Result<Counts>> + Send;
 
-    /// Ids of one state in time order: due moment for scheduled, deadline for leased, end for the others.
+    /// Ids of one state in time order: due moment for scheduled, deadline for leased, end for the
+    /// others.
     fn list(&self, query: ListQuery) -> impl Future<Output = Result<Vec<Listed>>> + Send;
 }
 
@@ -81,7 +84,8 @@ pub struct Registered {
     pub policy: Arc<TopicPolicy>,
     /// Since when it is paused: nobody claims of it.
     pub paused: Option<UnixMillis>,
-    /// Its pauses that are over and whose tasks are not simply fired late, the newest last, at most [`MAX_MISFIRES`](crate::store::MAX_MISFIRES).
+    /// Its pauses that are over and whose tasks are not simply fired late, the newest last, at most
+    /// [`MAX_MISFIRES`](crate::store::MAX_MISFIRES).
     pub misfires: Vec<Misfire>,
 }
 
@@ -92,7 +96,8 @@ impl Registered {
     }
 }
 
-/// A pause that is over. Claims end the tasks that fell due in it, a claim's worth at a time, instead of handing them out.
+/// A pause that is over. Claims end the tasks that fell due in it, a claim's worth at a time,
+/// instead of handing them out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misfire {
     /// The first due moment that it covers.
@@ -157,6 +162,7 @@ pub struct Counts {
     pub cancelled: u64,
     /// Expired and still remembered.
     pub expired: u64,
-    /// The earliest due moment of what waits, pulled or called: if it has passed, that of the oldest overdue task.
+    /// The earliest due moment of what waits, pulled or called: if it has passed, that of the
+    /// oldest overdue task.
     pub earliest: Option<UnixMillis>,
 }

@@ -79,7 +79,7 @@ pub enum Adopted {
     Cancelling,
     /// It is this very store that lends it. Nothing changed.
     Own,
-    /// Another task has its id, or the same one was changed by hand since. Neither is changed. If the
-    /// task is lent, an older task of its key is cancelled all the same.
+    /// Another task has its id, or the same one was changed by hand since. Neither is changed. If
+    /// the task is lent, an older task of its key is cancelled all the same.
     Taken,
 }

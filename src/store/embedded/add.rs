@@ -1,4 +1,5 @@
-//! `add`: is it the task of an earlier add? If not, a body, and a place on its destination's schedule.
+//! `add`: is it the task of an earlier add? If not, a body, and a place on its destination's
+//! schedule.
 //!
 //! Each task is answered by itself: one that is refused has changed nothing.
 
@@ -175,7 +176,8 @@ fn is_full(ledger: &mut Ledger<'_>, lane: &Lane, quota: u64) -> rusqlite::Result
     Ok(pending >= quota)
 }
 
-/// The task's options, with an id for the call that it asks for if it dies: `drawn`, or a new one of its lane.
+/// The task's options, with an id for the call that it asks for if it dies: `drawn`, or a new one
+/// of its lane.
 fn with_call(
     ledger: &mut Ledger<'_>,
     task: &NewTask,

@@ -1,4 +1,5 @@
-//! A file of no content beside the database, given up when the disk is full: what is on its way out then has room.
+//! A file of no content beside the database, given up when the disk is full: what is on its way out
+//! then has room.
 //!
 //! Its blocks are really allocated. A file with holes would give nothing back.
 

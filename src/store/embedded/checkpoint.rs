@@ -1,11 +1,13 @@
 //! Moves what was committed from the write-ahead log into the file, beside the writer.
 //!
-//! The automatic checkpoint would do so inside the writer's commits. Instead the writer looks at the log after
-//! each commit and wakes a thread with its own connection, which copies while the writer goes on. Under
-//! uninterrupted load that thread never quite catches up. As soon as it nearly has, the writer itself copies the rest and starts the log over, for to
-//! write over what is there costs an fsync half of what it costs to let the file grow. At the log's cap (256 MiB, less on a disk
-//! that is nearly full, see `space`) the writer does so however much is left. A log that is longer than the disk now allows is cut, which
-//! takes some tenths of a second: hundreds of megabytes have to be given back.
+//! The automatic checkpoint would do so inside the writer's commits. Instead the writer looks at
+//! the log after each commit and wakes a thread with its own connection, which copies while the
+//! writer goes on. Under uninterrupted load that thread never quite catches up. As soon as it
+//! nearly has, the writer itself copies the rest and starts the log over, for to write over what is
+//! there costs an fsync half of what it costs to let the file grow. At the log's cap (256 MiB, less
+//! on a disk that is nearly full, see `space`) the writer does so however much is left. A log that
+//! is longer than the disk now allows is cut, which takes some tenths of a second: hundreds of
+//! megabytes have to be given back.
 
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,11 +26,12 @@ const WAKE: i64 = 1_024;
 /// So few pages the writer copies itself, about a millisecond's work.
 const FEW: i64 = 256;
 
-/// How long the writer waits, in milliseconds, for readers to let go of a log that has to start over.
+/// How long the writer waits, in milliseconds, for readers to let go of a log that has to start
+/// over.
 const PATIENCE: i64 = 20;
 
-/// How long after such a wait in vain it does not wait again. A reader may stay for minutes (a check beside it, say), and would cost each
-/// commit that wait.
+/// How long after such a wait in vain it does not wait again. A reader may stay for minutes (a
+/// check beside it, say), and would cost each commit that wait.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Log {
@@ -38,8 +41,8 @@ pub(super) struct Log {
     copied: i64,
 }
 
-/// Taken by whoever copies. SQLite lets one connection do so at a time and turns the others away as if a reader held the log; the thread is
-/// done in a moment.
+/// Taken by whoever copies. SQLite lets one connection do so at a time and turns the others away as
+/// if a reader held the log; the thread is done in a moment.
 #[derive(Clone, Default)]
 pub(super) struct Turn(Arc<Mutex<()>>);
 
@@ -79,7 +82,8 @@ impl Keeper {
             self.note(&log);
             space.log_was_cut();
         } else if may_end && log.pages >= pages(space.log_cap()) {
-            // The next commit writes over what is there, which costs less than to let the file grow anew.
+            // The next commit writes over what is there, which costs less than to let the file grow
+            // anew.
             let log = self.turn.take(|| finish(db, "PRAGMA wal_checkpoint(RESTART)", PATIENCE))?;
             self.note(&log);
         } else if may_end && log.pages >= WAKE && log.pages - log.copied <= FEW {
@@ -122,7 +126,8 @@ pub(super) fn run(db: &Connection, wakes: &Receiver<()>, turn: &Turn, health: &A
     let _guard = PanicGuard(health);
     let copy = |pragma| {
         match checkpoint(db, pragma).map_err(|failure| health.judge(&failure)) {
-            // What could not be copied stays in the log. The writer runs out of room as well, and says so.
+            // What could not be copied stays in the log. The writer runs out of room as well, and
+            // says so.
             Ok(_) | Err(Error::Full(_)) => {}
             Err(error) => tracing::warn!("A checkpoint failed: {error}"),
         }
@@ -150,8 +155,8 @@ mod tests {
     use super::super::space::Params;
     use super::*;
 
-    /// To be turned away by the thread used to count as a reader's hold: the log was left alone for a second, in which it grew by hundreds of
-    /// megabytes, and had to be cut.
+    /// To be turned away by the thread used to count as a reader's hold: the log was left alone for
+    /// a second, in which it grew by hundreds of megabytes, and had to be cut.
     #[test]
     fn a_log_that_the_thread_is_copying_is_started_over_as_soon_as_that_is_done() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! `claim`: leases that ran out are swept, what is not to be delivered is ended, due tasks are leased, and what is next is looked up.
+//! `claim`: leases that ran out are swept, what is not to be delivered is ended, due tasks are
+//! leased, and what is next is looked up.
 
 use rusqlite::Row;
 
@@ -41,8 +42,8 @@ pub(super) fn claim(ledger: &mut Ledger<'_>, claim: &Claim) -> rusqlite::Result<
     Ok(Claimed::Granted(grant))
 }
 
-/// Ends what the process before held for its callbacks: its workers are gone, and their answers with them. What receivers keep, and
-/// what is on its way to another store, is theirs still.
+/// Ends what the process before held for its callbacks: its workers are gone, and their answers
+/// with them. What receivers keep, and what is on its way to another store, is theirs still.
 pub(super) fn void_push_leases(ledger: &mut Ledger<'_>) -> rusqlite::Result<usize> {
     let held = read_leases(ledger, sql::progress::of_workers::SQL, ())?;
     for (id, pending) in &held {
@@ -142,8 +143,9 @@ fn bury(ledger: &mut Ledger<'_>, id: TaskId, before: Pending) -> rusqlite::Resul
     ledger.replace(id, &Record::Pending(before), &dead)
 }
 
-/// Reads the due tasks of a destination, as many as are wanted and have room, up to what should have been ended and was left over;
-/// says whether the room ran out. The rows are changed only when all are read, for a change would move them under the reading query.
+/// Reads the due tasks of a destination, as many as are wanted and have room, up to what should
+/// have been ended and was left over; says whether the room ran out. The rows are changed only when
+/// all are read, for a change would move them under the reading query.
 fn read_due(
     ledger: &Ledger<'_>,
     (lane, destination): (i64, i64),

@@ -1,4 +1,5 @@
-//! Keys, expiry, pauses and calls for the dead where the file matters: what damaged rows, restarts and large bodies do to them.
+//! Keys, expiry, pauses and calls for the dead where the file matters: what damaged rows, restarts
+//! and large bodies do to them.
 
 use std::time::Duration;
 
@@ -202,7 +203,8 @@ async fn expiry_goes_on_over_a_restart() {
     bench.assert_in_order().await;
 }
 
-/// The bodies of calls for the dead are copied: hundreds of large ones in one transaction would take all that a nearly full disk has.
+/// The bodies of calls for the dead are copied: hundreds of large ones in one transaction would
+/// take all that a nearly full disk has.
 #[tokio::test]
 async fn a_claim_copies_no_more_than_its_bytes_for_the_dead() {
     let bench = bench();

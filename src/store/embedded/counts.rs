@@ -1,7 +1,9 @@
-//! How many tasks of a lane stand where: kept in the lane's row, so that to know it costs one look however many there are.
+//! How many tasks of a lane stand where: kept in the lane's row, so that to know it costs one look
+//! however many there are.
 //!
-//! Who moves a row of `schedule`, `progress` or `history` says so here, and each transaction writes the difference with what it moved.
-//! So the numbers are committed with the rows they count, or not at all; `check` counts the rows.
+//! Who moves a row of `schedule`, `progress` or `history` says so here, and each transaction writes
+//! the difference with what it moved. So the numbers are committed with the rows they count, or not
+//! at all; `check` counts the rows.
 
 use rusqlite::{Connection, OptionalExtension};
 

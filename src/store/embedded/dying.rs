@@ -1,11 +1,14 @@
 //! The call for a dead task: a new task of its lane, stored in the step in which it dies.
 //!
-//! Its id was drawn with the dead task's own, so that dying needs no counter, and dying again (after a replay) finds it there.
+//! Its id was drawn with the dead task's own, so that dying needs no counter, and dying again
+//! (after a replay) finds it there.
 //!
-//! It is on the way out as its task was: a disk that is short of room does not stop it, for it lives on the reserve that settles and claims
-//! live on. A claim copies no more than [`MAX_CLAIM_BYTES`] of bodies so ([`Ledger::called`]). But a body is large where
-//! a settle is small: once a write has found no room at all, tasks die without it, or they would hold up what dies and ends beside them. The call
-//! is then *owed*, which takes a few bytes, and stored by the lane's next claim or purge when there is room.
+//! It is on the way out as its task was: a disk that is short of room does not stop it, for it
+//! lives on the reserve that settles and claims live on. A claim copies no more than
+//! [`MAX_CLAIM_BYTES`] of bodies so ([`Ledger::called`]). But a body is large where a settle is
+//! small: once a write has found no room at all, tasks die without it, or they would hold up what
+//! dies and ends beside them. The call is then *owed*, which takes a few bytes, and stored by the
+//! lane's next claim or purge when there is room.
 
 use rusqlite::OptionalExtension;
 use serde::Serialize;
@@ -85,7 +88,8 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    /// Stores calls that a full disk had no room for. What is not dead any more will die again, or not.
+    /// Stores calls that a full disk had no room for. What is not dead any more will die again, or
+    /// not.
     pub(super) fn make_owed_calls(&mut self, lane: i64) -> rusqlite::Result<()> {
         if self.is_without_room {
             return Ok(());

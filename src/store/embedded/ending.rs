@@ -1,7 +1,8 @@
-//! What a claim ends instead of handing it out: tasks that are not worth delivering any more, and those that fell due in a pause.
+//! What a claim ends instead of handing it out: tasks that are not worth delivering any more, and
+//! those that fell due in a pause.
 //!
-//! A claim ends [`MAX_ENDED`] at the most, so that it stays short however much fell due. What is left over is not handed out either, and
-//! the outlook says that there is more to do at once.
+//! A claim ends [`MAX_ENDED`] at the most, so that it stays short however much fell due. What is
+//! left over is not handed out either, and the outlook says that there is more to do at once.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -20,7 +21,8 @@ use crate::task::TaskId;
 #[derive(Debug)]
 pub(super) struct Budget {
     tasks: usize,
-    /// Bytes of calls for the dead that the transaction had written before, and may have written in the end.
+    /// Bytes of calls for the dead that the transaction had written before, and may have written in
+    /// the end.
     calls: usize,
     /// There was more to end.
     pub(super) is_exceeded: bool,
@@ -85,7 +87,8 @@ pub(super) fn expire(
     Ok(())
 }
 
-/// Ends what is due on a schedule and fell due in one of the pauses. Answers the first that is left over.
+/// Ends what is due on a schedule and fell due in one of the pauses. Answers the first that is left
+/// over.
 pub(super) fn misfire(
     ledger: &mut Ledger<'_>,
     (lane, destination): (i64, i64),

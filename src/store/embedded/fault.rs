@@ -1,7 +1,8 @@
 //! What SQLite's failures mean, and the one failure that ends the process.
 //!
-//! After an I/O error, a failed fsync among them, nobody can say what is on disk: nothing is retried, every later
-//! call fails, and the application is told to stop. A fresh start reads what the disk really holds.
+//! After an I/O error, a failed fsync among them, nobody can say what is on disk: nothing is
+//! retried, every later call fails, and the application is told to stop. A fresh start reads what
+//! the disk really holds.
 
 use std::path::Path;
 
@@ -67,7 +68,8 @@ impl Drop for PanicGuard<'_> {
     }
 }
 
-/// What a failure means when the program starts. Only what no restart mends is a matter of the configuration.
+/// What a failure means when the program starts. Only what no restart mends is a matter of the
+/// configuration.
 pub(super) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
     let path = path.display();
     if failure.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
@@ -87,7 +89,8 @@ pub(super) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
     }
 }
 
-/// What a failure means to a caller of the store. To be asked on the thread that met it, before this calls the system again.
+/// What a failure means to a caller of the store. To be asked on the thread that met it, before
+/// this calls the system again.
 pub(super) fn translate(failure: &rusqlite::Error) -> Error {
     match failure.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => Error::Full(failure.to_string()),
@@ -110,9 +113,10 @@ fn is_index_without_room(failure: &rusqlite::Error) -> bool {
     failure.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE)
 }
 
-/// A write was refused for the user's quota. SQLite knows a full disk by ENOSPC alone, and calls this an I/O error; what the system said is
-/// still there, for nothing but another failure takes its place. (It is what `sqlite3_system_errno` reads as well.) A write that is refused
-/// leaves nothing unknown, unlike an fsync that says the same.
+/// A write was refused for the user's quota. SQLite knows a full disk by ENOSPC alone, and calls
+/// this an I/O error; what the system said is still there, for nothing but another failure takes
+/// its place. (It is what `sqlite3_system_errno` reads as well.) A write that is refused leaves
+/// nothing unknown, unlike an fsync that says the same.
 fn is_over_quota(failure: &rusqlite::Error) -> bool {
     failure.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_WRITE)
         && Errno::from_io_error(&std::io::Error::last_os_error()) == Some(Errno::DQUOT)

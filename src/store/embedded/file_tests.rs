@@ -21,7 +21,8 @@ fn open(folder: &Path) -> Result<Embedded, Error> {
     Embedded::open(params(folder, &Clock::manual(START)))
 }
 
-/// What a power cut leaves: the files as they are while the store is open, without the index, which is never synced.
+/// What a power cut leaves: the files as they are while the store is open, without the index, which
+/// is never synced.
 fn copy_of(bench: &Bench) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     for name in ["delayd.db", "delayd.db-wal"] {
@@ -77,7 +78,8 @@ async fn assert_kept(store: &Embedded, ids: &[TaskId]) {
     );
 }
 
-/// Every answered task is there, wherever in the frames of the one that was not answered the log is torn.
+/// Every answered task is there, wherever in the frames of the one that was not answered the log is
+/// torn.
 #[tokio::test]
 async fn a_log_torn_in_what_was_not_answered_loses_nothing_that_was() {
     let bench = bench();
@@ -213,7 +215,8 @@ fn refused_and_untouched(folder: &tempfile::TempDir, says: &str) {
     assert!(std::fs::read(&path).unwrap() == before, "it was changed");
 }
 
-/// The damage lies where the start reads: the tables of what is in flight, of names, of the last id.
+/// The damage lies where the start reads: the tables of what is in flight, of names, of the last
+/// id.
 #[tokio::test]
 async fn a_damaged_file_is_one_clear_error() {
     let bench = bench();
@@ -242,8 +245,9 @@ async fn a_damaged_file_is_one_clear_error() {
     assert!(refused >= 3, "only {refused} pages were missed");
 }
 
-/// The earliest moments are written once per transaction, for all of its jobs. Were all of them told that the store is broken, the
-/// worker would drop their settles, and what was delivered would be called again.
+/// The earliest moments are written once per transaction, for all of its jobs. Were all of them
+/// told that the store is broken, the worker would drop their settles, and what was delivered would
+/// be called again.
 #[tokio::test]
 async fn a_schedule_that_cannot_be_written_fails_its_own_tasks_alone() {
     let bench = bench();

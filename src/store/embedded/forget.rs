@@ -1,5 +1,5 @@
-//! What is forgotten, bodies, keys and notes and all: `purge`, `discard`, `clear`. A purge comes by every minute, and so it also stores
-//! the calls that a full disk left owed.
+//! What is forgotten, bodies, keys and notes and all: `purge`, `discard`, `clear`. A purge comes by
+//! every minute, and so it also stores the calls that a full disk left owed.
 
 use rusqlite::OptionalExtension;
 
@@ -53,7 +53,8 @@ fn forget_ended(
     state: State,
     mut ids: Vec<TaskId>,
 ) -> rusqlite::Result<usize> {
-    // Bodies lie in the order of their ids; deleting them at random is the slowest step of a task's whole road.
+    // Bodies lie in the order of their ids; deleting them at random is the slowest step of a task's
+    // whole road.
     ids.sort_unstable();
     let mut forget_end = ledger.db.prepare_cached(sql::history::DELETE)?;
     for id in &ids {

@@ -1,4 +1,5 @@
-//! The body of the fuzz target `row`: whatever values stand in a row, they are a task's or are refused as unreadable.
+//! The body of the fuzz target `row`: whatever values stand in a row, they are a task's or are
+//! refused as unreadable.
 
 use std::cell::OnceCell;
 
@@ -12,7 +13,8 @@ use crate::task::TaskId;
 /// As many as a row of `progress` has.
 const COLUMNS: usize = pending::COUNT;
 
-/// Reads the bytes, a line for each column, as every kind of row. A line's first byte says what is stored in it.
+/// Reads the bytes, a line for each column, as every kind of row. A line's first byte says what is
+/// stored in it.
 pub fn row(bytes: &[u8]) {
     thread_local! {
         static DB: OnceCell<Connection> = const { OnceCell::new() };

@@ -15,10 +15,12 @@ pub(super) fn read(db: &Connection) -> rusqlite::Result<StoreId> {
     Ok(StoreId(number.cast_unsigned()))
 }
 
-/// Gives the store in `path` another id, which nothing else may have open. Answers the one before and the new one.
+/// Gives the store in `path` another id, which nothing else may have open. Answers the one before
+/// and the new one.
 ///
 /// # Errors
-/// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what SQLite says.
+/// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what
+/// SQLite says.
 pub(super) fn replace(path: &Path) -> Result<(StoreId, StoreId)> {
     schema::ensure_no_folder(path)?;
     if !path.is_file() {

@@ -1,7 +1,8 @@
 //! A store opened for a check alone.
 //!
-//! A look needs no lock, for it cannot write: it may run beside the delayd that has the file, each page of it on one
-//! committed state. A repair has the file for itself. Neither voids a lease: nobody is about to work the tasks.
+//! A look needs no lock, for it cannot write: it may run beside the delayd that has the file, each
+//! page of it on one committed state. A repair has the file for itself. Neither voids a lease:
+//! nobody is about to work the tasks.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +16,8 @@ impl Embedded {
     /// Opens a file that is there: to look, which changes nothing, or to repair it as well.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] if there is no such file, it is of another version, or, to be repaired, a running delayd has it.
+    /// [`Error::Misconfigured`] if there is no such file, it is of another version, or, to be
+    /// repaired, a running delayd has it.
     pub fn open_for_check(params: Params, repair: bool) -> Result<Self> {
         schema::ensure_no_folder(&params.path)?;
         if !params.path.is_file() {

@@ -1,8 +1,8 @@
 //! What a write works with: the open transaction, its moment, and the numbers behind the names.
 //!
-//! Lanes and destinations are stored once and meant by number. [`Names`] remembers the numbers and each
-//! destination's earliest due moment from batch to batch; the latter are written back once per transaction
-//! rather than once per task.
+//! Lanes and destinations are stored once and meant by number. [`Names`] remembers the numbers and
+//! each destination's earliest due moment from batch to batch; the latter are written back once per
+//! transaction rather than once per task.
 
 use std::cell::RefCell;
 use std::collections::hash_map::Entry;
@@ -35,11 +35,13 @@ pub(super) struct Names {
     nameless: HashSet<i64>,
 }
 
-/// How many ids are reserved at once: a page less in nearly every transaction. Those that are left when the process ends are never drawn.
+/// How many ids are reserved at once: a page less in nearly every transaction. Those that are left
+/// when the process ends are never drawn.
 const RESERVED: u64 = 4_096;
 
-/// Destinations with this number and above are forgotten with their last task: hosts, of which callers may name any number. Services have
-/// numbers below and stay, so that their tasks need no entry in the index that finds a destination's last task (`task_by_host`).
+/// Destinations with this number and above are forgotten with their last task: hosts, of which
+/// callers may name any number. Services have numbers below and stay, so that their tasks need no
+/// entry in the index that finds a destination's last task (`task_by_host`).
 const LEAVING: i64 = 1 << 40;
 
 /// How many services stay; any further ones are numbered as hosts are.
@@ -89,8 +91,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Runs a statement that is kept in hand until the transaction ends: to find one among the connection's, by its text, and to put it back costs
-    /// a fifth of what a row does.
+    /// Runs a statement that is kept in hand until the transaction ends: to find one among the
+    /// connection's, by its text, and to put it back costs a fifth of what a row does.
     pub(super) fn with<T>(
         &self,
         statement: &'static str,
@@ -133,7 +135,8 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// Writes what was held back, and remembers nothing: the tables are about to be read and written past this ledger.
+    /// Writes what was held back, and remembers nothing: the tables are about to be read and
+    /// written past this ledger.
     pub(super) fn forget_names(&mut self) -> rusqlite::Result<()> {
         self.write_held_back()?;
         *self.names = Names::default();
@@ -146,7 +149,8 @@ impl<'a> Ledger<'a> {
         self.write_last_id()
     }
 
-    /// Draws the next id, or the next one of a shard: monotonic, and never behind the clock's second.
+    /// Draws the next id, or the next one of a shard: monotonic, and never behind the clock's
+    /// second.
     pub(super) fn draw_id(
         &mut self,
         topic: &TopicEntry,
@@ -179,9 +183,11 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// A task was put on the destination's schedule: tells the lane's worker of its due moment, or its consumers, after the commit. The worker
-    /// has heard of the destination's earliest moment; one after that is no news to it. So it hears by this of whatever is put there, but for
-    /// what a claim sweeps (of a lease's end it knows from its own claims and looks) and a check repairs.
+    /// A task was put on the destination's schedule: tells the lane's worker of its due moment, or
+    /// its consumers, after the commit. The worker has heard of the destination's earliest moment;
+    /// one after that is no news to it. So it hears by this of whatever is put there, but for what
+    /// a claim sweeps (of a lease's end it knows from its own claims and looks) and a check
+    /// repairs.
     pub(super) fn hint(
         &mut self,
         lane: &Lane,
@@ -295,8 +301,8 @@ impl<'a> Ledger<'a> {
         next(LEAVING, i64::MAX)
     }
 
-    /// A task of the destination has been forgotten or has gone to another destination. Forgets one that stays no longer than its tasks, if
-    /// that was its last.
+    /// A task of the destination has been forgotten or has gone to another destination. Forgets one
+    /// that stays no longer than its tasks, if that was its last.
     pub(super) fn release_destination(&mut self, number: i64) -> rusqlite::Result<()> {
         if number < LEAVING {
             return Ok(());
@@ -315,7 +321,8 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// A destination's name, if it can be read. Where it cannot, its tasks wait: nobody could say who gets them.
+    /// A destination's name, if it can be read. Where it cannot, its tasks wait: nobody could say
+    /// who gets them.
     pub(super) fn readable(
         &mut self,
         number: i64,
@@ -351,7 +358,8 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// Stores the earliest moments that changed. Whoever reads them from the tables does this first.
+    /// Stores the earliest moments that changed. Whoever reads them from the tables does this
+    /// first.
     pub(super) fn write_earliest(&mut self) -> rusqlite::Result<()> {
         for destination in std::mem::take(&mut self.names.changed) {
             let Some(schedule) = self.names.schedules.get_mut(&destination) else { continue };
@@ -391,7 +399,8 @@ impl<'a> Ledger<'a> {
                         Ok(Schedule { called, earliest, changed: false, stale: false })
                     })
                     .optional()?;
-                // A damaged file may have a lease whose body, and with it the destination, is gone. It holds up no claim.
+                // A damaged file may have a lease whose body, and with it the destination, is gone.
+                // It holds up no claim.
                 let unknown =
                     Schedule { called: true, earliest: None, changed: false, stale: false };
                 Ok(vacant.insert(schedule.unwrap_or(unknown)))

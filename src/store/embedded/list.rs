@@ -43,8 +43,8 @@ pub(super) fn list(db: &Connection, query: &ListQuery) -> rusqlite::Result<Vec<L
     }
 }
 
-/// Merges the lane's schedules. The page found so far bounds what is read of the next one, and once even its
-/// earliest task lies behind the page, so do all others.
+/// Merges the lane's schedules. The page found so far bounds what is read of the next one, and once
+/// even its earliest task lies behind the page, so do all others.
 fn scheduled(db: &Connection, lane: i64, bounds: Bounds) -> rusqlite::Result<Vec<Listed>> {
     let Bounds { after, mut to, limit } = bounds;
     let mut destinations = db.prepare_cached(by_earliest::SQL)?;

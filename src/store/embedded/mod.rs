@@ -5,8 +5,10 @@
 //!                                     └─ wakes ─▶ checkpoint
 //! ```
 //!
-//! One thread writes, and gathers what waits into one transaction with one fsync, a worker's claims into one without (`writer`, fed by `writes`). Two threads read
-//! committed states, and a third does so for `waiting`, `forecast` and `check`, which may take long (`reader`). One copies the log into the file beside them (`checkpoint`).
+//! One thread writes, and gathers what waits into one transaction with one fsync, a worker's claims
+//! into one without (`writer`, fed by `writes`). Two threads read committed states, and a third
+//! does so for `waiting`, `forecast` and `check`, which may take long (`reader`). One copies the
+//! log into the file beside them (`checkpoint`).
 //!
 //! | step | file |
 //! |---|---|
@@ -27,13 +29,16 @@
 //!
 //! # Invariants
 //!
-//! - One process has the file: a lock file beside it keeps others out. So there is no lane lock, and every claim
-//!   is granted.
-//! - A start voids the push leases of the process before (their workers are gone); pull leases go on.
+//! - One process has the file: a lock file beside it keeps others out. So there is no lane lock,
+//!   and every claim is granted.
+//! - A start voids the push leases of the process before (their workers are gone); pull leases go
+//!   on.
 //! - A body is written once; claims, retries and settles touch narrow rows only.
-//! - A task has a row in `task` until it is purged; where it stands is said by the tables that `rows` names.
+//! - A task has a row in `task` until it is purged; where it stands is said by the tables that
+//!   `rows` names.
 //! - `destination.earliest` and the counts in `lane` are exact after every transaction.
-//! - A task without key, idempotency key, expiry and call for the dead has no row for any of them, and none is looked for.
+//! - A task without key, idempotency key, expiry and call for the dead has no row for any of them,
+//!   and none is looked for.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -110,7 +115,8 @@ pub use probe::Probe;
 /// Threads that read what is answered at once.
 const READERS: usize = 2;
 
-/// What a task takes in the file beside its content, with its places in the tables and their indexes; on the large side.
+/// What a task takes in the file beside its content, with its places in the tables and their
+/// indexes; on the large side.
 const PER_TASK: usize = 256;
 
 /// Hints kept for a listener that is behind.
@@ -119,15 +125,18 @@ const HINTS: usize = 1_024;
 /// The settings of the embedded store.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// The file (`store.embedded.path`); its folder is created. Beside it lie `-wal`, `-shm`, `-ballast` and `.lock`.
+    /// The file (`store.embedded.path`); its folder is created. Beside it lie `-wal`, `-shm`,
+    /// `-ballast` and `.lock`.
     pub path: PathBuf,
-    /// The bytes of its disk that adds leave free (`store.embedded.reserve`); at most a quarter of the volume is taken for it.
+    /// The bytes of its disk that adds leave free (`store.embedded.reserve`); at most a quarter of
+    /// the volume is taken for it.
     pub reserve: u64,
     /// The store's clock.
     pub clock: Clock,
 }
 
-/// The embedded store. Dropping it waits until everything accepted is on disk, as [`close`](super::Store::close) does.
+/// The embedded store. Dropping it waits until everything accepted is on disk, as
+/// [`close`](super::Store::close) does.
 #[derive(Debug)]
 pub struct Embedded {
     id: StoreId,
@@ -170,11 +179,12 @@ impl Threads {
 }
 
 impl Embedded {
-    /// Opens the file, creating it or bringing its schema up to date, and starts the threads. Blocks for a moment.
+    /// Opens the file, creating it or bringing its schema up to date, and starts the threads.
+    /// Blocks for a moment.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] if the folder cannot be written, another process has the file, or a newer version
-    /// wrote it; otherwise what SQLite says.
+    /// [`Error::Misconfigured`] if the folder cannot be written, another process has the file, or a
+    /// newer version wrote it; otherwise what SQLite says.
     pub fn open(params: Params) -> Result<Self> {
         let disk = space::Params::of(&params.path, params.reserve);
         Self::open_on(disk, params.clock, Leases::Void)
@@ -248,29 +258,35 @@ impl Embedded {
     /// Gives the store in `path` another id. Answers the one before, and the new one.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what SQLite says.
+    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what
+    /// SQLite says.
     pub fn replace_id(path: &Path) -> Result<(StoreId, StoreId)> {
         identity::replace(path)
     }
 
-    /// The formats of the store in `path`. Changes nothing, and may run beside a delayd that has it open.
+    /// The formats of the store in `path`. Changes nothing, and may run beside a delayd that has it
+    /// open.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] if there is no such store, or this program does not know its format.
+    /// [`Error::Misconfigured`] if there is no such store, or this program does not know its
+    /// format.
     pub fn formats(path: &Path) -> Result<Formats> {
         raise::formats_of(path)
     }
 
-    /// Gives the store in `path` the newest format that this program knows. Answers its formats before.
+    /// Gives the store in `path` the newest format that this program knows. Answers its formats
+    /// before.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what SQLite says.
+    /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what
+    /// SQLite says.
     pub fn raise_format(path: &Path) -> Result<Formats> {
         raise::raise(path)
     }
 
-    /// Turns true when an I/O error (a failed fsync, say) leaves the disk's content unknown. Every call fails
-    /// from then on, and the process should stop: a fresh start reads what the disk really holds.
+    /// Turns true when an I/O error (a failed fsync, say) leaves the disk's content unknown. Every
+    /// call fails from then on, and the process should stop: a fresh start reads what the disk
+    /// really holds.
     pub fn fatal(&self) -> watch::Receiver<bool> {
         self.health.watch()
     }

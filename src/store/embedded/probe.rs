@@ -1,7 +1,7 @@
 //! What a start would find at the store's path, for `delayd check`.
 //!
-//! Nothing is created, written or locked, so it may run beside a delayd that has the file, and as another user. Whether files can
-//! be written is told by their permissions.
+//! Nothing is created, written or locked, so it may run beside a delayd that has the file, and as
+//! another user. Whether files can be written is told by their permissions.
 
 use std::path::{Path, PathBuf};
 
@@ -24,11 +24,12 @@ pub struct Probe {
 }
 
 impl Embedded {
-    /// Looks whether [`open`](Self::open) would succeed for this user, and changes nothing. The lock is not looked at: a delayd that
-    /// has the file is no fault.
+    /// Looks whether [`open`](Self::open) would succeed for this user, and changes nothing. The
+    /// lock is not looked at: a delayd that has the file is no fault.
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] if the folder or a file cannot be written, or the file is of another program or a newer version.
+    /// [`Error::Misconfigured`] if the folder or a file cannot be written, or the file is of
+    /// another program or a newer version.
     pub fn probe(params: &Params) -> Result<Probe> {
         let path = &params.path;
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());

@@ -106,7 +106,8 @@ pub(super) fn summaries(
     Ok(summaries)
 }
 
-/// Of the called destinations, or of those who pull. One look a lane: there may be thousands of them, each second.
+/// Of the called destinations, or of those who pull. One look a lane: there may be thousands of
+/// them, each second.
 pub(super) fn next_due(
     db: &Connection,
     lanes: &[Lane],
@@ -128,7 +129,8 @@ pub(super) fn next_due(
     Ok(next)
 }
 
-/// The earliest due moment after `after` at which one of the lane's called destinations comes to have work.
+/// The earliest due moment after `after` at which one of the lane's called destinations comes to
+/// have work.
 pub(super) fn earliest_due(
     db: &Connection,
     lane: i64,
@@ -137,7 +139,8 @@ pub(super) fn earliest_due(
     db.prepare_cached(sql::destination::EARLIEST_AFTER)?.query_row((lane, after), only)
 }
 
-/// The earliest deadline of the lane's leases; now, if one is so far away that it counts as run out.
+/// The earliest deadline of the lane's leases; now, if one is so far away that it counts as run
+/// out.
 pub(super) fn earliest_deadline(
     db: &Connection,
     lane: i64,

@@ -7,20 +7,24 @@ use super::format::read;
 use super::{schema, sql};
 use crate::store::{Error, FORMAT, Formats, Result};
 
-/// The formats of the file at `path`. Changes nothing, and may run beside a delayd that has the file.
+/// The formats of the file at `path`. Changes nothing, and may run beside a delayd that has the
+/// file.
 ///
 /// # Errors
-/// [`Error::Misconfigured`] if there is no such store, or it is of a format or a schema that this program does not know.
+/// [`Error::Misconfigured`] if there is no such store, or it is of a format or a schema that this
+/// program does not know.
 pub(super) fn formats_of(path: &Path) -> Result<Formats> {
     ensure_there(path)?;
     let db = schema::open_to_look(path)?;
     Ok(Formats::of(read(&db, path)?))
 }
 
-/// Gives the file at `path`, which nothing else may have open, the newest format. Answers its formats before.
+/// Gives the file at `path`, which nothing else may have open, the newest format. Answers its
+/// formats before.
 ///
 /// # Errors
-/// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what SQLite says.
+/// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise what
+/// SQLite says.
 pub(super) fn raise(path: &Path) -> Result<Formats> {
     ensure_there(path)?;
     let _lock = schema::lock(path).map_err(|error| match error {

@@ -2,8 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - Nobody waits for a disk that hangs: as soon as a query has got nowhere for a moment ([`Pace::is_silent`]), its caller is told so, and so are
-//!   those who stand behind it where no other thread is left. What takes long but gets on is waited for.
+//! - Nobody waits for a disk that hangs: as soon as a query has got nowhere for a moment
+//!   ([`Pace::is_silent`]), its caller is told so, and so are those who stand behind it where no
+//!   other thread is left. What takes long but gets on is waited for.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -21,8 +22,8 @@ use crate::store::{Error, Result};
 /// How often it is looked whether a query that is waited for gets on.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// After so many of SQLite's steps, each of which reads a few pages at the most, a query has got on. Few enough for a disk that turns, and
-/// enough to cost nothing.
+/// After so many of SQLite's steps, each of which reads a few pages at the most, a query has got
+/// on. Few enough for a disk that turns, and enough to cost nothing.
 const STEPS: i32 = 100;
 
 /// Something to be read. It answers its caller itself.
@@ -123,7 +124,8 @@ pub(super) fn run(mut db: Connection, reader: &Reader, health: &Arc<Health>) {
         tracing::warn!("Cannot follow how queries get on: {failure}");
     }
     loop {
-        // The lock is held while waiting and let go before working; the next thread then waits in its stead.
+        // The lock is held while waiting and let go before working; the next thread then waits in
+        // its stead.
         let query = reader.queries.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
         let Some(query) = query else { return };
         reader.pace.step();

@@ -3,7 +3,8 @@
 use crate::store::MAX_RECEIPTS;
 use crate::task::Receipt;
 
-/// The holder's receipt, or the last holder's while nobody superseded it; and those before, newest first.
+/// The holder's receipt, or the last holder's while nobody superseded it; and those before, newest
+/// first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Receipts {
     pub(super) current: Option<Receipt>,

@@ -1,7 +1,8 @@
-//! One task's place on the road, and what each verb makes of it. Pure: the tables of [`crate::store`] as code.
+//! One task's place on the road, and what each verb makes of it. Pure: the tables of
+//! [`crate::store`] as code.
 //!
-//! A verb loads a [`Record`], asks it here for a [`Verdict`], and writes down what it becomes. Lanes and
-//! destinations are meant by their numbers.
+//! A verb loads a [`Record`], asks it here for a [`Verdict`], and writes down what it becomes.
+//! Lanes and destinations are meant by their numbers.
 
 use std::time::Duration;
 
@@ -70,8 +71,8 @@ impl<A> Verdict<A> {
     }
 }
 
-/// Whether a lease with this deadline has run out. A deadline further away than any lease shows that the clock
-/// was set back, and nobody could wait for it.
+/// Whether a lease with this deadline has run out. A deadline further away than any lease shows
+/// that the clock was set back, and nobody could wait for it.
 pub(super) fn ran_out(deadline: UnixMillis, now: UnixMillis) -> bool {
     deadline <= now || deadline > now + FURTHEST_DEADLINE
 }
@@ -138,7 +139,8 @@ impl Record {
         }
     }
 
-    /// The cancelled record, if a pending cancel waited for a lease that has run out: a verb by hand finds it so.
+    /// The cancelled record, if a pending cancel waited for a lease that has run out: a verb by
+    /// hand finds it so.
     pub(super) fn fulfilled(&self, now: UnixMillis) -> Option<Self> {
         match self {
             Self::Pending(pending)

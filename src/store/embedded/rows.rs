@@ -7,9 +7,10 @@
 //! | leased | – | a row | – |
 //! | ended | – | – | a row |
 //!
-//! What a damaged row says of a task on its way is read as far as it goes: a receipt that cannot be read is nobody's, and
-//! the task is handed out again when the lease has run out. What cannot do without a value (an end without a state,
-//! a body without a text) cannot be read ([`is_unreadable`]).
+//! What a damaged row says of a task on its way is read as far as it goes: a receipt that cannot be
+//! read is nobody's, and the task is handed out again when the lease has run out. What cannot do
+//! without a value (an end without a state, a body without a text) cannot be read
+//! ([`is_unreadable`]).
 
 use std::sync::Once;
 
@@ -45,8 +46,9 @@ pub(super) fn read_pending(row: &Row<'_>, first: usize, id: TaskId) -> rusqlite:
     })
 }
 
-/// Reads a task that stands on a schedule: `waiting` is what that says of it; the columns of [`pending`] from number `first` on
-/// (null, if it was never claimed) and its body's due moment and options say the rest.
+/// Reads a task that stands on a schedule: `waiting` is what that says of it; the columns of
+/// [`pending`] from number `first` on (null, if it was never claimed) and its body's due moment and
+/// options say the rest.
 pub(super) fn read_waiting(
     row: &Row<'_>,
     id: TaskId,
@@ -55,7 +57,8 @@ pub(super) fn read_waiting(
     first: usize,
 ) -> rusqlite::Result<Pending> {
     if row.get_ref(first + pending::lane)? != ValueRef::Null {
-        // Where the task waits is said by the schedule, so that it leaves that whatever else is written of it.
+        // Where the task waits is said by the schedule, so that it leaves that whatever else is
+        // written of it.
         let Pending { lane, destination, leased, due, .. } = waiting;
         return Ok(Pending { lane, destination, leased, due, ..read_pending(row, first, id)? });
     }
@@ -63,7 +66,8 @@ pub(super) fn read_waiting(
     Ok(Pending { expires, ..waiting })
 }
 
-/// When a task of this due moment and these options expires. Without options, the due moment is not looked at.
+/// When a task of this due moment and these options expires. Without options, the due moment is not
+/// looked at.
 fn read_expiry(
     row: &Row<'_>,
     (due, options): (usize, usize),
@@ -158,7 +162,8 @@ pub(super) fn read_state_or(row: &Row<'_>, column: usize, null: State) -> rusqli
     if row.get_ref(column)? == ValueRef::Null { Ok(null) } else { read_state(row, column) }
 }
 
-/// Reads a topic's name and number of lanes; `None`: they cannot be read, and must not hide the others.
+/// Reads a topic's name and number of lanes; `None`: they cannot be read, and must not hide the
+/// others.
 pub(super) fn read_topic(
     row: &Row<'_>,
     (name, shards): (usize, usize),
@@ -178,8 +183,8 @@ pub(super) fn read_topic(
     }
 }
 
-/// Reads a column that holds options. Unreadable ones are passed over: a task is rather delivered by its topic's
-/// policy than not at all.
+/// Reads a column that holds options. Unreadable ones are passed over: a task is rather delivered
+/// by its topic's policy than not at all.
 pub(super) fn read_options(row: &Row<'_>, column: usize, id: TaskId) -> rusqlite::Result<Options> {
     let Some(text) = row.get_ref(column)?.as_bytes_or_null()? else {
         return Ok(Options::default());
@@ -326,7 +331,8 @@ impl Ledger<'_> {
         self.left(before.destination, before.due)
     }
 
-    /// Takes all that stand on a schedule before a task off it, and that one. What is noted of their expiry stays.
+    /// Takes all that stand on a schedule before a task off it, and that one. What is noted of
+    /// their expiry stays.
     pub(super) fn leave_schedule_up_to(
         &mut self,
         first: &Pending,

@@ -1,10 +1,11 @@
-//! The file: its connections, their settings, its schema's version, and the lock that keeps a second process out.
+//! The file: its connections, their settings, its schema's version, and the lock that keeps a
+//! second process out.
 //!
-//! `synchronous=FULL` with a write-ahead log means one fsync per transaction, before its answer; the writer does without for what a power cut
-//! may undo. The automatic
-//! checkpoint is off: it would run inside the writer's commits and halve its throughput (see `checkpoint`). So is the one
-//! that SQLite makes when the last connection closes: after a failed fsync it would copy what may not be on disk, and throw
-//! away the log that still has it.
+//! `synchronous=FULL` with a write-ahead log means one fsync per transaction, before its answer;
+//! the writer does without for what a power cut may undo. The automatic
+//! checkpoint is off: it would run inside the writer's commits and halve its throughput (see
+//! `checkpoint`). So is the one that SQLite makes when the last connection closes: after a failed
+//! fsync it would copy what may not be on disk, and throw away the log that still has it.
 //!
 //! A file that is not ours is refused before anything of it is changed.
 
@@ -116,7 +117,8 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Opens a file of this version to read it. Changes nothing, and may run beside a delayd that has it.
+/// Opens a file of this version to read it. Changes nothing, and may run beside a delayd that has
+/// it.
 pub(super) fn open_to_look(path: &Path) -> Result<Connection> {
     let explain = |error: rusqlite::Error| {
         Error::Misconfigured(format!("cannot open the store {}: {error}", path.display()))
@@ -147,8 +149,9 @@ fn look_into(path: &Path) -> rusqlite::Result<Connection> {
     )
 }
 
-/// Opens the file as one that nobody changes: without a lock and without its log, and no file is created beside it. What changes
-/// only at a start (the schema and its version) can be read so beside a running delayd as well.
+/// Opens the file as one that nobody changes: without a lock and without its log, and no file is
+/// created beside it. What changes only at a start (the schema and its version) can be read so
+/// beside a running delayd as well.
 pub(super) fn look_at_rest(path: &Path) -> Result<Connection> {
     let name = std::path::absolute(path).ok().and_then(|path| url::Url::from_file_path(path).ok());
     let mut name = name
@@ -163,7 +166,8 @@ pub(super) fn look_at_rest(path: &Path) -> Result<Connection> {
 fn set_up(db: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    // Else a statement that compares a parameter with what an index is for is prepared anew each time the parameter is bound.
+    // Else a statement that compares a parameter with what an index is for is prepared anew each
+    // time the parameter is bound.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.pragma_update(None, "busy_timeout", 5_000)?;
     sync(db, true)?;
@@ -172,8 +176,8 @@ fn set_up(db: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
     db.pragma_update(None, "cache_size", -cache_kib)
 }
 
-/// Whether commits wait for an fsync from now on. One that does not is still whole or not there after a power cut, and never there without
-/// those before it.
+/// Whether commits wait for an fsync from now on. One that does not is still whole or not there
+/// after a power cut, and never there without those before it.
 pub(super) fn sync(db: &Connection, is_on: bool) -> rusqlite::Result<()> {
     db.pragma_update(None, "synchronous", if is_on { "full" } else { "normal" })
 }
@@ -205,8 +209,9 @@ pub(super) fn ensure_is_ours(db: &Connection, path: &Path) -> Result<()> {
 
 /// Copies what the process before left in the log, and starts it over.
 ///
-/// If that process ended by a failed fsync, parts of the log may be in the system's cache and not on disk, and no fsync writes
-/// them any more. What is committed behind such a hole would be lost with the machine.
+/// If that process ended by a failed fsync, parts of the log may be in the system's cache and not
+/// on disk, and no fsync writes them any more. What is committed behind such a hole would be lost
+/// with the machine.
 fn rewrite_log(db: &Connection, path: &Path) -> Result<()> {
     match db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
         Ok(()) => Ok(()),
@@ -275,8 +280,8 @@ mod tests {
         assert!(refusal.contains("newer version") && refusal.contains("delayd.db"), "{refusal}");
     }
 
-    /// A claim's look for what comes next was, for it compared a parameter with what the index of called destinations is for: that was
-    /// most of what the writer did.
+    /// A claim's look for what comes next was, for it compared a parameter with what the index of
+    /// called destinations is for: that was most of what the writer did.
     #[test]
     fn no_statement_is_prepared_anew_for_another_value() {
         let folder = tempfile::tempdir().unwrap();

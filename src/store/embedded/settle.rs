@@ -20,7 +20,8 @@ pub(super) fn settle(
         });
         answers.push(match answer {
             Ok(answer) => answer.unwrap_or(Settled::Unknown),
-            // Nothing was written yet; the others of the batch, of other lanes even, are not to suffer for it.
+            // Nothing was written yet; the others of the batch, of other lanes even, are not to
+            // suffer for it.
             Err(failure) if is_unreadable(&failure) => {
                 let id = settle.id;
                 tracing::error!(task.id = %id, "Where task {id} stands cannot be read; its settle changed nothing: {failure}");

@@ -1,4 +1,5 @@
-//! What a disk that hangs costs, and whom. A job that holds the writer's thread stands for an fsync that does not return.
+//! What a disk that hangs costs, and whom. A job that holds the writer's thread stands for an fsync
+//! that does not return.
 
 use std::pin::Pin;
 use std::sync::mpsc;
@@ -98,7 +99,8 @@ async fn a_silent_disk_costs_an_edge_call_a_second_and_the_next_ones_nothing() {
     );
 }
 
-/// An fsync that hangs for a minute must not fill the memory with the contents of callers who have long gone.
+/// An fsync that hangs for a minute must not fill the memory with the contents of callers who have
+/// long gone.
 #[tokio::test]
 async fn what_waits_for_a_silent_disk_is_bounded_by_its_bytes() {
     let bench = bench();
@@ -116,7 +118,8 @@ async fn what_waits_for_a_silent_disk_is_bounded_by_its_bytes() {
     bench.add_sized(10).await.unwrap();
 }
 
-/// A read that hung held its caller for as long as the edge lets a request take, and everyone behind it.
+/// A read that hung held its caller for as long as the edge lets a request take, and everyone
+/// behind it.
 #[tokio::test]
 async fn nobody_waits_for_a_read_that_gets_nowhere() {
     let bench = bench();

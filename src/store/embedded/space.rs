@@ -10,16 +10,18 @@
 //!          a margin above, and an add that found room; the ballast is taken again
 //! ```
 //!
-//! A file system may say that it has room and have none (for metadata, say). So after a write that found none the first add
-//! is a trial, and only its success ends the trouble.
+//! A file system may say that it has room and have none (for metadata, say). So after a write that
+//! found none the first add is a trial, and only its success ends the trouble.
 //!
-//! *Room* is what the file system has free, what the log takes (it can be cut), and what is free within the file (the pages
-//! of purged tasks); less what the file still has to grow by to take in its log. Since the log needs room of its own, a
-//! quarter of the reserve has to be found outside of the file, however empty that is; and the fuller the disk, the sooner
-//! the log is started over and cut ([`Space::log_cap`]).
+//! *Room* is what the file system has free, what the log takes (it can be cut), and what is free
+//! within the file (the pages of purged tasks); less what the file still has to grow by to take in
+//! its log. Since the log needs room of its own, a quarter of the reserve has to be found outside
+//! of the file, however empty that is; and the fuller the disk, the sooner the log is started over
+//! and cut ([`Space::log_cap`]).
 //!
-//! The ballast is for the case that another program fills the disk: settles free no bytes by themselves, for what they
-//! delete leaves free pages within the file. With the ballast released they have at least its room.
+//! The ballast is for the case that another program fills the disk: settles free no bytes by
+//! themselves, for what they delete leaves free pages within the file. With the ballast released
+//! they have at least its room.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +36,8 @@ use crate::store::{Error, Result};
 /// The time between two looks at the disk.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long after a write that found no room adds stay refused at the least, whatever the file system says it has.
+/// How long after a write that found no room adds stay refused at the least, whatever the file
+/// system says it has.
 const HOLD: Duration = Duration::from_secs(5);
 
 /// The least volume: on a smaller one, not even the log would fit in what is left beside a reserve.
@@ -176,8 +179,8 @@ impl Room {
 }
 
 impl Space {
-    /// Looks at the volume before the file is opened. If there is next to nothing left, the ballast is released at once, for
-    /// the opening needs a little.
+    /// Looks at the volume before the file is opened. If there is next to nothing left, the ballast
+    /// is released at once, for the opening needs a little.
     ///
     /// # Errors
     /// [`Error::Misconfigured`] for a volume on which nothing could be kept in reserve.
@@ -266,7 +269,8 @@ impl Space {
         matches!(self.state, State::Ample | State::Trying)
     }
 
-    /// How large the log may grow before it is started over, in bytes: at most a quarter of what is free.
+    /// How large the log may grow before it is started over, in bytes: at most a quarter of what is
+    /// free.
     pub(super) fn log_cap(&self) -> u64 {
         match self.state {
             State::Spent { .. } | State::Trying => LEAST_LOG,
@@ -275,7 +279,8 @@ impl Space {
         }
     }
 
-    /// Whether the log takes clearly more of the disk than it may: the disk has become fuller. Only a cut gives that back.
+    /// Whether the log takes clearly more of the disk than it may: the disk has become fuller. Only
+    /// a cut gives that back.
     pub(super) fn log_is_overgrown(&self) -> bool {
         self.seen.log > self.log_cap() / 4 * 5
     }

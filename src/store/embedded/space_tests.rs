@@ -1,5 +1,5 @@
-//! What goes on and what does not when the disk is full. The disk is a number here; SQLite's own limit of pages makes it
-//! answer SQLITE_FULL in earnest.
+//! What goes on and what does not when the disk is full. The disk is a number here; SQLite's own
+//! limit of pages makes it answer SQLITE_FULL in earnest.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -99,7 +99,8 @@ impl Bench {
         }
     }
 
-    /// Readers and the checkpoint may hold on to the log for a moment; a commit a second later tries again.
+    /// Readers and the checkpoint may hold on to the log for a moment; a commit a second later
+    /// tries again.
     async fn wait_until_the_log_is_cut(&self) {
         for _ in 0..1_000 {
             self.claim(&[]).await;
@@ -111,7 +112,8 @@ impl Bench {
         panic!("the log still has {} bytes", self.length("-wal"));
     }
 
-    /// Has the writer wait in a batch of its own; until the sender is dropped, all others come into one.
+    /// Has the writer wait in a batch of its own; until the sender is dropped, all others come into
+    /// one.
     async fn hold_the_writer(&self) -> (mpsc::Sender<()>, impl Future<Output = ()>) {
         let (open, gate) = mpsc::channel::<()>();
         let (begin, mut begun) = tokio::sync::mpsc::channel(1);
@@ -237,7 +239,8 @@ async fn a_full_file_refuses_adds_whole_and_goes_on_when_there_is_room() {
     assert!(!*bench.store.fatal().borrow());
 }
 
-/// The disk is said to have room and has none: SQLite rolls all of the transaction back, the settle in it as well.
+/// The disk is said to have room and has none: SQLite rolls all of the transaction back, the settle
+/// in it as well.
 #[tokio::test]
 async fn a_settle_in_the_batch_of_an_add_that_fills_the_disk_is_carried_out_without_it() {
     let disk = Disk::of(100 * MIB);
@@ -304,7 +307,8 @@ async fn a_store_opens_on_a_full_disk_and_works_what_is_there() {
     assert!(!bench.add_is_refused().await);
 }
 
-/// Its call is as large as the task, and would hold up all that ends in its batch for as long as the disk is full.
+/// Its call is as large as the task, and would hold up all that ends in its batch for as long as
+/// the disk is full.
 #[tokio::test]
 async fn a_task_dies_on_a_full_disk_and_its_call_is_stored_when_there_is_room() {
     let disk = Disk::of(100 * MIB);
@@ -335,7 +339,8 @@ async fn a_task_dies_on_a_full_disk_and_its_call_is_stored_when_there_is_room() 
     bench.assert_in_order().await;
 }
 
-/// A file never shrinks. Were its free pages not counted, a store that filled its disk once would never take an add again.
+/// A file never shrinks. Were its free pages not counted, a store that filled its disk once would
+/// never take an add again.
 #[tokio::test]
 async fn what_was_purged_makes_room_though_the_file_stays_as_large() {
     let disk = Disk::of(100 * MIB);

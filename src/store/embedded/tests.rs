@@ -1,4 +1,5 @@
-//! The whole store over a real file: what survives, and what a failed batch leaves behind. What its verbs do is for the conformance suite.
+//! The whole store over a real file: what survives, and what a failed batch leaves behind. What its
+//! verbs do is for the conformance suite.
 
 use std::pin::Pin;
 use std::sync::mpsc;
@@ -96,7 +97,8 @@ async fn an_io_error_fails_its_batch_and_ends_the_work() {
     assert!(*bench.store.fatal().borrow());
     assert!(matches!(bench.store.add(vec![new_task("a", 0)]).await[0], Err(Error::Unavailable(_))));
     assert!(matches!(bench.store.get(&lane(), id).await, Err(Error::Unavailable(_))));
-    // Nor is the log copied and thrown away by the end: the next fsync might "succeed" without having written a byte.
+    // Nor is the log copied and thrown away by the end: the next fsync might "succeed" without
+    // having written a byte.
     let Bench { store, clock, folder } = bench;
     drop(store);
     assert!(std::fs::metadata(folder.path().join("delayd.db-wal")).unwrap().len() > 0);
@@ -199,7 +201,8 @@ async fn an_add_behind_the_earliest_of_its_destination_hints_to_consumers_alone(
     assert!(heard("a", 5).await, "what was claimed is the earliest no more");
 }
 
-/// Of what a receiver had given back, the worker knew nothing until its next look; nor of what was added behind it.
+/// Of what a receiver had given back, the worker knew nothing until its next look; nor of what was
+/// added behind it.
 #[tokio::test]
 async fn what_is_put_back_is_told_unless_it_is_behind_the_earliest_of_its_destination() {
     let bench = bench();
@@ -234,7 +237,8 @@ async fn a_lost_registry_entry_is_found_again() {
     assert_eq!(bench.store.topics().await.unwrap(), [Registered::plain(topic())]);
 }
 
-/// Two lists of all destinations, each as long as there are tasks, used to stop the workers and the readiness probe.
+/// Two lists of all destinations, each as long as there are tasks, used to stop the workers and the
+/// readiness probe.
 #[tokio::test]
 async fn scans_and_short_reads_do_not_wait_for_one_another() {
     let bench = bench();
@@ -257,7 +261,8 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
         bench.store.ping().await.unwrap();
         assert_eq!(bench.store.stats(&lane()).await.unwrap().scheduled, 1);
     };
-    // Who holds a thread for long is told that the disk is silent; what matters is who else waits for him.
+    // Who holds a thread for long is told that the disk is silent; what matters is who else waits
+    // for him.
     let _ = tokio::join!(held, async {
         answered(Box::pin(short), "short reads").await;
         drop(gate)
@@ -276,7 +281,8 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
     let _ = tokio::join!(first, second, open);
 }
 
-/// `PRAGMA synchronous`: in a write-ahead log, a commit is synced at the first and not at the second.
+/// `PRAGMA synchronous`: in a write-ahead log, a commit is synced at the first and not at the
+/// second.
 const FULL: i64 = 2;
 const NORMAL: i64 = 1;
 

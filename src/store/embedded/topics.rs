@@ -1,4 +1,5 @@
-//! The registry: `register`, `topics`, `set_policy`, `pause`, `resume`, `forget_misfire`, `unregister`, `recover_topics`.
+//! The registry: `register`, `topics`, `set_policy`, `pause`, `resume`, `forget_misfire`,
+//! `unregister`, `recover_topics`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Once};
@@ -34,8 +35,8 @@ pub(super) fn topic(db: &Connection, topic: &Topic) -> rusqlite::Result<Option<T
         .optional()
 }
 
-/// What cannot be read of one topic hides none of the others: without an entry it is passed over, without a policy it follows the
-/// configuration.
+/// What cannot be read of one topic hides none of the others: without an entry it is passed over,
+/// without a policy it follows the configuration.
 pub(super) fn topics(db: &Connection) -> rusqlite::Result<Vec<Registered>> {
     let mut misfires = misfires(db, None)?;
     let mut topics = Vec::new();
@@ -192,7 +193,8 @@ pub(super) fn forget_misfire(
     Ok(())
 }
 
-/// Takes the topic's lanes out with it, and what they remember: one that is registered anew may have another number of them.
+/// Takes the topic's lanes out with it, and what they remember: one that is registered anew may
+/// have another number of them.
 pub(super) fn unregister(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlite::Result<bool> {
     let name = entry.topic.as_str();
     // The counts are read from the table, and the lanes' numbers will be given to others.
@@ -216,7 +218,8 @@ pub(super) fn unregister(ledger: &mut Ledger<'_>, entry: &TopicEntry) -> rusqlit
     Ok(true)
 }
 
-/// An add writes its topic with its lane, so nothing is ever found here unless somebody edited the file.
+/// An add writes its topic with its lane, so nothing is ever found here unless somebody edited the
+/// file.
 pub(super) fn recover_topics(ledger: &mut Ledger<'_>) -> rusqlite::Result<Vec<TopicEntry>> {
     let lost: Vec<TopicEntry> = ledger
         .db

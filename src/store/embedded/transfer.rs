@@ -139,7 +139,8 @@ fn adopt_one(ledger: &mut Ledger<'_>, task: &Adoptee) -> rusqlite::Result<Adopte
             let expires = expiry(task.due, &task.options);
             let waiting =
                 Pending { attempts, outcome, expires, ..Pending::fresh(number, destination, due) };
-            // Without a row of `progress`, it would be one that was never claimed and waits for its body's moment.
+            // Without a row of `progress`, it would be one that was never claimed and waits for its
+            // body's moment.
             if due != task.due || attempts > 0 || !waiting.outcome.is_empty() {
                 ledger.write_progress(task.id, &waiting)?;
             }

@@ -1,5 +1,5 @@
-//! The verbs of the contract, each sent to the thread that does it: writes to the writer, short reads to the readers, what takes
-//! the longer the more is kept to the one for scans.
+//! The verbs of the contract, each sent to the thread that does it: writes to the writer, short
+//! reads to the readers, what takes the longer the more is kept to the one for scans.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -27,7 +27,8 @@ const TRIES: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 
 impl Embedded {
-    /// A claim that no silent disk holds up. What it takes after its caller has gone is given back unspent: its lease may be of hours.
+    /// A claim that no silent disk holds up. What it takes after its caller has gone is given back
+    /// unspent: its lease may be of hours.
     async fn claim_for_caller(&self, slots: usize, claim: Claim) -> Result<Claimed> {
         let claiming = async {
             let (reply, claimed) = oneshot::channel();
@@ -94,7 +95,8 @@ impl Delivery for Embedded {
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
         let slots = claim.wants.iter().map(|want| want.slots).fold(1, usize::saturating_add);
-        // A worker's lease may be undone: its process has gone then as well. A consumer's has to outlast both.
+        // A worker's lease may be undone: its process has gone then as well. A consumer's has to
+        // outlast both.
         match claim.holder {
             Some(_) => {
                 self.writes.run_undoable(slots, move |ledger| claim::claim(ledger, &claim)).await

@@ -1,20 +1,23 @@
 //! The one thread that writes: group commit.
 //!
-//! It drains its queue into one transaction and answers everyone in it after COMMIT. There is no artificial
-//! wait: while one batch is on its way to disk the next one gathers, so batches grow by themselves as the disk
-//! slows.
+//! It drains its queue into one transaction and answers everyone in it after COMMIT. There is no
+//! artificial wait: while one batch is on its way to disk the next one gathers, so batches grow by
+//! themselves as the disk slows.
 //!
 //! # Invariants
 //!
-//! - Nobody is answered before the fsync of the transaction that holds his work, but for a worker's claims ([`Job::may_be_undone`]): they
-//!   come first, in a transaction of their own without one.
-//! - A transaction is committed whole or rolled back whole. After the first error nothing more of it runs: SQLite may
-//!   have rolled back by itself (a full disk does that), and what followed would run outside the transaction.
-//! - A job that fails by itself, on a row that it cannot read, say, is answered its error, and the others of its batch
-//!   are carried out again without it. Only what concerns the whole file (a full disk, an I/O error) fails them all.
-//!   Where none of them can be blamed (what the ledger held back cannot be written), halves of the batch are carried out by themselves.
-//! - While the disk is short of room, jobs that need some ([`Job::room`]) are turned away and all others go on. A full disk
-//!   in the middle of a batch rolls all of it back; what needs no room is then carried out again, without the rest.
+//! - Nobody is answered before the fsync of the transaction that holds his work, but for a worker's
+//!   claims ([`Job::may_be_undone`]): they come first, in a transaction of their own without one.
+//! - A transaction is committed whole or rolled back whole. After the first error nothing more of
+//!   it runs: SQLite may have rolled back by itself (a full disk does that), and what followed
+//!   would run outside the transaction.
+//! - A job that fails by itself, on a row that it cannot read, say, is answered its error, and the
+//!   others of its batch are carried out again without it. Only what concerns the whole file (a
+//!   full disk, an I/O error) fails them all. Where none of them can be blamed (what the ledger
+//!   held back cannot be written), halves of the batch are carried out by themselves.
+//! - While the disk is short of room, jobs that need some ([`Job::room`]) are turned away and all
+//!   others go on. A full disk in the middle of a batch rolls all of it back; what needs no room is
+//!   then carried out again, without the rest.
 //! - What the [`Ledger`] remembers between batches is dropped when a transaction fails.
 
 use std::sync::Arc;
@@ -34,8 +37,8 @@ use crate::store::{Error, Hint, Result};
 /// The most tasks that one transaction touches before it commits (the last job may exceed it).
 const MAX_WEIGHT: usize = 4_096;
 
-/// The most bytes of new tasks in one transaction (the last job may exceed it). They are in memory and in the log at once, and
-/// on a disk that is nearly full they must not take all that is left.
+/// The most bytes of new tasks in one transaction (the last job may exceed it). They are in memory
+/// and in the log at once, and on a disk that is nearly full they must not take all that is left.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Why a transaction was rolled back.
@@ -111,7 +114,8 @@ impl Writer {
         admitted
     }
 
-    /// The same without an fsync: the next one brings this to disk as well, or nothing of what comes after it.
+    /// The same without an fsync: the next one brings this to disk as well, or nothing of what
+    /// comes after it.
     fn carry_out_unsynced(&mut self, batch: Vec<Box<dyn Job>>) {
         if batch.is_empty() {
             return;
@@ -126,7 +130,8 @@ impl Writer {
         }
     }
 
-    /// Commits the batch and answers everyone in it; those who fail by themselves are answered first.
+    /// Commits the batch and answers everyone in it; those who fail by themselves are answered
+    /// first.
     fn carry_out(&mut self, mut batch: Vec<Box<dyn Job>>) {
         while !batch.is_empty() {
             match self.commit(&mut batch) {
@@ -208,7 +213,8 @@ impl Writer {
         batch: &mut [Box<dyn Job>],
         at: &mut Option<usize>,
     ) -> rusqlite::Result<Vec<Hint>> {
-        // Dropped on an early return, the transaction rolls back, unless SQLite has done so already.
+        // Dropped on an early return, the transaction rolls back, unless SQLite has done so
+        // already.
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut ledger = Ledger::new(&transaction, &mut self.names, self.clock.now());
         ledger.is_without_room = self.space.is_spent();

@@ -2,10 +2,13 @@
 //!
 //! # Invariants
 //!
-//! - Who asks for the edge is answered within a second ([`PATIENCE`]), whatever the disk does. One that hangs costs its callers that
-//!   second once: from then on they are refused at once, until it answers.
-//! - The adds that wait hold at most [`MOST_WAITING`] of memory, whether or not their callers still wait.
-//! - The worker's own work (claims, settles) waits as long as it takes: what was called must be settled.
+//! - Who asks for the edge is answered within a second ([`PATIENCE`]), whatever the disk does. One
+//!   that hangs costs its callers that second once: from then on they are refused at once, until it
+//!   answers.
+//! - The adds that wait hold at most [`MOST_WAITING`] of memory, whether or not their callers still
+//!   wait.
+//! - The worker's own work (claims, settles) waits as long as it takes: what was called must be
+//!   settled.
 
 use std::future::Future;
 use std::pin::pin;
@@ -19,11 +22,12 @@ use super::ledger::Ledger;
 use super::queue::{self, Queue};
 use crate::store::{Error, Result};
 
-/// How long a call of the edge waits for the disk: with its way through the edge, less than a second.
+/// How long a call of the edge waits for the disk: with its way through the edge, less than a
+/// second.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// How long a step of the writer may take until the disk counts as silent. Shorter, so that who asks once more after he has waited in vain
-/// is refused at once.
+/// How long a step of the writer may take until the disk counts as silent. Shorter, so that who
+/// asks once more after he has waited in vain is refused at once.
 pub(super) const SILENCE: Duration = Duration::from_millis(800);
 
 /// The bytes of all adds that wait. A larger one goes alone.
@@ -122,7 +126,8 @@ where
 pub(super) struct Pace(Mutex<Option<Instant>>);
 
 impl Pace {
-    /// It begins something that may take long: a transaction, or what follows it, or so many steps of a query.
+    /// It begins something that may take long: a transaction, or what follows it, or so many steps
+    /// of a query.
     pub(super) fn step(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
@@ -174,7 +179,8 @@ impl Writes {
         (Self { queue, room, pace: Arc::clone(&pace) }, jobs, pace)
     }
 
-    /// Runs `work`, which touches about `weight` tasks, in the next transaction; answers after its commit, however long that takes.
+    /// Runs `work`, which touches about `weight` tasks, in the next transaction; answers after its
+    /// commit, however long that takes.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         weight: usize,
@@ -192,7 +198,8 @@ impl Writes {
         self.queue(Box::new(Call { may_be_undone: true, ..Call::of(weight, work) })).await
     }
 
-    /// As [`Writes::run`], for a call of the edge, which a silent disk must not hold up. It may still be done later.
+    /// As [`Writes::run`], for a call of the edge, which a silent disk must not hold up. It may
+    /// still be done later.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         weight: usize,
@@ -201,8 +208,8 @@ impl Writes {
         self.pace.promptly(pin!(self.run(weight, work))).await
     }
 
-    /// As [`Writes::ask`], for what takes `bytes` of new room: turned away while the disk is short of it, and left undone once
-    /// the caller has given up.
+    /// As [`Writes::ask`], for what takes `bytes` of new room: turned away while the disk is short
+    /// of it, and left undone once the caller has given up.
     pub(super) async fn add<T: Send + 'static>(
         &self,
         weight: usize,

@@ -1,8 +1,11 @@
-//! Adding, with group commit: what arrives while a batch is under way goes together with the next one, with no added wait.
+//! Adding, with group commit: what arrives while a batch is under way goes together with the next
+//! one, with no added wait.
 //!
-//! Each server has a queue of its own, so that one that is silent holds up its own tasks and no others; a call whose tasks lie on several
-//! servers gets each one's answer from its own. Two adders a queue take turns, so that one batch can be gathered while the other is with
-//! Redis. Where replicas are waited for there is one adder: the wait blocks the connection, and the next batch grows meanwhile.
+//! Each server has a queue of its own, so that one that is silent holds up its own tasks and no
+//! others; a call whose tasks lie on several servers gets each one's answer from its own. Two
+//! adders a queue take turns, so that one batch can be gathered while the other is with Redis.
+//! Where replicas are waited for there is one adder: the wait blocks the connection, and the next
+//! batch grows meanwhile.
 //!
 //! While a server's breaker is not closed, nobody is let into its queue.
 
@@ -139,7 +142,8 @@ impl Adders {
         Self { inner, queues: std::sync::Mutex::default(), turn: AtomicU16::default() }
     }
 
-    /// Adds the tasks with whatever else waits. Nobody waits longer than the timeout, in the queue or for the answer.
+    /// Adds the tasks with whatever else waits. Nobody waits longer than the timeout, in the queue
+    /// or for the answer.
     pub(super) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let deadline = Instant::now() + self.inner.timeout;
         let mut answers: Vec<Option<Result<Added>>> = vec![None; tasks.len()];
@@ -159,7 +163,8 @@ impl Adders {
         answers.into_iter().map(|answer| answer.unwrap_or_else(none_free)).collect()
     }
 
-    /// What goes to which server. In a cluster the lane says that, so a task that may go to any has one picked.
+    /// What goes to which server. In a cluster the lane says that, so a task that may go to any has
+    /// one picked.
     fn share_out(&self, placed: Placed) -> Vec<Share> {
         let servers = &self.inner.servers;
         if placed.tasks.is_empty() {
@@ -197,7 +202,8 @@ impl Adders {
 
     async fn send(&self, share: Share, deadline: Instant) -> Tried {
         let Share { server, placed: Placed { places, tasks }, picked } = share;
-        // In the queue one would wait for adders that may still wait for the server's silence to end.
+        // In the queue one would wait for adders that may still wait for the server's silence to
+        // end.
         if let Some(refusal) = self.inner.servers.refuses_adds(server) {
             return Tried::failed(places, refusal);
         }
@@ -235,7 +241,8 @@ impl Adders {
 
 async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
     loop {
-        // The lock is let go before the batch goes to Redis, so that the other adder gathers meanwhile.
+        // The lock is let go before the batch goes to Redis, so that the other adder gathers
+        // meanwhile.
         let gathered = {
             let mut requests = receiver.lock().await;
             gather(&mut requests).await
@@ -245,7 +252,8 @@ async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
         if batch.refused.is_empty() {
             batch.answer();
         } else {
-            // The registry may lie with another server, which may be away: neither the next batch nor the others of this one wait for it.
+            // The registry may lie with another server, which may be away: neither the next batch
+            // nor the others of this one wait for it.
             batch.answer_others();
             let inner = inner.clone();
             tokio::spawn(async move { batch.open_lanes(&inner).await });
@@ -253,12 +261,14 @@ async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
     }
 }
 
-/// Waits for a request and takes along what waits behind it, as far as one pipeline should go. A caller that has been refused
-/// meanwhile is left out: its task must not be stored after all. `None` once there will be no more.
+/// Waits for a request and takes along what waits behind it, as far as one pipeline should go. A
+/// caller that has been refused meanwhile is left out: its task must not be stored after all.
+/// `None` once there will be no more.
 async fn gather(requests: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> {
     let mut batch = Vec::new();
     let mut bytes = 0;
-    // Of requests that are all abandoned there is no batch: it would draw ids for nobody, while others wait for theirs.
+    // Of requests that are all abandoned there is no batch: it would draw ids for nobody, while
+    // others wait for theirs.
     while batch.is_empty() {
         let mut next = Some(requests.recv().await?);
         // Whoever is about to ask comes along; where nobody is, this takes no time.
@@ -305,7 +315,8 @@ mod tests {
         Request::of(vec![task(); tasks], Vec::new())
     }
 
-    /// The server takes connections and says nothing; the first batch waits for it, and everyone else for that batch.
+    /// The server takes connections and says nothing; the first batch waits for it, and everyone
+    /// else for that batch.
     #[tokio::test]
     async fn an_open_breaker_refuses_before_the_queue() {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

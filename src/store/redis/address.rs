@@ -15,7 +15,8 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Reads `host:port` as a redirection names it. Without a host the server means the one that was asked.
+    /// Reads `host:port` as a redirection names it. Without a host the server means the one that
+    /// was asked.
     pub(super) fn read(text: &str, asked: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = if host.is_empty() { &asked.host } else { host };
@@ -69,7 +70,8 @@ impl Login {
 /// Reads `redis://[user:password@]host[:port][/db]`.
 ///
 /// # Errors
-/// [`Error::Misconfigured`] for anything else; it does not repeat the URL, which may hold a password.
+/// [`Error::Misconfigured`] for anything else; it does not repeat the URL, which may hold a
+/// password.
 pub(super) fn read_url(url: &str) -> Result<(Address, Login)> {
     let wrong = |text: String| Error::Misconfigured(format!("store.redis.urls: {text}"));
     let info = url.into_connection_info().map_err(|error| wrong(cause(&error)))?;

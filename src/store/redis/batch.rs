@@ -1,4 +1,5 @@
-//! A batch of adds: `lua/add.lua`, or `lua/add_with_options.lua` for those of which more is asked, called for each of its lanes, and read.
+//! A batch of adds: `lua/add.lua`, or `lua/add_with_options.lua` for those of which more is asked,
+//! called for each of its lanes, and read.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -59,7 +60,8 @@ pub(super) struct Call {
 
 impl Batch {
     fn of(requests: Vec<Request>) -> Self {
-        // What nothing is said of has not been sent: its caller went while ids were drawn. All others are answered, or have failed.
+        // What nothing is said of has not been sent: its caller went while ids were drawn. All
+        // others are answered, or have failed.
         let kept =
             requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
         let requests = requests.into_iter().map(Some).collect();
@@ -123,11 +125,13 @@ impl Batch {
         });
     }
 
-    /// The calls to be made: of each lane one for those that are only to be delivered, sorted by destination, and one for the others; more if
-    /// there are many. A quota counts those before, so where there is one, all tasks of the lane are carried out in their order.
+    /// The calls to be made: of each lane one for those that are only to be delivered, sorted by
+    /// destination, and one for the others; more if there are many. A quota counts those before, so
+    /// where there is one, all tasks of the lane are carried out in their order.
     fn calls(&self, drawn: Vec<Drawn>) -> Vec<Call> {
         let mut lanes: HashMap<(Lane, u16), Vec<Place>> = HashMap::new();
-        // Those who have been refused while ids were drawn are left out, each with all of his tasks: who goes later has them all stored.
+        // Those who have been refused while ids were drawn are left out, each with all of his
+        // tasks: who goes later has them all stored.
         let waits: Vec<bool> = self
             .requests
             .iter()
@@ -194,7 +198,8 @@ pub(super) async fn add(inner: &Arc<Inner>, requests: Vec<Request>) -> Batch {
 }
 
 impl Batch {
-    /// Sends calls, each with the token that opens its lane if it has one, and notes what became of their tasks.
+    /// Sends calls, each with the token that opens its lane if it has one, and notes what became of
+    /// their tasks.
     async fn send(&mut self, inner: &Inner, calls: Vec<(Call, Option<String>)>) {
         let Some(run) = self.run.clone() else { return };
         let commands: Vec<Cmd> = calls
@@ -217,7 +222,8 @@ impl Batch {
         }
     }
 
-    /// Has the lanes opened that refused calls, as far as the registry agrees, and sends those again. All callers are answered then.
+    /// Has the lanes opened that refused calls, as far as the registry agrees, and sends those
+    /// again. All callers are answered then.
     pub(super) async fn open_lanes(mut self, inner: &Inner) {
         for _ in 0..opening::ATTEMPTS {
             let refused = std::mem::take(&mut self.refused);
@@ -231,9 +237,10 @@ impl Batch {
             for ((mut call, refusal), entry) in refused.into_iter().zip(&entries) {
                 match (&confirmed[entry], refusal) {
                     (Ok(()), Refusal::Closed(token)) => {
-                        // Callers that have been refused meanwhile must not have their tasks stored.
-                        // A call without tasks still opens the lane: otherwise it would stay closed
-                        // where Redis is so far away that callers are refused before it is open.
+                        // Callers that have been refused meanwhile must not have their tasks
+                        // stored. A call without tasks still opens the lane: otherwise it would
+                        // stay closed where Redis is so far away that callers are refused before it
+                        // is open.
                         call.places.retain(|place| self.is_awaited(*place));
                         again.push((call, Some(token)));
                     }
@@ -501,8 +508,8 @@ mod tests {
         }
     }
 
-    /// One caller knows an old number of lanes, the other the present one. Together, the tasks of one
-    /// would be stored by the number of the other, where their ids do not lead.
+    /// One caller knows an old number of lanes, the other the present one. Together, the tasks of
+    /// one would be stored by the number of the other, where their ids do not lead.
     #[test]
     fn tasks_placed_by_different_numbers_of_lanes_go_in_different_calls() {
         let request = |shards| {

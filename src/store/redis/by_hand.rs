@@ -53,7 +53,8 @@ pub(super) async fn reschedule(
     }
 }
 
-/// Each script goes on where the one before left the row of moments, by a now that is a little later.
+/// Each script goes on where the one before left the row of moments, by a now that is a little
+/// later.
 pub(super) async fn replay(
     inner: &Inner,
     lane: &Lane,

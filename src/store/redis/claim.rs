@@ -19,7 +19,8 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("claim.lua answered: {error}"))
 }
 
-/// Never repeated by itself: the tasks of a claim whose answer was lost come back when their leases run out.
+/// Never repeated by itself: the tasks of a claim whose answer was lost come back when their leases
+/// run out.
 pub(super) async fn claim(inner: &Inner, claim: &Claim) -> Result<Claimed> {
     let receipt = Receipt::random();
     let mut call = script_call(&script::CLAIM, &inner.keys.of_script(&claim.lane), &inner.clock);
@@ -84,7 +85,8 @@ fn read_destinations(lane: &Lane, names: Vec<Value>) -> Vec<Destination> {
     read.collect()
 }
 
-/// What cannot be read is passed over, and comes back when its lease runs out; the others of the claim go on.
+/// What cannot be read is passed over, and comes back when its lease runs out; the others of the
+/// claim go on.
 fn read_tasks(values: Vec<Value>) -> Vec<LeasedTask> {
     let mut tasks = Vec::with_capacity(values.len() / 3);
     let mut values = values.into_iter();

@@ -12,7 +12,8 @@ use crate::store::Result;
 /// One connection, no longer than `timeout` in the making, nor for any answer.
 ///
 /// # Errors
-/// [`Unavailable`](crate::store::Error::Unavailable), or [`Misconfigured`](crate::store::Error::Misconfigured) if the login is refused.
+/// [`Unavailable`](crate::store::Error::Unavailable), or
+/// [`Misconfigured`](crate::store::Error::Misconfigured) if the login is refused.
 pub(super) async fn connect(
     at: &Address,
     login: &Login,

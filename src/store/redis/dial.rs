@@ -1,8 +1,9 @@
-//! How a connection to a server is made: the server is found, connected to within a timeout, and looked at.
+//! How a connection to a server is made: the server is found, connected to within a timeout, and
+//! looked at.
 //!
-//! This is the manager of a deadpool pool. The stock one has no timeouts of its own, connects to whatever it was told to, and looks at
-//! nothing but PING; this one hands out only connections to a primary that is fit for use, and, under Sentinel, to the one that the
-//! sentinels name right then.
+//! This is the manager of a deadpool pool. The stock one has no timeouts of its own, connects to
+//! whatever it was told to, and looks at nothing but PING; this one hands out only connections to a
+//! primary that is fit for use, and, under Sentinel, to the one that the sentinels name right then.
 
 use std::fmt;
 use std::pin::Pin;
@@ -91,7 +92,8 @@ impl Dialer {
         }
     }
 
-    /// Whether a connection to `at` is known to lead to the wrong server by now: another is the primary.
+    /// Whether a connection to `at` is known to lead to the wrong server by now: another is the
+    /// primary.
     pub(super) async fn leads_elsewhere(&self, at: &Address) -> bool {
         matches!(self.find().await, Ok(address) if address != *at)
     }
@@ -120,7 +122,8 @@ impl Manager for Dialer {
     }
 }
 
-/// Takes a connection out of a pool. Boxed: connecting is deep, and is within everything that may have to connect first.
+/// Takes a connection out of a pool. Boxed: connecting is deep, and is within everything that may
+/// have to connect first.
 ///
 /// # Errors
 /// Those of [`connect`] and [`server::inspect`].

@@ -16,7 +16,8 @@ pub(super) fn is_no_primary(error: &RedisError) -> bool {
     matches!(error.code(), Some("READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH"))
 }
 
-/// Whether the node says that its map of the cluster is not ours any more, or that a part of the cluster is away.
+/// Whether the node says that its map of the cluster is not ours any more, or that a part of the
+/// cluster is away.
 pub(super) fn is_of_the_map(error: &RedisError) -> bool {
     matches!(error.code(), Some("MOVED" | "CLUSTERDOWN"))
 }
@@ -36,7 +37,8 @@ pub(super) fn of_redis(error: &RedisError) -> Error {
             ))
         }
         _ if error.kind() == ErrorKind::InvalidClientConfig => Error::Misconfigured(text),
-        // The server has looked at the command and it can never work: a key of another type, an error inside a script.
+        // The server has looked at the command and it can never work: a key of another type, an
+        // error inside a script.
         Some("ERR" | "WRONGTYPE") => Error::Corrupt(text),
         _ => Error::Unavailable(text),
     }

@@ -1,4 +1,5 @@
-//! Forgetting: purge, discard, clear. Each script call is bounded in tasks and in the bytes that it has to read for their keys.
+//! Forgetting: purge, discard, clear. Each script call is bounded in tasks and in the bytes that it
+//! has to read for their keys.
 
 use deadpool_redis::redis::FromRedisValue;
 
@@ -69,7 +70,8 @@ pub(super) async fn discard(
     Ok(count)
 }
 
-/// The last script finds nothing any more, unless the limit ends it: so the idempotency keys of a lane that is empty are gone.
+/// The last script finds nothing any more, unless the limit ends it: so the idempotency keys of a
+/// lane that is empty are gone.
 pub(super) async fn clear(inner: &Inner, lane: &Lane, limit: usize) -> Result<usize> {
     let mut count = 0;
     while count < limit {

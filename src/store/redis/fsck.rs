@@ -1,12 +1,14 @@
-//! `check`: each lane walked page by page by the scripts `lua/fsck_*.lua`, which judge an id over all structures.
+//! `check`: each lane walked page by page by the scripts `lua/fsck_*.lua`, which judge an id over
+//! all structures.
 //!
 //! ```text
 //! survey (keys, registry, counter) ─▶ per lane: names ─▶ pages of every structure ─▶ next lane
 //! ```
 //!
-//! The keys are scanned before the registry is read: a lane seen among the keys was registered before its first task, or is in a
-//! moment by the add that found it empty: a topic that is missing is looked for once more. Ids are
-//! read before the counter is: an id that was seen had been drawn. So live traffic cannot look like a flaw.
+//! The keys are scanned before the registry is read: a lane seen among the keys was registered
+//! before its first task, or is in a moment by the add that found it empty: a topic that is missing
+//! is looked for once more. Ids are read before the counter is: an id that was seen had been drawn.
+//! So live traffic cannot look like a flaw.
 
 use std::collections::BTreeSet;
 
@@ -110,7 +112,8 @@ async fn step(
         place.pages = pages_of(&place.names);
         return Ok(());
     }
-    // What a repair does to a task puts its destination right as well: a wrong one is named before that.
+    // What a repair does to a task puts its destination right as well: a wrong one is named before
+    // that.
     let mut now = place.pages.split_off(place.pages.len().saturating_sub(TOGETHER));
     now.reverse();
     let answers = run(inner, ahead, now, &place.names, repair, checked).await?;
@@ -161,7 +164,8 @@ async fn run(
 ) -> Result<Vec<Seen>> {
     let calls: Vec<Cmd> =
         pages.iter().map(|page| call(inner, ahead, page, all_names, repair)).collect();
-    // A repair whose answer was lost is not repeated: it would find nothing, and what it did would go unreported.
+    // A repair whose answer was lost is not repeated: it would find nothing, and what it did would
+    // go unreported.
     let repeat = if repair { Repeat::Never } else { Repeat::Once };
     let answers = inner.servers.run(Purpose::Working, &calls, repeat).await;
     pages

@@ -1,4 +1,5 @@
-//! The body of the fuzz target `record`: whatever bytes stand in Redis, they are a task's record or are refused as damaged.
+//! The body of the fuzz target `record`: whatever bytes stand in Redis, they are a task's record or
+//! are refused as damaged.
 
 use super::record::{Entry, Record, write_options};
 use crate::store::Error;

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use crate::task::TaskId;
 
-/// Ids drawn at once, unless more are needed. A block that is used up while it is fresh makes the next
-/// one twice as long; one of which less than half was used, half as long.
+/// Ids drawn at once, unless more are needed. A block that is used up while it is fresh makes the
+/// next one twice as long; one of which less than half was used, half as long.
 const BLOCK: u64 = 1_000;
 const LONGEST_BLOCK: u64 = 32_000;
 /// How long a block may be used.
@@ -27,7 +27,8 @@ pub(super) struct Wish {
     pub(super) shards: u16,
     /// The lane that its id has to lead to.
     pub(super) shard: Option<u16>,
-    /// Whether it needs a second one that leads to the same lane: for the call that is made if it dies.
+    /// Whether it needs a second one that leads to the same lane: for the call that is made if it
+    /// dies.
     pub(super) has_call: bool,
 }
 
@@ -122,7 +123,8 @@ impl Hand {
         }
     }
 
-    /// Takes ids for as many wishes as there are any for. Each in turn has the lowest that is left for it, its own before its call's.
+    /// Takes ids for as many wishes as there are any for. Each in turn has the lowest that is left
+    /// for it, its own before its call's.
     pub(super) fn take_for(&mut self, wishes: &[Wish], drawn: &mut Vec<Drawn>) {
         drawn.extend(wishes[drawn.len()..].iter().map_while(|wish| {
             let own = self.take(wish.way())?;
@@ -156,8 +158,9 @@ impl Hand {
         None
     }
 
-    /// How many ids to draw for wishes that there were none for: as many of each lane as are wished for, and enough to go on for a while.
-    /// Those whose ids also lead to another's lane may take some away from it; then there is another draw.
+    /// How many ids to draw for wishes that there were none for: as many of each lane as are wished
+    /// for, and enough to go on for a while. Those whose ids also lead to another's lane may take
+    /// some away from it; then there is another draw.
     pub(super) fn size_for(&self, wishes: &[Wish]) -> u64 {
         let usual = match self.blocks.last() {
             // Its ids are used up, or those of the lanes that are wished for.
@@ -169,7 +172,8 @@ impl Hand {
         let mut counts: BTreeMap<Way, u64> = BTreeMap::new();
         wishes.iter().for_each(|wish| *counts.entry(wish.way()).or_default() += wish.count());
         let of_a_lane = counts.iter().map(|(way, count)| way.shards * count).max().unwrap_or(0);
-        // Where any lane will do, a call still needs an id of the same, which is all lanes further on.
+        // Where any lane will do, a call still needs an id of the same, which is all lanes further
+        // on.
         let shards = wishes.iter().map(|wish| u64::from(wish.shards)).max().unwrap_or(0);
         let of_all = counts.values().sum::<u64>() + 2 * shards;
         usual.max(of_a_lane).max(of_all)
@@ -188,7 +192,8 @@ impl Hand {
         self.blocks.insert(place, Block::new(ids, drawn));
     }
 
-    /// Whether the last block will be stale, or used up at its pace so far, before two draws are done.
+    /// Whether the last block will be stale, or used up at its pace so far, before two draws are
+    /// done.
     pub(super) fn is_soon_over(&self) -> bool {
         let Some(last) = self.blocks.last().filter(|_| !self.is_ahead) else { return false };
         last.lasts_for() <= 2 * self.took
@@ -200,8 +205,8 @@ impl Block {
         Self { given: vec![false; (ids.end - ids.start) as usize], ids, used: 0, drawn }
     }
 
-    /// For how long it can be used, if it goes on to be used up as it has been. The first adds do not
-    /// show a pace yet.
+    /// For how long it can be used, if it goes on to be used up as it has been. The first adds do
+    /// not show a pace yet.
     fn lasts_for(&self) -> Duration {
         let age = self.drawn.elapsed();
         let left = (self.size() - self.used) as f64 / self.used.max(1) as f64;
@@ -429,7 +434,8 @@ mod tests {
                     if drawn.len() == wishes.len() {
                         break;
                     }
-                    // Where other instances draw as well, a block does not begin where the one before it ends.
+                    // Where other instances draw as well, a block does not begin where the one
+                    // before it ends.
                     let first = last + 1 + last % 3;
                     last = first + sizes.next().unwrap_or(80);
                     left.extend(first..=last);

@@ -1,4 +1,5 @@
-//! Hints: in this process through a channel, to other instances through Redis' PUBLISH. They only save time.
+//! Hints: in this process through a channel, to other instances through Redis' PUBLISH. They only
+//! save time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +27,8 @@ const ROUND: Duration = Duration::from_secs(5);
 pub(super) struct Hints {
     local: broadcast::Sender<Hint>,
     outward: mpsc::Sender<Hint>,
-    /// Whether hints of called destinations go outward: those of an instance that works are its own.
+    /// Whether hints of called destinations go outward: those of an instance that works are its
+    /// own.
     publishes_calls: bool,
     /// What this instance's own messages end in, which come back to it.
     origin: String,
@@ -87,7 +89,8 @@ impl Hints {
     }
 }
 
-/// Sends this instance's hints to the others until the sender is gone. What gathered during a round trip goes together, each lane once.
+/// Sends this instance's hints to the others until the sender is gone. What gathered during a round
+/// trip goes together, each lane once.
 pub(super) async fn publish(inner: Arc<Inner>, mut hints: mpsc::Receiver<Hint>) {
     let mut gathered = Vec::with_capacity(BACKLOG);
     while hints.recv_many(&mut gathered, BACKLOG).await > 0 {
@@ -117,8 +120,8 @@ pub(super) async fn listen(inner: Arc<Inner>) {
     }
 }
 
-/// Listens until the server breaks off, falls silent, or is none of ours any more. In a cluster any node hears what is published on any
-/// other.
+/// Listens until the server breaks off, falls silent, or is none of ours any more. In a cluster any
+/// node hears what is published on any other.
 async fn listen_once(inner: &Inner) -> Option<()> {
     let node = inner.servers.map().owner(None)?.clone();
     let live = node.link(Purpose::Working).current()?;

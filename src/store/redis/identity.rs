@@ -1,7 +1,9 @@
-//! The store's own id and format: in a hash of the registry's slot, drawn by the first instance that finds none there.
+//! The store's own id and format: in a hash of the registry's slot, drawn by the first instance
+//! that finds none there.
 //!
-//! An instance that knows the id puts it back if it is gone: servers that kept their tasks may have calls of them under way. What is drawn
-//! after such a loss has other numbers all the same, for these follow the clock.
+//! An instance that knows the id puts it back if it is gone: servers that kept their tasks may have
+//! calls of them under way. What is drawn after such a loss has other numbers all the same, for
+//! these follow the clock.
 
 use std::time::Duration;
 
@@ -19,7 +21,8 @@ use crate::task::{StoreId, TaskId};
 
 /// How old the id may be that is answered: longer than between two looks, which bring it along.
 const FRESH: Duration = Duration::from_secs(2);
-/// How much earlier than the clock says the first number may be drawn: servers' clocks differ, and may be set back.
+/// How much earlier than the clock says the first number may be drawn: servers' clocks differ, and
+/// may be set back.
 const SLACK: Duration = Duration::from_secs(3_600);
 
 const ID: &str = "id";
@@ -44,7 +47,8 @@ pub(super) async fn id(inner: &Inner) -> Result<StoreId> {
     let mut last = inner.identity.0.lock().await;
     let known = match &*last {
         Some((read, Ok(known))) if read.elapsed() < FRESH => return Ok(known.id),
-        // All who wait for one answer share it: a silent server costs each of them no more than one wait.
+        // All who wait for one answer share it: a silent server costs each of them no more than one
+        // wait.
         Some((read, Err(error))) if *read >= arrived => return Err(error.clone()),
         Some((_, Ok(known))) => Some(*known),
         _ => None,
@@ -147,8 +151,8 @@ fn parse(answer: Value) -> Result<Fields> {
 }
 
 impl Fields {
-    /// The id and the format are written in one step, so an id without a format is of a build before
-    /// format 1: its entries would be read as something else.
+    /// The id and the format are written in one step, so an id without a format is of a build
+    /// before format 1: its entries would be read as something else.
     fn of_known_format(self) -> Result<Self> {
         match self.format {
             Some(format) => ensure_known(format, "the store in Redis")?,
@@ -165,7 +169,8 @@ impl Fields {
     }
 }
 
-/// From an unknown format on, nothing is sent any more: this program would damage what it does not know.
+/// From an unknown format on, nothing is sent any more: this program would damage what it does not
+/// know.
 fn accept(inner: &Inner, fields: Fields) -> Result<Option<Known>> {
     let Fields { id, format } =
         fields.of_known_format().inspect_err(|error| inner.servers.refuse(error))?;

@@ -1,11 +1,13 @@
 //! Task ids, drawn from Redis in blocks (`lua/ids.lua`).
 //!
-//! A block belongs to one run of one server: after a restart or a failover the counter may have lost its last
-//! increments, so a block drawn before is thrown away and the first draw skips ahead of all that may be in use. It also goes
-//! stale within a second, so that ids can be read as a time. All who need ids wait while a block is
-//! drawn. So the next one is drawn ahead, by twice the time that the last draw took: where Redis is far
-//! away nobody waits for it, and where it is near hardly a draw is made that is not needed.
-//! In a cluster each adder wishes for the lanes of its own server alone, and all of them share what is in hand.
+//! A block belongs to one run of one server: after a restart or a failover the counter may have
+//! lost its last increments, so a block drawn before is thrown away and the first draw skips ahead
+//! of all that may be in use. It also goes stale within a second, so that ids can be read as a
+//! time. All who need ids wait while a block is drawn. So the next one is drawn ahead, by twice the
+//! time that the last draw took: where Redis is far away nobody waits for it, and where it is near
+//! hardly a draw is made that is not needed.
+//! In a cluster each adder wishes for the lanes of its own server alone, and all of them share what
+//! is in hand.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +27,8 @@ use crate::clock::Clock;
 use crate::store::{Error, Result};
 use crate::task::TaskId;
 
-/// How far a new server's counter skips ahead: two seconds' worth, twice what `everysec` may have lost.
+/// How far a new server's counter skips ahead: two seconds' worth, twice what `everysec` may have
+/// lost.
 const SKIP: u64 = 2 * TaskId::PER_SECOND;
 
 /// Where ids are drawn.
@@ -59,7 +62,8 @@ impl Run {
 }
 
 impl Ids {
-    /// New ids as they are wished for, growing unless they have to lead to certain lanes, and the server run that they belong to.
+    /// New ids as they are wished for, growing unless they have to lead to certain lanes, and the
+    /// server run that they belong to.
     ///
     /// # Errors
     /// [`Error::Unavailable`]; no id was used then.

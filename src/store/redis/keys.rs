@@ -14,8 +14,9 @@
 //! | hints | `<p>:DELAY_HINT` | channel, message `lane due_ms`, or `lane due_ms pull origin` |
 //! | a lane's keys | see `lua/lib/keys.lua` | |
 //!
-//! `<p>` is `store.redis.key_prefix`. A lane's keys end in its hash tag `{topic:shard}`, so that one node of a
-//! cluster holds them all. So do those of policies, pauses and the store: in the registry's name, by which it has the slot of that.
+//! `<p>` is `store.redis.key_prefix`. A lane's keys end in its hash tag `{topic:shard}`, so that
+//! one node of a cluster holds them all. So do those of policies, pauses and the store: in the
+//! registry's name, by which it has the slot of that.
 
 use super::slot;
 use crate::task::{Destination, Lane};
@@ -88,7 +89,8 @@ impl Keys {
         format!("{}:DELAY_TOPIC_LIST", self.prefix)
     }
 
-    /// The keys of a registry script: the registry, the policies, the pauses, the departures, the revision.
+    /// The keys of a registry script: the registry, the policies, the pauses, the departures, the
+    /// revision.
     pub(super) fn of_registry(&self) -> [String; 5] {
         [
             self.topics(),

@@ -1,12 +1,14 @@
 //! The way to one Redis server: a long-lived multiplexed connection out of a deadpool pool.
 //!
-//! A connection from the pool costs a round trip each time it is taken, so a [`Link`] keeps the one it has and shares it
-//! until an error shows that it is of no use any more: a broken or silent socket, or a server that is no
-//! writable primary (`READONLY`, `LOADING`, `MASTERDOWN`). Each new connection checks what it talks to before anyone uses it, and
-//! [`Link::look_after`] goes on checking: a primary may become a replica without breaking a single connection.
+//! A connection from the pool costs a round trip each time it is taken, so a [`Link`] keeps the one
+//! it has and shares it until an error shows that it is of no use any more: a broken or silent
+//! socket, or a server that is no writable primary (`READONLY`, `LOADING`, `MASTERDOWN`). Each new
+//! connection checks what it talks to before anyone uses it, and [`Link::look_after`] goes on
+//! checking: a primary may become a replica without breaking a single connection.
 //!
-//! Nobody waits longer than `timeout`. The circuit breaker counts what fails, over all links to the server. While it is not closed,
-//! callers are refused at once, and [`Link::look_after`] alone sends the probes that close it.
+//! Nobody waits longer than `timeout`. The circuit breaker counts what fails, over all links to the
+//! server. While it is not closed, callers are refused at once, and [`Link::look_after`] alone
+//! sends the probes that close it.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -84,7 +86,8 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // A link lets go of a connection only when it is of no use any more, so it must not go back to the pool.
+        // A link lets go of a connection only when it is of no use any more, so it must not go back
+        // to the pool.
         if let Some(object) = self.0.take() {
             drop(Object::take(object));
         }
@@ -97,15 +100,17 @@ impl std::fmt::Debug for Live {
     }
 }
 
-/// Whether commands whose connection broke before the answers came are sent once more. What fell silent is never asked twice.
+/// Whether commands whose connection broke before the answers came are sent once more. What fell
+/// silent is never asked twice.
 #[derive(Clone, Copy)]
 pub(super) enum Repeat<'a> {
     /// No.
     Never,
     /// On a new connection.
     Once,
-    /// On a new connection to a server that is still in the same run, and only if this still holds: for commands that name something
-    /// drawn from a server, which may be drawn again once that has restarted.
+    /// On a new connection to a server that is still in the same run, and only if this still holds:
+    /// for commands that name something drawn from a server, which may be drawn again once that has
+    /// restarted.
     While(&'a (dyn Fn() -> bool + Sync)),
 }
 
@@ -134,7 +139,8 @@ impl Link {
     /// The connection; made if there is none. Refused at once while the breaker is not closed.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] within the timeout; [`Error::Misconfigured`] if the server cannot be used as it is.
+    /// [`Error::Unavailable`] within the timeout; [`Error::Misconfigured`] if the server cannot be
+    /// used as it is.
     pub(super) async fn live(&self) -> Result<Arc<Live>> {
         if let Some(refusal) = self.refusal() {
             return Err(refusal);
@@ -142,7 +148,8 @@ impl Link {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        // Many may come here together. The first one's attempt is all of theirs: nobody waits for more than one timeout.
+        // Many may come here together. The first one's attempt is all of theirs: nobody waits for
+        // more than one timeout.
         let failures = self.failures.load(Ordering::SeqCst);
         let Ok(turn) = tokio::time::timeout(self.params.timeout, self.connecting.lock()).await
         else {
@@ -238,8 +245,9 @@ impl Link {
         }
     }
 
-    /// Keeps the link in order for as long as it is polled: connects again while the server is away, sends the probes of a breaker
-    /// that is half open, notices a connection that died or led astray while nobody used it, and follows what the server keeps.
+    /// Keeps the link in order for as long as it is polled: connects again while the server is
+    /// away, sends the probes of a breaker that is half open, notices a connection that died or led
+    /// astray while nobody used it, and follows what the server keeps.
     pub(super) async fn look_after(&self) {
         for round in 0_u32.. {
             let rest = match (self.params.gate.state(), self.current()) {
@@ -287,8 +295,8 @@ impl Link {
         }
     }
 
-    /// Asks no longer than the timeout, nor once the breaker has opened: sentinels that are silent, one after another, must not keep this
-    /// link from being looked after.
+    /// Asks no longer than the timeout, nor once the breaker has opened: sentinels that are silent,
+    /// one after another, must not keep this link from being looked after.
     async fn leads_elsewhere(&self, dialer: &Dialer, at: &Address) -> bool {
         let opens = async {
             while self.breaker() == State::Closed {
@@ -328,7 +336,8 @@ impl Link {
         self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Lets go of a connection that is of no use any more; whoever still waits on it gets its error.
+    /// Lets go of a connection that is of no use any more; whoever still waits on it gets its
+    /// error.
     fn discard(&self, dead: &Arc<Live>) {
         let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
         if live.as_ref().is_some_and(|live| Arc::ptr_eq(live, dead)) {
@@ -337,11 +346,12 @@ impl Link {
         self.params.trouble.notify_one();
     }
 
-    /// Sends commands in one pipeline and answers each on its own. Scripts that the server has forgotten are loaded
-    /// and repeated.
+    /// Sends commands in one pipeline and answers each on its own. Scripts that the server has
+    /// forgotten are loaded and repeated.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] within the timeout: whether the commands were carried out is not known.
+    /// [`Error::Unavailable`] within the timeout: whether the commands were carried out is not
+    /// known.
     pub(super) async fn run(&self, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
         let live = self.live().await?;
         // The connection may be a new one, to a server in another run.
@@ -395,8 +405,8 @@ impl Link {
         self.confirm(live, answers).await
     }
 
-    /// Waits until enough replicas have what was just done on this very connection (WAIT covers no other); if they do not come to have
-    /// it, nothing of it counts as done.
+    /// Waits until enough replicas have what was just done on this very connection (WAIT covers no
+    /// other); if they do not come to have it, nothing of it counts as done.
     async fn confirm(
         &self,
         live: &Arc<Live>,

@@ -1,8 +1,9 @@
 //! A look into many lanes at once: what is next in each, and what each has to be forgotten.
 //!
-//! A script answers for many lanes, so that a thousand idle topics cost a few thousandths of a second each second, and a few dozen packets. In a cluster
-//! it answers for one, for each has a slot of its own. However many lanes there are, no pipeline is so long that claims and settles, which go the
-//! same way, would wait behind it.
+//! A script answers for many lanes, so that a thousand idle topics cost a few thousandths of a
+//! second each second, and a few dozen packets. In a cluster it answers for one, for each has a
+//! slot of its own. However many lanes there are, no pipeline is so long that claims and settles,
+//! which go the same way, would wait behind it.
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use futures_util::future::join_all;
@@ -53,8 +54,8 @@ fn next_due(told: Result<Told<Option<UnixMillis>>>) -> Result<NextDue> {
     told.map(|(now, told)| NextDue { now, lanes: told.into_iter().map(Option::flatten).collect() })
 }
 
-/// What each instance looks for every second: of each server in one pipeline, as far as its length allows. The registry is read only if its
-/// revision is another one.
+/// What each instance looks for every second: of each server in one pipeline, as far as its length
+/// allows. The registry is read only if its revision is another one.
 pub(super) async fn each_second(inner: &Inner, look: &Look) -> Looked {
     let [held, released] = destination::ask_holds(inner);
     let before =
@@ -100,11 +101,13 @@ pub(super) async fn histories(inner: &Inner, lanes: &[Lane]) -> Result<Histories
     Ok(Histories { now, lanes })
 }
 
-/// The time, of the first server that answers, and what is told of each lane; nothing of those for which nobody answers.
+/// The time, of the first server that answers, and what is told of each lane; nothing of those for
+/// which nobody answers.
 type Told<T> = (UnixMillis, Vec<Option<T>>);
 
-/// What a script says of lanes, as `read` reads it. Each group of lanes is asked about with a word of its own, and answered by itself.
-/// In the first pipeline, before all others, what `before` is answered.
+/// What a script says of lanes, as `read` reads it. Each group of lanes is asked about with a word
+/// of its own, and answered by itself. In the first pipeline, before all others, what `before` is
+/// answered.
 async fn over<T>(
     inner: &Inner,
     before: &[Cmd],

@@ -79,7 +79,8 @@ impl Map {
         map
     }
 
-    /// The map that the server at `asked` tells by `CLUSTER SLOTS`. Nodes that are known already stay.
+    /// The map that the server at `asked` tells by `CLUSTER SLOTS`. Nodes that are known already
+    /// stay.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for an answer that is none.

@@ -1,11 +1,14 @@
-//! The Redis store: several instances share the work of one server, of one under sentinels, or of a cluster.
+//! The Redis store: several instances share the work of one server, of one under sentinels, or of a
+//! cluster.
 //!
-//! Every transition is one Lua script over one lane (`lua/`), atomic, idempotent and bounded; `keys` lists what is kept where.
-//! Time is the server's `TIME`. The lane's lock (`SET NX EX` inside the claim script) makes one instance its claimer for a
-//! while; nobody's correctness rests on it.
+//! Every transition is one Lua script over one lane (`lua/`), atomic, idempotent and bounded;
+//! `keys` lists what is kept where. Time is the server's `TIME`. The lane's lock (`SET NX EX`
+//! inside the claim script) makes one instance its claimer for a while; nobody's correctness rests
+//! on it.
 //!
-//! The road of a command: a verb here → `servers` (who has its slot; redirections) → `node` (one primary) → `link` (its
-//! connection, breaker, repeats) → `dial` (find, connect, look) → `server` (is it fit for use).
+//! The road of a command: a verb here → `servers` (who has its slot; redirections) → `node` (one
+//! primary) → `link` (its connection, breaker, repeats) → `dial` (find, connect, look) → `server`
+//! (is it fit for use).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +90,8 @@ pub(super) use fsck::CheckPlace;
 pub enum Topology {
     /// The one at the first URL.
     Standalone,
-    /// The URLs are those of sentinels, who know the primary. User, password and database in them are the primary's.
+    /// The URLs are those of sentinels, who know the primary. User, password and database in them
+    /// are the primary's.
     Sentinel {
         /// What the sentinels call the primary.
         master_name: String,
@@ -117,7 +121,8 @@ pub struct Params {
     pub breaker: breaker::Params,
     /// Tests set a manual one; then its now is given to every script instead of the server's.
     pub clock: Clock,
-    /// Tell other instances of adds to be called: for an instance that does not work itself. (Of those to be pulled it always tells.)
+    /// Tell other instances of adds to be called: for an instance that does not work itself. (Of
+    /// those to be pulled it always tells.)
     pub publish_hints: bool,
 }
 
@@ -228,12 +233,13 @@ impl Inner {
 }
 
 impl Redis {
-    /// Prepares the store and looks at the servers. One that does not answer is no error: it is looked for all the time,
-    /// and until it is found the verbs answer [`Error::Unavailable`].
+    /// Prepares the store and looks at the servers. One that does not answer is no error: it is
+    /// looked for all the time, and until it is found the verbs answer [`Error::Unavailable`].
     ///
     /// # Errors
-    /// [`Error::Misconfigured`] for a malformed URL, a refused login, a name that no sentinel knows, a server that would lose tasks, or a store
-    /// of a format that this program does not know.
+    /// [`Error::Misconfigured`] for a malformed URL, a refused login, a name that no sentinel
+    /// knows, a server that would lose tasks, or a store of a format that this program does not
+    /// know.
     pub async fn connect(params: Params) -> Result<Self> {
         let servers = Arc::new(params.servers()?);
         // Out of reach is no reason not to start: the links say so, and try on.
@@ -262,7 +268,8 @@ impl Redis {
         Ok(store)
     }
 
-    /// Gives the store another id. Running instances take it up within seconds. Answers the one before, if it had one, and the new one.
+    /// Gives the store another id. Running instances take it up within seconds. Answers the one
+    /// before, if it had one, and the new one.
     ///
     /// # Errors
     /// What Redis says.
@@ -286,11 +293,12 @@ impl Redis {
         identity::raise_format(&self.inner).await
     }
 
-    /// Looks at the servers once, as [`connect`](Self::connect) does, for `delayd check`: nothing is written. Answers which there are,
-    /// for people, and what they keep.
+    /// Looks at the servers once, as [`connect`](Self::connect) does, for `delayd check`: nothing
+    /// is written. Answers which there are, for people, and what they keep.
     ///
     /// # Errors
-    /// Those of `connect`; [`Error::Unavailable`] as well if the server that draws the ids does not answer.
+    /// Those of `connect`; [`Error::Unavailable`] as well if the server that draws the ids does not
+    /// answer.
     pub async fn probe(params: Params) -> Result<(String, Durability)> {
         let servers = Arc::new(params.servers()?);
         if let Err(error @ Error::Misconfigured(_)) = servers.connect().await {

@@ -1,12 +1,13 @@
 //! Whether another topic has the id of a task that is to be adopted.
 //!
-//! Lanes know their own ids alone, so the lanes of all topics are asked; but only for ids that may have been given twice. A store draws no
-//! id twice. So two tasks of one id come from two stores, and the id lies where both have drawn: this store since its first draw, each
-//! other between the ids of its tasks that were moved here. A store that is moved into a new one has drawn nearly all of its ids before
-//! that: nobody is asked for those (docs/adr/0016-store-ids.md).
+//! Lanes know their own ids alone, so the lanes of all topics are asked; but only for ids that may
+//! have been given twice. A store draws no id twice. So two tasks of one id come from two stores,
+//! and the id lies where both have drawn: this store since its first draw, each other between the
+//! ids of its tasks that were moved here. A store that is moved into a new one has drawn nearly all
+//! of its ids before that: nobody is asked for those (docs/adr/0016-store-ids.md).
 //!
-//! Two imports at once, from two stores, may both find an id free, and keep it in two topics. No harm comes of that: lanes are apart, and
-//! the tasks have two `webhook-id`s.
+//! Two imports at once, from two stores, may both find an id free, and keep it in two topics. No
+//! harm comes of that: lanes are apart, and the tasks have two `webhook-id`s.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -28,7 +29,8 @@ struct Spans {
     imported: Vec<(Option<StoreId>, u64, u64)>,
 }
 
-/// The ids among those of `tasks` at `places` that another topic has, while their own topic has not.
+/// The ids among those of `tasks` at `places` that another topic has, while their own topic has
+/// not.
 pub(super) async fn taken(
     inner: &Inner,
     tasks: &[Adoptee],

@@ -1,5 +1,6 @@
-//! One primary, and the links to it: adds go their own way, so that a large batch does not stand before a claim. Where replicas are waited
-//! for, so does what callers are told to be done: a wait blocks its connection.
+//! One primary, and the links to it: adds go their own way, so that a large batch does not stand
+//! before a claim. Where replicas are waited for, so does what callers are told to be done: a wait
+//! blocks its connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

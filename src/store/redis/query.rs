@@ -224,9 +224,10 @@ pub(super) async fn forecast(
 /// The last ping, and when it ended.
 pub(super) type Pinged = Mutex<Option<(Instant, Result<UnixMillis>)>>;
 
-/// One at a time: who comes meanwhile gets the answer of the one under way. Where replicas are waited for and missing, waits that stand
-/// behind each other on the connection would look as if the server were silent. It goes on though its caller has gone, so that the next
-/// one is not sent behind it.
+/// One at a time: who comes meanwhile gets the answer of the one under way. Where replicas are
+/// waited for and missing, waits that stand behind each other on the connection would look as if
+/// the server were silent. It goes on though its caller has gone, so that the next one is not sent
+/// behind it.
 pub(super) async fn ping(inner: &Arc<Inner>) -> Result<UnixMillis> {
     let (inner, arrived) = (inner.clone(), Instant::now());
     let pinging = tokio::spawn(async move {
@@ -243,7 +244,8 @@ pub(super) async fn ping(inner: &Arc<Inner>) -> Result<UnixMillis> {
     pinging.await.unwrap_or_else(|_| Err(Error::Unavailable("the store is closed".into())))
 }
 
-/// Asks the server that has the id counter, on both ways: a store that answers questions but takes no tasks is not well.
+/// Asks the server that has the id counter, on both ways: a store that answers questions but takes
+/// no tasks is not well.
 async fn ping_alone(inner: &Inner) -> Result<UnixMillis> {
     let counter = || cmd("EXISTS").arg(inner.keys.last_id()).take();
     inner.adding.run_one(counter()).await?;

@@ -1,7 +1,8 @@
 //! The topic registry: a hash topic → `{"shards":n}`, written before the topic's first lane.
 //!
-//! A failover may lose an entry while the tasks survive. So adds that open a lane write it again (`opening`), instances
-//! re-assert what they know, and [`recover`] looks for lanes that nobody registered, or that the registry contradicts (`reconcile`).
+//! A failover may lose an entry while the tasks survive. So adds that open a lane write it again
+//! (`opening`), instances re-assert what they know, and [`recover`] looks for lanes that nobody
+//! registered, or that the registry contradicts (`reconcile`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -26,7 +27,8 @@ struct Stored {
     shards: u16,
 }
 
-/// Registers a topic unless it is there, and reads the winner back. A deletion that is under way does not remove it after this.
+/// Registers a topic unless it is there, and reads the winner back. A deletion that is under way
+/// does not remove it after this.
 pub(super) async fn assert(inner: &Inner, entry: &TopicEntry) -> Result<TopicEntry> {
     assert_all(inner, &[entry])
         .await
@@ -85,8 +87,9 @@ pub(super) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
     Ok(TopicEntry { topic: topic.parse().map_err(|_| corrupt())?, shards: stored.shards })
 }
 
-/// Finds lanes that nobody registered and registers their topics, and lanes that the registry contradicts. Answers the entries that it
-/// wrote. A server that is away is passed over: the next search finds its lanes.
+/// Finds lanes that nobody registered and registers their topics, and lanes that the registry
+/// contradicts. Answers the entries that it wrote. A server that is away is passed over: the next
+/// search finds its lanes.
 pub(super) async fn recover(inner: &Inner) -> Result<Vec<TopicEntry>> {
     let known: HashMap<Topic, TopicEntry> =
         entries(inner).await?.into_iter().map(|entry| (entry.topic.clone(), entry)).collect();
@@ -146,8 +149,9 @@ pub(super) async fn scan(
     Ok(((next != 0).then_some(next), keys))
 }
 
-/// The topic's number of lanes: what those that hold bodies remember. Where none of them does, as many as it takes to have them all; but beside one
-/// that does, one that does not is no lane of ours: what stands there looks like bodies, and no more.
+/// The topic's number of lanes: what those that hold bodies remember. Where none of them does, as
+/// many as it takes to have them all; but beside one that does, one that does not is no lane of
+/// ours: what stands there looks like bodies, and no more.
 pub(super) async fn shards_of(
     inner: &Inner,
     topic: &Topic,

@@ -1,12 +1,16 @@
-//! Who is the primary: all sentinels are asked at once, and the one that has heard of the last election is believed.
+//! Who is the primary: all sentinels are asked at once, and the one that has heard of the last
+//! election is believed.
 //!
-//! Their word may differ. One that was cut off together with an old primary goes on naming that one, for seconds after it is back; who asked
-//! it alone would go on writing to a server that is about to forget it all. Each election has a number, the epoch, and the greatest one is
-//! what the sentinels themselves will come to agree on.
+//! Their word may differ. One that was cut off together with an old primary goes on naming that
+//! one, for seconds after it is back; who asked it alone would go on writing to a server that is
+//! about to forget it all. Each election has a number, the epoch, and the greatest one is what the
+//! sentinels themselves will come to agree on.
 //!
-//! None may take longer than a share of the timeout, so that silent sentinels leave time for the server itself. Connections are kept.
+//! None may take longer than a share of the timeout, so that silent sentinels leave time for the
+//! server itself. Connections are kept.
 //!
-//! The sentinels' word is not enough: whoever connects to the address still checks that the server calls itself a primary.
+//! The sentinels' word is not enough: whoever connects to the address still checks that the server
+//! calls itself a primary.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -75,7 +79,8 @@ impl Sentinels {
     /// The primary's address.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if no sentinel answers; [`Error::Misconfigured`] if those that do know no such primary, or refuse the login.
+    /// [`Error::Unavailable`] if no sentinel answers; [`Error::Misconfigured`] if those that do
+    /// know no such primary, or refuse the login.
     pub(super) async fn primary(&self) -> Result<Address> {
         let words = join_all(self.all.iter().map(|sentinel| self.ask(sentinel))).await;
         let mut last: Option<(u64, Address)> = None;
@@ -149,7 +154,8 @@ impl Sentinels {
     }
 }
 
-/// The number of the election in what a sentinel says about a primary. A login may not be allowed to ask.
+/// The number of the election in what a sentinel says about a primary. A login may not be allowed
+/// to ask.
 fn epoch(about: Value) -> Option<u64> {
     HashMap::<String, String>::from_redis_value(about).ok()?.get("config-epoch")?.parse().ok()
 }

@@ -32,8 +32,8 @@ pub(super) struct Server {
 /// Asks the server what it is.
 ///
 /// # Errors
-/// [`Error::Misconfigured`] for one that is too old, would evict tasks, or is run in another mode; [`Error::Unavailable`] for a
-/// replica or one that is still loading.
+/// [`Error::Misconfigured`] for one that is too old, would evict tasks, or is run in another mode;
+/// [`Error::Unavailable`] for a replica or one that is still loading.
 pub(super) async fn inspect(connection: &mut MultiplexedConnection, mode: Mode) -> Result<Server> {
     let info: String =
         redis::cmd("INFO").query_async(connection).await.map_err(|e| of_redis(&e))?;

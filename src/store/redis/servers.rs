@@ -1,10 +1,12 @@
-//! The servers of a deployment: one, or the primaries of a cluster. Commands go to whoever has their slot.
+//! The servers of a deployment: one, or the primaries of a cluster. Commands go to whoever has
+//! their slot.
 //!
 //! # A cluster
 //!
-//! Each primary has its own links, breaker and timeouts, so that one that is away holds up its own slots and no others. The map of slots
-//! is read from all primaries that answer, and the one with the greatest epoch counts. It is read again when a node is in trouble
-//! or says that a slot has moved, and now and then.
+//! Each primary has its own links, breaker and timeouts, so that one that is away holds up its own
+//! slots and no others. The map of slots is read from all primaries that answer, and the one with
+//! the greatest epoch counts. It is read again when a node is in trouble or says that a slot has
+//! moved, and now and then.
 //!
 //! | a node answers | then |
 //! |---|---|
@@ -13,8 +15,9 @@
 //! | `TRYAGAIN` | it did nothing, for the slot is half-way to another node: asked again within the timeout, an add for a few hops alone: others wait behind it |
 //! | `CLUSTERDOWN`, or a slot has no owner | refused at once |
 //!
-//! A lane's script names one key that never exists (the prefix of its schedules). So while its slot is on the way the script never
-//! runs over a half of the lane, but gets `TRYAGAIN` until the other half has arrived.
+//! A lane's script names one key that never exists (the prefix of its schedules). So while its slot
+//! is on the way the script never runs over a half of the lane, but gets `TRYAGAIN` until the other
+//! half has arrived.
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -342,7 +345,8 @@ impl Servers {
         Ok(())
     }
 
-    /// The map with the greatest epoch of those that the nodes tell: one that was cut off from the others tells an old one.
+    /// The map with the greatest epoch of those that the nodes tell: one that was cut off from the
+    /// others tells an old one.
     async fn ask_for_map(&self) -> Result<(Address, Value)> {
         let map = self.map();
         let known = map.nodes().iter().filter_map(|node| {
@@ -386,7 +390,8 @@ impl Servers {
 }
 
 impl Group {
-    /// What it means that nothing came back. Whom a slot is only on its way to speaks for that slot, not for the server that has it.
+    /// What it means that nothing came back. Whom a slot is only on its way to speaks for that
+    /// slot, not for the server that has it.
     fn failed(&self, error: Error) -> Refusal {
         Refusal::Failed(match error {
             Error::Unavailable(text) if self.asking => Error::Moving(text),

@@ -1,7 +1,7 @@
 //! Which of a cluster's 16,384 slots a command belongs to.
 //!
-//! The slot is the CRC16 (XMODEM) of the key, or of what stands between its first braces: the hash tag. A command that names several
-//! keys is one lane's, so its first key speaks for all.
+//! The slot is the CRC16 (XMODEM) of the key, or of what stands between its first braces: the hash
+//! tag. A command that names several keys is one lane's, so its first key speaks for all.
 
 use deadpool_redis::redis::{Arg, Cmd};
 

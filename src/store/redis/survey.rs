@@ -1,4 +1,5 @@
-//! The first step of a check: which lanes there are, and whether the registry and the counter of ids know of them.
+//! The first step of a check: which lanes there are, and whether the registry and the counter of
+//! ids know of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -53,7 +54,8 @@ pub(super) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
         seen.with_bodies.is_empty() || entries.contains_key(topic.as_str().as_bytes())
     };
     if !seen.iter().all(is_registered) {
-        // An add into an empty lane may be about to write its topic again; its caller has not heard of the task yet.
+        // An add into an empty lane may be about to write its topic again; its caller has not heard
+        // of the task yet.
         tokio::time::sleep(PATIENCE).await;
         entries = read_entries(inner).await?;
     }
@@ -175,8 +177,9 @@ async fn remembered(inner: &Inner, topic: &Topic, seen: Option<&Seen>) -> Result
         .await
 }
 
-/// The number of lanes that all of a topic's lanes remember alike. None if one of them remembers none or another: with a wrong number
-/// the ids of what is there would lead to lanes where it is not, which is worse than a lane that nobody works.
+/// The number of lanes that all of a topic's lanes remember alike. None if one of them remembers
+/// none or another: with a wrong number the ids of what is there would lead to lanes where it is
+/// not, which is worse than a lane that nobody works.
 async fn agreed(inner: &Inner, topic: &Topic, seen: &Seen) -> Result<Option<u16>> {
     let mut agreed = None;
     for shard in seen.with_bodies.iter().copied() {
@@ -191,7 +194,8 @@ async fn agreed(inner: &Inner, topic: &Topic, seen: &Seen) -> Result<Option<u16>
     Ok(agreed.filter(|shards| (1..=TopicEntry::MAX_SHARDS).contains(shards)))
 }
 
-/// Writes a topic's entry in the place of `before`; fields that a newer version may have added stay.
+/// Writes a topic's entry in the place of `before`; fields that a newer version may have added
+/// stay.
 pub(super) async fn rewrite(
     inner: &Inner,
     entry: &TopicEntry,

@@ -1,8 +1,8 @@
-//! What is asked of topics: policies and pauses, beside the registry's entries and in one slot with them, so that a script can look whether
-//! there is such a topic.
+//! What is asked of topics: policies and pauses, beside the registry's entries and in one slot with
+//! them, so that a script can look whether there is such a topic.
 //!
-//! A policy that cannot be read counts as one that asks for nothing. A pause that cannot be read counts as a pause: what was to be held is
-//! not fired. Either is that topic's trouble alone.
+//! A policy that cannot be read counts as one that asks for nothing. A pause that cannot be read
+//! counts as a pause: what was to be held is not fired. Either is that topic's trouble alone.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -166,7 +166,8 @@ pub(super) async fn forget_misfire(inner: &Inner, topic: &Topic, misfire: Misfir
     inner.working.run_one(call).await.map(drop)
 }
 
-/// Announces the deletion, closes all lanes, and then removes the topic, unless it was registered again meanwhile: `opening` says why so.
+/// Announces the deletion, closes all lanes, and then removes the topic, unless it was registered
+/// again meanwhile: `opening` says why so.
 pub(super) async fn unregister(inner: &Inner, entry: &TopicEntry) -> Result<bool> {
     let count = |lane| cmd("HLEN").arg(inner.keys.bodies(lane)).take();
     let lanes: Vec<Lane> = entry.lanes().collect();

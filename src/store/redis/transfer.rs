@@ -44,7 +44,8 @@ pub(super) async fn lend(
     Ok(lent)
 }
 
-/// The counter is raised before anything is kept: an id that was adopted is never drawn, nor that of a call for a dead.
+/// The counter is raised before anything is kept: an id that was adopted is never drawn, nor that
+/// of a call for a dead.
 pub(super) async fn adopt(inner: &Inner, tasks: &[Adoptee]) -> Vec<Result<Adopted>> {
     let highest = tasks.iter().map(|task| task.highest_id().0).max().unwrap_or(0);
     if let Err(error) = survey::raise_counter(inner, highest).await {

@@ -10,7 +10,8 @@ use crate::clock::UnixMillis;
 #[derive(Debug)]
 pub(in crate::worker) struct Nudge {
     wake: Notify,
-    /// What the lane sleeps towards; while it is busy, later than everything, so that any nudge counts.
+    /// What the lane sleeps towards; while it is busy, later than everything, so that any nudge
+    /// counts.
     planned: AtomicI64,
     /// A nudge that the lane has not looked after yet.
     pending: AtomicBool,
@@ -25,7 +26,8 @@ impl Nudge {
         }
     }
 
-    /// There is work from `due` on. What is due already always counts: the lane may sleep by a clock that was set back since.
+    /// There is work from `due` on. What is due already always counts: the lane may sleep by a
+    /// clock that was set back since.
     pub(in crate::worker) fn at(&self, due: UnixMillis, store_now: UnixMillis) {
         if due <= store_now || due.0 < self.planned.load(Ordering::SeqCst) {
             self.pending.store(true, Ordering::SeqCst);

@@ -18,7 +18,8 @@ use crate::worker::{Shared, call};
 /// A due moment this near is work that is coming: the lane's task does not end before it.
 pub(in crate::worker) const COMING: Duration = Duration::from_secs(5);
 
-/// Works the lane until it has been idle for long enough, or the instance stops. Its lock is given back then.
+/// Works the lane until it has been idle for long enough, or the instance stops. Its lock is given
+/// back then.
 pub(in crate::worker) async fn run(
     shared: Arc<Shared<impl Delivery, impl Caller>>,
     lane: Lane,
@@ -126,7 +127,8 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             self.claimer.step_aside();
             self.wait(Until { recovered: Some(server), ..Until::default() }).await;
         }
-        // Only now: that wait may have been a long one. The first look after a pause brings the lane back.
+        // Only now: that wait may have been a long one. The first look after a pause brings the
+        // lane back.
         if self.shared.stopping.is_cancelled() || self.shared.is_paused(&self.lane.topic) {
             return Event::Stopped;
         }
@@ -177,7 +179,8 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             // The store says itself when it goes and when it comes back.
             _ => tracing::debug!(%lane, %error, "Could not claim; trying again"),
         }
-        // The next claim only looks. A reservation that waits for a store in trouble would keep slots from lanes that are well.
+        // The next claim only looks. A reservation that waits for a store in trouble would keep
+        // slots from lanes that are well.
         self.outlook = Outlook::default();
         self.claimer.forget();
     }

@@ -28,7 +28,8 @@ pub(super) enum State {
     /// It asks the store for tasks.
     Claiming { backoff: Duration },
     /// It has nothing that it could call: nothing is due, or no permit is free for what is due.
-    /// `keeps_lock`: the store may keep the lane's lock for it, so that no other instance can claim.
+    /// `keeps_lock`: the store may keep the lane's lock for it, so that no other instance can
+    /// claim.
     Waiting { keeps_lock: bool },
     /// Another instance claims the lane just now.
     Blocked { backoff: Duration },

@@ -19,7 +19,8 @@ pub struct AddRequest<Topic, Number, Span, Content, ModeWord, Backoff, Headers, 
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = TopicName, required = true))]
     pub topic: Option<Topic>,
-    /// Due at this moment, in Unix seconds; this or `delay`. In the past: due now. Milliseconds are refused.
+    /// Due at this moment, in Unix seconds; this or `delay`. In the past: due now. Milliseconds are
+    /// refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<f64>))]
     pub timing_moment: Option<Number>,
@@ -27,7 +28,8 @@ pub struct AddRequest<Topic, Number, Span, Content, ModeWord, Backoff, Headers, 
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
     pub delay: Option<Span>,
-    /// What the callback or the consumer gets. `sn` in it names the service to be called, `url` the path on it.
+    /// What the callback or the consumer gets. `sn` in it names the service to be called, `url` the
+    /// path on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = ContentText, required = true))]
     pub content: Option<Content>,

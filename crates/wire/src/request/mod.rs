@@ -1,8 +1,8 @@
 //! Requests: which fields there are.
 //!
-//! Each side has its own types for their values, which are parameters here. The service's readers say in
-//! a sentence what is wrong with a value; clients give values that are right. Every field is optional,
-//! because the service has `null` for absent, and says itself what is missing.
+//! Each side has its own types for their values, which are parameters here. The service's readers
+//! say in a sentence what is wrong with a value; clients give values that are right. Every field is
+//! optional, because the service has `null` for absent, and says itself what is missing.
 
 mod content;
 mod task;

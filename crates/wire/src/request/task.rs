@@ -109,7 +109,8 @@ pub struct PullRequest<Topic, TaskId, Lease, Number, Span> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<TaskIdGiven>))]
     pub task_id: Option<TaskId>,
-    /// The tasks are leased for so long (1 s to 12 h), and come back unless they are acked. Without it the pull consumes.
+    /// The tasks are leased for so long (1 s to 12 h), and come back unless they are acked. Without
+    /// it the pull consumes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
     pub lease: Option<Lease>,
@@ -165,11 +166,13 @@ pub struct RecordsRequest<Topic, TaskIds, Lease, Receipt> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Vec<TaskIdGiven>, min_items = 1, max_items = 1000, required = true))]
     pub task_ids: Option<TaskIds>,
-    /// Hold those that wait for so long (1 s to 12 h): they are about to be moved. Only those that are held then, and those that have ended, are answered.
+    /// Hold those that wait for so long (1 s to 12 h): they are about to be moved. Only those that
+    /// are held then, and those that have ended, are answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<SpanText>))]
     pub lend: Option<Lease>,
-    /// Hold them by this receipt, for longer if they are held already; a new one is drawn if there is none.
+    /// Hold them by this receipt, for longer if they are held already; a new one is drawn if there
+    /// is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<ReceiptText>))]
     pub receipt: Option<Receipt>,

@@ -1,7 +1,7 @@
 //! Dead letters: why they died, replaying them, and throwing them away.
 //!
-//! One request goes over a bounded part of a topic's dead, a page at a time ([`walk`]); the answer says if more are left, and the caller asks
-//! again with the answer's cursor.
+//! One request goes over a bounded part of a topic's dead, a page at a time ([`walk`]); the answer
+//! says if more are left, and the caller asks again with the answer's cursor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,13 +1,16 @@
 //! Going over a topic's dead, a page of one lane at a time, from where the call before stopped.
 //!
-//! A walk looks at a bounded number of tasks, those that are passed over included. Where it is cut off, its [`Cursor`] says where the next one
-//! goes on: behind what was looked at, so that many that are not meant hide nobody behind them.
+//! A walk looks at a bounded number of tasks, those that are passed over included. Where it is cut
+//! off, its [`Cursor`] says where the next one goes on: behind what was looked at, so that many
+//! that are not meant hide nobody behind them.
 //!
 //! # Invariants
 //!
-//! - All walks that follow one another see at the most those that were dead when the second began, each once: a cursor carries the moment at which
-//!   the first walk began, and what died later is left out. Else a replay where nobody answers would go on for ever.
-//! - The first walk has no such bound: who asks for all gets all, even where the store's clock was set back and the dead ended in its future.
+//! - All walks that follow one another see at the most those that were dead when the second began,
+//!   each once: a cursor carries the moment at which the first walk began, and what died later is
+//!   left out. Else a replay where nobody answers would go on for ever.
+//! - The first walk has no such bound: who asks for all gets all, even where the store's clock was
+//!   set back and the dead ended in its future.
 
 use std::fmt;
 use std::str::FromStr;
@@ -51,7 +54,8 @@ pub(crate) struct Cursor {
     shard: u16,
     /// The first walk began then.
     began: UnixMillis,
-    /// The last of the lane's that was looked at; of tasks that were given by their ids, only the id counts.
+    /// The last of the lane's that was looked at; of tasks that were given by their ids, only the
+    /// id counts.
     after: Option<Listed>,
 }
 

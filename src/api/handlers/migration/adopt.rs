@@ -1,6 +1,7 @@
 //! `POST /delay/task/adopt`: from the records of another store to tasks of this one.
 //!
-//! A record is checked as an add is: who calls it must be known here, its host be allowed. Each is answered by itself.
+//! A record is checked as an add is: who calls it must be known here, its host be allowed. Each is
+//! answered by itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ use crate::word::Word;
 
 /// Unix milliseconds from this on (the year 5138) are no moments.
 const FAR: f64 = 1e14;
-/// The longest JSON text, in bytes, of a record's log and of its options: the most that they hold, with every character escaped.
+/// The longest JSON text, in bytes, of a record's log and of its options: the most that they hold,
+/// with every character escaped.
 const MAX_LOG: usize = 512 << 10;
 const MAX_OPTIONS: usize = 256 << 10;
 /// The most attempts that a task can have had.
@@ -253,7 +255,8 @@ async fn keep(
     Ok(results)
 }
 
-/// What hangs together lies in one lane: a key finds its task in its own, and a call for the dead is made in that of its dead.
+/// What hangs together lies in one lane: a key finds its task in its own, and a call for the dead
+/// is made in that of its dead.
 fn check_lane(task: &Adoptee) -> Result<(), Error> {
     let (entry, lane) = (&task.topic, task.topic.lane_of(task.id));
     let key = task.options.key.as_deref().map(|key| Lane::shard_of_key(key, entry.shards));
@@ -441,7 +444,8 @@ mod tests {
 
     use super::*;
 
-    /// What a record has and its reader does not know would be refused by every store that adopts it.
+    /// What a record has and its reader does not know would be refused by every store that adopts
+    /// it.
     #[test]
     fn a_record_is_read_with_the_fields_that_it_is_written_with() {
         let fields = |schema: RefOr<Schema>| -> BTreeSet<String> {

@@ -1,7 +1,9 @@
-//! Whole tasks, on their way to another store: `records` shows or lends them, `moved` ends what was lent.
+//! Whole tasks, on their way to another store: `records` shows or lends them, `moved` ends what was
+//! lent.
 //!
-//! Whoever moves tasks is a consumer of them: he leases what is not due yet here, has it adopted there, and says here that it is done. What the
-//! store promises of that stands in [`crate::store`] ("From one store to another").
+//! Whoever moves tasks is a consumer of them: he leases what is not due yet here, has it adopted
+//! there, and says here that it is done. What the store promises of that stands in [`crate::store`]
+//! ("From one store to another").
 
 use std::collections::HashMap;
 use std::sync::Arc;

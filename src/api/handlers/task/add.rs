@@ -1,7 +1,8 @@
 //! Producing: a task, or many at once, checked and put into the store.
 //!
-//! A 2xx means that the task is kept. Whatever else happens to a stored task happens without the caller, so a failed
-//! topic or store is the only thing that can still go wrong after the checks of [`crate::api::handlers::task::new_task`].
+//! A 2xx means that the task is kept. Whatever else happens to a stored task happens without the
+//! caller, so a failed topic or store is the only thing that can still go wrong after the checks of
+//! [`crate::api::handlers::task::new_task`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -33,7 +34,8 @@ use crate::task::Topic;
 /// The most tasks of a batch, whatever `limits.batch` says.
 pub(crate) const MAX_BATCH: usize = 10_000;
 
-/// The answer to a single add, as [`Answer`] would write it: it is the one that is given most, and a serializer's way costs three times as much.
+/// The answer to a single add, as [`Answer`] would write it: it is the one that is given most, and
+/// a serializer's way costs three times as much.
 #[derive(Debug)]
 pub(crate) struct One(Stored);
 
@@ -205,8 +207,9 @@ fn task_of(checked: Checked, topic: Registered) -> (NewTask, Way) {
     (NewTask { topic, destination, moment, options, content, idempotency, quota }, mode)
 }
 
-/// The entries of the checked tasks' topics, each asked for once, and all at the same time: the new ones of a batch cost little more than
-/// one, and a store that does not answer is not waited for more than once.
+/// The entries of the checked tasks' topics, each asked for once, and all at the same time: the new
+/// ones of a batch cost little more than one, and a store that does not answer is not waited for
+/// more than once.
 async fn topics(
     api: &Api,
     checked: &[Result<Checked, Error>],
@@ -219,8 +222,9 @@ async fn topics(
     join_all(topics.map(ensure)).await.into_iter().collect()
 }
 
-/// Puts the results side by side. If the store took none of those that got as far as the store, the whole batch is
-/// as unconfirmed as a single task would be. If every task failed, the answer is a failure: that of the highest code among them.
+/// Puts the results side by side. If the store took none of those that got as far as the store, the
+/// whole batch is as unconfirmed as a single task would be. If every task failed, the answer is a
+/// failure: that of the highest code among them.
 fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
     let reached = || results.iter().filter(|result| matches!(result, Ok(_) | Err(Error::Store(_))));
     let first_failure = results.iter().find_map(|result| match result {
@@ -332,7 +336,8 @@ mod tests {
         check(vec![Err(Error::TooManyTopics(1)), bad()], false);
     }
 
-    /// It once answered `dm_error` 0, and a caller that looked no further took its tasks for stored.
+    /// It once answered `dm_error` 0, and a caller that looked no further took its tasks for
+    /// stored.
     #[tokio::test]
     async fn a_batch_of_which_every_task_failed_is_a_failure() {
         let check = async |results: Vec<Result<Stored, Error>>, status: u16, dm_error: u16| {

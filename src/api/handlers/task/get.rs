@@ -1,7 +1,8 @@
 //! One task as it stands.
 //!
-//! A header of its own may be a password to its receiver: whoever only adds or consumes sees the headers' names, with null for each value. Null
-//! and no text in its place, because null is absent in an add: whoever stores anew what he has read sends no receiver asterisks for a password.
+//! A header of its own may be a password to its receiver: whoever only adds or consumes sees the
+//! headers' names, with null for each value. Null and no text in its place, because null is absent
+//! in an add: whoever stores anew what he has read sends no receiver asterisks for a password.
 
 use std::sync::Arc;
 
@@ -47,7 +48,8 @@ fn shown(
     }
 }
 
-/// The options as an add gives them: the key stands beside them, and the origin and the id that a call for the dead would have are no caller's.
+/// The options as an add gives them: the key stands beside them, and the origin and the id that a
+/// call for the dead would have are no caller's.
 fn options(options: &Options, with_secrets: bool) -> Value {
     let on_dead = options.on_dead.clone().map(|call| OnDead { task_id: None, ..call });
     let shown = Options { origin: None, key: None, on_dead, ..options.clone() };

@@ -1,7 +1,8 @@
 //! Pages of a topic's tasks in one state, in time order.
 //!
-//! A topic of several lanes is merged: a page of each, the earliest of them all, and what is shown of those alone is read. The cursor is the last
-//! entry's place, so that a page follows the one before whatever was added or ended in between.
+//! A topic of several lanes is merged: a page of each, the earliest of them all, and what is shown
+//! of those alone is read. The cursor is the last entry's place, so that a page follows the one
+//! before whatever was added or ended in between.
 
 use std::collections::HashMap;
 use std::fmt;

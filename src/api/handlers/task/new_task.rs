@@ -1,7 +1,8 @@
-//! From one task's JSON to what the store is asked to keep, every rule of the wire checked on the way.
+//! From one task's JSON to what the store is asked to keep, every rule of the wire checked on the
+//! way.
 //!
-//! Pure: the caller's text and the [`Rules`] in, a [`Checked`] task or a sentence out. Nothing is stored before all
-//! of it has passed.
+//! Pure: the caller's text and the [`Rules`] in, a [`Checked`] task or a sentence out. Nothing is
+//! stored before all of it has passed.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -35,10 +36,12 @@ pub(crate) const TIMEOUT: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(600);
 /// The longest JSON text, in bytes, of a backoff: a list of a hundred steps takes two thousand.
 const MAX_BACKOFF: usize = 8 << 10;
-/// The longest JSON text, in bytes, of headers and of an `on_dead`: the most that each allows, with every character escaped.
+/// The longest JSON text, in bytes, of headers and of an `on_dead`: the most that each allows, with
+/// every character escaped.
 const MAX_HEADERS: usize = 64 << 10;
 pub(crate) const MAX_ON_DEAD: usize = 64 << 10;
-/// Unix seconds below this (the year 2001) can only be a delay in the wrong field, and would fire at once.
+/// Unix seconds below this (the year 2001) can only be a delay in the wrong field, and would fire
+/// at once.
 const EARLIEST_SECONDS: f64 = 1e9;
 /// Unix seconds from this on (the year 5138) can only be milliseconds.
 const FIRST_MILLIS: f64 = 1e11;

@@ -197,7 +197,8 @@ fn a_tasks_own_settings_keep_to_their_ranges() {
     assert_eq!(options.backoff, Some(default_max));
 }
 
-/// serde read the kinds from a copy of the fields: an error named none of them, and spoke of a "variant identifier".
+/// serde read the kinds from a copy of the fields: an error named none of them, and spoke of a
+/// "variant identifier".
 #[test]
 fn an_error_within_a_backoff_names_the_field() {
     let check = |fields: &str, says: &str| {

@@ -1,4 +1,5 @@
-//! Consuming: due tasks for whoever asks, leased or for good; or one task's content, only to be read.
+//! Consuming: due tasks for whoever asks, leased or for good; or one task's content, only to be
+//! read.
 //!
 //! | asked with | the task is | its end |
 //! |---|---|---|
@@ -6,13 +7,14 @@
 //! | neither | leased for the time of writing | delivered once the answer has been written |
 //! | `task_id` | left alone | |
 //!
-//! With `wait` a caller for whom nothing is due joins the queue of the topic; without, the answer is given at once.
+//! With `wait` a caller for whom nothing is due joins the queue of the topic; without, the answer
+//! is given at once.
 //!
 //! # Invariants
 //!
 //! - Claimed tasks are a [`Taken`] until their answer has been written.
-//! - The claim runs in a task of its own: a caller who hangs up while the store is at it would otherwise take the
-//!   handler, and with it the only knowledge of what was claimed, along.
+//! - The claim runs in a task of its own: a caller who hangs up while the store is at it would
+//!   otherwise take the handler, and with it the only knowledge of what was claimed, along.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Ending a lease: by its holder's word (`ack`, `nack`), and on its behalf; and making it longer (`extend`).
+//! Ending a lease: by its holder's word (`ack`, `nack`), and on its behalf; and making it longer
+//! (`extend`).
 //!
 //! The holder is a consumer who pulled, or a receiver who answered `delay-ack: later`.
 
@@ -55,8 +56,8 @@ async fn retry(
     lane: Lane,
     delay: Option<Duration>,
 ) -> Result<Success<Nothing>, Error> {
-    // The attempts decide between a retry and death. Should another claim come between this look and the settle,
-    // the receipt is stale, and nothing is decided.
+    // The attempts decide between a retry and death. Should another claim come between this look
+    // and the settle, the receipt is stale, and nothing is decided.
     let task = api.store.get(&lane, lease.id).await?.ok_or_else(Error::no_task)?;
     let topic = api.topics.policy_of(&lane.topic);
     let policy = api.params.policy.for_topic(&topic).for_task(&task.options);

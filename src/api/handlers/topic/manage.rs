@@ -1,4 +1,5 @@
-//! Topics by hand: what there is, pauses, forecasts, emptying and removing. What a topic asks for is set by [`crate::api::handlers::topic::policy`].
+//! Topics by hand: what there is, pauses, forecasts, emptying and removing. What a topic asks for
+//! is set by [`crate::api::handlers::topic::policy`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,8 @@ use crate::store::{
 use crate::task::{self, MisfirePolicy, Topic, TopicPolicy};
 use crate::word::Word;
 
-/// Tasks that are forgotten together: few enough for a slow disk to be done with them before it counts as silent.
+/// Tasks that are forgotten together: few enough for a slow disk to be done with them before it
+/// counts as silent.
 const CHUNK: usize = 500;
 /// How long one purge goes on: well below the edge's own limit.
 const TIME: Duration = Duration::from_secs(4);
@@ -108,7 +110,8 @@ fn sum(counts: Count, lane: &Counts) -> Count {
     }
 }
 
-/// `POST /delay/topic/pause`: nothing of it is handed out any more, here at once and elsewhere within a second. Adds go on.
+/// `POST /delay/topic/pause`: nothing of it is handed out any more, here at once and elsewhere
+/// within a second. Adds go on.
 pub(crate) async fn pause(
     api: Arc<Api>,
     Routed { request, .. }: Routed,

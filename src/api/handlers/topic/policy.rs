@@ -1,6 +1,7 @@
 //! `POST /delay/topic/set`: what a topic asks for instead of the configuration.
 //!
-//! Fields that are given are set, the others stay; those named in `reset` follow the configuration again.
+//! Fields that are given are set, the others stay; those named in `reset` follow the configuration
+//! again.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -148,7 +149,8 @@ pub(crate) async fn set(
     manage::show(&api, api.topic(&topic).await?).await.map(Success::of)
 }
 
-/// The topic, with so many lanes if it is new. The number of an existing one cannot be changed: ids name their lanes by it.
+/// The topic, with so many lanes if it is new. The number of an existing one cannot be changed: ids
+/// name their lanes by it.
 async fn created(api: &Api, topic: &Topic, shards: Option<u16>) -> Result<Registered, Error> {
     api.topics.refresh().await?;
     let known = api.topics.ensure_with(topic, shards.unwrap_or(1)).await?;

@@ -12,7 +12,8 @@ use crate::store::Flaw;
 /// The counts of a lane.
 const COUNTS: usize = counted::rows_scheduled - counted::scheduled;
 
-/// What remedies do to the rows that are counted, they do to the counts. The verbs count by themselves, and for less.
+/// What remedies do to the rows that are counted, they do to the counts. The verbs count by
+/// themselves, and for less.
 const FOLLOW: &str = "
     CREATE TEMP TRIGGER count_scheduled AFTER INSERT ON schedule BEGIN
         UPDATE lane SET scheduled = scheduled + 1 WHERE id = (SELECT lane FROM destination WHERE id = NEW.destination);

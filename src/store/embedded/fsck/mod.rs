@@ -11,8 +11,8 @@
 //! | counts | are there as many tasks as each lane says? |
 //! | file | is SQLite content with it? |
 //!
-//! A look runs on the reader for scans, which cannot write. A repair judges and mends in one of the writer's transactions. What a
-//! judge asks for is a [`Remedy`], which a look drops.
+//! A look runs on the reader for scans, which cannot write. A repair judges and mends in one of the
+//! writer's transactions. What a judge asks for is a [`Remedy`], which a look drops.
 
 use std::collections::HashSet;
 
@@ -186,7 +186,8 @@ fn look(
     }
 }
 
-/// A lane by the columns of its topic and shard; `None` if there is no such row, or its topic cannot be read.
+/// A lane by the columns of its topic and shard; `None` if there is no such row, or its topic
+/// cannot be read.
 fn read_lane(
     row: &rusqlite::Row<'_>,
     (topic, shard): (usize, usize),

@@ -16,7 +16,8 @@ struct Row {
     destination: i64,
     due: i64,
     id: i64,
-    /// The destination and the moment that the task waits for, by its body and its progress. `None`: it has no body.
+    /// The destination and the moment that the task waits for, by its body and its progress.
+    /// `None`: it has no body.
     home: Option<(i64, i64)>,
     leased: bool,
     has_receipt: bool,

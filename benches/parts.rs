@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayd::api::measured::Requests;
-use delayd::breaker::{self, Breaker, Verdict};
 use delayd::callback::{Answer, Fault, LONGEST_RETRY_AFTER};
 use delayd::limits::{Allowance, DestinationLimits, LimitParams};
+use delayd::model::breaker::{self, Breaker, Verdict};
+use delayd::model::task::{Destination, Options};
 use delayd::outcome::{self, Policy};
-use delayd::retry::Backoff;
-use delayd::span::Span;
 use delayd::store::redis::measured as record;
-use delayd::task::{Destination, Options};
+use delayd_wire::Backoff;
+use delayd_wire::Span;
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use tokio::time::Instant;

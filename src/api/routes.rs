@@ -21,8 +21,8 @@ use crate::api::middleware::route::BodySize::{Batch, Content};
 use crate::api::middleware::route::{Answer, Route, Routes};
 use crate::api::wire::schema::described;
 use crate::api::{docs, openapi};
-use crate::task::{Options, TopicPolicy};
-use crate::token::Scope::{Admin, Consume, Produce};
+use crate::model::task::{Options, TopicPolicy};
+use crate::model::token::Scope::{Admin, Consume, Produce};
 
 /// The errors of calls that name something which may not be there, or may not be in the state for
 /// it.

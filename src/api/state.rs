@@ -13,10 +13,10 @@ use crate::api::long_poll::delivery::GivingBack;
 use crate::api::params::{Bounds, Limit, Params};
 use crate::api::wire::error::Error;
 use crate::callback::Services;
-use crate::clock::Clock;
 use crate::limits::DestinationLimits;
+use crate::model::clock::Clock;
+use crate::model::task::{Lane, TaskId, Topic};
 use crate::store::{AnyStore, Registered};
-use crate::task::{Lane, TaskId, Topic};
 use crate::topic::Registry;
 
 /// How long [`Api::finish`] waits.

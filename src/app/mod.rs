@@ -22,15 +22,15 @@ use tokio::sync::{oneshot, watch};
 
 use crate::api::{self, Api, Tokens};
 use crate::callback::{self, Client, Services};
-use crate::clock::Clock;
 use crate::limits::DestinationLimits;
 use crate::maintenance::Janitor;
+use crate::model::clock::Clock;
+use crate::model::task::StoreId;
 use crate::open_files;
 use crate::settings::{self, Settings, StoreKind};
 use crate::store::embedded::{self, Embedded};
 use crate::store::redis::Redis;
 use crate::store::{self, AnyStore, Formats, Store};
-use crate::task::StoreId;
 use crate::topic::Registry;
 use crate::worker::{self, Worker};
 

@@ -14,7 +14,7 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 use url::Url;
 
-use crate::task::Destination;
+use crate::model::task::Destination;
 
 /// The longest `url`, in bytes. HTTP libraries give up on request lines of 64 KiB, many servers on
 /// 8 KiB.

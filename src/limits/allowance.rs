@@ -1,6 +1,6 @@
 //! How much of a topic or a destination may run.
 
-use crate::rate::Rate;
+use delayd_wire::Rate;
 
 /// The most calls at a time, and in a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -20,7 +20,7 @@ use super::allowance::Allowance;
 use super::bulkhead::Bulkhead;
 use super::rate_limit::RateLimit;
 use super::wait_queue::Availability;
-use crate::task::Topic;
+use crate::model::task::Topic;
 
 /// How long nobody must have asked for a topic's slots before its bulkhead is forgotten.
 const IDLE: Duration = Duration::from_secs(60);

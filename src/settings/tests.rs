@@ -27,8 +27,8 @@ fn the_defaults_are_valid_and_those_of_the_contract() {
     assert_eq!(settings.worker.claim_batch, 64);
     assert_eq!(settings.limits.body.bytes(), 1 << 20);
     assert_eq!(settings.limits.content.bytes(), 256 << 10);
-    assert_eq!(settings.callback.retry.backoff, crate::retry::Backoff::default());
-    assert_eq!(settings.callback.breaker.params(), crate::breaker::Params::default());
+    assert_eq!(settings.callback.retry.backoff, delayd_wire::Backoff::default());
+    assert_eq!(settings.callback.breaker.params(), crate::model::breaker::Params::default());
     assert!(settings.services.is_empty());
 }
 
@@ -84,8 +84,8 @@ fn later_layers_win() {
         ("DELAYD_SERVER", "x"),
     ];
     let settings = load(file, &["worker.lease=30s", "worker.lease=40s"], &env).unwrap();
-    assert_eq!(settings.worker.lease, crate::span::Span::seconds(40));
-    assert_eq!(settings.worker.idle_stop, crate::span::Span::seconds(20));
+    assert_eq!(settings.worker.lease, delayd_wire::Span::seconds(40));
+    assert_eq!(settings.worker.idle_stop, delayd_wire::Span::seconds(20));
     assert_eq!(settings.worker.claim_batch, 10);
     assert!(settings.worker.enabled);
 }
@@ -389,7 +389,7 @@ fn tokens_secrets_and_hosts_are_read() {
     let env = [("DELAYD__CALLBACK__ALLOW_HOSTS", "*.example.com, 10.0.0.5:80")];
     let settings = load(&text, &["callback.deny_private_hosts=false"], &env).unwrap();
     let [shop, operator] = &settings.http.auth.tokens[..] else { panic!("{:?}", settings.http) };
-    assert!(shop.token_sha256.0.is(&crate::token::TokenHash::of("secret")));
+    assert!(shop.token_sha256.0.is(&crate::model::token::TokenHash::of("secret")));
     assert_eq!(
         (shop.scopes.len(), shop.topics[0].0.to_string(), shop.rate),
         (2, "order.*".into(), "100/s".parse().ok())

@@ -14,7 +14,7 @@
 //! - A repair that is repeated finds nothing more, but for what is left alone.
 
 use super::{Error, Result, embedded, redis};
-use crate::task::Lane;
+use crate::model::task::Lane;
 
 /// Where a check goes on: made by [`Cursor::start`], then handed from one [`Checked`] to the next
 /// call.

@@ -90,7 +90,7 @@
 //!   nothing behind those.
 //! - A task with `options.on_dead` that dies (settled dead, by a sweep, unreadable options apart,
 //!   or by a misfire) has in the same step a new task of its lane: id
-//!   [`OnDead::task_id`](crate::task::OnDead), destination `sn`, due now, no options but the origin
+//!   [`OnDead::task_id`](crate::model::task::OnDead), destination `sn`, due now, no options but the origin
 //!   of the dead, and as its body the JSON object
 //!   `{"sn", "url", "task_id", "topic", "attempts", "outcome", "content"}` (`task_id` that of the
 //!   dead, exact; `content` its body as a string). If a task of that id is there already, nothing
@@ -144,7 +144,7 @@
 //!
 //! - Time is the store's own: due moments, leases and `delay` count by its clock, never by a
 //!   caller's.
-//! - A lease is named by the [`Receipt`](crate::task::Receipt) of the claim that gave it, and has a
+//! - A lease is named by the [`Receipt`](crate::model::task::Receipt) of the claim that gave it, and has a
 //!   [`LeaseKind`]. An extension keeps the kind, also of a lease that was swept. *Superseded* means
 //!   that another claim took the task since; an expired lease that nobody took may still settle or
 //!   extend.

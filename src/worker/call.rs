@@ -11,11 +11,11 @@ use super::held::{Holding, Lease};
 use super::settler::Ending;
 use super::{Noted, Shared};
 use crate::callback::{Answer, Call, Caller, Excerpt, Fault, Service, target};
-use crate::clock::UnixMillis;
 use crate::limits::TopicPermit;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Receipt, TopicPolicy};
 use crate::outcome;
 use crate::store::{AttemptNote, Delivery, LeasedTask, Settled, Transition};
-use crate::task::{Lane, Receipt, TopicPolicy};
 
 /// What a lease must last beyond the call's timeout, so that the settle still finds it.
 pub(super) const MARGIN: Duration = Duration::from_secs(1);

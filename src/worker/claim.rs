@@ -9,12 +9,12 @@ use tokio::time::Instant;
 
 use super::{Shared, topic};
 use crate::callback::Caller;
-use crate::clock::UnixMillis;
 use crate::limits::{
     Availability, Permit, Permits, TopicPermit, TopicPermits, TopicWaiter, Waiter,
 };
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane};
 use crate::store::{Claim, Claimed, Delivery, Grant, MAX_OUTLOOK, Result, Want};
-use crate::task::{Destination, Lane};
 
 /// Slots in hand, by destination; and, of a topic that has limits of its own, as many of the
 /// topic's.

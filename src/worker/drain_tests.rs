@@ -3,8 +3,8 @@ use tokio::sync::{Notify, broadcast};
 use super::*;
 use crate::callback::{Answer, Call, LONGEST_RETRY_AFTER};
 use crate::limits::LimitParams;
+use crate::model::task::{Lane, StoreId, TaskId};
 use crate::store::*;
-use crate::task::{Lane, StoreId, TaskId};
 use crate::topic;
 
 /// A store that takes what it is asked, and says nothing: a disk that hangs.

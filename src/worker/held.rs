@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::task::{Lane, Receipt, TaskId};
+use crate::model::task::{Lane, Receipt, TaskId};
 
 /// A lease in our hands.
 #[derive(Clone, Debug)]

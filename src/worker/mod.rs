@@ -33,11 +33,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::callback::{Caller, Client, Services};
-use crate::clock::Clock;
 use crate::limits::{DestinationLimits, TopicLimits};
+use crate::model::clock::Clock;
+use crate::model::task::{Receipt, StoreId};
 use crate::outcome::Policy;
 use crate::store::{AnyStore, Delivery, Holder};
-use crate::task::{Receipt, StoreId};
 use crate::topic::Registry;
 
 mod call;

@@ -20,8 +20,8 @@ use super::Shared;
 use super::call::MARGIN;
 use super::held::{Holding, Lease};
 use crate::callback::Caller;
+use crate::model::task::{Lane, TaskId};
 use crate::store::{Delivery, Error, MAX_LEASE, Settle, Settled, Transition};
-use crate::task::{Lane, TaskId};
 
 /// How long a drain waits for the last settles.
 pub(super) const LAST_FLUSH: Duration = Duration::from_secs(2);

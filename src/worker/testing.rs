@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::callback::{Answer, Call, Fault, LONGEST_RETRY_AFTER, ServiceParams, SuccessRule};
 use crate::limits::{Allowance, LimitParams};
+use crate::model::task::{Lane, Options, Receipt, StoreId, TaskId, TopicPolicy};
 use crate::store::*;
-use crate::task::{Lane, Options, Receipt, StoreId, TaskId, TopicPolicy};
 use crate::topic;
 
 /// What a test waits for at most.

@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::clock::{Clock, UnixMillis};
+use crate::model::clock::{Clock, UnixMillis};
 
 /// Turns the store's moments into ours. Each answer of the store that carries its now corrects it.
 ///

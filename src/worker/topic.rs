@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Shared;
 use crate::limits::Allowance;
-use crate::task::{Topic, TopicPolicy};
+use crate::model::task::{Topic, TopicPolicy};
 
 /// The time between two looks for limits that nobody needs.
 const ROUND: Duration = Duration::from_secs(60);

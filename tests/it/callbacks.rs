@@ -233,8 +233,8 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
     use std::sync::Arc;
 
     use delayd::callback::{self, Client, ServiceParams, Services};
-    use delayd::clock::Clock;
     use delayd::limits::{DestinationLimits, LimitParams};
+    use delayd::model::clock::Clock;
     use delayd::outcome::Policy;
     use delayd::store::{AnyStore, Intake, Moment, NewTask, embedded, redis};
     use delayd::topic::{self, Registry};
@@ -285,7 +285,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
             limits: DestinationLimits::new(LimitParams {
                 concurrency: 64,
                 concurrency_per_service: 64,
-                breaker: delayd::breaker::Params::default(),
+                breaker: delayd::model::breaker::Params::default(),
                 retry_after_max: delayd::callback::LONGEST_RETRY_AFTER,
             }),
             clock: Clock::system(),
@@ -297,7 +297,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
                 lease: Duration::from_secs(30),
                 idle_stop: Duration::from_secs(60),
                 claim_batch: 512,
-                policy: Policy { max_attempts: 3, backoff: delayd::retry::Backoff::default() },
+                policy: Policy { max_attempts: 3, backoff: delayd_wire::Backoff::default() },
                 timeout: Duration::from_secs(15),
                 noted: worker::Noted::Failures,
                 look_every: Duration::from_secs(3600),
@@ -323,7 +323,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_safety_look() {
         let mut again = task(0);
         again.content = r#"{"sn":"message.call","url":"/again"}"#.into();
         again.options.backoff =
-            Some(delayd::retry::Backoff::Fixed { every: "300ms".parse().unwrap() });
+            Some(delayd_wire::Backoff::Fixed { every: "300ms".parse().unwrap() });
         store.add(vec![again]).await.pop().unwrap().unwrap();
         let seen = receiver.wait_for(6).await;
         assert_eq!((seen[4].attempt, seen[5].attempt), (1, 2));

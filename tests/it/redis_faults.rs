@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd::clock::Clock;
+use delayd::model::clock::Clock;
+use delayd::model::task::TaskId;
 use delayd::store::redis::{Params, Redis};
 use delayd::store::{
     Claim, Claimed, Delivery, Error, Intake, Moment, NewTask, Store, TopicEntry, Topics, Want,
 };
-use delayd::task::TaskId;
 use serde_json::json;
 
 use crate::poll;

@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Destination, Lane, Receipt, State, TaskId};
 use delayd::store::{
     Cancelled, FURTHEST_DEADLINE, MAX_EXPIRIES, Misfire, Misfired, Moment, Rescheduled, Settled,
     Transition,
 };
-use delayd::task::{Destination, Lane, Receipt, State, TaskId};
 
 use crate::checker::Violation;
 use crate::history::{Asked, Call, LifeId};

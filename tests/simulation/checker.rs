@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Destination, Lane, Receipt, State, TaskId};
 use delayd::store::{MAX_EXPIRIES, Misfire, Transition};
-use delayd::task::{Destination, Lane, Receipt, State, TaskId};
 
 use crate::account::Account;
 use crate::history::{Asked, Call, CallId, Event, Heard, History, LifeId, What};

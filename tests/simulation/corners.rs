@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use delayd::model::task::State;
 use delayd::store::{Cancelled, Rescheduled, Settled, Transition};
-use delayd::task::State;
 
 use crate::history::{Heard, What};
 use crate::schedule::play;

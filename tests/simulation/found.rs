@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use delayd::breaker;
+use delayd::model::breaker;
 use delayd::store::TopicEntry;
 
 use crate::plan::{Add, Mishap, Plan, Settings, StoreFaults, TopicPause};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Destination, Lane, Receipt, State, TaskId, Topic};
 use delayd::store::{
     Cancelled, Misfire, Misfired, Moment, NewTask, Rescheduled, Settled, Transition,
 };
-use delayd::task::{Destination, Lane, Receipt, State, TaskId, Topic};
 
 /// One life of one instance, from its start to its crash or its end. Clients have life 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

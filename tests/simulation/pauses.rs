@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::Topic;
 use delayd::store::{Misfire, Misfired};
-use delayd::task::Topic;
 
 use crate::history::LifeId;
 

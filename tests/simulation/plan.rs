@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use delayd::breaker;
+use delayd::model::breaker;
 use delayd::store::{Misfired, TopicEntry};
 
 use crate::dice::{Dice, Throw};

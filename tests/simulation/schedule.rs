@@ -8,18 +8,18 @@ use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use delayd::callback::{LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule};
-use delayd::clock::{Clock, UnixMillis};
 use delayd::limits::{Allowance, DestinationLimits, LimitParams};
 use delayd::maintenance::{self, Janitor};
+use delayd::model::clock::{Clock, UnixMillis};
+use delayd::model::task::{Lane, OnDead, Options, State, TaskId};
 use delayd::outcome::Policy;
-use delayd::retry::Backoff;
-use delayd::span::Span;
 use delayd::store::{
     Added, Error, Hint, Idempotency, Moment, NewContent, NewTask, Registered, TopicEntry, Topics,
 };
-use delayd::task::{Lane, OnDead, Options, State, TaskId};
 use delayd::topic::{self, Registry};
 use delayd::worker::{self, Worker};
+use delayd_wire::Backoff;
+use delayd_wire::Span;
 use futures_util::future::join_all;
 use tokio::time::sleep;
 

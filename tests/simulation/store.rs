@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use delayd::store::{
     Added, AttemptNote, Cancelled, Claim, Claimed, Counts, Delivery, Error, Hint, Histories,
     ListQuery, Listed, Look, Looked, Maintenance, Misfire, Misfired, Moment, NewContent, NewTask,
     NextDue, Registered, Rescheduled, Result, Revision, Settle, Settled, TopicEntry, Topics,
     Transition,
 };
-use delayd::task::{Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
 use tokio::time::sleep;
 

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use delayd::clock::{Clock, UnixMillis};
+use delayd::model::clock::{Clock, UnixMillis};
+use delayd::model::task::{Lane, Options, Receipt, State, TaskId, Topic};
 use delayd::store::{
     Added, Cancelled, Claim, Claimed, Holder, ListQuery, MAX_LEASE, Misfired, Moment, NewContent,
     NewTask, Novelty, Registered, Rescheduled, Result, Settle, Settled, Spread, Task, TopicEntry,
     Transition,
 };
-use delayd::task::{Lane, Options, Receipt, State, TaskId, Topic};
 use tokio::time::Instant;
 
 use crate::dice::Dice;

@@ -1,9 +1,9 @@
 //! `add`: (nothing) → scheduled.
 
-use delayd::retry::Backoff;
-use delayd::span::Span;
+use delayd::model::task::{Headers, Options, State, TaskId};
 use delayd::store::{Hint, Moment, NewTask, Spread, Store};
-use delayd::task::{Headers, Options, State, TaskId};
+use delayd_wire::Backoff;
+use delayd_wire::Span;
 
 use crate::bench::{Bench, Held, START, at, dead, hear, lane, ms, new_task, topic_of};
 

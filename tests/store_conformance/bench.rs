@@ -3,14 +3,14 @@
 use std::any::Any;
 use std::time::Duration;
 
-use delayd::clock::{Clock, UnixMillis};
-use delayd::span::Span;
+use delayd::model::clock::{Clock, UnixMillis};
+use delayd::model::task::{Lane, OnDead, Options, Receipt, State, TaskId};
 use delayd::store::{
     Added, AnyStore, Claim, Claimed, Counts, Grant, Hint, Holder, ListQuery, Listed, Moment,
     NewTask, Outlook, Result, Settle, Settled, Store, Task, TopicEntry, Transition, Want, embedded,
     redis,
 };
-use delayd::task::{Lane, OnDead, Options, Receipt, State, TaskId};
+use delayd_wire::Span;
 
 use crate::poll;
 use crate::redis_many;

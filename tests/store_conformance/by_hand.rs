@@ -1,9 +1,9 @@
 //! `reschedule`, `replay`, `purge`: what people do to tasks.
 
+use delayd::model::task::{Options, State, TaskId};
 use delayd::store::{
     History, Moment, NewContent, NewTask, Rescheduled, Settled, Spread, Store, Transition,
 };
-use delayd::task::{Options, State, TaskId};
 
 use crate::bench::{Bench, at, dead, delivered, ids, lane, ms, new_task, retry, stale};
 

@@ -1,7 +1,7 @@
 //! `cancel`: scheduled, dead → cancelled; leased → cancelled unless it succeeds.
 
+use delayd::model::task::{State, TaskId};
 use delayd::store::{Cancelled, Moment, Rescheduled, Settled, Spread, Store, Task, Transition};
-use delayd::task::{State, TaskId};
 
 use crate::bench::{Bench, Held, dead, delivered, lane, ms, retry, stale};
 

@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 
+use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
     Claim, Cursor, Finding, Flaw, ListQuery, Moment, NewContent, NewTask, Settle, Spread, Store,
     Transition,
 };
-use delayd::task::{Lane, State, TaskId};
 use futures_util::future::join_all;
 
 use crate::bench::{

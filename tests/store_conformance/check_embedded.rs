@@ -1,12 +1,12 @@
 //! Each flaw of the embedded store: made by hand, found, repaired; and the task then goes its right
 //! road.
 
-use delayd::clock::Clock;
+use delayd::model::clock::Clock;
+use delayd::model::task::{State, TaskId};
 use delayd::store::embedded::{Embedded, Params};
 use delayd::store::{
     Admin, Counts, Error, Flaw, Intake, NewTask, Registered, Settled, Store, Topics,
 };
-use delayd::task::{State, TaskId};
 use rusqlite::Connection;
 use tempfile::TempDir;
 

@@ -1,11 +1,11 @@
 //! Each flaw of the Redis store: made by hand, found, repaired; and the task then goes its right
 //! road.
 
+use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::redis::Redis;
 use delayd::store::{
     Admin, Flaw, Intake, Maintenance, Moment, Registered, Settled, Spread, Topics,
 };
-use delayd::task::{Lane, State, TaskId};
 
 use crate::bench::{
     Bench, START, at, connect, dead, delivered, fresh_prefix, ids, lane, ms, new_task, retry,
@@ -22,7 +22,7 @@ pub(crate) struct Broken {
 
 pub(crate) async fn broken() -> Broken {
     let prefix = fresh_prefix();
-    let clock = delayd::clock::Clock::manual(START);
+    let clock = delayd::model::clock::Clock::manual(START);
     let store = connect(&prefix, &clock, false).await;
     Broken { bench: Bench::around(store, clock), prefix }
 }

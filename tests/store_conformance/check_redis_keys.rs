@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use delayd::model::task::{MisfirePolicy, State, TaskId, TopicPolicy};
 use delayd::store::{
     Admin, AttemptNote, Delivery, Flaw, Idempotency, Intake, Maintenance, Moment, NewTask, Novelty,
     Registered, Topics,
 };
-use delayd::task::{MisfirePolicy, State, TaskId, TopicPolicy};
 
 use crate::bench::{at, delivered, expiring, ids, lane, ms, new_task, retry, topic};
 use crate::check_redis::{Broken, broken};
@@ -180,12 +180,12 @@ async fn what_the_verbs_leave_beside_the_tasks_is_in_order() {
     let broken = broken().await;
     let bench = &broken.bench;
     let task = |i: u64| {
-        let options = delayd::task::Options {
+        let options = delayd::model::task::Options {
             expires_after: i
                 .is_multiple_of(2)
-                .then(|| delayd::span::Span(Duration::from_millis(400))),
+                .then(|| delayd_wire::Span(Duration::from_millis(400))),
             key: i.is_multiple_of(3).then(|| format!("k{}", i % 7)),
-            ..delayd::task::Options::default()
+            ..delayd::model::task::Options::default()
         };
         NewTask {
             options,

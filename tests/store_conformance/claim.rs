@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use delayd::model::task::{Destination, State, TaskId};
 use delayd::store::{Claim, Holder, MAX_CLAIM_BYTES, NewTask, Settle, Store};
-use delayd::task::{Destination, State, TaskId};
 use futures_util::future::join_all;
 
 use crate::bench::{

@@ -4,8 +4,8 @@
 //! Both stores, reached past their verbs. The specification has nothing that could be damaged.
 
 use deadpool_redis::redis;
+use delayd::model::task::{State, TaskId};
 use delayd::store::{Admin, AnyStore, Delivery, Error, Settle, Settled, Spread};
-use delayd::task::{State, TaskId};
 use tempfile::TempDir;
 
 use crate::bench::{Bench, Held, at, delivered, embedded, ids, lane, redis as redis_bench};

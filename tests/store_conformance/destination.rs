@@ -1,7 +1,7 @@
 //! Destinations over all lanes.
 
+use delayd::model::task::Lane;
 use delayd::store::{NewTask, Store, TopicEntry, Waiting};
-use delayd::task::Lane;
 
 use crate::bench::{Bench, lane, new_task, topic, topic_of};
 

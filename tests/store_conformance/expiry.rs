@@ -1,10 +1,10 @@
 //! Tasks that are worth delivering for a while only.
 
+use delayd::model::task::{Options, State, TaskId};
 use delayd::store::{
     Cancelled, EXPIRED, MAX_ENDED, Moment, NewTask, Novelty, Rescheduled, Settled, Spread, Store,
     Transition,
 };
-use delayd::task::{Options, State, TaskId};
 
 use crate::bench::{
     Bench, Held, LEASE_MS, at, dead, delivered, expiring, ids, keyed, lane, ms, new_task, outlook,

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use delayd::model::task::{Lane, Options, State, TaskId};
 use delayd::store::{Added, Cancelled, Error, Idempotency, NewTask, Novelty, Store};
-use delayd::task::{Lane, Options, State, TaskId};
 use futures_util::future::join_all;
 
 use crate::bench::{Bench, at, delivered, lane, ms, new_task, topic_of};

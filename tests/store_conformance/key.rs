@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
+use delayd::model::task::{Lane, Options, State, TaskId};
 use delayd::store::{
     Added, Cancelled, Claim, Idempotency, LEASE_RAN_OUT, Moment, NewContent, NewTask, Novelty,
     Settled, Spread, Store, Transition,
 };
-use delayd::task::{Lane, Options, State, TaskId};
 
 use crate::bench::{
     Bench, Held, at, claim_of, dead, delivered, expiring, hear, ids, keyed, lane, ms, new_task,

@@ -1,10 +1,10 @@
 //! Leases: how they last, are lengthened, run out and are lost.
 
+use delayd::model::task::{Options, Receipt, State, TaskId};
 use delayd::store::{
     Cancelled, Claim, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE,
     MAX_RECEIPTS, MAX_SWEEP, Moment, NewTask, Rescheduled, Settled, Store, Transition,
 };
-use delayd::task::{Options, Receipt, State, TaskId};
 
 use crate::bench::{
     Bench, Held, LEASE_MS, START, at, claim_of, dead, delivered, ids, lane, ms, new_task, receipt,

@@ -12,13 +12,13 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Destination, Options, Receipt, State, TaskId};
 use delayd::store::{
     Added, Admin, AnyStore, AttemptNote, Claim, Delivery, Grant, Histories, Intake, LeasedTask,
     ListQuery, Listed, Maintenance, NewTask, Novelty, Registered, Result, Settle, Summary, Task,
     Topics,
 };
-use delayd::task::{Destination, Options, Receipt, State, TaskId};
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};

@@ -1,7 +1,7 @@
 //! What fell due in a pause, and is not to be delivered late.
 
+use delayd::model::task::{State, TaskId};
 use delayd::store::{Claim, Grant, MAX_ENDED, MISFIRED, Misfire, Misfired, Settled, Store};
-use delayd::task::{State, TaskId};
 
 use crate::bench::{
     Bench, Held, LEASE_MS, at, claim_of, delivered, expiring, ids, ms, new_task, retry, stale,

@@ -10,7 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Counts, EXPIRED, Error, Forecast,
     Grant, Histories, History, Holds, Idempotency, LeasedTask, ListQuery, Listed, MAX_ANSWER,
@@ -19,7 +20,6 @@ use delayd::store::{
     Registered, Rescheduled, Result, Settle, Settled, Spread, Standing, Summary, Task, TopicEntry,
     Waiting,
 };
-use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 
 use crate::record::{Body, Record, beginning};
 use crate::topics::Topics;

@@ -1,9 +1,9 @@
 //! Notes of attempts.
 
+use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
     AttemptNote, MAX_ANSWER, MAX_NOTES, MAX_OUTCOME, Moment, NewTask, Spread, Store,
 };
-use delayd::task::{Lane, State, TaskId};
 
 use crate::bench::{Bench, at, dead, lamented, lane, ms, new_task, topic_of};
 

@@ -1,7 +1,7 @@
 //! The call that a dying task asks for.
 
+use delayd::model::task::{Lane, Options, State, TaskId};
 use delayd::store::{MAX_EXPIRIES, Misfire, Misfired, NewTask, Settled, Spread, Store, Task};
-use delayd::task::{Lane, Options, State, TaskId};
 use serde_json::{Value, json};
 
 use crate::bench::{

@@ -1,13 +1,15 @@
 //! What the registry keeps of a topic: its policy, its pauses.
 
-use delayd::rate::Rate;
-use delayd::retry::Backoff;
-use delayd::span::Span;
+use delayd::model::task::{
+    MisfirePolicy, Mode, State, Topic, TopicHistory, TopicPolicy, TopicRetry,
+};
 use delayd::store::{
     Claim, Idempotency, MAX_MISFIRES, Misfire, Misfired, NewTask, Novelty, Registered, Store,
     TopicEntry,
 };
-use delayd::task::{MisfirePolicy, Mode, State, Topic, TopicHistory, TopicPolicy, TopicRetry};
+use delayd_wire::Backoff;
+use delayd_wire::Rate;
+use delayd_wire::Span;
 
 use crate::bench::{
     Bench, at, claim_of, dead, delivered, ids, lane, ms, new_task, topic, topic_of,

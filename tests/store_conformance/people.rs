@@ -1,10 +1,10 @@
 //! What people ask of many tasks: summaries, forecasts, replays, discards, an empty lane.
 
+use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
     Counts, Forecast, LEASE_RAN_OUT, MAX_FORECAST, NewTask, Settled, Spread, Store, Summary, Task,
     Transition,
 };
-use delayd::task::{Lane, State, TaskId};
 
 use crate::bench::{
     Bench, LEASE_MS, at, dead, delivered, keyed, lane, ms, new_task, retry, topic_of,

@@ -1,7 +1,7 @@
 //! The most waiting and leased tasks of a lane.
 
+use delayd::model::task::{Lane, State};
 use delayd::store::{Error, Idempotency, NewTask, Novelty, Spread, Store};
-use delayd::task::{Lane, State};
 
 use crate::bench::{Bench, dead, delivered, keyed, lamented, ms, new_task, retry, topic_of};
 

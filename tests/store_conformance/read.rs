@@ -1,10 +1,10 @@
 //! `list`, `stats`, `next_due`: what is only read.
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
     Counts, ListQuery, Listed, Look, Looked, Moment, NewTask, NextDue, Spread, Store, Transition,
 };
-use delayd::task::{Lane, State, TaskId};
 
 use crate::bench::{
     ALWAYS, Bench, Held, LEASE_MS, at, dead, delivered, lane, ms, new_task, retry, topic_of,

@@ -18,13 +18,13 @@
 
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
 use delayd::store::{
     Adopted, Adoptee, Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeaseKind, LeasedTask,
     MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS, MOVED, NewContent, Rescheduled, Settled,
     Standing, Summary, Task, Transition,
 };
-use delayd::task::{Destination, Lane, Options, Receipt, State, TaskId};
 
 /// What an add says of a task.
 #[derive(Clone, Debug)]

@@ -4,13 +4,13 @@
 use std::time::{Duration, Instant};
 
 use deadpool_redis::redis::{self, FromRedisValue};
-use delayd::clock::Clock;
+use delayd::model::clock::Clock;
+use delayd::model::task::{State, TaskId};
 use delayd::store::redis::Redis;
 use delayd::store::{
     Admin, Claim, Claimed, Delivery, Error, Grant, Hint, Holder, Intake, Maintenance, NewTask,
     Registered, Settle, Settled, Spread, Store, TopicEntry, Topics,
 };
-use delayd::task::{State, TaskId};
 
 use crate::bench::{
     START, at, claim_of, connect, delivered, fresh_prefix, hear, ids, lane, ms, new_task, retry,
@@ -532,7 +532,7 @@ async fn many_pings_without_replicas_do_not_open_the_breaker() {
     for _ in 0..2 {
         let answers = futures_util::future::join_all((0..8).map(|_| store.ping())).await;
         assert!(answers.iter().all(Result::is_err), "{answers:?}");
-        assert_eq!(store.breaker(), delayd::breaker::State::Closed);
+        assert_eq!(store.breaker(), delayd::model::breaker::State::Closed);
     }
     store.next_due(vec![lane()]).await.unwrap();
 }

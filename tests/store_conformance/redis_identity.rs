@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use delayd::clock::Clock;
+use delayd::model::clock::Clock;
+use delayd::model::task::{Options, StoreId, TaskId};
 use delayd::store::redis::{self, Redis};
 use delayd::store::{
     Admin, Adopted, Adoptee, Delivery, Error, FORMAT, Formats, Intake, Look, Standing, Store,
 };
-use delayd::task::{Options, StoreId, TaskId};
 
 use crate::bench::{START, at, claim_of, connect, fresh_prefix, new_task, topic_of};
 use crate::poll;

@@ -2,9 +2,9 @@
 //! other calls between the two.
 
 use deadpool_redis::redis::{self, Value};
+use delayd::model::task::{OnDead, Options, State, TaskId};
 use delayd::store::redis::Redis;
 use delayd::store::{Admin, Idempotency, Intake, NewTask, Novelty, Topics};
-use delayd::task::{OnDead, Options, State, TaskId};
 
 use crate::bench::{Bench, START, at, dead, delivered, ids, keyed, lane, new_task};
 use crate::check::assert_in_order;
@@ -260,7 +260,7 @@ async fn a_batch_that_pushes_its_own_task_back_leaves_all_in_order() {
 #[tokio::test]
 async fn a_full_redis_still_makes_the_call_for_the_dead() {
     let server = redis_server::Server::start();
-    let clock = delayd::clock::Clock::manual(START);
+    let clock = delayd::model::clock::Clock::manual(START);
     let store = crate::redis_alone::connect_to(&server, &clock).await;
     let bench = Bench::around(store, clock);
     let on_dead =

@@ -4,7 +4,8 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use delayd::clock::{Clock, UnixMillis};
+use delayd::model::clock::{Clock, UnixMillis};
+use delayd::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use delayd::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
     Cursor, Delivery, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
@@ -12,7 +13,6 @@ use delayd::store::{
     Registered, Rescheduled, Result, Revision, Settle, Settled, Spread, Standing, Store, Summary,
     Task, TopicEntry, Topics, Transition, Waiting,
 };
-use delayd::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use tokio::sync::broadcast;
 
 use crate::model::Model;

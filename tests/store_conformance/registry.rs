@@ -1,7 +1,7 @@
 //! The topic registry.
 
+use delayd::model::task::Lane;
 use delayd::store::{Adopted, Adoptee, Error, NewTask, Registered, Store, TopicEntry};
-use delayd::task::Lane;
 
 use crate::bench::{Bench, keyed, new_task, topic, topic_of};
 use crate::transfer::stranger;

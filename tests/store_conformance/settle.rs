@@ -1,10 +1,10 @@
 //! `settle`: the contract's table, row by row.
 
+use delayd::model::task::{State, TaskId};
 use delayd::store::{
     Hint, KEPT, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_OUTCOME, MOVED, Moment, Settle,
     Settled, Spread, Store, Task, Transition,
 };
-use delayd::task::{State, TaskId};
 
 use crate::bench::{Bench, Held, dead, delivered, hear, lane, ms, receipt, retry, stale};
 

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use delayd::clock::UnixMillis;
-use delayd::span::Span;
+use delayd::model::clock::UnixMillis;
+use delayd::model::task::{
+    Destination, Lane, OnDead, Options, Receipt, State, StoreId, TaskId, TopicPolicy, TopicRetry,
+};
 use delayd::store::{
     Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Grant, Holder, Idempotency, MAX_LEASE,
     Misfire, Misfired, Moment, NewContent, NewTask, Rescheduled, Result, Settle, Settled, Spread,
     Standing, TopicEntry, Transition, Want,
 };
-use delayd::task::{
-    Destination, Lane, OnDead, Options, Receipt, State, StoreId, TaskId, TopicPolicy, TopicRetry,
-};
+use delayd_wire::Span;
 use proptest::prelude::*;
 use proptest::sample::Index;
 

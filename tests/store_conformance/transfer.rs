@@ -1,12 +1,12 @@
 //! A task's way from one store to another.
 
-use delayd::span::Span;
+use delayd::model::task::{OnDead, Options, Receipt, State, StoreId, TaskId};
 use delayd::store::{
     Adopted, Adoptee, Cancelled, LeaseKind, MAX_EXPIRIES, MOVED, Novelty, Rescheduled, Settled,
     Standing, Store, Task, Transition,
 };
 use delayd::store::{Moment, NewTask, TopicEntry};
-use delayd::task::{OnDead, Options, Receipt, State, StoreId, TaskId};
+use delayd_wire::Span;
 
 use crate::bench::{
     Bench, Held, START, at, dead, delivered, expiring, hear, ids, keyed, lamented, lane, ms,

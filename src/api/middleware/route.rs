@@ -25,7 +25,7 @@ use crate::api::middleware::deadline::Deadline;
 use crate::api::state::Api;
 use crate::api::wire::error::{self, Error};
 use crate::api::wire::schema::{Described, described};
-use crate::token::Scope;
+use crate::model::token::Scope;
 
 /// A request that may be worked on. `B` is its body: read by the middleware, it is `Bytes`.
 pub(crate) struct Routed<B = Bytes> {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::params::Standing;
-use crate::breaker::{self, State, Ticket};
 use crate::limits::Allowance;
 use crate::limits::bulkhead::Bulkhead;
 use crate::limits::gate::{Ending, Gate};
 use crate::limits::slow_start::RECENT;
+use crate::model::breaker::{self, State, Ticket};
 
 /// How long nobody must have asked for a destination whose breaker is not closed, before it is
 /// forgotten with it.

@@ -51,8 +51,8 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::task::TaskTracker;
 
 use super::{Error, Formats, Hint, Result};
-use crate::clock::Clock;
-use crate::task::StoreId;
+use crate::model::clock::Clock;
+use crate::model::task::StoreId;
 
 mod add;
 mod ballast;

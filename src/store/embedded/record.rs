@@ -7,12 +7,12 @@
 use std::time::Duration;
 
 use super::receipts::Receipts;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Options, Receipt, State};
 use crate::store::{
     Cancelled, EXPIRED, FURTHEST_DEADLINE, LEASE_RAN_OUT, LeaseKind, MAX_EXPIRIES, MAX_LEASE,
     MAX_OUTCOME, MISFIRED, MOVED, Misfired, Settled, Transition, UNREADABLE,
 };
-use crate::task::{Options, Receipt, State};
 
 /// Where a task stands.
 #[derive(Clone, Debug, PartialEq)]

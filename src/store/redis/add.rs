@@ -21,8 +21,8 @@ use super::Inner;
 use super::batch::{self, MOST_BYTES};
 use super::fault::silent;
 use super::hand::Wish;
+use crate::model::task::Lane;
 use crate::store::{Added, Error, NewTask, Result};
-use crate::task::Lane;
 
 /// Requests that may wait for a batch; further ones wait to be let in.
 const QUEUE: usize = 4_096;

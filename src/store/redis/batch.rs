@@ -18,9 +18,9 @@ use super::node::Purpose;
 use super::opening::{self, Refusal};
 use super::record::write_options;
 use super::script;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Options, State, TaskId};
 use crate::store::{Added, Error, Hint, Idempotency, Moment, NewTask, Novelty, Result, TopicEntry};
-use crate::task::{Lane, Options, State, TaskId};
 
 /// The most tasks of one script call: half a millisecond where Redis has a processor to itself.
 const MOST_TASKS: usize = 128;
@@ -492,9 +492,9 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::span::Span;
+    use crate::model::task::OnDead;
     use crate::store::TopicEntry;
-    use crate::task::OnDead;
+    use delayd_wire::Span;
 
     fn plain() -> NewTask {
         NewTask {

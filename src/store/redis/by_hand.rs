@@ -9,9 +9,9 @@ use super::answer::{corrupt, state, text};
 use super::batch::write_moment;
 use super::ids::script_call;
 use super::script;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, TaskId};
 use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Result, Spread};
-use crate::task::{Lane, TaskId};
 
 /// The most ids of one script call.
 const MOST: usize = 500;

@@ -8,12 +8,12 @@ use super::Inner;
 use super::ids::script_call;
 use super::record::Record;
 use super::script;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, Receipt, TaskId};
 use crate::store::{
     Claim, Claimed, Error, Grant, LeasedTask, MAX_CLAIM_BYTES, MAX_ENDED, MAX_LEASE, MAX_MISFIRES,
     MAX_OUTLOOK, MAX_SWEEP, Misfire, Misfired, Outlook, Result,
 };
-use crate::task::{Destination, Lane, Receipt, TaskId};
 
 fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("claim.lua answered: {error}"))

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
 use super::Inner;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane};
 use crate::store::{Error, Holds, RELEASES_KEPT, Result, Waiting};
-use crate::task::{Destination, Lane};
 
 /// Commands of one pipeline.
 const CHUNK: usize = 4_096;

@@ -7,9 +7,9 @@ use super::Inner;
 use super::answer::corrupt;
 use super::ids::script_call;
 use super::script;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, State, TaskId};
 use crate::store::Result;
-use crate::task::{Lane, State, TaskId};
 
 /// The most tasks, or idempotency keys, of one script call.
 const MOST: usize = 500;

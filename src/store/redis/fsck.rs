@@ -20,9 +20,9 @@ use super::link::Repeat;
 use super::node::Purpose;
 use super::script::{self, Script};
 use super::survey::{self, LaneAhead};
+use crate::model::task::{Destination, Lane, State, TaskId};
 use crate::store::check::Place;
 use crate::store::{Checked, Cursor, Error, Finding, Flaw, Result};
-use crate::task::{Destination, Lane, State, TaskId};
 
 /// Elements of a structure that one script looks at, about.
 const COUNT: usize = 100;

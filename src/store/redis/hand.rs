@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::task::TaskId;
+use crate::model::task::TaskId;
 
 /// Ids drawn at once, unless more are needed. A block that is used up while it is fresh makes the
 /// next one twice as long; one of which less than half was used, half as long.

@@ -11,9 +11,9 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::Inner;
 use super::node::Purpose;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Receipt};
 use crate::store::Hint;
-use crate::task::{Lane, Receipt};
 
 /// Hints that a slow listener may fall behind.
 const BACKLOG: usize = 1_024;

@@ -15,9 +15,9 @@ use super::answer::corrupt;
 use super::ids::script_call;
 use super::keys::Keys;
 use super::{Inner, query, script, survey};
+use crate::model::task::{StoreId, TaskId};
 use crate::store::format::ensure_known;
 use crate::store::{Error, FORMAT, Formats, Result};
-use crate::task::{StoreId, TaskId};
 
 /// How old the id may be that is answered: longer than between two looks, which bring it along.
 const FRESH: Duration = Duration::from_secs(2);

@@ -23,9 +23,9 @@ use super::node::{Node, Purpose};
 use super::script::{self, Script};
 use super::servers::one;
 use super::slot;
-use crate::clock::Clock;
+use crate::model::clock::Clock;
+use crate::model::task::TaskId;
 use crate::store::{Error, Result};
-use crate::task::TaskId;
 
 /// How far a new server's counter skips ahead: two seconds' worth, twice what `everysec` may have
 /// lost.

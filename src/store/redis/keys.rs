@@ -19,7 +19,7 @@
 //! registry's name, by which it has the slot of that.
 
 use super::slot;
-use crate::task::{Destination, Lane};
+use crate::model::task::{Destination, Lane};
 
 /// The keys of one deployment.
 #[derive(Clone, Debug)]

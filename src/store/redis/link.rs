@@ -24,7 +24,7 @@ use super::fault::{is_forgotten, is_no_primary, is_of_the_map, of_redis, silent}
 use super::refusal::Refusal;
 use super::script;
 use super::server::{self, Server};
-use crate::breaker::{SharedBreaker, State, Verdict};
+use crate::model::breaker::{SharedBreaker, State, Verdict};
 use crate::store::{Durability, Error, Result, warning_of};
 
 /// The rest between two attempts to connect, and between two looks at an open breaker.

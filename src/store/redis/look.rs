@@ -16,9 +16,9 @@ use super::node::Purpose;
 use super::refusal::Refusal;
 use super::script::{self, Script};
 use super::{destination, identity, topic};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::Lane;
 use crate::store::{Error, Histories, History, Look, Looked, NextDue, Result, Revision};
-use crate::task::Lane;
 
 /// The most lanes of one script call: some tenths of a millisecond.
 const LANES_A_SCRIPT: usize = 64;

@@ -30,9 +30,9 @@ use self::server::Mode;
 use self::servers::{Route, Servers};
 use self::topic::Complaints;
 use super::{Durability, Error, Formats, Result};
-use crate::breaker;
-use crate::clock::Clock;
-use crate::task::StoreId;
+use crate::model::breaker;
+use crate::model::clock::Clock;
+use crate::model::task::StoreId;
 
 mod add;
 mod address;

@@ -16,8 +16,8 @@ use deadpool_redis::redis::{Cmd, FromRedisValue};
 use super::answer::corrupt;
 use super::ids::script_call;
 use super::{Inner, identity, registry, script};
+use crate::model::task::{Lane, StoreId, TaskId};
 use crate::store::{Adoptee, Result};
-use crate::task::{Lane, StoreId, TaskId};
 
 /// Calls of one pipeline, and ids of one call.
 const CALLS: usize = 256;

@@ -15,7 +15,7 @@ use super::confirming::Confirming;
 use super::dial::{Dialer, Target};
 use super::link::{self, Answers, Link, Repeat};
 use super::server::Mode;
-use crate::breaker::{self, SharedBreaker, State};
+use crate::model::breaker::{self, SharedBreaker, State};
 use crate::store::{Durability, Result};
 
 /// What all nodes are told.

@@ -13,9 +13,9 @@ use super::link::Repeat;
 use super::node::Purpose;
 use super::script;
 use super::settle::shorten;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, TaskId};
 use crate::store::{AttemptNote, MAX_ANSWER, MAX_NOTES, Result};
-use crate::task::{Lane, TaskId};
 
 /// The most notes of one script call.
 const MOST: usize = 250;

@@ -13,12 +13,12 @@ use super::ids::script_call;
 use super::look::read_time;
 use super::record::{Entry, Record, read_millis};
 use super::script;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, State, TaskId};
 use crate::store::{
     Counts, Error, FURTHEST_DEADLINE, Forecast, LeaseKind, ListQuery, Listed, MAX_FORECAST, Result,
     Summary, Task,
 };
-use crate::task::{Destination, Lane, State, TaskId};
 
 /// Moments beyond this are no moments: the scores are doubles.
 const FAR: i64 = 1 << 53;

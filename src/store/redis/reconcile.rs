@@ -13,8 +13,8 @@ use deadpool_redis::redis::{FromRedisValue, Value, cmd};
 use super::answer::corrupt;
 use super::ids::script_call;
 use super::{Inner, forget, query, registry, script, settle, survey, transfer};
+use crate::model::task::{Lane, Receipt, State, TaskId, Topic};
 use crate::store::{Adopted, Adoptee, Result, Settle, Standing, Task, TopicEntry, Transition};
-use crate::task::{Lane, Receipt, State, TaskId, Topic};
 
 /// How long tasks are leased on their way.
 const LEASE: Duration = Duration::from_secs(60);

@@ -15,8 +15,8 @@ use super::link::Repeat;
 use super::node::{Node, Purpose};
 use super::refusal::Refusal;
 use super::{reconcile, script};
+use crate::model::task::{Lane, Topic};
 use crate::store::{Error, Result, TopicEntry};
-use crate::task::{Lane, Topic};
 
 /// Keys looked at by one SCAN call.
 const SCAN_COUNT: usize = 500;

@@ -36,9 +36,9 @@ use super::map::Map;
 use super::node::{self, Node, Purpose};
 use super::refusal::Refusal;
 use super::slot;
-use crate::breaker::State;
+use crate::model::breaker::State;
+use crate::model::task::Lane;
 use crate::store::{Durability, Error, Result};
-use crate::task::Lane;
 
 /// The rest before a slot on its way is asked for again.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -10,11 +10,11 @@ use super::answer::{corrupt, state, text};
 use super::ids::script_call;
 use super::script;
 use super::servers::Route;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Receipt, TaskId};
 use crate::store::{
     Hint, KEPT, MAX_LEASE, MAX_OUTCOME, MOVED, Result, Settle, Settled, Transition,
 };
-use crate::task::{Lane, Receipt, TaskId};
 
 /// The most settles of one script call.
 const MOST: usize = 64;

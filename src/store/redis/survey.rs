@@ -13,8 +13,8 @@ use super::keys::Named;
 use super::registry::{self, read_entry, scan, shards_of};
 use super::script;
 use super::topic::Pauses;
+use crate::model::task::{Lane, TaskId, Topic, TopicPolicy};
 use crate::store::{Error, Finding, Flaw, Result, TopicEntry};
-use crate::task::{Lane, TaskId, Topic, TopicPolicy};
 
 /// How long a topic may be missing in the registry beside a task that is just being added.
 const PATIENCE: Duration = Duration::from_millis(500);

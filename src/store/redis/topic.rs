@@ -15,9 +15,9 @@ use super::claim::name_of;
 use super::ids::script_call;
 use super::registry;
 use super::script::{self, Script};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Receipt, Topic, TopicPolicy};
 use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, Result, TopicEntry};
-use crate::task::{Lane, Receipt, Topic, TopicPolicy};
 
 /// What was said to the log already: the registry is read again and again.
 #[derive(Debug, Default)]

@@ -13,9 +13,9 @@ use super::opening::{self, Refusal};
 use super::record::write_options;
 use super::settle::shorten;
 use super::{namesakes, script, survey};
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, Receipt, State, TaskId};
 use crate::store::{Adopted, Adoptee, Error, Hint, MAX_LEASE, Result, Standing, TopicEntry};
-use crate::task::{Lane, Receipt, State, TaskId};
 
 /// The most ids of one script call.
 const MOST: usize = 256;

@@ -8,8 +8,9 @@ use super::{
     Redis, by_hand, claim, destination, forget, fsck, identity, look, note, query, registry,
     settle, topic, transfer,
 };
-use crate::breaker;
-use crate::clock::UnixMillis;
+use crate::model::breaker;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 use crate::store::{
     Added, Admin, Adopted, Adoptee, AttemptNote, Cancelled, Checked, Claim, Claimed, Counts,
     Cursor, Delivery, Durability, Forecast, Hint, Histories, Holds, Intake, ListQuery, Listed,
@@ -17,7 +18,6 @@ use crate::store::{
     Rescheduled, Result, Settle, Settled, Spread, Store, Summary, Task, TopicEntry, Topics,
     Waiting,
 };
-use crate::task::{Destination, Lane, Receipt, State, StoreId, TaskId, Topic, TopicPolicy};
 
 impl Delivery for Redis {
     async fn id(&self) -> Result<StoreId> {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
 
 /// What the supervisor tells a lane.
 #[derive(Debug)]

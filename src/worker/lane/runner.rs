@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::nudge::Nudge;
 use super::state::{Action, Event, Granted, State, Wake};
 use crate::callback::Caller;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::Lane;
 use crate::store::{self, Delivery, Grant, Outlook};
-use crate::task::Lane;
 use crate::worker::claim::{self, Claimer, Room, Slots, Taken};
 use crate::worker::{Shared, call};
 

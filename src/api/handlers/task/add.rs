@@ -28,8 +28,8 @@ use crate::api::wire::json::{self, required};
 use crate::api::wire::long_body::{LONG, reading, size};
 use crate::api::wire::response;
 use crate::api::wire::shown::{stored, way_of};
+use crate::model::task::Topic;
 use crate::store::{self, Intake, NewTask, Registered};
-use crate::task::Topic;
 
 /// The most tasks of a batch, whatever `limits.batch` says.
 pub(crate) const MAX_BATCH: usize = 10_000;

@@ -20,10 +20,10 @@ use rusqlite::Connection;
 
 use super::Embedded;
 use super::ledger::Ledger;
-use crate::clock::UnixMillis;
+use crate::model::clock::UnixMillis;
+use crate::model::task::{Lane, TaskId};
 use crate::store::check::Place;
 use crate::store::{Checked, Cursor, Finding, Flaw, Result};
-use crate::task::{Lane, TaskId};
 
 mod counts;
 mod expiry;

@@ -1,24 +1,21 @@
 //! What a topic asks for instead of the configuration.
 
-use delayd_wire::{MisfirePolicy, Mode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
-use crate::rate::Rate;
-use crate::retry::Backoff;
-use crate::span::Span;
+use crate::{Backoff, MisfirePolicy, Mode, Rate, Span};
 
 // This is the one declaration of the settings: the registry keeps them as JSON of this shape, and
 // answers show it. Settings may be added; unknown ones of a newer version are left alone.
 /// A topic's settings; what is absent follows the configuration. A task's own options go before
 /// them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct TopicPolicy {
     /// How failed tasks are tried again.
     #[serde(skip_serializing_if = "TopicRetry::is_unset")]
-    #[schema(value_type = Option<TopicRetry>)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<TopicRetry>))]
     pub retry: TopicRetry,
     /// Of one call.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +34,7 @@ pub struct TopicPolicy {
     pub quota: Option<u64>,
     /// How long, and how many, ended tasks can be read.
     #[serde(skip_serializing_if = "TopicHistory::is_unset")]
-    #[schema(value_type = Option<TopicHistory>)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<TopicHistory>))]
     pub history: TopicHistory,
     /// What becomes of tasks that fell due in a pause.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,7 +42,8 @@ pub struct TopicPolicy {
 }
 
 /// How a topic's failed tasks are tried again.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct TopicRetry {
     /// Calls before a task is dead.
@@ -60,7 +58,8 @@ pub struct TopicRetry {
 }
 
 /// What of a topic's history can be read.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct TopicHistory {
     /// How long.

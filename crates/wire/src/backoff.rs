@@ -4,10 +4,9 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
-use utoipa::ToSchema;
 
+use crate::one_of::OneOf;
 use crate::span::{self, Span};
-use crate::word::Word;
 
 /// The longest wait that a backoff may name: a year.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -23,7 +22,8 @@ const MOST_STEPS: usize = 100;
 ///   not come back together.
 /// - `fixed`: always `every`.
 /// - `list`: the step of the attempt; the last one from then on.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Backoff {
     /// Doubling or the like, up to a cap.
@@ -74,7 +74,7 @@ enum Kind {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename = "backoff")]
 struct Fields {
-    kind: Option<Word<Kind>>,
+    kind: Option<OneOf<Kind>>,
     #[serde(default, deserialize_with = "span::wait_if_given")]
     base: Option<Span>,
     factor: Option<f64>,
@@ -109,7 +109,7 @@ impl<'de> Deserialize<'de> for Backoff {
 
         let fields = Fields::deserialize(from)?;
         let missing = D::Error::missing_field;
-        let Word(kind) = fields.kind.ok_or_else(|| missing("kind"))?;
+        let OneOf(kind) = fields.kind.ok_or_else(|| missing("kind"))?;
         if let Some(name) = fields.stray(kind) {
             let takes: &[_] = match kind {
                 Kind::Exponential => &["base", "factor", "max", "jitter"],

@@ -191,19 +191,17 @@ impl<'de> Deserialize<'de> for Span {
 }
 
 /// Reads a lease.
-pub(crate) fn lease<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
+pub fn lease<'de, D: Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
     UpTo::<MOST_BARE_LEASE>::deserialize(from).map(|UpTo(span)| span)
 }
 
 /// For `deserialize_with`: a wait between attempts that may be absent.
-pub(crate) fn wait_if_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
+pub fn wait_if_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Span>, D::Error> {
     Ok(Option::<UpTo<MOST_BARE_WAIT>>::deserialize(from)?.map(|UpTo(span)| span))
 }
 
 /// For `deserialize_with`: several of them.
-pub(crate) fn waits_if_given<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<Vec<Span>>, D::Error> {
+pub fn waits_if_given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Span>>, D::Error> {
     let waits = Option::<Vec<UpTo<MOST_BARE_WAIT>>>::deserialize(from)?;
     Ok(waits.map(|waits| waits.into_iter().map(|UpTo(span)| span).collect()))
 }

@@ -13,18 +13,18 @@ mod headers;
 mod id;
 mod lane;
 mod options;
-mod policy;
 mod receipt;
 mod store_id;
 mod topic;
 
-pub use delayd_wire::{MisfirePolicy, Mode, TaskState as State};
+pub use delayd_wire::{
+    MisfirePolicy, Mode, TaskState as State, TopicHistory, TopicPolicy, TopicRetry,
+};
 pub use destination::Destination;
 pub use headers::{Headers, InvalidHeaders};
 pub use id::TaskId;
 pub use lane::Lane;
 pub use options::{OnDead, Options};
-pub use policy::{TopicHistory, TopicPolicy, TopicRetry};
 pub use receipt::Receipt;
 pub use store_id::StoreId;
 pub use topic::Topic;

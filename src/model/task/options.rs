@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Destination, Headers, StoreId, TaskId};
-use crate::retry::Backoff;
-use crate::span::Span;
+use delayd_wire::Backoff;
+use delayd_wire::Span;
 
 /// The call that is made once if its task dies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

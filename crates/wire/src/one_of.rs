@@ -11,21 +11,21 @@ use serde::de::{Deserialize, Deserializer, IntoDeserializer, Visitor};
 /// serde_json alone calls a number or a list in the place of such a name invalid JSON, and takes
 /// `{"push": null}` for `"push"`. This reader refuses both, and says which names there are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Word<T>(pub(crate) T);
+pub struct OneOf<T>(pub T);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Word<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOf<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Reader<T>(PhantomData<T>);
 
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
-            type Value = Word<T>;
+            type Value = OneOf<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&names::<T>())
             }
 
-            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Word<T>, E> {
-                T::deserialize(name.into_deserializer()).map(Word)
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<OneOf<T>, E> {
+                T::deserialize(name.into_deserializer()).map(OneOf)
             }
         }
 
@@ -56,11 +56,11 @@ mod tests {
 
     #[test]
     fn only_a_string_names_a_variant() {
-        let said = |json: &str| serde_json::from_str::<Word<Mode>>(json).unwrap_err().to_string();
+        let said = |json: &str| serde_json::from_str::<OneOf<Mode>>(json).unwrap_err().to_string();
         let check = |json: &str, says: &str| {
             assert!(said(json).starts_with(says), "{json}: {}", said(json))
         };
-        assert_eq!(serde_json::from_str::<Word<Mode>>(r#""push""#).unwrap().0, Mode::Push);
+        assert_eq!(serde_json::from_str::<OneOf<Mode>>(r#""push""#).unwrap().0, Mode::Push);
         check("5", r#"invalid type: integer `5`, expected one of "auto", "push", "pull""#);
         check(r#"["push"]"#, r#"invalid type: sequence, expected one of "auto", "push", "pull""#);
         check(r#"{"push":null}"#, r#"invalid type: map, expected one of "auto", "push", "pull""#);

@@ -24,6 +24,7 @@ mod load;
 mod long_poll;
 mod manage;
 mod manners;
+mod metrics;
 mod moving;
 mod moving_changes;
 mod openapi;

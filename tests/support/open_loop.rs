@@ -19,7 +19,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// An add of a task that is due tomorrow.
-pub(crate) const ADD: &str = "POST /delay/task/add HTTP/1.1\r\nhost: x\r\ncontent-length: 56\r\n\r\n\
+pub(crate) const ADD: &str = "POST /delay/task/add HTTP/1.1\r\nhost: x\r\n\
+                              content-length: 56\r\n\r\n\
     {\"topic\":\"load\",\"delay\":\"24h\",\"content\":{\"order\":12345}}";
 
 /// What became of one add.

@@ -6,7 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]
 #![allow(unreachable_pub, missing_docs, reason = "a test crate has no API")]
 
-mod article;
+mod admin;
+mod bad_clients;
 mod bad_input;
 mod bench;
 mod callbacks;
@@ -22,11 +23,10 @@ mod image;
 mod later;
 mod load;
 mod long_poll;
-mod manage;
-mod manners;
 mod moving;
 mod moving_changes;
 mod openapi;
+mod original_clients;
 mod overload;
 mod proxy;
 mod pull;

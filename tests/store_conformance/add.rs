@@ -174,7 +174,9 @@ pub(crate) async fn hints_name_the_earliest_moment_for_workers_and_for_consumers
     assert_eq!(hear(&mut hints).await, hint(5, true));
 }
 
-pub(crate) async fn a_pulled_task_that_is_put_back_by_hand_is_hinted(bench: Bench<impl Store>) {
+pub(crate) async fn a_task_for_consumers_is_hinted_when_an_admin_verb_moves_it(
+    bench: Bench<impl Store>,
+) {
     let mut hints = bench.store.hints();
     let id = bench.add("@pull", 60_000).await;
     assert_eq!(hear(&mut hints).await.due, at(60_000));

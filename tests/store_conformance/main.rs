@@ -10,8 +10,9 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, a panic is the report")]
 
 mod add;
+mod admin;
+mod admin_bulk;
 mod bench;
-mod by_hand;
 mod cancel;
 mod check;
 mod check_embedded;
@@ -30,7 +31,6 @@ mod model;
 mod notes;
 mod on_dead;
 mod pause;
-mod people;
 mod quota;
 mod read;
 mod record;
@@ -63,7 +63,7 @@ macro_rules! conformance {
             add an_id_names_the_lane_of_its_task,
             add tasks_spread_over_the_lanes_of_their_topic,
             add hints_name_the_earliest_moment_for_workers_and_for_consumers,
-            add a_pulled_task_that_is_put_back_by_hand_is_hinted,
+            add a_task_for_consumers_is_hinted_when_an_admin_verb_moves_it,
             add the_store_answers_with_its_own_now,
 
             claim nothing_is_claimed_before_its_due_millisecond,
@@ -158,13 +158,13 @@ macro_rules! conformance {
             cancel a_sweep_fulfils_a_pending_cancel,
             cancel a_pending_cancel_outlives_an_extension_and_a_reschedule,
 
-            by_hand a_reschedule_moves_the_due_moment,
-            by_hand a_reschedule_may_change_content_and_destination,
-            by_hand reschedule_and_replay_forget_receipts_and_attempts,
-            by_hand only_a_scheduled_task_is_rescheduled,
-            by_hand a_replay_schedules_dead_tasks_now_and_counts_them,
-            by_hand a_purge_removes_the_oldest_ended_tasks_first,
-            by_hand a_purge_of_many_is_exact,
+            admin a_reschedule_moves_the_due_moment,
+            admin a_reschedule_may_change_content_and_destination,
+            admin reschedule_and_replay_forget_receipts_and_attempts,
+            admin only_a_scheduled_task_is_rescheduled,
+            admin a_replay_schedules_dead_tasks_now_and_counts_them,
+            admin a_purge_removes_the_oldest_ended_tasks_first,
+            admin a_purge_of_many_is_exact,
 
             expiry a_task_is_handed_out_until_its_expiry,
             expiry a_claim_ends_expired_tasks_of_every_destination,
@@ -213,13 +213,13 @@ macro_rules! conformance {
             pause a_topic_is_unregistered_only_while_it_holds_nothing,
             pause an_unregistered_topic_loses_its_settings,
 
-            people summaries_say_what_get_says_without_the_body,
-            people a_replay_spreads_dead_tasks_out,
-            people a_discard_removes_only_tasks_of_the_named_state,
-            people a_clear_leaves_only_leased_tasks,
-            people a_clear_of_many_is_exact,
-            people a_forecast_counts_the_tasks_due_in_each_step,
-            people the_earliest_due_moment_of_a_lane_is_known,
+            admin_bulk summaries_say_what_get_says_without_the_body,
+            admin_bulk a_replay_spreads_dead_tasks_out,
+            admin_bulk a_discard_removes_only_tasks_of_the_named_state,
+            admin_bulk a_clear_leaves_only_leased_tasks,
+            admin_bulk a_clear_of_many_is_exact,
+            admin_bulk a_forecast_counts_the_tasks_due_in_each_step,
+            admin_bulk the_earliest_due_moment_of_a_lane_is_known,
 
             transfer a_lent_task_is_not_handed_out_and_not_early_afterwards,
             transfer a_lent_task_does_not_fire_while_it_is_due,

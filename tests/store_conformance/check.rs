@@ -173,7 +173,7 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
             .await
             .unwrap()
     };
-    let by_hand = async {
+    let admin = async {
         for round in 0..ROUNDS {
             for (i, listed) in list(State::Scheduled).await.into_iter().enumerate() {
                 if (i + round) % 2 == 0 {
@@ -219,7 +219,7 @@ pub(crate) async fn traffic_never_looks_like_a_flaw(bench: Bench<impl Store>) {
         done();
         checks
     };
-    let (.., checks) = tokio::join!(add, work(0), work(1), by_hand, clear, watch);
+    let (.., checks) = tokio::join!(add, work(0), work(1), admin, clear, watch);
     assert_in_order(&bench.store).await;
     let keeps_structures = check(&bench.store, false).await.tasks > 0;
     assert!(checks > 1 || !keeps_structures, "only {checks} checks ran beside the traffic");

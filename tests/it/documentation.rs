@@ -1,5 +1,5 @@
-//! What the README and the pages of `docs` show works when pasted, on both stores; what they point
-//! at is there; the demo is on time.
+//! The examples of the README and of `docs` work when pasted, on both stores. Their links lead to
+//! something, and the demo is on time.
 
 use std::process::Command;
 
@@ -11,10 +11,10 @@ use crate::{Kept, on_both_stores};
 on_both_stores!(
     the_curl_examples_of_the_readme_work_when_pasted,
     the_examples_of_the_api_page_work_from_top_to_bottom,
-    the_examples_for_those_who_come_from_elsewhere_work,
+    the_examples_for_users_of_other_services_work,
 );
 
-/// A page of the project's folder.
+/// A file in the project's folder.
 fn page(name: &str) -> String {
     std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
@@ -47,7 +47,7 @@ async fn the_curl_examples_of_the_readme_work_when_pasted(kept: Kept) {
     assert!(seen.iter().all(|call| call.lateness_ms() >= 0 && call.path == "/orders/cancel"));
 }
 
-/// Pastes an example into a shell, and answers what it printed.
+/// Runs an example in a shell and returns what it printed.
 async fn paste(example: &str, delayd: &Program) -> String {
     let mut shell = Command::new("sh");
     shell.arg("-ec").arg(example.replace("127.0.0.1:7799", &delayd.address.to_string()));
@@ -67,7 +67,7 @@ async fn the_examples_of_the_api_page_work_from_top_to_bottom(kept: Kept) {
     receiver.wait_for(2).await;
 }
 
-async fn the_examples_for_those_who_come_from_elsewhere_work(kept: Kept) {
+async fn the_examples_for_users_of_other_services_work(kept: Kept) {
     let receiver = Receiver::start().await;
     let services = [service("message.call", &receiver), service("other.server", &receiver)];
     let delayd = kept.start(&services).await;
@@ -79,8 +79,8 @@ async fn the_examples_for_those_who_come_from_elsewhere_work(kept: Kept) {
     assert!(pasted > 10, "{pasted}");
 }
 
-/// Pastes a page's shell blocks from top to bottom: each answer has the fields of the one that is
-/// shown below it, and is as the OpenAPI document says. Answers how many there were.
+/// Runs a page's shell blocks from top to bottom. Each answer must have the fields of the answer
+/// shown below the example, and match the OpenAPI document. Returns the number of examples.
 async fn examples_work(page: &str, delayd: &Program) -> usize {
     let blocks: Vec<(&str, &str)> =
         page.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap()).collect();
@@ -104,7 +104,7 @@ async fn examples_work(page: &str, delayd: &Program) -> usize {
     pasted
 }
 
-/// The names of an answer's fields, all the way down.
+/// The names of an answer's fields, at every depth.
 fn shape(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Object(fields) => {
@@ -132,8 +132,7 @@ fn the_commands_of_the_readme_are_there() {
     }
 }
 
-/// A table of CONTRIBUTING.md that names a test or a script that is gone would send newcomers the
-/// wrong way.
+/// A table of CONTRIBUTING.md that names a removed test or script would mislead newcomers.
 #[test]
 fn the_commands_for_contributors_name_tests_and_scripts_that_exist() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -168,7 +167,7 @@ fn the_commands_for_contributors_name_tests_and_scripts_that_exist() {
     assert!(checked > 10, "{checked}");
 }
 
-/// What no part builds would run nowhere but in the whole suite.
+/// A test target that no part of the script builds would run only in the whole suite.
 #[test]
 fn every_test_target_belongs_to_a_part() {
     let script = page("scripts/test");
@@ -184,8 +183,7 @@ fn every_test_target_belongs_to_a_part() {
     }
 }
 
-/// The manifest, the README and both texts name the same licences; tools read the field, lawyers
-/// the texts.
+/// The manifest, the README and both texts name the same licences.
 #[test]
 fn the_licence_is_named_and_both_texts_are_there() {
     assert!(page("Cargo.toml").contains("\nlicense = \"MIT OR Apache-2.0\"\n"));
@@ -203,7 +201,8 @@ fn the_licence_is_named_and_both_texts_are_there() {
     }
 }
 
-/// These pages are read on whatever platform hosts the repository, which the project does not know.
+/// These pages are also read on the platform that hosts the repository, whose address the project
+/// does not know.
 #[test]
 fn the_pages_for_contributors_have_relative_links_only() {
     for name in ["CONTRIBUTING.md", "SECURITY.md"] {
@@ -233,9 +232,9 @@ async fn the_demo_shows_tasks_arriving_on_time_and_exits_0() {
     assert!(output.contains("none early"), "{output}");
 }
 
-/// A page or a heading that is renamed takes its links along.
+/// A renamed page or heading must not leave links behind.
 #[test]
-fn the_links_between_the_pages_lead_somewhere() {
+fn the_links_between_the_pages_are_valid() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages = Vec::new();
     for folder in ["", "docs", "docs/from"] {
@@ -258,7 +257,7 @@ fn the_links_between_the_pages_lead_somewhere() {
                 let target = std::fs::read_to_string(target).unwrap();
                 assert!(
                     anchors(&target).any(|anchor| anchor == heading),
-                    "{}: {link} has no such heading",
+                    "{}: {link} names a heading that is not there",
                     page.display()
                 );
             }
@@ -266,12 +265,12 @@ fn the_links_between_the_pages_lead_somewhere() {
     }
 }
 
-/// A Markdown text without its blocks of code.
+/// A Markdown text without its code blocks.
 fn prose(text: &str) -> String {
     text.split("\n```").step_by(2).collect()
 }
 
-/// What links name a text's headings by.
+/// The anchors of a text's headings, as links name them.
 fn anchors(text: &str) -> impl Iterator<Item = String> {
     let headings: Vec<String> =
         prose(text).lines().filter(|line| line.starts_with('#')).map(str::to_owned).collect();

@@ -1,5 +1,5 @@
-//! Each flaw of the Redis store: made by hand, found, repaired; and the task then goes its right
-//! road.
+//! Each flaw of the Redis store: made in the data, found, and repaired. Then the task takes its
+//! normal course.
 
 use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::redis::Redis;
@@ -14,7 +14,7 @@ use crate::bench::{
 use crate::check::check;
 use crate::redis_alone::raw;
 
-/// A store, and a hand in its data.
+/// A store, and direct access to its data.
 pub(crate) struct Broken {
     pub(crate) bench: Bench<Redis>,
     pub(crate) prefix: String,
@@ -56,7 +56,7 @@ impl Broken {
         raw(&["HVALS", &self.of("DELAY_ASIDE_TOPIC_TASK")])
     }
 
-    /// One command past the store. `$` is the task.
+    /// One command on the data. `$` stands for the task.
     pub(crate) fn hand(&self, id: TaskId, words: &[&str]) {
         let id = id.to_string();
         let words: Vec<&str> =
@@ -64,14 +64,14 @@ impl Broken {
         raw::<deadpool_redis::redis::Value>(&words);
     }
 
-    /// A look finds this and changes nothing; a repair puts it right; then all is in order.
+    /// A check finds this and changes nothing. A repair corrects it. Then everything is in order.
     pub(crate) async fn mends(&self, expected: &[(Flaw, &str)]) {
         self.finds(expected, true).await;
         let report = check(&self.bench.store, false).await;
         assert!(report.findings.is_empty(), "after the repair: {:?}", report.findings);
     }
 
-    /// As [`Broken::mends`], but it is left alone.
+    /// Like [`Broken::mends`], but a repair leaves it alone.
     pub(crate) async fn leaves_alone(&self, expected: &[(Flaw, &str)]) {
         self.finds(expected, false).await;
         self.finds(expected, false).await;
@@ -82,10 +82,14 @@ impl Broken {
             expected.iter().map(|(flaw, subject)| (*flaw, (*subject).to_owned())).collect();
         expected.sort();
         let before = self.dump();
-        assert_eq!(check(&self.bench.store, false).await.flaws(), expected, "a look");
-        assert_eq!(self.dump(), before, "a look writes nothing");
+        assert_eq!(
+            check(&self.bench.store, false).await.flaws(),
+            expected,
+            "a check without repair"
+        );
+        assert_eq!(self.dump(), before, "a check without repair wrote something");
         let report = check(&self.bench.store, true).await;
-        assert_eq!(report.flaws(), expected, "a repair");
+        assert_eq!(report.flaws(), expected, "a check with repair");
         assert!(
             report.findings.iter().all(|found| found.repaired == is_repaired),
             "{:?}",
@@ -100,19 +104,19 @@ impl Broken {
         keys.into_iter().map(|key| (key.clone(), raw(&["DUMP", &key]))).collect()
     }
 
-    /// The task is called, once.
+    /// The task is called once.
     async fn is_called_once(&self, id: TaskId) {
         let held = self.bench.hold().await;
         assert_eq!(held.id, id);
         assert!(
             self.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(),
-            "it is handed out once"
+            "the task was handed out twice"
         );
         assert_eq!(self.bench.settle(&held, delivered()).await, Settled::Done);
         assert_eq!(self.bench.state(id).await, State::Delivered);
     }
 
-    /// The task is not called any more, and stands in this state.
+    /// The task is not called any more and is in this state.
     async fn stays(&self, id: TaskId, state: State) {
         self.bench.advance(24 * 3_600_000);
         assert!(
@@ -136,7 +140,10 @@ async fn a_body_without_a_place_is_scheduled_for_its_moment_or_now() {
     assert_eq!(broken.bench.next_due().await, Some(at(1_000)));
     broken.is_called_once(due).await;
     broken.bench.advance(58_999);
-    assert!(broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(), "never early");
+    assert!(
+        broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(),
+        "the task was handed out early"
+    );
     broken.bench.advance(1);
     broken.is_called_once(late).await;
 }
@@ -174,7 +181,7 @@ async fn a_wrong_or_missing_earliest_moment_is_looked_up() {
 }
 
 #[tokio::test]
-async fn destinations_that_should_not_be_listed_are_taken_off() {
+async fn destinations_that_should_not_be_listed_are_removed() {
     let broken = broken().await;
     let id = broken.bench.add("@pull", 0).await;
     for name in ["@pull", "nobody", "no name"] {
@@ -188,7 +195,7 @@ async fn destinations_that_should_not_be_listed_are_taken_off() {
 }
 
 #[tokio::test]
-async fn what_has_no_body_is_taken_off_everywhere() {
+async fn references_to_a_missing_body_are_removed() {
     let broken = broken().await;
     let scheduled = broken.bench.add("a", 0).await;
     let held = broken.bench.add_held().await;
@@ -237,7 +244,10 @@ async fn a_task_in_two_places_stays_where_its_mark_says() {
         (Flaw::EarliestWrong, "message.call"),
     ];
     broken.mends(&flaws).await;
-    assert!(broken.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(), "it is held");
+    assert!(
+        broken.bench.claim(&[("message.call", 9)]).await.tasks.is_empty(),
+        "a leased task was handed out"
+    );
     assert_eq!(broken.bench.settle(&held, delivered()).await, Settled::Done);
     broken.stays(held.id, State::Delivered).await;
 }
@@ -268,7 +278,7 @@ async fn a_lease_without_a_receipt_runs_to_its_end() {
         broken.bench.advance(29_999);
         assert!(
             broken.bench.claim(&[("message.call", 1)]).await.tasks.is_empty(),
-            "somebody may be calling it"
+            "a worker may still be calling the task"
         );
         broken.bench.advance(1);
         broken.is_called_once(held.id).await;
@@ -276,7 +286,7 @@ async fn a_lease_without_a_receipt_runs_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_task_on_anothers_schedule_is_moved_home() {
+async fn a_task_on_a_wrong_schedule_is_moved() {
     let broken = broken().await;
     let id = broken.bench.add("message.call", 1_000).await;
     broken.hand(id, &["ZREM", &broken.schedule("message.call"), "$"]);
@@ -329,7 +339,7 @@ async fn an_end_is_marked_and_listed() {
 }
 
 #[tokio::test]
-async fn a_score_that_is_no_moment_is_replaced() {
+async fn an_invalid_score_is_replaced() {
     for score in ["inf", "-inf", "-5", "1800000000000.5", "1e300"] {
         let broken = broken().await;
         let id = broken.bench.add("message.call", 500).await;
@@ -361,7 +371,7 @@ async fn a_score_that_is_no_moment_is_replaced() {
 }
 
 #[tokio::test]
-async fn an_unreadable_body_is_buried_bytes_and_all() {
+async fn an_unreadable_body_is_dead_and_keeps_its_bytes() {
     for body in
         ["no record", "1 x 5 message.call -\n{}", "1 5 5 no,name -\n{}", "1 5 5 message.call {\n{}"]
     {
@@ -380,12 +390,12 @@ async fn an_unreadable_body_is_buried_bytes_and_all() {
 }
 
 #[tokio::test]
-async fn a_body_of_another_version_is_left_to_it() {
+async fn a_body_of_another_version_is_left_alone() {
     let broken = broken().await;
     let id = broken.bench.add("message.call", 60_000).await;
     broken.hand(id, &["HSET", &broken.bodies(), "$", "2 whatever it may hold"]);
     broken.leaves_alone(&[(Flaw::ForeignBody, &id.to_string())]).await;
-    assert_eq!(broken.bench.next_due().await, Some(at(60_000)), "where it stands");
+    assert_eq!(broken.bench.next_due().await, Some(at(60_000)), "the task must keep its place");
 }
 
 #[tokio::test]
@@ -413,7 +423,7 @@ async fn an_unreadable_entry_is_set_aside_and_its_task_goes_on() {
 }
 
 #[tokio::test]
-async fn what_is_no_id_is_set_aside() {
+async fn an_invalid_id_is_set_aside() {
     let broken = broken().await;
     let id = broken.bench.add("message.call", 0).await;
     broken.hand(id, &["ZADD", &broken.schedule("message.call"), "5", "nobody"]);
@@ -439,7 +449,7 @@ async fn a_counter_behind_the_ids_is_raised() {
         }
         let behind = (Flaw::BehindIds, &*id.to_string());
         if value.is_some_and(|value| value != "5") {
-            // What cannot be read is not behind anything yet.
+            // An unreadable counter is not behind anything yet.
             let unreadable = (Flaw::UnreadableCounter, &*broken.key("DELAY_TASK_ID"));
             assert_eq!(
                 check(&broken.bench.store, false).await.flaws(),
@@ -477,9 +487,9 @@ async fn an_unregistered_topic_is_registered_with_all_its_lanes() {
     }
 }
 
-/// A failover lost the entry, and a new one was made with fewer lanes before anybody noticed.
+/// A failover lost the entry, and a new one with fewer lanes was made before the loss was noticed.
 #[tokio::test]
-async fn lanes_beyond_their_topic_are_brought_back() {
+async fn lanes_beyond_their_topic_are_registered_again() {
     let broken = broken().await;
     let entry = topic_of("sharded", 4);
     let task = delayd::store::NewTask { topic: entry.clone(), ..new_task("message.call", 0) };
@@ -544,9 +554,10 @@ async fn misplaced_tasks_and_stray_keys_are_left_alone() {
     broken.leaves_alone(&[(Flaw::Misplaced, &id.to_string()), (Flaw::StrayKey, &stray)]).await;
 }
 
-/// Nobody drew it: once the counter was raised to it, and no id was left for any task.
+/// This id was never drawn. The repair used to raise the counter to it, and then no id was left for
+/// any task.
 #[tokio::test]
-async fn the_counter_does_not_follow_an_id_that_nobody_drew() {
+async fn the_counter_does_not_follow_an_id_that_was_never_drawn() {
     let broken = broken().await;
     let id = broken.bench.add("message.call", 0).await;
     let undrawn = "9007199254740900";
@@ -560,7 +571,7 @@ async fn the_counter_does_not_follow_an_id_that_nobody_drew() {
     assert!(next > id && next.0 < id.0 + 1_000_000_000, "{next}");
 }
 
-/// A number of lanes that is wrong leads the ids of what is there to other lanes.
+/// A wrong number of lanes would lead the ids of existing tasks to other lanes.
 #[tokio::test]
 async fn a_stray_hash_gives_no_topic_more_lanes() {
     let broken = broken().await;
@@ -580,8 +591,8 @@ async fn a_stray_hash_gives_no_topic_more_lanes() {
     assert_eq!(broken.bench.get(id).await.state, State::Scheduled);
 }
 
-/// Nor does it when the topic's entry is lost or cannot be read, and the number of its lanes is
-/// asked of the lanes themselves.
+/// The same must hold when the topic's entry is lost or unreadable, and the lanes themselves are
+/// asked for their number.
 #[tokio::test]
 async fn a_stray_hash_is_no_lane_of_a_topic_whose_entry_is_lost() {
     let lose: [fn(&Broken); 2] = [
@@ -606,9 +617,9 @@ async fn a_stray_hash_is_no_lane_of_a_topic_whose_entry_is_lost() {
     assert_eq!(broken.bench.store.recover_topics().await.unwrap(), [topic_of("orders", 1)]);
 }
 
-/// Nothing stands in a lane but its schedule: who looks at bodies alone does not see it.
+/// The lane holds only a schedule. A check that looks at bodies alone does not find it.
 #[tokio::test]
-async fn a_schedule_of_a_lane_without_bodies_is_looked_at() {
+async fn a_schedule_of_a_lane_without_bodies_is_checked() {
     let broken = broken().await;
     let id = broken.bench.add("message.call", 0).await;
     broken.hand(

@@ -1,4 +1,4 @@
-//! What is made up for [`crate::machine`]: steps, and what they come to in the model's world.
+//! The generators for [`crate::machine`]: steps, and how they are resolved in the model's world.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::bench::{START, ms, receipt, topic_of};
 use crate::model::Model;
 
 const TOPICS: [&str; 2] = ["orders", "others"];
-/// The last is only called for the dead. It has its place behind the others: what misfires there
-/// may call it in the same claim.
+/// The last one gets only dead-letter callbacks. It is last, since a misfire of another may call it
+/// in the same claim.
 const DESTINATIONS: [&str; 4] = ["message.call", "other.server", "@pull", "dead.letters"];
 
 pub(crate) fn lanes() -> Vec<Lane> {
@@ -39,7 +39,7 @@ fn destination(which: usize) -> Destination {
     DESTINATIONS[which].parse().unwrap()
 }
 
-/// One of the tasks added so far, if there is one; rarely looked for in the wrong lane.
+/// One of the tasks added so far, if there is one; rarely one in the wrong lane.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskPick {
     task: Index,
@@ -48,14 +48,14 @@ pub(crate) struct TaskPick {
 
 #[derive(Clone, Debug)]
 pub(crate) enum ReceiptPick {
-    /// One that the task remembers.
+    /// A receipt that the task remembers.
     Own(Index),
-    /// One that some task was claimed with.
+    /// A receipt that some task was claimed with.
     Any(Index),
     MadeUp(&'static str),
 }
 
-/// A task to be added. Of keys there are so few that they meet.
+/// A task to be added. There are so few keys that some are used again.
 #[derive(Clone, Debug)]
 pub(crate) struct Addition {
     destination: usize,
@@ -68,13 +68,13 @@ pub(crate) struct Addition {
     quota: Option<u64>,
 }
 
-/// A task of another store; there are so few ids that they come again.
+/// A task of another store. There are so few ids that some come again.
 #[derive(Clone, Debug)]
 pub(crate) struct Stranger {
     id: u64,
     destination: usize,
     due: UnixMillis,
-    /// Its state; while it waits, how much later than it was due.
+    /// Its state; while it waits, how much later than its due moment.
     standing: (State, Duration),
     attempts: u32,
     key: Option<u8>,
@@ -82,7 +82,7 @@ pub(crate) struct Stranger {
     lent: bool,
     expires_after: Option<Duration>,
     content: u8,
-    /// Which store it comes from; none: the one that it is moved to.
+    /// The store that it comes from; none: the store that it is moved to.
     origin: Option<u64>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum Policing {
     Unregister,
 }
 
-/// A call with its tasks and receipts still to be picked.
+/// A call whose tasks and receipts are still to be picked.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Add {
@@ -109,7 +109,7 @@ pub(crate) enum Step {
         is_worker: bool,
         more: bool,
         skip: usize,
-        /// How long ago they ended, and how long they lasted.
+        /// How long ago the pauses ended, and how long they lasted.
         misfires: Vec<(Duration, Duration, Misfired)>,
     },
     Settle(Vec<(TaskPick, ReceiptPick, Transition)>),
@@ -151,13 +151,16 @@ fn receipt_pick() -> impl Strategy<Value = ReceiptPick> {
     ]
 }
 
-/// Few different spans, so that moments meet.
+/// Few different spans, so that moments coincide.
 fn span() -> impl Strategy<Value = Duration> {
     prop::sample::select(vec![0, 1, 999, 1_000, 5_000, 30_000]).prop_map(ms)
 }
 
 fn lease() -> impl Strategy<Value = Duration> {
-    prop_oneof![4 => prop::sample::select(vec![1, 1_000, 30_000]).prop_map(ms), 1 => Just(MAX_LEASE)]
+    prop_oneof![
+        4 => prop::sample::select(vec![1, 1_000, 30_000]).prop_map(ms),
+        1 => Just(MAX_LEASE),
+    ]
 }
 
 fn moment() -> impl Strategy<Value = Moment> {
@@ -168,7 +171,8 @@ fn moment() -> impl Strategy<Value = Moment> {
 fn transition() -> impl Strategy<Value = Transition> {
     prop_oneof![
         2 => "[a-z -]{0,8}".prop_map(|outcome| Transition::Delivered { outcome }),
-        4 => (span(), "[a-z!]{0,8}").prop_map(|(after, outcome)| Transition::Retry { after, outcome }),
+        4 => (span(), "[a-z!]{0,8}")
+            .prop_map(|(after, outcome)| Transition::Retry { after, outcome }),
         2 => "[a-z\n]{0,8}".prop_map(|outcome| Transition::Dead { outcome }),
         2 => Just(Transition::Release),
         1 => Just(Transition::Moved),
@@ -242,7 +246,7 @@ fn misfired() -> impl Strategy<Value = Misfired> {
 }
 
 fn misfires() -> impl Strategy<Value = Vec<(Duration, Duration, Misfired)>> {
-    // Not up to now: what is called for the dead is due now.
+    // Not up to now: dead-letter callbacks are due now.
     let ago = prop::sample::select(vec![1, 1_000, 5_000]).prop_map(ms);
     prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec((ago, span(), misfired()), 1..3)]
 }
@@ -277,7 +281,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
             Step::Claim { lane, wants, lease, is_worker, more, skip, misfires }
         }),
         5 => settle.prop_map(Step::Settle),
-        2 => (task_pick(), receipt_pick(), lease()).prop_map(|(task, by, lease)| Step::Extend(task, by, lease)),
+        2 => (task_pick(), receipt_pick(), lease())
+            .prop_map(|(task, by, lease)| Step::Extend(task, by, lease)),
         2 => task_pick().prop_map(Step::Cancel),
         2 => (task_pick(), moment(), prop::option::of(0..3_usize))
             .prop_map(|(task, moment, content)| Step::Reschedule(task, moment, content)),
@@ -294,7 +299,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A call, in the model's ids and receipts.
+/// A call with the model's ids and receipts.
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
     Nothing,
@@ -326,7 +331,7 @@ pub(crate) enum Answer {
     Count(usize),
     Lent(Vec<bool>),
     Adopted(Vec<Adopted>),
-    /// What came of it, if there is such a topic.
+    /// The result, if the topic exists.
     Policed(Option<String>),
 }
 
@@ -356,17 +361,17 @@ fn adoptee(task: &Stranger) -> Adoptee {
     }
 }
 
-/// More than there are tasks: a clear of fewer may take any.
+/// More than there are tasks: a clear with a smaller limit may take any of them.
 pub(crate) const ALL: usize = 1_000;
 
-/// The model, what can be picked from, and the last call with the model's answer.
+/// The model, the things that can be picked, and the last call with the model's answer.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) model: Model,
     pub(crate) tasks: Vec<(Lane, TaskId)>,
-    /// Of which there may be notes.
+    /// Tasks that may have notes.
     pub(crate) noted: BTreeSet<(Lane, TaskId)>,
-    /// How often the clock was set back. A window that is over may be forgotten or not, so that
+    /// How often the clock was set back. An expired window may be forgotten or not, so older
     /// idempotency keys are not used after that.
     era: u32,
     receipts: Vec<Receipt>,
@@ -375,7 +380,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Before anything was done.
+    /// The world before the first call.
     pub(crate) fn new() -> Self {
         Self {
             model: Model::new(START),
@@ -388,7 +393,7 @@ impl World {
         }
     }
 
-    /// Resolves a step and has the model answer it.
+    /// Resolves a step and lets the model answer it.
     pub(crate) fn take(mut self, step: &Step) -> Self {
         self.call = self.resolve(step);
         self.era += u32::from(matches!(step, Step::SetBack(_)));
@@ -547,7 +552,7 @@ impl World {
         }
     }
 
-    /// Has the model do what the call says.
+    /// Lets the model do what the call says.
     fn answer(&mut self) -> Answer {
         let model = &mut self.model;
         match self.call.clone() {

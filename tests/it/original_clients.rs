@@ -1,8 +1,8 @@
-//! Clients written against the service whose wire this one keeps: its two ways to add, its pull,
-//! its answers, as `curl -d` sends them.
+//! Clients written for the original service, whose interface delayd keeps: two ways to add, the
+//! pull and the answers, sent as `curl -d` sends them.
 //!
-//! What is read here is what such a client reads and no more: four fields, of these types. Whatever
-//! else an answer holds is nothing to it.
+//! The tests read what such a client reads: four fields of these types. An answer may hold more
+//! fields.
 
 use std::process::Command;
 
@@ -30,7 +30,7 @@ struct Reply {
     task_id: Option<i64>,
 }
 
-/// Posts as `curl -d` does, which calls JSON a form, and reads the answer.
+/// Posts as `curl -d` does, with a form's content type, and reads the answer.
 async fn call(delayd: &Program, path: &str, body: Value) -> Reply {
     let mut curl = Command::new("curl");
     curl.args(["-s", "-X", "POST", "-d", &body.to_string()]).arg(delayd.url(path));
@@ -48,7 +48,7 @@ async fn add(delayd: &Program, topic: &str, timing_moment: i64, content: &Value)
     reply.task_id.expect("an add answers the task's id")
 }
 
-/// A pull that succeeded: what it gave.
+/// The task id and the content of a successful pull.
 async fn pull(delayd: &Program, body: Value) -> (Option<i64>, Option<String>) {
     let reply = call(delayd, "/delay/task/pull", body).await;
     assert_eq!((reply.dm_error, reply.error_msg.as_str()), (0, "操作成功"), "{reply:?}");
@@ -79,8 +79,8 @@ async fn a_task_of_the_first_version_is_pulled_once_it_is_due(kept: Kept) {
     assert!(now_ms() >= due * 1000, "pulled before its moment");
     assert_eq!(pulled, (Some(id), Some(content.to_string())));
     assert_eq!(pull(&delayd, json!({"topic": "order"})).await, nothing, "a pull consumes");
-    // By its id it stays readable, as a number and as the string that clients without 64-bit
-    // numbers send.
+    // The task stays readable by its id, which may be a number or a string. Clients without 64-bit
+    // numbers send a string.
     for task_id in [json!(id), json!(id.to_string())] {
         let read = pull(&delayd, json!({"topic": "order", "task_id": task_id})).await;
         assert_eq!(read, (Some(id), Some(content.to_string())));
@@ -105,7 +105,7 @@ async fn a_task_of_the_second_version_is_called_back(kept: Kept) {
         ("/orders/cancel", content.to_string().as_str())
     );
     assert_eq!(call.id as i64, id);
-    // A moment that has passed when the task arrives becomes the moment of the add.
+    // A moment that has already passed becomes the moment of the add.
     assert!(
         (due * 1000..=added_ms.max(due * 1000)).contains(&call.due_ms),
         "due at {}",
@@ -116,7 +116,7 @@ async fn a_task_of_the_second_version_is_called_back(kept: Kept) {
     assert_eq!(
         pull(&delayd, json!({"topic": "order.cancel"})).await,
         (None, None),
-        "what is called back is not pulled"
+        "a pull returned a task that is called back"
     );
 }
 
@@ -129,7 +129,7 @@ async fn a_task_that_is_not_due_is_read_by_its_id_alone(kept: Kept) {
     assert_eq!(
         pull(&delayd, json!({"topic": "order", "task_id": null})).await,
         (None, None),
-        "it was only read"
+        "reading the task changed it"
     );
     let unknown =
         call(&delayd, "/delay/task/pull", json!({"topic": "order", "task_id": id + 1})).await;
@@ -137,7 +137,7 @@ async fn a_task_that_is_not_due_is_read_by_its_id_alone(kept: Kept) {
         unknown.dm_error != 0 && !unknown.error_msg.is_empty() && unknown.task_id.is_none(),
         "{unknown:?}"
     );
-    // What is wrong is told in the same fields.
+    // An error is told in the same fields.
     let refused =
         call(&delayd, "/delay/task/add", json!({"topic": "order", "content": "{}"})).await;
     assert!(
@@ -146,7 +146,7 @@ async fn a_task_that_is_not_due_is_read_by_its_id_alone(kept: Kept) {
     );
 }
 
-/// Receivers of that family say "failed" with status 200: what they refuse comes again.
+/// Such receivers say "failed" with status 200 and a `dm_error`. delayd calls them again.
 async fn a_second_version_receiver_says_no_by_dm_error(kept: Kept) {
     let receiver = Receiver::answering(|call| {
         let answer = if call.attempt == 1 {

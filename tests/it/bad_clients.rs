@@ -1,5 +1,5 @@
-//! Bad manners: whatever is thrown at the port is answered with a 4xx or a closed connection, soon,
-//! and others go on undisturbed.
+//! Slow and malformed clients: whatever a client sends is answered with a 4xx or a closed
+//! connection, soon, and other clients are not affected.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,43 +14,43 @@ use crate::program::{self, Program, service};
 use crate::receiver::Receiver;
 use crate::{Kept, StoreAt};
 
-/// Longer than any of the edge's times, and no measure of speed.
+/// Longer than any timeout of the service. It does not measure speed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn connect(to: SocketAddr) -> TcpStream {
     TcpStream::connect(to).await.unwrap()
 }
 
-/// Sends it, and reads what comes until the connection ends.
+/// Sends the bytes, and reads until the connection ends.
 async fn sent(to: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = connect(to).await;
-    // Who is cut off while still sending has his answer, too.
+    // A client that is cut off while it still sends gets an answer as well.
     let _ = stream.write_all(bytes).await;
     read_to_end(&mut stream).await
 }
 
 async fn read_to_end(stream: &mut TcpStream) -> String {
     let mut read = Vec::new();
-    // A reset is an end, too.
+    // A reset ends the connection as well.
     let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut read)).await;
     assert!(ended.is_ok(), "the connection stays open after {:?}", String::from_utf8_lossy(&read));
     String::from_utf8_lossy(&read).into_owned()
 }
 
-/// The status of the only answer; `None` if there was none.
+/// The status of the only answer, or `None` if there was no answer.
 fn status(answer: &str) -> Option<u16> {
     assert!(answer.matches("HTTP/1.1 ").count() <= 1, "more than one answer: {answer}");
     answer.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
 }
 
-/// A caller with manners is served.
+/// A well-behaved client is served.
 async fn assert_well(delayd: &Program) {
     let asked = delayd.add(json!({"topic": "well", "delay": "1h", "content": {}}));
     assert!(tokio::time::timeout(PATIENCE, asked).await.is_ok(), "{}", delayd.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_http_gets_a_4xx_or_a_closed_connection() {
+async fn malformed_http_gets_a_4xx_or_a_closed_connection() {
     let delayd = Kept::embedded().start(&[]).await;
     let head = "POST /delay/task/add HTTP/1.1\r\nhost: x\r\n";
     let headers = "x-flood: 1\r\n".repeat(5_000);
@@ -87,7 +87,7 @@ async fn what_is_no_http_gets_a_4xx_or_a_closed_connection() {
             format!("{head}transfer-encoding: chunked\r\n\r\nzz\r\n{{}}\r\n0\r\n\r\n").into(),
         ),
         (
-            "a chunk of more than all",
+            "a chunk size beyond 64 bits",
             format!("{head}transfer-encoding: chunked\r\n\r\nffffffffffffffffff\r\n{{}}").into(),
         ),
         (
@@ -104,8 +104,8 @@ async fn what_is_no_http_gets_a_4xx_or_a_closed_connection() {
     assert!(!delayd.log().contains("panicked"), "{}", delayd.log());
 }
 
-/// With both a length and chunks, the chunks count (RFC 9112, 6.3): nothing is left over that could
-/// pass for another request.
+/// With both a length and chunks, the chunks count (RFC 9112, 6.3). No bytes may be left over that
+/// could pass for another request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_length_beside_chunks_smuggles_nothing_in() {
     let delayd = Kept::embedded().start(&[]).await;
@@ -115,7 +115,8 @@ async fn a_length_beside_chunks_smuggles_nothing_in() {
         "transfer-encoding: chunked\r\ncontent-length: 4",
     ] {
         let request = format!(
-            "POST /delay/task/pull HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{lengths}\r\n\r\n{:x}\r\n{smuggled}\r\n0\r\n\r\n",
+            "POST /delay/task/pull HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{lengths}\r\n\r\n\
+             {:x}\r\n{smuggled}\r\n0\r\n\r\n",
             smuggled.len()
         );
         assert_eq!(status(&sent(delayd.address, request.as_bytes()).await), Some(400), "{lengths}");
@@ -123,7 +124,7 @@ async fn a_length_beside_chunks_smuggles_nothing_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_stops_sending_is_let_go() {
+async fn a_client_that_stops_sending_is_disconnected() {
     let delayd = Kept::embedded().start(&[]).await;
     let cases = [
         ("a request", "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"),
@@ -148,9 +149,9 @@ async fn who_stops_sending_is_let_go() {
     assert_well(&delayd).await;
 }
 
-/// Each of these has to be let go by its time, which they all wait for together.
+/// Each of these connections must be closed after its timeout. All wait at the same time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_drips_is_let_go_wherever_it_goes() {
+async fn a_slow_body_ends_in_a_timeout_on_every_route() {
     let delayd = Kept::embedded().start(&[]).await;
     let cases = [
         ("POST /delay/task/add", "", 503),
@@ -169,7 +170,7 @@ async fn a_body_that_drips_is_let_go_wherever_it_goes() {
             stream.write_all(head.as_bytes()).await.unwrap();
             let (mut reading, mut writing) = stream.into_split();
             let dripping = tokio::spawn(async move {
-                // Until nobody takes it any more.
+                // Until the connection is closed.
                 while writing.write_all(b"1\r\n{\r\n").await.is_ok() {
                     tokio::time::sleep(Duration::from_millis(500)).await;
                 }
@@ -205,10 +206,10 @@ async fn requests_in_one_write_are_answered_in_order() {
     assert_eq!(statuses, ["200", "200", "404", "200", "200"], "{answer}");
 }
 
-/// Hundreds hold what they can: nothing said, a head that drips, a body that does not come. Others
-/// are served as if they were not there, before and after those have been let go.
+/// Hundreds of connections send nothing, half a head, or half a body. Other clients are served as
+/// usual, before and after those connections are closed.
 #[tokio::test(flavor = "multi_thread")]
-async fn slowloris_does_not_disturb_the_others() {
+async fn slowloris_does_not_affect_other_clients() {
     let delayd = Kept::embedded().start(&[]).await;
     let kinds = [
         "",
@@ -227,8 +228,7 @@ async fn slowloris_does_not_disturb_the_others() {
     let began = Instant::now();
     for stream in &mut held {
         assert_well(&delayd).await;
-        // None of them was asked for more than a part of a request, so the first thing that comes
-        // is its end, or a 503.
+        // None of these connections has sent a whole request, so it gets its end or a 503.
         if began.elapsed() > Duration::from_secs(1) {
             let answer = read_to_end(stream).await;
             assert!(matches!(status(&answer), None | Some(503)), "{answer}");
@@ -240,10 +240,11 @@ async fn slowloris_does_not_disturb_the_others() {
     assert_well(&delayd).await;
 }
 
-/// Who pulls and does not read loses nothing, and holds nothing: the task goes to the next.
+/// A client that pulls and does not read loses nothing and blocks nothing: the next pull gets the
+/// task.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pull_that_is_not_read_goes_to_the_next() {
-    // Larger than what the sockets between two processes keep.
+async fn a_task_whose_answer_is_not_read_goes_to_the_next_pull() {
+    // Larger than what the sockets between two processes buffer.
     let content = "x".repeat(16 << 20);
     let sets = ["limits.content=\"20MiB\"", "limits.body=\"20MiB\"", "limits.batch_body=\"20MiB\""]
         .map(str::to_owned);
@@ -256,19 +257,19 @@ async fn a_pull_that_is_not_read_goes_to_the_next() {
         pull.len()
     );
     staller.write_all(request.as_bytes()).await.unwrap();
-    // The answer has begun: the task is the staller's, who reads no further.
+    // The answer has begun: the task is leased to a client that reads no further.
     staller.read_exact(&mut [0; 15]).await.unwrap();
     let is_back =
         async || delayd.post("/delay/task/pull", pull).await.ok().body["content"] == *content;
     assert!(poll::until(is_back).await, "the task did not come back");
     let rest = read_to_end(&mut staller).await;
-    assert!(!rest.ends_with('}'), "the staller has the whole answer as well");
+    assert!(!rest.ends_with('}'), "the client that did not read got the whole answer as well");
 }
 
-/// With few descriptors delayd takes fewer connections, says so, and keeps what it needs for its
-/// store and its calls. Those who are connected go on.
+/// With few file descriptors delayd takes fewer connections and says so. It keeps the descriptors
+/// that its store and its callbacks need. Connected clients go on.
 #[tokio::test(flavor = "multi_thread")]
-async fn at_the_limit_of_open_files_those_who_are_connected_go_on() {
+async fn at_the_limit_of_open_files_connected_clients_go_on() {
     let receiver = Receiver::start().await;
     let folder = program::folder();
     let serve = program::serve(
@@ -302,7 +303,7 @@ async fn at_the_limit_of_open_files_those_who_are_connected_go_on() {
         assert!(answer.contains("\"dm_error\":0"), "{answer}");
         receiver.wait_for(round).await;
     }
-    // Who says nothing is let go, and who comes after has its turn.
+    // Silent connections are closed, and clients that connect later are served.
     let late = delayd.add(json!({"topic": "t", "delay": "1h", "content": {}}));
     assert!(tokio::time::timeout(PATIENCE, late).await.is_ok(), "{}", delayd.log());
     assert!(!delayd.log().contains("Cannot accept"), "{}", delayd.log());

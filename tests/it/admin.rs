@@ -15,7 +15,7 @@ use crate::{Kept, on_both_stores};
 
 on_both_stores!(
     idempotent_adds_from_many_clients_make_one_task,
-    heartbeats_push_their_keys_back_and_the_silent_ones_fire,
+    heartbeats_push_their_keys_back_and_silent_keys_fire,
     a_cancelled_task_never_fires_and_a_fired_one_cannot_be_cancelled,
     a_leased_task_is_cancelled_unless_it_succeeds,
     an_updated_task_fires_at_its_new_moment_with_its_new_content,
@@ -23,8 +23,8 @@ on_both_stores!(
     a_dying_task_makes_its_call,
     failed_attempts_are_noted_with_their_answers,
     pages_of_a_list_follow_one_another,
-    the_dead_are_grouped_replayed_and_thrown_away,
-    dead_tasks_that_are_passed_over_hide_nobody,
+    dead_letters_are_grouped_replayed_and_purged,
+    skipped_dead_tasks_hide_no_others,
     a_topic_has_settings_counts_and_a_forecast,
     a_topics_settings_are_set_as_they_are_shown,
     a_quota_answers_429,
@@ -82,12 +82,12 @@ async fn idempotent_adds_from_many_clients_make_one_task(kept: Kept) {
 }
 
 /// A hundred thousand heartbeats of a thousand keys.
-async fn heartbeats_push_their_keys_back_and_the_silent_ones_fire(kept: Kept) {
+async fn heartbeats_push_their_keys_back_and_silent_keys_fire(kept: Kept) {
     const KEYS: usize = 1_000;
     const ROUNDS: usize = 100;
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("s", &receiver)]).await;
-    // Far enough away not to fire before the last round, however slow the machine.
+    // Late enough not to fire before the last round, however slow the machine is.
     let beat = |key: usize, delay: &str| {
         with(pushed("alive", json!(delay), key), json!({"key": format!("k{key}")}))
     };
@@ -180,7 +180,9 @@ async fn an_updated_task_fires_at_its_new_moment_with_its_new_content(kept: Kept
     let receiver = Receiver::start().await;
     let delayd = kept.start(&[service("s", &receiver)]).await;
     let id = delayd.add(pushed("t", json!("1h"), 1)).await.id();
-    let update = json!({"topic": "t", "task_id": id, "delay": "50ms", "content": {"sn": "s", "url": "/new"}});
+    let update = json!({
+        "topic": "t", "task_id": id, "delay": "50ms", "content": {"sn": "s", "url": "/new"},
+    });
     let moved = call(&delayd, "/delay/task/update", update).await;
     let seen = receiver.wait_for(1).await;
     assert_eq!((seen[0].path.as_str(), seen[0].id), ("/new", id));
@@ -191,7 +193,7 @@ async fn an_updated_task_fires_at_its_new_moment_with_its_new_content(kept: Kept
         .await;
     assert_eq!((late.status, &late.body["state"]), (409, &json!("delivered")));
 
-    // A pulled task's content stays opaque.
+    // The content of a pulled task stays opaque.
     let pulled =
         delayd.add(json!({"topic": "t", "delay": 60, "mode": "pull", "content": "any"})).await.id();
     call(
@@ -256,17 +258,16 @@ async fn pages_of_a_list_follow_one_another(kept: Kept) {
         if cursor.is_null() {
             break;
         }
-        // What is added meanwhile before the cursor's place does not show up twice, or push others
-        // out.
+        // A task that is added before the cursor's place neither appears twice nor hides others.
         delayd.add(json!({"topic": "t", "delay": 60, "content": {}})).await;
     }
     assert_eq!(got, ids);
 }
 
-async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
+async fn dead_letters_are_grouped_replayed_and_purged(kept: Kept) {
     let receiver = Receiver::start().await;
     receiver.answer(|seen| Answer::Status(if seen.path.ends_with('3') { 410 } else { 500 }));
-    // Not about the breaker, which these answers open.
+    // This is not about the circuit breaker, which these answers open.
     let delayd = kept
         .start(&[
             service("s", &receiver),
@@ -291,7 +292,7 @@ async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
     let dry =
         call(&delayd, "/delay/dead/replay", with(gone.clone(), json!({"dry_run": true}))).await;
     assert_eq!((&dry["count"], &dry["more"]), (&json!(2), &json!(false)));
-    assert_eq!(receiver.seen().len(), 20, "a dry run replayed");
+    assert_eq!(receiver.seen().len(), 20, "a dry run replayed tasks");
     assert_eq!(call(&delayd, "/delay/dead/replay", gone).await["count"], 2);
     let seen = receiver.wait_for(22).await;
     assert!(
@@ -299,7 +300,7 @@ async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
         "{seen:?}"
     );
 
-    // At ten a second, eight take 700 ms from the first to the last.
+    // At ten a second, eight tasks take 700 ms from the first to the last.
     let list =
         call(&delayd, "/delay/task/list", json!({"topic": "t", "state": "dead", "limit": 8})).await;
     let ids: Vec<u64> = list["tasks"]
@@ -312,25 +313,22 @@ async fn the_dead_are_grouped_replayed_and_thrown_away(kept: Kept) {
         .await;
     let seen = receiver.wait_for(30).await;
     let (first, last) = (seen[22].due_ms, seen[29].due_ms);
-    assert_eq!(last - first, 700, "the moments are those of the rate");
+    assert_eq!(last - first, 700, "the due moments do not follow the rate");
 
     let left = json!({"topic": "t", "all": true});
-    assert_eq!(
-        call(&delayd, "/delay/dead/purge", with(left.clone(), json!({"dry_run": true}))).await["count"],
-        10
-    );
+    let dry_run = json!({"dry_run": true});
+    assert_eq!(call(&delayd, "/delay/dead/purge", with(left.clone(), dry_run)).await["count"], 10);
     assert_eq!(call(&delayd, "/delay/dead/purge", left.clone()).await["count"], 10);
     assert_eq!(call(&delayd, "/delay/dead/purge", left).await["count"], 0);
 }
 
-/// Asks for the dead four by four, each call behind the one before; answers how many were meant and
-/// how many gone over.
-async fn by_and_by(delayd: &Program, path: &str, mut request: Value) -> (u64, u64) {
+/// Goes through the dead tasks in pages of four. Returns how many matched, and how many were read.
+async fn in_pages(delayd: &Program, path: &str, mut request: Value) -> (u64, u64) {
     let (mut count, mut seen) = (0, 0);
     request["limit"] = json!(4);
     loop {
         let answer = call(delayd, path, request.clone()).await;
-        assert!(seen < 100, "it begins at the front again and again: {answer}");
+        assert!(seen < 100, "the pages begin at the front again: {answer}");
         count += answer["count"].as_u64().unwrap();
         seen += answer["seen"].as_u64().unwrap();
         assert!(answer["seen"].as_u64().unwrap() <= 4, "{answer}");
@@ -342,9 +340,9 @@ async fn by_and_by(delayd: &Program, path: &str, mut request: Value) -> (u64, u6
     }
 }
 
-/// Each call used to begin at the front: behind as many of other reasons as one call goes over,
-/// nothing was reached.
-async fn dead_tasks_that_are_passed_over_hide_nobody(kept: Kept) {
+/// Each call used to begin at the front. If the first tasks of the list had other reasons, the call
+/// never reached the matching ones behind them.
+async fn skipped_dead_tasks_hide_no_others(kept: Kept) {
     let receiver =
         Receiver::answering(|seen| Answer::Status(if seen.path == "/19" { 410 } else { 418 }))
             .await;
@@ -362,28 +360,30 @@ async fn dead_tasks_that_are_passed_over_hide_nobody(kept: Kept) {
     }
     let gone = json!({"topic": "t", "all": true, "reason": "410 Gone"});
     let dry = with(gone.clone(), json!({"dry_run": true}));
-    assert_eq!(by_and_by(&delayd, "/delay/dead/replay", dry).await, (1, 20));
-    // It dies again at once, and is not come upon once more.
-    assert_eq!(by_and_by(&delayd, "/delay/dead/replay", gone).await, (1, 20));
+    assert_eq!(in_pages(&delayd, "/delay/dead/replay", dry).await, (1, 20));
+    // It dies again at once, and is not reached a second time.
+    assert_eq!(in_pages(&delayd, "/delay/dead/replay", gone).await, (1, 20));
     assert_eq!(receiver.wait_for(21).await[20].path, "/19");
     let foreign = json!({"topic": "t", "all": true, "cursor": "3.5"}).to_string();
     let refused = delayd.post("/delay/dead/replay", foreign).await;
     assert_eq!((refused.status, &refused.body["dm_error"]), (400, &json!(1000)), "{refused:?}");
 
     delayd.wait_for_state("t", ids[19], "dead").await;
-    // Of those that are named, too; the third is named twice.
+    // The same holds for named tasks. The third is named twice.
     let twice = [&ids[..9], &ids[2..3]].concat();
     let named = json!({"topic": "t", "task_ids": twice});
-    assert_eq!(by_and_by(&delayd, "/delay/dead/purge", named).await, (9, 9));
+    assert_eq!(in_pages(&delayd, "/delay/dead/purge", named).await, (9, 9));
     assert_eq!(
-        by_and_by(&delayd, "/delay/dead/purge", json!({"topic": "t", "all": true})).await,
+        in_pages(&delayd, "/delay/dead/purge", json!({"topic": "t", "all": true})).await,
         (11, 11)
     );
 }
 
 async fn a_topic_has_settings_counts_and_a_forecast(kept: Kept) {
     let delayd = kept.start(&[]).await;
-    let set = json!({"topic": "t", "shards": 3, "retry": {"max_attempts": 2}, "rate": "100/s", "mode": "pull"});
+    let set = json!({
+        "topic": "t", "shards": 3, "retry": {"max_attempts": 2}, "rate": "100/s", "mode": "pull",
+    });
     let shown = call(&delayd, "/delay/topic/set", set).await;
     assert_eq!((&shown["shards"], &shown["policy"]["rate"]), (&json!(3), &json!("100/s")));
     let refused =
@@ -415,14 +415,15 @@ async fn a_topic_has_settings_counts_and_a_forecast(kept: Kept) {
     assert_eq!(topics["topics"], json!([{"topic": "t", "shards": 3, "paused": false}]));
 }
 
-/// What is shown could not be sent back: it had names of its own.
+/// The settings used to be shown with other names than those that set them.
 async fn a_topics_settings_are_set_as_they_are_shown(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let backoff =
         json!({"kind": "exponential", "base": "1500ms", "factor": 3, "max": "2h", "jitter": 0.5});
     let all = json!({
-        "retry": {"max_attempts": 5, "backoff": backoff, "final_statuses": [404, 410]}, "timeout": "1500ms", "mode": "push",
-        "rate": "6000/m", "concurrency": 7, "quota": 100_000, "history": {"keep": "90m", "max": 5}, "misfire": "skip",
+        "retry": {"max_attempts": 5, "backoff": backoff, "final_statuses": [404, 410]},
+        "timeout": "1500ms", "mode": "push", "rate": "6000/m", "concurrency": 7, "quota": 100_000,
+        "history": {"keep": "90m", "max": 5}, "misfire": "skip",
     });
     let shown =
         call(&delayd, "/delay/topic/set", with(all, json!({"topic": "a"}))).await["policy"].clone();
@@ -459,7 +460,7 @@ async fn a_paused_topic_holds_and_a_resumed_one_goes_by_its_misfire_policy(kept:
     let delayd = kept.start(&[service("s", &receiver)]).await;
     for (misfire, state) in [("fire", "delivered"), ("skip", "expired"), ("dead", "dead")] {
         let topic = misfire;
-        // Known before the pause, and after it.
+        // Known before the pause and after it.
         delayd.add(pushed(topic, json!("1h"), 0)).await;
         let paused = call(&delayd, "/delay/topic/pause", json!({"topic": topic})).await;
         assert!(paused["paused_since_ms"].is_i64());
@@ -467,9 +468,9 @@ async fn a_paused_topic_holds_and_a_resumed_one_goes_by_its_misfire_policy(kept:
         let id = delayd.add(pushed(topic, json!(0), 1)).await.id();
         let shown = call(&delayd, "/delay/topic/get", json!({"topic": topic})).await;
         assert_eq!((&shown["paused"], &shown["counts"]["scheduled"]), (&json!(true), &json!(2)));
-        // Longer than any look that might still claim.
+        // Longer than any poll that might still claim.
         delayd.lives_for(Duration::from_millis(1_200)).await;
-        assert_eq!(receiver.seen().len(), before, "a paused topic fired");
+        assert_eq!(receiver.seen().len(), before, "a task of a paused topic was called");
         call(&delayd, "/delay/topic/resume", json!({"topic": topic, "misfire": misfire})).await;
         delayd.wait_for_state(topic, id, state).await;
         let after = delayd.add(pushed(topic, json!(0), 2)).await.id();
@@ -490,7 +491,7 @@ async fn a_purged_topic_is_empty_and_can_be_deleted(kept: Kept) {
     call(&delayd, "/delay/topic/delete", json!({"topic": "t"})).await;
     let gone = delayd.post("/delay/topic/get", json!({"topic": "t"}).to_string()).await;
     assert_eq!((gone.status, &gone.body["dm_error"]), (404, &json!(1004)));
-    // It comes back with its next task.
+    // The topic exists again with its next task.
     delayd.add(json!({"topic": "t", "delay": 60, "content": {}})).await;
 }
 
@@ -506,7 +507,7 @@ async fn a_topics_policy_holds_for_its_calls(kept: Kept) {
     assert_eq!(
         delayd.wait_for_state("t", id, "dead").await["attempts"],
         3,
-        "the task's own goes first"
+        "the task's own setting comes first"
     );
     call(&delayd, "/delay/topic/set", json!({"topic": "t", "retry": {"final_statuses": [418]}}))
         .await;
@@ -521,10 +522,10 @@ async fn a_topic_has_a_concurrency_and_a_rate_of_its_own(kept: Kept) {
     let tasks: Vec<Value> = (0..10).map(|n| pushed("t", json!(0), n)).collect();
     delayd.add_all(&tasks).await;
     receiver.wait_for(2).await;
-    // Another topic's calls to the same service go past it.
+    // Calls of another topic to the same service do not wait.
     delayd.add(pushed("other", json!(0), 99)).await;
     let seen = receiver.wait_for(3).await;
-    assert_eq!(seen[2].path, "/99", "a third call of the topic");
+    assert_eq!(seen[2].path, "/99", "the third call is not the other topic's");
     receiver.open_gate();
     receiver.wait_for(11).await;
 
@@ -533,7 +534,7 @@ async fn a_topic_has_a_concurrency_and_a_rate_of_its_own(kept: Kept) {
     delayd.add_all(&tasks).await;
     let seen = receiver.wait_for(21).await;
     let took = seen[20].arrived_ms - seen[11].arrived_ms;
-    // Nine after the first two tokens, 50 ms each; a slow machine only takes longer.
+    // Nine tasks after the first two tokens, 50 ms each. A slow machine only takes longer.
     assert!(took >= 300, "ten calls at 20/s took {took} ms");
 }
 
@@ -559,7 +560,7 @@ async fn failed_attempts_are_noted_with_their_answers(kept: Kept) {
     assert_eq!(note["outcome"], "500 Internal Server Error");
 }
 
-/// What is paused at one instance is held by all others a second later.
+/// A pause at one instance holds on all others within a second.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_holds_on_every_instance_within_a_second() {
     let kept = Kept::redis();
@@ -573,7 +574,7 @@ async fn a_pause_holds_on_every_instance_within_a_second() {
     let during = second.add(pushed("t", json!(0), 1)).await.id();
     let pulled = call(&second, "/delay/task/pull", json!({"topic": "t"})).await;
     assert_eq!(pulled["task_id"], Value::Null);
-    // Longer than the look of either that might still claim.
+    // Longer than the poll of either instance that might still claim.
     second.lives_for(Duration::from_millis(1_500)).await;
     assert_eq!(state_of(&second, "t", during).await, "scheduled");
     call(&first, "/delay/topic/resume", json!({"topic": "t"})).await;

@@ -1,4 +1,4 @@
-//! What people ask of many tasks: summaries, forecasts, replays, discards, an empty lane.
+//! Admin verbs for many tasks: summaries, forecasts, replays, discards, an empty lane.
 
 use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
@@ -84,7 +84,7 @@ pub(crate) async fn summaries_say_what_get_says_without_the_body(bench: Bench<im
     assert_eq!(bench.store.summaries(&lane(), vec![]).await.unwrap(), []);
 }
 
-pub(crate) async fn a_replay_spreads_the_dead_out(bench: Bench<impl Store>) {
+pub(crate) async fn a_replay_spreads_dead_tasks_out(bench: Bench<impl Store>) {
     let mut died = Vec::new();
     for _ in 0..4 {
         let held = bench.add_held().await;
@@ -93,7 +93,7 @@ pub(crate) async fn a_replay_spreads_the_dead_out(bench: Bench<impl Store>) {
     }
     let waiting = bench.add("message.call", 99_000).await;
     bench.advance(1_000);
-    // Only the dead take a step, in the order in which they are named.
+    // Only dead tasks take a step, in the order in which they are named.
     let named = vec![died[2], waiting, died[0], died[2], TaskId(1), died[3]];
     let spread = Spread { first: ms(500), step: ms(250) };
     assert_eq!(bench.store.replay(&lane(), named, spread).await.unwrap(), 3);
@@ -111,7 +111,7 @@ pub(crate) async fn a_replay_spreads_the_dead_out(bench: Bench<impl Store>) {
     assert_eq!(grant.tasks.iter().map(|task| task.due).collect::<Vec<_>>(), [at(1_500), at(1_750)]);
 }
 
-pub(crate) async fn a_discard_takes_only_what_ended_so(bench: Bench<impl Store>) {
+pub(crate) async fn a_discard_removes_only_tasks_of_the_named_state(bench: Bench<impl Store>) {
     let ends = [delivered(), dead(), dead(), dead()];
     let mut all = Vec::new();
     for transition in ends {
@@ -133,7 +133,7 @@ pub(crate) async fn a_discard_takes_only_what_ended_so(bench: Bench<impl Store>)
     assert_eq!(
         discard(State::Dead, &[all[0], all[1], all[1], TaskId(1), all[3], all[4]]).await,
         2,
-        "each once"
+        "each task must be discarded once"
     );
     let counts = bench.counts().await;
     assert_eq!((counts.dead, counts.delivered, counts.scheduled), (1, 1, 1));
@@ -148,10 +148,11 @@ pub(crate) async fn a_discard_takes_only_what_ended_so(bench: Bench<impl Store>)
     assert_eq!(discard(State::Delivered, &all).await, 1);
 }
 
-pub(crate) async fn a_clear_leaves_only_what_is_leased(bench: Bench<impl Store>) {
+pub(crate) async fn a_clear_leaves_only_leased_tasks(bench: Bench<impl Store>) {
     let lost = bench.add_held().await;
     bench.let_lease_run_out();
-    // Swept it would be handed out again: it lies there with its lease run out until the clear.
+    // A sweep would hand it out again. Its lease has expired, and it stays in that state until the
+    // clear.
     bench.add("other.server", 0).await;
     let grant = bench.grant(delayd::store::Claim {
         lease: ms(2 * LEASE_MS),
@@ -182,7 +183,7 @@ pub(crate) async fn a_clear_leaves_only_what_is_leased(bench: Bench<impl Store>)
     assert_eq!(clear(2).await, 2);
     assert_eq!(clear(2).await, 2);
     assert_eq!(clear(2).await, 1);
-    assert_eq!(clear(2).await, 0, "none is left");
+    assert_eq!(clear(2).await, 0, "a task was left");
     let counts = bench.counts().await;
     assert_eq!(counts, Counts { leased: 1, ..Counts::default() });
     assert_eq!(bench.next_due().await, Some(at(3 * LEASE_MS as i64)));
@@ -203,7 +204,7 @@ pub(crate) async fn a_clear_of_many_is_exact(bench: Bench<impl Store>) {
     assert_eq!(bench.next_due().await, None);
 }
 
-pub(crate) async fn a_forecast_counts_what_falls_due_in_each_step(bench: Bench<impl Store>) {
+pub(crate) async fn a_forecast_counts_the_tasks_due_in_each_step(bench: Bench<impl Store>) {
     bench.advance(1_000);
     let forecast =
         async |step, steps| bench.store.forecast(&lane(), ms(step), steps).await.unwrap();
@@ -234,16 +235,20 @@ pub(crate) async fn the_earliest_due_moment_of_a_lane_is_known(bench: Bench<impl
     bench.add("other.server", 7_000).await;
     assert_eq!(earliest().await, Some(at(7_000)));
     let pulled = bench.add("@pull", 5_000).await;
-    assert_eq!(earliest().await, Some(at(5_000)), "pulled or called");
+    assert_eq!(earliest().await, Some(at(5_000)), "pulled and called tasks must both count");
     bench.advance(8_000);
-    assert_eq!(earliest().await, Some(at(5_000)), "that of the oldest overdue task");
+    assert_eq!(
+        earliest().await,
+        Some(at(5_000)),
+        "the moment must be that of the oldest overdue task"
+    );
     bench.store.cancel(&lane(), pulled).await.unwrap();
     assert_eq!(earliest().await, Some(at(7_000)));
     let grant = bench.claim(&[("other.server", 1)]).await;
-    assert_eq!(earliest().await, Some(at(9_000)), "what is leased does not wait");
+    assert_eq!(earliest().await, Some(at(9_000)), "a leased task counts as waiting");
     let held = crate::bench::Held { id: grant.tasks[0].id, receipt: grant.receipt };
     bench.settle(&held, retry(500)).await;
-    assert_eq!(earliest().await, Some(at(8_500)), "a retry's moment counts");
+    assert_eq!(earliest().await, Some(at(8_500)), "the moment of a retry must count");
     bench.claim(&[("other.server", 1)]).await;
     bench.advance(500);
     bench.claim(&[("other.server", 1)]).await;

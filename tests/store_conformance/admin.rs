@@ -1,4 +1,4 @@
-//! `reschedule`, `replay`, `purge`: what people do to tasks.
+//! `reschedule`, `replay`, `purge`: what operators and producers do to tasks.
 
 use delayd::model::task::{Options, State, TaskId};
 use delayd::store::{
@@ -47,7 +47,7 @@ pub(crate) async fn a_reschedule_may_change_content_and_destination(bench: Bench
     let pulled = NewContent { destination: "@pull".parse().unwrap(), ..new };
     bench.store.reschedule(&lane(), to_pull, Moment::After(ms(7)), Some(pulled)).await.unwrap();
     bench.advance(7);
-    assert!(bench.sweep().await.outlook.due.is_empty(), "nobody is called for it any more");
+    assert!(bench.sweep().await.outlook.due.is_empty(), "the old destination is still due");
     assert_eq!(ids(&bench.claim(&[("@pull", 1)]).await), [to_pull]);
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn only_a_scheduled_task_is_rescheduled(bench: Bench<impl Store
     assert_eq!(reschedule(TaskId(1)).await, Rescheduled::Unknown);
 }
 
-pub(crate) async fn a_replay_schedules_the_dead_for_now_and_counts_them(bench: Bench<impl Store>) {
+pub(crate) async fn a_replay_schedules_dead_tasks_now_and_counts_them(bench: Bench<impl Store>) {
     let (first, second, well) =
         (bench.add_held().await, bench.add_held().await, bench.add_held().await);
     bench.settle(&first, dead()).await;
@@ -111,18 +111,18 @@ pub(crate) async fn a_replay_schedules_the_dead_for_now_and_counts_them(bench: B
     assert_eq!(
         bench.store.replay(&lane(), all, Spread::default()).await.unwrap(),
         0,
-        "a repeat finds none dead"
+        "a repeated replay must find no dead task"
     );
     assert_eq!(bench.get(first.id).await.due, bench.now());
     let counts = bench.counts().await;
     assert_eq!((counts.scheduled, counts.dead, counts.delivered), (2, 0, 1));
     let grant = bench.claim(&[("message.call", 5)]).await;
     assert_eq!(ids(&grant), [first.id, second.id]);
-    assert_eq!(grant.tasks[0].due, at(5_000), "its due moment is the new one");
+    assert_eq!(grant.tasks[0].due, at(5_000), "the due moment is not that of the replay");
     assert_eq!(bench.store.replay(&lane(), Vec::new(), Spread::default()).await.unwrap(), 0);
 }
 
-pub(crate) async fn a_purge_forgets_the_oldest_ends_before_a_moment(bench: Bench<impl Store>) {
+pub(crate) async fn a_purge_removes_the_oldest_ended_tasks_first(bench: Bench<impl Store>) {
     let mut ended = Vec::new();
     for _ in 0..5 {
         let held = bench.add_held().await;
@@ -139,7 +139,7 @@ pub(crate) async fn a_purge_forgets_the_oldest_ends_before_a_moment(bench: Bench
     let history = async || bench.store.histories(vec![lane()]).await.unwrap().lanes[0].unwrap();
 
     assert_eq!(history().await, History { ended: 5, oldest: Some(at(0)), has_leftovers: false });
-    assert_eq!(purge(State::Delivered, at(0), 10).await, 0, "nothing ended before that");
+    assert_eq!(purge(State::Delivered, at(0), 10).await, 0, "a task was purged that ended later");
     assert_eq!(purge(State::Delivered, at(10_000), 0).await, 0);
     assert_eq!(purge(State::Delivered, at(10_000), 2).await, 2);
     let left: Vec<TaskId> =
@@ -148,10 +148,18 @@ pub(crate) async fn a_purge_forgets_the_oldest_ends_before_a_moment(bench: Bench
         history().await,
         History { ended: 3, oldest: Some(at(2_000)), has_leftovers: false }
     );
-    assert_eq!(left, [ended[2].id, ended[3].id, ended[4].id], "the oldest went first");
+    assert_eq!(
+        left,
+        [ended[2].id, ended[3].id, ended[4].id],
+        "the purge did not begin with the oldest"
+    );
     assert!(bench.store.get(&lane(), ended[0].id).await.unwrap().is_none());
     assert_eq!(bench.settle(&ended[0], delivered()).await, Settled::Unknown);
-    assert_eq!(purge(State::Delivered, at(3_000), 10).await, 1, "what ended at the moment stays");
+    assert_eq!(
+        purge(State::Delivered, at(3_000), 10).await,
+        1,
+        "a task was purged that ended at the moment itself"
+    );
     assert_eq!(purge(State::Delivered, at(100_000), 10).await, 2);
     for state in [State::Scheduled, State::Leased, State::Cancelled, State::Expired] {
         assert_eq!(purge(state, at(100_000), 10).await, 0, "{state:?}");
@@ -159,13 +167,13 @@ pub(crate) async fn a_purge_forgets_the_oldest_ends_before_a_moment(bench: Bench
     assert_eq!(
         (history().await, bench.counts().await.dead),
         (History::default(), 1),
-        "the dead stay"
+        "a dead task was purged"
     );
     assert_eq!(purge(State::Dead, at(100_000), 10).await, 1);
     assert_eq!(bench.state(waiting).await, State::Scheduled);
 }
 
-/// A purge of many goes in chunks inside the store; callers see one number.
+/// A purge of many tasks works in chunks inside the store. The caller gets one number.
 pub(crate) async fn a_purge_of_many_is_exact(bench: Bench<impl Store>) {
     let added = bench.store.add(vec![new_task("message.call", 60_000); 1_300]).await;
     for added in added {

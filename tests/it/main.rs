@@ -10,6 +10,7 @@ mod article;
 mod bad_input;
 mod bench;
 mod callbacks;
+mod client_samples;
 mod clock_jumps;
 mod command_line;
 mod crash;

@@ -341,7 +341,7 @@ bench`](OPERATIONS.md#measuring-it) runs each scenario alone. For targets that a
 {short}
 Every figure counts verified work only: each task was accepted, arrived exactly once, and not before
 its due millisecond. Throughput is measured in a closed loop: each connection sends its next request
-after the answer to the one before. Lateness is measured in an open loop: all due moments are
+after the answer to the one before. Lateness is measured in an open loop: all due times are
 planned in advance, and lateness counts from them. A figure that was measured in several rounds is
 the median.
 

@@ -1,5 +1,6 @@
 """What was measured, as a table for the terminal and as docs/PERFORMANCE.md."""
 
+import textwrap
 from statistics import median
 
 import plot
@@ -52,6 +53,11 @@ def number(value, digits=0):
 
 def percent(ratio):
     return "–" if ratio is None else f"{ratio * 100:.0f} %"
+
+
+def wrapped(text, indent=""):
+    """A paragraph or an item of a list, in lines of 100 columns."""
+    return textwrap.fill(text, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def met(is_met):
@@ -259,14 +265,14 @@ def in_flight(told):
     sizes = told.sizes("in-flight")
     if not sizes:
         return ""
-    lines = ["| calls in flight | embedded: resident before, with them, bytes a call | Redis |", "|---|---|---|"]
+    lines = ["| calls in flight | embedded: resident before, with them, bytes per call | Redis |", "|---|---|---|"]
     for calls in sizes:
         cells = []
         for store in STORES:
             before, resident, taken = (told.figure(f"in-flight {calls} {store}", name) for name in ("resident_before_mib", "resident_with_mib", "bytes_per_call"))
             cells.append("–" if taken is None else f"{number(before, 1)} MiB, {number(resident)} MiB, {number(taken)}")
         lines.append(f"| {calls:,} | {cells[0]} | {cells[1]} |")
-    return "## Calls in flight\n\n" + "\n".join(lines) + "\n\nBytes a call are what the resident memory grew by. What they are made of is [here](performance/limits.md#what-a-call-in-flight-takes).\n\n"
+    return "## Calls in flight\n\n" + "\n".join(lines) + "\n\nBytes per call are the growth of the resident memory.\n[Limits](performance/limits.md#what-a-call-in-flight-takes) lists what they consist of.\n\n"
 
 
 def table(told):
@@ -311,27 +317,36 @@ def write(root, told):
     shown = Told(told)
     folder = root / "docs" / "performance"
     plots = []
-    for name, title, alt in [("pending", "More that waits", "cost against tasks pending"), ("topics", "More topics", "cost against topics")]:
+    for name, title, alt in [("pending", "More pending tasks", "cost against tasks pending"), ("topics", "More topics", "cost against topics")]:
         svg = plot.draw(shown, name)
         if svg:
             (folder / f"{name}.svg").write_text(svg)
             plots.append(f"## {title}\n\n![{alt}](performance/{name}.svg)\n")
     machine = told["machine"]
     short = "\n**These figures are of a short run, which only shows that the measuring works.**\n" if told["short"] else ""
-    defects = "".join(f"- {defect}\n" for defect in told["defects"])
-    broken = f"\nNot as promised:\n\n{defects}" if defects else ""
-    absent = "".join(f"- {key}: {why}\n" for key, why in sorted(told.get("absent", {}).items()))
+    defects = "".join(wrapped(f"- {defect}", "  ") + "\n" for defect in told["defects"])
+    broken = f"\nBroken promises:\n\n{defects}" if defects else ""
+    absent = "".join(wrapped(f"- {key}: {why}", "  ") + "\n" for key, why in sorted(told.get("absent", {}).items()))
     absent = f"\nNot measured:\n\n{absent}" if absent else ""
     moments = ", ".join(f"{group} {at}" for group, at in sorted(shown.moments().items()))
+    hardware = f"{machine['cpus']} processors ({machine['model']}), {machine['memory_gib']} GiB, {machine['system']}"
+    on = f"{hardware}; Redis {machine['redis']}, AOF everysec; {machine['delayd']}. Each content has 200 bytes."
     page = f"""# Performance
 
-What delayd does on one machine that it shares with the load, the receiver and Redis, and what the parts it is made of can do there.
-Written by `scripts/bench --write`, which measures all groups or some of them ([when](#machine)); [`delayd bench`](OPERATIONS.md#measuring-it) plays each scenario alone.
-What is short of its target, and why: [limits](performance/limits.md).
+The performance of delayd on one machine, which it shares with the load generator, the receiver and
+Redis, and the performance of the parts that it is made of. `scripts/bench --write` measures and
+writes this page, whole or in groups ([when](#machine)). [`delayd
+bench`](OPERATIONS.md#measuring-it) runs each scenario alone. For targets that are missed, see
+[limits](performance/limits.md).
 {short}
-Every figure counts verified work alone: each task was accepted, arrived exactly once, and none before its due millisecond. Throughput is measured by a closed loop, lateness by
-an open one: moments are planned in advance, and what is late is counted from them. ✓ and ✗ say whether the target was met. Where a measure was taken in several rounds,
-the median is shown. The ratio to bare axum is that of the same round, within seconds; to other parts it is that of the two medians; – was not measured.
+Every figure counts verified work only: each task was accepted, arrived exactly once, and not before
+its due millisecond. Throughput is measured in a closed loop: each connection sends its next request
+after the answer to the one before. Lateness is measured in an open loop: all due times are
+planned in advance, and lateness counts from them. A figure that was measured in several rounds is
+the median.
+
+✓ and ✗ say whether the target was met, and – that nothing was measured. The ratio to bare axum
+compares figures of the same round, seconds apart. Ratios to other parts compare two medians.
 
 {table(told)}
 
@@ -339,14 +354,18 @@ the median is shown. The ratio to bare axum is that of the same round, within se
 
 {parts(shown)}
 
-What happens under faults (nothing lost, redelivery within lease + 1 s) is in [RELIABILITY.md](RELIABILITY.md).
+[RELIABILITY.md](RELIABILITY.md) has the figures under faults.
 
-A peer's callback is a function in its own process, or an answer on a socket; delayd's is an HTTP request to a receiver that answers 200.
+The two peers do less for each task: BullMQ calls a function in its own process, and beanstalkd
+answers on an open socket. delayd sends an HTTP request to a receiver, which answers 200.
 {broken}{absent}
 {"".join(plot_ + chr(10) for plot_ in plots)}{in_flight(shown)}## Machine
 
-{machine['cpus']} processors ({machine['model']}), {machine['memory_gib']} GiB, {machine['system']}; Redis {machine['redis']}, AOF everysec; {machine['delayd']}.
-Measured last (UTC): {moments}.
-Contents of 200 bytes. Such machines are noisy: ratios of one run say more than its figures. The raw ones are in [figures.json](performance/figures.json).
+{wrapped(on)}
+
+{wrapped(f"Last measured (UTC): {moments}.")}
+
+Such machines are noisy: ratios within one run are more reliable than single figures.
+[figures.json](performance/figures.json) has the raw figures.
 """
     (root / "docs" / "PERFORMANCE.md").write_text(page)

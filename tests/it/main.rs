@@ -11,6 +11,7 @@ mod bad_clients;
 mod bad_input;
 mod bench;
 mod callbacks;
+mod client_samples;
 mod clock_jumps;
 mod command_line;
 mod crash;

@@ -1,4 +1,5 @@
-// Adds jobs that are all due at one moment, 64 at a time, then works them, and prints what that took as JSON.
+// Adds jobs that are all due at the same time, 64 at a time. Then works them, and prints the times
+// as JSON.
 import { Queue, Worker } from 'bullmq'
 
 const [url, tasks] = [new URL(process.argv[2]), Number(process.argv[3])]
@@ -24,7 +25,7 @@ await new Promise((resolve, reject) => {
     const now = Date.now()
     if (seen.has(job.id)) reject(new Error(`job ${job.id} came twice`))
     seen.add(job.id)
-    // Its own due moment: of its adding and its delay.
+    // The due time of this job: when it was added, plus its delay.
     earliest = Math.min(earliest, now - (job.timestamp + job.opts.delay))
     last = now
     if (seen.size === tasks) resolve(worker)

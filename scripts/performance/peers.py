@@ -1,4 +1,7 @@
-"""Other queues beside delayd, in the same run: each adds tasks that are all due at the same second, then takes every one, once."""
+"""Other queues, measured in the same run as delayd.
+
+Each adds tasks that are all due at the same second, and then takes each once.
+"""
 
 import json
 import os
@@ -15,11 +18,11 @@ CONTENT = b'{"sn":"bench.receiver","url":"/bench","pad":"' + b"x" * 153 + b'"}'
 
 
 class Absent(Exception):
-    """A peer that is not there, and why."""
+    """A peer is not installed; the text says why."""
 
 
 def bullmq(redis, tasks):
-    """BullMQ, a library for Node: one process adds and works, over the given Redis."""
+    """BullMQ, a library for Node: one process adds and works jobs, on the given Redis."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parents[1] / "target"))
     place = target / "bullmq"
     if not shutil.which("npm"):
@@ -38,7 +41,7 @@ def bullmq(redis, tasks):
 
 
 def beanstalkd(tasks):
-    """beanstalkd over its own protocol, pipelined, with its log on disk (synced every 50 ms, its default)."""
+    """beanstalkd, pipelined, with its log on disk (synced every 50 ms, its default)."""
     if not shutil.which("beanstalkd"):
         raise Absent("beanstalkd is not installed")
     with tempfile.TemporaryDirectory(prefix="delayd-bench-beanstalkd-") as folder, socket.socket() as free:
@@ -55,14 +58,15 @@ def beanstalkd(tasks):
 
 def _beanstalkd(port, tasks):
     stream = _connect(port)
-    # Its delays are whole seconds from the put: with room for all puts, those of one second fall due in one second.
+    # Its delays are whole seconds from the put. The lead gives time for all puts, so all of them
+    # fall due in the same second.
     begin = int(time.time()) + 4
     due, sent, began = {}, 0, time.monotonic()
     while sent < tasks:
         some = min(500, tasks - sent)
         delay = begin - int(time.time())
         put = b"put 1 %d 60 %d\r\n%s\r\n" % (delay, len(CONTENT), CONTENT)
-        # The moment until which none of these can be due.
+        # None of these can be due before this time.
         at = time.time() + delay
         stream.sendall(put * some)
         for _ in range(some):

@@ -1,4 +1,4 @@
-"""Plots as SVG by hand: small panels beside each other, one line per store, readable on light and on dark pages."""
+"""Draws plots as SVG: small panels side by side, one line per store, for light and dark pages."""
 
 from math import ceil, floor, log10
 
@@ -42,7 +42,7 @@ PLOTS = {
 
 
 def draw(told, name):
-    """The plot of a group; nothing if it was measured at one size only."""
+    """The plot of a group; None if it was measured at one size only."""
     title, across, panels = PLOTS[name]
     sizes = told.sizes(name)
     if len(sizes) < 2:
@@ -111,7 +111,7 @@ def _panel(offset, sizes, series, label, unit, across):
 
 
 def _ticks(most):
-    """From 0 on, in steps of 1, 2 or 5 times a power of ten, four or five of them, past the most."""
+    """Four or five steps of 1, 2 or 5 times a power of ten, from 0 to beyond `most`."""
     rough = max(most, 1e-9) / 4
     power = 10 ** floor(log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)

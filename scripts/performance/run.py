@@ -1,4 +1,7 @@
-"""Runs the scenarios of `delayd bench` in groups, each on both stores, and the parts and peers beside them. See scripts/bench."""
+"""Runs the scenarios of `delayd bench` in groups, each on both stores, with parts and peers.
+
+See scripts/bench.
+"""
 
 import argparse
 import json
@@ -25,7 +28,7 @@ LONGEST_S = 1200
 
 
 class Redis:
-    """A server with nothing in it, that syncs every second; it and its folder end with the block."""
+    """An empty server that syncs every second. It and its folder are removed after the block."""
 
     def __enter__(self):
         self.folder = tempfile.mkdtemp(prefix="delayd-bench-redis-")
@@ -58,21 +61,21 @@ class Redis:
 
 
 class Run:
-    """What has been measured so far: a list per key, such as `add 64 redis`."""
+    """The results so far: a list per key, such as `add 64 redis`."""
 
     def __init__(self, short):
         self.short = short
         self.group = None
         self.results = {}
         self.defects = []
-        # What could not be measured here, and why.
+        # The measures that are not possible on this machine, with reasons.
         self.absent = {}
 
     def size(self, long, short):
         return short if self.short else long
 
     def bench(self, key, words, store=None):
-        """Plays a scenario; on a Redis of its own, if that is the store."""
+        """Runs a scenario; with the store Redis, on a server of its own."""
         if store == "redis":
             with Redis() as redis:
                 return self._play(key, words, ["--store", "redis", "--redis", redis.url])
@@ -85,7 +88,7 @@ class Run:
         try:
             output, error = bench.communicate(timeout=LONGEST_S)
         except BaseException:
-            # It ends its service and removes what it made.
+            # It stops its service and removes its data.
             bench.send_signal(signal.SIGINT)
             bench.communicate()
             raise
@@ -123,7 +126,7 @@ class Run:
 
 
 def add(run):
-    """Rounds, so that each figure has its bare server within seconds of it."""
+    """Rounds, so that the bare server is measured within seconds of each figure."""
     span = run.size("5s", "500ms")
     for _ in range(run.size(5, 1)):
         run.bench("bare 64", f"bare --for {span}")
@@ -148,7 +151,7 @@ def batch(run):
 
 
 def burst(run):
-    """More rounds than elsewhere: half a second is soon over, and what a machine does beside it counts."""
+    """More rounds than other groups: half a second is short, and other load of the machine counts."""
     for _ in range(run.size(7, 1)):
         for store in STORES:
             run.bench(f"burst {store}", f"burst --tasks {run.size(20000, 2000)}", store)
@@ -174,7 +177,7 @@ def idle(run):
 
 
 def in_flight(run):
-    """As many calls as the limit of open files allows."""
+    """As many calls as the open-file limit allows."""
     for calls in run.size([2_000, 4_000, 8_000, 100_000], [160, 320]):
         for store in STORES:
             run.bench(f"in-flight {calls} {store}", f"in-flight --calls {calls}", store)
@@ -214,7 +217,7 @@ GROUPS = {
 
 
 def machine():
-    """Where it was measured."""
+    """The machine of the run."""
     model = ""
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -247,7 +250,7 @@ def main():
     for run.group in wanted:
         GROUPS[run.group](run)
     if options.write and len(wanted) < len(GROUPS) and FIGURES.exists():
-        # The other groups' figures stay, each with the command that it was taken by.
+        # The figures of other groups stay, each with its command.
         before = json.loads(FIGURES.read_text())
         if before["short"] == run.short:
             run.results = before["results"] | run.results

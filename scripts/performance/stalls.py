@@ -1,4 +1,7 @@
-"""How long this machine stops a program that only reads the clock: no command of a server can be promised to be faster than that."""
+"""How long this machine stops a program that only reads the clock.
+
+No command of a server can be faster than that.
+"""
 
 import multiprocessing
 import time
@@ -7,7 +10,7 @@ NOTED_NS = 1_000_000
 
 
 def _gaps(seconds):
-    """The gaps of a millisecond or more between two readings of the clock, in ns."""
+    """The gaps of at least a millisecond between two readings of the clock, in ns."""
     gaps, now = [], time.monotonic_ns()
     end = now + int(seconds * 1e9)
     while now < end:
@@ -18,7 +21,7 @@ def _gaps(seconds):
 
 
 def measure(seconds):
-    """One such program for each processor, with nothing else to do."""
+    """Runs one such program per CPU core for so many seconds."""
     programs = multiprocessing.cpu_count()
     with multiprocessing.Pool(programs) as pool:
         gaps = [gap for found in pool.map(_gaps, [seconds] * programs) for gap in found]

@@ -114,7 +114,9 @@ async fn paste(example: &str, delayd: &Program) -> String {
 /// The page promises that its examples run from top to bottom.
 async fn the_examples_of_the_api_page_work_from_top_to_bottom(kept: Kept) {
     let receiver = Receiver::start().await;
-    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+    // As in config/dev.toml, which the page starts with.
+    let services = [service("message.call", &receiver), service("other.server", &receiver)];
+    let delayd = kept.start(&services).await;
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/API.md")).unwrap();
     let pasted = examples_work(&page, &delayd).await;

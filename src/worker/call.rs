@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::claim::{CallPermits, Slots};
-use super::held::{Holding, Lease};
+use super::in_flight::{HeldTask, Lease};
 use super::settler::Ending;
 use super::{Noted, Shared};
 use crate::callback::{Answer, Call, Caller, Excerpt, Fault, Service, target};
@@ -38,7 +38,7 @@ pub(super) fn start(
         until: since + shared.params.lease,
         attempt: task.attempt,
     };
-    let Some(holding) = shared.held.take(lane, task.id, lease) else {
+    let Some(holding) = shared.in_flight.take(lane, task.id, lease) else {
         tracing::debug!(task.id = %task.id, %lane, "Task {} is still in flight here; its call goes on", task.id);
         return;
     };
@@ -61,7 +61,7 @@ struct Flight<S, C> {
     shared: Arc<Shared<S, C>>,
     lane: Lane,
     task: LeasedTask,
-    holding: Holding,
+    holding: HeldTask,
     permits: CallPermits,
 }
 

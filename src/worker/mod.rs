@@ -42,7 +42,7 @@ use crate::topic::Registry;
 
 mod call;
 mod claim;
-mod held;
+mod in_flight;
 mod lane;
 mod notes;
 mod settler;
@@ -50,7 +50,7 @@ mod supervisor;
 mod time;
 mod topic;
 
-use held::Held;
+use in_flight::InFlight;
 pub use notes::Noted;
 use notes::Notes;
 use settler::Settler;
@@ -104,7 +104,7 @@ struct Shared<S, C> {
     /// The store's id; nothing is claimed before it is known.
     store_id: Mutex<Option<StoreId>>,
     time: StoreTime,
-    held: Held,
+    in_flight: InFlight,
     settler: Settler,
     topic_limits: TopicLimits,
     notes: Notes,
@@ -142,7 +142,7 @@ impl<S: Delivery, C: Caller> Worker<S, C> {
             params,
             holder: Holder(Receipt::random().as_str().into()),
             store_id: Mutex::default(),
-            held: Held::default(),
+            in_flight: InFlight::default(),
             settler,
             topic_limits: TopicLimits::default(),
             notes,

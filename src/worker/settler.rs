@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::call::MARGIN;
-use super::held::{Holding, Lease};
+use super::in_flight::{HeldTask, Lease};
 use crate::callback::Caller;
 use crate::store::{Delivery, Error, MAX_LEASE, Settle, Settled, Transition};
 use crate::task::{Lane, TaskId};
@@ -42,17 +42,17 @@ pub(super) struct Ending {
     lane: Lane,
     id: TaskId,
     lease: Lease,
-    holding: Option<Holding>,
+    holding: Option<HeldTask>,
     transition: Transition,
 }
 
 impl Ending {
-    pub(super) fn of(lane: Lane, holding: Holding, transition: Transition) -> Self {
+    pub(super) fn of(lane: Lane, holding: HeldTask, transition: Transition) -> Self {
         let (id, mut lease) = (holding.id(), holding.lease());
         let mut holding = Some(holding);
         if transition == Transition::Release {
             // Of leases that followed one another only the newest can be given back.
-            while let Some(newer) = holding.take().and_then(Holding::let_go) {
+            while let Some(newer) = holding.take().and_then(HeldTask::let_go) {
                 lease = newer.lease();
                 holding = Some(newer);
             }
@@ -374,7 +374,7 @@ fn conclude(shared: &Arc<Shared<impl Delivery, impl Caller>>, ending: Ending, an
         }
     }
     let Ending { lane, lease: Lease { attempt, .. }, holding, transition, .. } = ending;
-    let Some(holding) = holding.and_then(Holding::let_go) else { return };
+    let Some(holding) = holding.and_then(HeldTask::let_go) else { return };
     // It was handed to us once more meanwhile, and has not been called for that.
     match transition {
         Transition::Retry { after, .. } if is_stale && holding.lease().attempt > attempt => {
@@ -390,7 +390,7 @@ fn conclude(shared: &Arc<Shared<impl Delivery, impl Caller>>, ending: Ending, an
 async fn hold_back(
     shared: Arc<Shared<impl Delivery, impl Caller>>,
     lane: Lane,
-    holding: Holding,
+    holding: HeldTask,
     wait: Duration,
 ) {
     tokio::select! {
@@ -405,7 +405,7 @@ async fn hold_back(
 async fn keep(
     shared: &Shared<impl Delivery, impl Caller>,
     lane: &Lane,
-    holding: &Holding,
+    holding: &HeldTask,
     until: Instant,
 ) {
     loop {

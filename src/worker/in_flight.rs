@@ -46,11 +46,11 @@ fn lock(leases: &Mutex<ByTask>) -> MutexGuard<'_, ByTask> {
 
 /// All of them, by task.
 #[derive(Debug, Default)]
-pub(super) struct Held(Arc<Mutex<ByTask>>);
+pub(super) struct InFlight(Arc<Mutex<ByTask>>);
 
-impl Held {
+impl InFlight {
     /// Takes a task in hand; `None` if it was there already, and the lease is put by.
-    pub(super) fn take(&self, lane: &Lane, id: TaskId, lease: Lease) -> Option<Holding> {
+    pub(super) fn take(&self, lane: &Lane, id: TaskId, lease: Lease) -> Option<HeldTask> {
         let name = (lane.clone(), id);
         let mut leases = lock(&self.0);
         if let Some(held) = leases.get_mut(&name) {
@@ -58,19 +58,19 @@ impl Held {
             return None;
         }
         leases.insert(name.clone(), Leases { own: lease, put_by: None });
-        Some(Holding { name, leases: self.0.clone(), is_held: true })
+        Some(HeldTask { name, leases: self.0.clone(), is_held: true })
     }
 }
 
 /// One task in hand; dropping it lets go.
 #[derive(Debug)]
-pub(super) struct Holding {
+pub(super) struct HeldTask {
     name: Name,
     leases: Arc<Mutex<ByTask>>,
     is_held: bool,
 }
 
-impl Holding {
+impl HeldTask {
     /// The task.
     pub(super) fn id(&self) -> TaskId {
         self.name.1
@@ -111,7 +111,7 @@ impl Holding {
     }
 }
 
-impl Drop for Holding {
+impl Drop for HeldTask {
     fn drop(&mut self) {
         if self.is_held {
             lock(&self.leases).remove(&self.name);
@@ -129,7 +129,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_still_held_is_not_fired_and_its_new_lease_is_put_by() {
-        let held = Held::default();
+        let held = InFlight::default();
         let holding = held.take(&lane("t:0"), TaskId(1), lease("first", 1)).unwrap();
         assert!(held.take(&lane("t:0"), TaskId(1), lease("second", 2)).is_none());
         assert!(held.take(&lane("t:0"), TaskId(1), lease("third", 3)).is_none());
@@ -152,7 +152,7 @@ mod tests {
     /// Once, a call held up the other topic's task, and its end was taken for that one's.
     #[tokio::test]
     async fn the_same_number_in_two_topics_is_two_tasks() {
-        let held = Held::default();
+        let held = InFlight::default();
         let one = held.take(&lane("a:0"), TaskId(1), lease("first", 1)).unwrap();
         let other = held.take(&lane("b:0"), TaskId(1), lease("second", 1)).unwrap();
         assert!(one.let_go().is_none());
@@ -161,7 +161,7 @@ mod tests {
 
     #[tokio::test]
     async fn dropping_lets_go_of_everything() {
-        let held = Held::default();
+        let held = InFlight::default();
         let holding = held.take(&lane("t:0"), TaskId(1), lease("first", 1)).unwrap();
         assert!(held.take(&lane("t:0"), TaskId(1), lease("second", 2)).is_none());
         drop(holding);

@@ -7,18 +7,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::claim::{CallPermits, Slots};
-use super::in_flight::{HeldTask, Lease};
+use super::in_flight::{HeldTask, Lease, MARGIN};
+use super::params::Noted;
 use super::settler::Ending;
-use super::{Noted, Shared};
+use super::shared::Shared;
 use crate::callback::{Answer, Call, Caller, Excerpt, Fault, Service, target};
 use crate::clock::UnixMillis;
 use crate::limits::TopicPermit;
 use crate::outcome;
 use crate::store::{AttemptNote, Delivery, LeasedTask, Settled, Transition};
 use crate::task::{Lane, Receipt, TopicPolicy};
-
-/// What a lease must last beyond the call's timeout, so that the settle still finds it.
-pub(super) const MARGIN: Duration = Duration::from_secs(1);
 
 /// How far beyond its timeout a call may end before its destination's breaker counts it as failed:
 /// the timeout itself comes first.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Shared, topic};
+use super::shared::Shared;
+use super::topic;
 use crate::callback::Caller;
 use crate::clock::UnixMillis;
 use crate::limits::{

@@ -1,11 +1,16 @@
+use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::sync::{Notify, broadcast};
 
-use super::*;
-use crate::callback::{Answer, Call, LONGEST_RETRY_AFTER};
-use crate::limits::LimitParams;
+use super::{Noted, Params, Parts, Worker};
+use crate::callback::{Answer, Call, Caller, LONGEST_RETRY_AFTER, Services};
+use crate::clock::Clock;
+use crate::limits::{DestinationLimits, LimitParams};
+use crate::outcome::Policy;
 use crate::store::*;
-use crate::task::{Lane, StoreId, TaskId};
-use crate::topic;
+use crate::task::{Lane, Receipt, StoreId, TaskId};
+use crate::topic::{self, Registry};
 
 /// A store that takes what it is asked, and says nothing: a disk that hangs.
 #[derive(Debug)]

@@ -12,10 +12,14 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::task::{Lane, Receipt, TaskId};
+
+/// How much longer than the call's timeout a lease must last, so that it still holds at the settle.
+pub(super) const MARGIN: Duration = Duration::from_secs(1);
 
 /// A lease in our hands.
 #[derive(Clone, Debug)]

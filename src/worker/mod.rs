@@ -8,7 +8,7 @@
 //! - `supervisor` reads the registry, looks over all lanes once a second, and keeps one task per
 //!   lane that has work coming. A thousand idle topics cost that one look.
 //! - `lane` is the heart: wait, claim by free slots, hand out. A pure state machine, and a runner.
-//! - `topic` is what the registry says of a lane's topic: pauses, policy, limits.
+//! - `shared` is the state that these share; `params` the settings and parts it is built from.
 //! - `call` is one task in flight: is the lease long enough, call, outcome.
 //! - `settler` gathers the ends of leases and keeps them until the store has answered.
 //! - `notes` writes down what attempts came to, for eyes.
@@ -23,105 +23,33 @@
 //!   out.
 //! - Time comes from the store; this instance's clock only decides when to look.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use crate::callback::{Caller, Client, Services};
-use crate::clock::Clock;
-use crate::limits::{DestinationLimits, TopicLimits};
-use crate::outcome::Policy;
+use crate::callback::{Caller, Client};
 use crate::store::{AnyStore, Delivery, Holder};
-use crate::task::{Receipt, StoreId};
-use crate::topic::Registry;
+use crate::task::Receipt;
 
 mod call;
 mod claim;
 mod in_flight;
 mod lane;
 mod notes;
+mod params;
 mod settler;
+mod shared;
 mod supervisor;
 mod time;
 mod topic;
 
-use in_flight::InFlight;
-pub use notes::Noted;
 use notes::Notes;
-use settler::Settler;
-use time::StoreTime;
-
-/// The settings of the workers.
-#[derive(Clone, Debug)]
-pub struct Params {
-    /// Whether this instance claims at all; without, it only keeps up with the registry and with
-    /// holds.
-    pub enabled: bool,
-    /// How long a claimed task is held (`worker.lease`).
-    pub lease: Duration,
-    /// After how long without work a lane's task ends (`worker.idle_stop`).
-    pub idle_stop: Duration,
-    /// The most tasks of one claim (`worker.claim_batch`).
-    pub claim_batch: usize,
-    /// What follows a failure, unless the task says otherwise.
-    pub policy: Policy,
-    /// How long one call may take, unless the task says otherwise.
-    pub timeout: Duration,
-    /// Which attempts are noted (`history.attempts`).
-    pub noted: Noted,
-    /// The time between two safety looks: 1 s, but for tests that show that nothing rests on it.
-    pub look_every: Duration,
-}
-
-/// What the workers stand on: any store, and anyone who makes the calls.
-#[derive(Debug)]
-pub struct Parts<S = AnyStore, C = Client> {
-    /// The store.
-    pub store: Arc<S>,
-    /// The topics.
-    pub topics: Arc<Registry<S>>,
-    /// Who makes the calls.
-    pub client: C,
-    /// Who is called.
-    pub services: Arc<Services>,
-    /// How much at once.
-    pub limits: DestinationLimits,
-    /// This instance's clock.
-    pub clock: Clock,
-}
-
-/// What the roles share.
-#[derive(Debug)]
-struct Shared<S, C> {
-    parts: Parts<S, C>,
-    params: Params,
-    holder: Holder,
-    /// The store's id; nothing is claimed before it is known.
-    store_id: Mutex<Option<StoreId>>,
-    time: StoreTime,
-    in_flight: InFlight,
-    settler: Settler,
-    topic_limits: TopicLimits,
-    notes: Notes,
-    calls: TaskTracker,
-    stopping: CancellationToken,
-    cut_off: AtomicBool,
-}
-
-impl<S, C> Shared<S, C> {
-    fn saw_store(&self, id: StoreId) {
-        *self.store_id.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
-    }
-
-    fn store_id(&self) -> Option<StoreId> {
-        *self.store_id.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+pub use params::{Noted, Params, Parts};
+use settler::{Settler, Settling};
+use shared::Shared;
 
 /// The running workers of this instance.
 #[derive(Debug)]
@@ -134,26 +62,21 @@ pub struct Worker<S = AnyStore, C = Client> {
 impl<S: Delivery, C: Caller> Worker<S, C> {
     /// Starts all roles.
     pub fn start(parts: Parts<S, C>, params: Params) -> Self {
-        let (settler, settles) = Settler::new();
+        let (settler, endings) = Settler::new();
         let (notes, taken) = Notes::new();
-        let shared = Arc::new(Shared {
-            time: StoreTime::new(parts.clock.clone()),
-            parts,
-            params,
-            holder: Holder(Receipt::random().as_str().into()),
-            store_id: Mutex::default(),
-            in_flight: InFlight::default(),
-            settler,
-            topic_limits: TopicLimits::default(),
-            notes,
-            calls: TaskTracker::new(),
-            stopping: CancellationToken::new(),
-            cut_off: AtomicBool::new(false),
-        });
-        let settling = tokio::spawn(settler::run(shared.clone(), settles));
+        let holder = Holder(Receipt::random().as_str().into());
+        let shared = Arc::new(Shared::new(parts, params, holder, Arc::new(settler), notes));
+        let (store, stopping) = (&shared.parts.store, &shared.stopping);
+        let settling = Settling {
+            store: store.clone(),
+            settler: shared.settler.clone(),
+            calls: shared.calls.clone(),
+            stopping: stopping.clone(),
+        };
+        let settling = tokio::spawn(settler::run(settling, endings));
         let roles = vec![
             tokio::spawn(topic::forget_idle(shared.clone())),
-            tokio::spawn(notes::run(shared.clone(), taken)),
+            tokio::spawn(notes::run(store.clone(), stopping.clone(), taken)),
             tokio::spawn(supervisor::run(shared.clone())),
         ];
         Self { shared, roles, settling }

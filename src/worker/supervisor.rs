@@ -11,8 +11,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::Shared;
 use super::lane::{self, COMING, Nudge};
+use super::shared::Shared;
 use crate::callback::Caller;
 use crate::clock::UnixMillis;
 use crate::store::{Delivery, Hint, Look, Looked, NextDue};
@@ -99,7 +99,7 @@ async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     if let Ok(Some((revision, entries))) = registry {
         parts.topics.take_in(seen, revision, &entries);
     }
-    let identified = parts.store.id().await.map(|id| shared.saw_store(id));
+    let identified = parts.store.id().await.map(|id| shared.set_store_id(id));
     let may_claim = holds.is_ok() && identified.is_ok();
     match holds {
         Ok(holds) => {

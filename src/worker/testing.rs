@@ -1,17 +1,22 @@
 //! Workers over a real store that is watched, and calls that end when the test says so.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::*;
-use crate::callback::{Answer, Call, Fault, LONGEST_RETRY_AFTER, ServiceParams, SuccessRule};
-use crate::limits::{Allowance, LimitParams};
+use super::{Noted, Params, Parts, Worker};
+use crate::callback::{
+    Answer, Call, Caller, Fault, LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule,
+};
+use crate::clock::Clock;
+use crate::limits::{Allowance, DestinationLimits, LimitParams};
+use crate::outcome::Policy;
 use crate::store::*;
 use crate::task::{Lane, Options, Receipt, StoreId, TaskId, TopicPolicy};
-use crate::topic;
+use crate::topic::{self, Registry};
 
 /// What a test waits for at most.
 const LONG: Duration = Duration::from_secs(20);

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Shared;
+use super::shared::Shared;
 use crate::limits::Allowance;
-use crate::task::{Topic, TopicPolicy};
+use crate::task::TopicPolicy;
 
 /// The time between two looks for limits that nobody needs.
 const ROUND: Duration = Duration::from_secs(60);
@@ -26,17 +26,5 @@ pub(super) async fn forget_idle<S, C>(shared: Arc<Shared<S, C>>) {
         shared.parts.limits.forget_idle();
         shared.topic_limits.forget_idle();
         let _ = tokio::time::timeout(ROUND, shared.stopping.cancelled()).await;
-    }
-}
-
-impl<S, C> Shared<S, C> {
-    /// What the topic asks for.
-    pub(super) fn policy_of(&self, topic: &Topic) -> Arc<TopicPolicy> {
-        self.parts.topics.policy_of(topic)
-    }
-
-    /// Whether nothing of the topic may be claimed.
-    pub(super) fn is_paused(&self, topic: &Topic) -> bool {
-        self.parts.topics.is_paused(topic)
     }
 }

@@ -12,8 +12,9 @@ use crate::callback::Caller;
 use crate::clock::UnixMillis;
 use crate::store::{self, Delivery, Grant, Outlook};
 use crate::task::Lane;
+use crate::worker::call;
 use crate::worker::claim::{self, Claimer, Room, Slots, Taken};
-use crate::worker::{Shared, call};
+use crate::worker::shared::Shared;
 
 /// A due moment this near is work that is coming: the lane's task does not end before it.
 pub(in crate::worker) const COMING: Duration = Duration::from_secs(5);

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::claim::{CallPermits, Slots};
 use super::in_flight::{HeldTask, Lease, MARGIN};
 use super::params::Noted;
+use super::permits::{CallPermits, Reserved};
 use super::settler::Ending;
 use super::shared::Shared;
 use crate::callback::{Answer, Call, Caller, Excerpt, Fault, Service, target};
@@ -29,7 +29,7 @@ pub(super) fn start(
     task: LeasedTask,
     receipt: &Receipt,
     since: Instant,
-    slots: &mut Slots,
+    permits: &mut Reserved,
 ) {
     let lease = Lease {
         receipt: receipt.clone(),
@@ -40,9 +40,8 @@ pub(super) fn start(
         tracing::debug!(task.id = %task.id, %lane, "Task {} is still in flight here; its call goes on", task.id);
         return;
     };
-    let Some(permits) = slots.permits(&task.destination) else {
-        // Rescheduled to another service since it was put on this schedule: that one's slots are
-        // not ours to take.
+    let Some(permits) = permits.split_one(&task.destination) else {
+        // The task was rescheduled to another service, for which nothing was reserved.
         return shared.settler.send(Ending::of(lane.clone(), holding, Transition::Release));
     };
     let mut flight = Flight { shared: shared.clone(), lane: lane.clone(), task, holding, permits };

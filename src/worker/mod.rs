@@ -1,27 +1,26 @@
-//! ③ Working: due tasks are claimed, handed to the callback client, and settled.
+//! ③ Workers: claim due tasks, call their destinations, settle the tasks.
 //!
 //! ```text
-//! supervisor ── one look a second over all lanes ──▶ spawns and nudges
+//! supervisor ── one look at all lanes per second ──▶ starts and wakes lanes
 //!     lane   ── sleeps until due ─▶ claim ─▶ call ─▶ outcome ─▶ settler ─▶ store
 //! ```
 //!
-//! - `supervisor` reads the registry, looks over all lanes once a second, and keeps one task per
-//!   lane that has work coming. A thousand idle topics cost that one look.
-//! - `lane` is the heart: wait, claim by free slots, hand out. A pure state machine, and a runner.
-//! - `shared` is the state that these share; `params` the settings and parts it is built from.
-//! - `call` is one task in flight: is the lease long enough, call, outcome.
-//! - `settler` gathers the ends of leases and keeps them until the store has answered.
-//! - `notes` writes down what attempts came to, for eyes.
+//! - `supervisor` reads the registry, looks at all lanes once a second, and runs one tokio task per
+//!   lane that has work coming. Idle topics cost no more than that look.
+//! - `lane` waits, claims and starts calls: a pure state machine, and a runner that performs it.
+//! - `permits` reserves permits for a claim, or waits for them. `claim` asks the store for tasks.
+//! - `call` is one task in flight: it checks the lease, calls, and decides the outcome.
+//! - `settler` sends the ends of leases in batches, and keeps them until the store has answered.
+//! - `notes` writes the log of attempts.
+//! - `shared` is the state that these share.
 //!
 //! # Invariants
 //!
-//! - A destination is claimed only as far as it has free slots. A blocked one is not claimed: its
-//!   tasks stay on its schedule, nothing is written, no attempt is spent, and nobody stands behind
-//!   them.
+//! - A lane claims at most as many tasks of a destination as it has permits. A blocked destination
+//!   is not claimed: its tasks stay on its schedule, without a write and without an attempt.
 //! - A call starts only if its lease lasts longer than its timeout.
-//! - A task that this instance still holds is never fired a second time, whatever the store hands
-//!   out.
-//! - Time comes from the store; this instance's clock only decides when to look.
+//! - A task that is in flight here is never called a second time, even if the store returns it.
+//! - Time comes from the store. This instance's clock only decides when to look.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,15 +35,16 @@ use crate::task::Receipt;
 
 mod call;
 mod claim;
+mod idle_limits;
 mod in_flight;
 mod lane;
 mod notes;
 mod params;
+mod permits;
 mod settler;
 mod shared;
 mod supervisor;
 mod time;
-mod topic;
 
 use notes::Notes;
 pub use params::{Noted, Params, Parts};
@@ -75,7 +75,7 @@ impl<S: Delivery, C: Caller> Worker<S, C> {
         };
         let settling = tokio::spawn(settler::run(settling, endings));
         let roles = vec![
-            tokio::spawn(topic::forget_idle(shared.clone())),
+            tokio::spawn(idle_limits::forget(shared.clone())),
             tokio::spawn(notes::run(store.clone(), stopping.clone(), taken)),
             tokio::spawn(supervisor::run(shared.clone())),
         ];

@@ -36,15 +36,15 @@ pub(super) fn start(
         until: since + shared.params.lease,
         attempt: task.attempt,
     };
-    let Some(holding) = shared.in_flight.take(lane, task.id, lease) else {
+    let Some(held) = shared.in_flight.take(lane, task.id, lease) else {
         tracing::debug!(task.id = %task.id, %lane, "Task {} is still in flight here; its call goes on", task.id);
         return;
     };
     let Some(permits) = permits.split_one(&task.destination) else {
         // The task was rescheduled to another service, for which nothing was reserved.
-        return shared.settler.send(Ending::of(lane.clone(), holding, Transition::Release));
+        return shared.settler.send(Ending::of(lane.clone(), held, Transition::Release));
     };
-    let mut flight = Flight { shared: shared.clone(), lane: lane.clone(), task, holding, permits };
+    let mut flight = Flight { shared: shared.clone(), lane: lane.clone(), task, held, permits };
     shared.calls.spawn(async move {
         if let Some(transition) = flight.run().await {
             flight.settle(transition);
@@ -58,7 +58,7 @@ struct Flight<S, C> {
     shared: Arc<Shared<S, C>>,
     lane: Lane,
     task: LeasedTask,
-    holding: HeldTask,
+    held: HeldTask,
     permits: CallPermits,
 }
 
@@ -121,7 +121,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         let Some(target) = target(&self.task.content).ok().flatten() else {
             return Answer::Final { outcome: "the content names no sn and url".into() };
         };
-        let lease = self.holding.lease();
+        let lease = self.held.lease();
         let call = Call {
             service,
             url: &target.url,
@@ -145,7 +145,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
     async fn lease_covers(&self, timeout: Duration) -> bool {
         let needed = timeout + MARGIN;
         loop {
-            let lease = self.holding.lease();
+            let lease = self.held.lease();
             if lease.until.saturating_duration_since(Instant::now()) > needed {
                 return true;
             }
@@ -158,7 +158,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
                 .await
             {
                 // Looked at again: the answer may have been so long on its way that little is left.
-                Ok(Settled::Done) => self.holding.extended(since + span),
+                Ok(Settled::Done) => self.held.extended(since + span),
                 Ok(Settled::Stale { .. } | Settled::Unknown) => return false,
                 Err(error) => {
                     tracing::warn!(task.id = %self.task.id, lane = %self.lane, %error, "Could not extend a lease; the task is given back");
@@ -179,7 +179,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             self.shared.notes.take(AttemptNote {
                 lane: self.lane.clone(),
                 id: self.task.id,
-                attempt: self.holding.lease().attempt,
+                attempt: self.held.lease().attempt,
                 started,
                 took,
                 outcome: answer.outcome().to_owned(),
@@ -190,7 +190,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
 
     fn conclude(&self, policy: &TopicPolicy, answer: &Answer) -> Transition {
         let policy = self.shared.params.policy.for_topic(policy).for_task(&self.task.options);
-        let attempt = self.holding.lease().attempt;
+        let attempt = self.held.lease().attempt;
         let transition =
             outcome::of(&policy, self.shared.params.lease, attempt, answer, rand::random());
         let (id, topic) = (self.task.id, &self.lane.topic);
@@ -218,9 +218,9 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         if self.shared.cut_off.load(Ordering::Relaxed) {
             return;
         }
-        let Self { shared, lane, holding, permits, .. } = self;
+        let Self { shared, lane, held, permits, .. } = self;
         // Its slots are free from now on.
         drop(permits);
-        shared.settler.send(Ending::of(lane, holding, transition));
+        shared.settler.send(Ending::of(lane, held, transition));
     }
 }

@@ -36,13 +36,13 @@ pub(super) struct Lease {
 #[derive(Debug)]
 struct Leases {
     own: Lease,
-    put_by: Option<Lease>,
+    newer: Option<Lease>,
 }
 
 /// A task's lane and number. The number alone is no name: a task that was moved here may have that
 /// of another topic's.
-type Name = (Lane, TaskId);
-type ByTask = HashMap<Name, Leases>;
+type Key = (Lane, TaskId);
+type ByTask = HashMap<Key, Leases>;
 
 fn lock(leases: &Mutex<ByTask>) -> MutexGuard<'_, ByTask> {
     leases.lock().unwrap_or_else(PoisonError::into_inner)
@@ -55,21 +55,21 @@ pub(super) struct InFlight(Arc<Mutex<ByTask>>);
 impl InFlight {
     /// Takes a task in hand; `None` if it was there already, and the lease is put by.
     pub(super) fn take(&self, lane: &Lane, id: TaskId, lease: Lease) -> Option<HeldTask> {
-        let name = (lane.clone(), id);
+        let key = (lane.clone(), id);
         let mut leases = lock(&self.0);
-        if let Some(held) = leases.get_mut(&name) {
-            held.put_by = Some(lease);
+        if let Some(held) = leases.get_mut(&key) {
+            held.newer = Some(lease);
             return None;
         }
-        leases.insert(name.clone(), Leases { own: lease, put_by: None });
-        Some(HeldTask { name, leases: self.0.clone(), is_held: true })
+        leases.insert(key.clone(), Leases { own: lease, newer: None });
+        Some(HeldTask { key, leases: self.0.clone(), is_held: true })
     }
 }
 
 /// One task in hand; dropping it lets go.
 #[derive(Debug)]
 pub(super) struct HeldTask {
-    name: Name,
+    key: Key,
     leases: Arc<Mutex<ByTask>>,
     is_held: bool,
 }
@@ -77,38 +77,38 @@ pub(super) struct HeldTask {
 impl HeldTask {
     /// The task.
     pub(super) fn id(&self) -> TaskId {
-        self.name.1
+        self.key.1
     }
 
     /// The lease that it was taken with.
     pub(super) fn lease(&self) -> Lease {
         let leases = lock(&self.leases);
         leases
-            .get(&self.name)
+            .get(&self.key)
             .map(|leases| leases.own.clone())
-            .expect("a holding keeps its lease until it is dropped")
+            .expect("a task keeps its lease until it is dropped")
     }
 
     /// Notes an extension.
     pub(super) fn extended(&self, until: Instant) {
-        if let Some(leases) = lock(&self.leases).get_mut(&self.name) {
+        if let Some(leases) = lock(&self.leases).get_mut(&self.key) {
             leases.own.until = until;
         }
     }
 
     /// Lets go of the lease: either there is another that was put by, and the task stays in hand
     /// with that one, or it is in hand no more.
-    pub(super) fn let_go(mut self) -> Option<Self> {
+    pub(super) fn next_lease(mut self) -> Option<Self> {
         // One step: a claim that comes right now finds the task either in hand or not.
         let mut leases = lock(&self.leases);
-        if let Some(held) = leases.get_mut(&self.name)
-            && let Some(next) = held.put_by.take()
+        if let Some(held) = leases.get_mut(&self.key)
+            && let Some(next) = held.newer.take()
         {
             held.own = next;
             drop(leases);
             return Some(self);
         }
-        leases.remove(&self.name);
+        leases.remove(&self.key);
         drop(leases);
         self.is_held = false;
         None
@@ -118,7 +118,7 @@ impl HeldTask {
 impl Drop for HeldTask {
     fn drop(&mut self) {
         if self.is_held {
-            lock(&self.leases).remove(&self.name);
+            lock(&self.leases).remove(&self.key);
         }
     }
 }
@@ -134,18 +134,18 @@ mod tests {
     #[tokio::test]
     async fn a_task_still_held_is_not_fired_and_its_new_lease_is_put_by() {
         let held = InFlight::default();
-        let holding = held.take(&lane("t:0"), TaskId(1), lease("first", 1)).unwrap();
+        let task = held.take(&lane("t:0"), TaskId(1), lease("first", 1)).unwrap();
         assert!(held.take(&lane("t:0"), TaskId(1), lease("second", 2)).is_none());
         assert!(held.take(&lane("t:0"), TaskId(1), lease("third", 3)).is_none());
         assert_eq!(
-            holding.lease().receipt.as_str(),
+            task.lease().receipt.as_str(),
             "first",
             "the call that runs was made by that one"
         );
-        let holding = holding.let_go().unwrap();
-        assert_eq!((holding.lease().receipt.as_str(), holding.lease().attempt), ("third", 3));
+        let task = task.next_lease().unwrap();
+        assert_eq!((task.lease().receipt.as_str(), task.lease().attempt), ("third", 3));
         assert!(held.take(&lane("t:0"), TaskId(2), lease("other", 1)).is_some());
-        assert!(holding.let_go().is_none());
+        assert!(task.next_lease().is_none());
         assert!(held.take(&lane("t:0"), TaskId(1), lease("fourth", 4)).is_some());
     }
 
@@ -159,16 +159,16 @@ mod tests {
         let held = InFlight::default();
         let one = held.take(&lane("a:0"), TaskId(1), lease("first", 1)).unwrap();
         let other = held.take(&lane("b:0"), TaskId(1), lease("second", 1)).unwrap();
-        assert!(one.let_go().is_none());
+        assert!(one.next_lease().is_none());
         assert_eq!(other.lease().receipt.as_str(), "second");
     }
 
     #[tokio::test]
     async fn dropping_lets_go_of_everything() {
         let held = InFlight::default();
-        let holding = held.take(&lane("t:0"), TaskId(1), lease("first", 1)).unwrap();
+        let task = held.take(&lane("t:0"), TaskId(1), lease("first", 1)).unwrap();
         assert!(held.take(&lane("t:0"), TaskId(1), lease("second", 2)).is_none());
-        drop(holding);
+        drop(task);
         assert!(held.take(&lane("t:0"), TaskId(1), lease("third", 3)).is_some());
     }
 }

@@ -77,7 +77,7 @@ impl<S: Delivery> Settling<S> {
             }
         }
         let Ending { lane, lease: Lease { attempt, .. }, task, transition, .. } = ending;
-        let Some(task) = task.and_then(HeldTask::let_go) else { return };
+        let Some(task) = task.and_then(HeldTask::next_lease) else { return };
         // A claim returned it meanwhile under a newer lease, for which it was not called.
         match transition {
             Transition::Retry { after, .. } if is_stale && task.lease().attempt > attempt => {

@@ -27,7 +27,7 @@ impl Ending {
         let mut task = Some(task);
         if transition == Transition::Release {
             // Of several leases of one task, only the newest can be released.
-            while let Some(newer) = task.take().and_then(HeldTask::let_go) {
+            while let Some(newer) = task.take().and_then(HeldTask::next_lease) {
                 lease = newer.lease();
                 task = Some(newer);
             }

@@ -1,4 +1,4 @@
-//! One task in flight: is its lease long enough, the call, its outcome, its settle.
+//! One task in flight: checks its lease, calls its destination, decides the outcome, settles.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,8 +18,8 @@ use crate::outcome;
 use crate::store::{AttemptNote, Delivery, LeasedTask, Settled, Transition};
 use crate::task::{Lane, Receipt, TopicPolicy};
 
-/// How far beyond its timeout a call may end before its destination's breaker counts it as failed:
-/// the timeout itself comes first.
+/// The breaker counts a call as failed when it runs for so long beyond its timeout. Usually the
+/// timeout ends the call first.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 /// Starts the call of a claimed task, unless this instance is calling it already.
@@ -37,11 +37,14 @@ pub(super) fn start(
         attempt: task.attempt,
     };
     let Some(held) = shared.in_flight.take(lane, task.id, lease) else {
-        tracing::debug!(task.id = %task.id, %lane, "Task {} is still in flight here; its call goes on", task.id);
+        tracing::debug!(
+            task.id = %task.id, %lane,
+            "Task {} is still in flight here; its call goes on", task.id
+        );
         return;
     };
     let Some(permits) = permits.split_one(&task.destination) else {
-        // The task was rescheduled to another service, for which nothing was reserved.
+        // The task was rescheduled to another destination, for which no permit is left.
         return shared.settler.send(Ending::of(lane.clone(), held, Transition::Release));
     };
     let mut flight = Flight { shared: shared.clone(), lane: lane.clone(), task, held, permits };
@@ -52,8 +55,8 @@ pub(super) fn start(
     });
 }
 
-/// A task in flight. It runs where it stands: moved into what runs it, it would be there twice, and
-/// thousands are in flight at once.
+/// A task in flight. `run` borrows it: a future that owned it would hold it twice, and thousands
+/// are in flight at once.
 struct Flight<S, C> {
     shared: Arc<Shared<S, C>>,
     lane: Lane,
@@ -63,8 +66,8 @@ struct Flight<S, C> {
 }
 
 impl<S: Delivery, C: Caller> Flight<S, C> {
-    /// Calls. Answers how the lease ends; `None` if the call was cut off by the end of the grace
-    /// period, which leaves the lease and the attempt as they are.
+    /// Makes the call and returns how the lease ends. `None`: the end of the grace period cut the
+    /// call off, and the lease and the attempt stay as they are.
     async fn run(&mut self) -> Option<Transition> {
         let policy = self.shared.policy_of(&self.lane.topic);
         let own = self.task.options.timeout.or(policy.timeout);
@@ -94,7 +97,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         match &answer {
             Answer::Failed { fault: Fault::Destination, outcome, .. } => permit.failed(outcome),
             Answer::Failed { fault: Fault::Here, .. } => {}
-            // A destination that answered is well, whatever it thinks of this task.
+            // A destination that responds is healthy, even if it rejects this task.
             Answer::Delivered { .. }
             | Answer::Accepted { .. }
             | Answer::Failed { .. }
@@ -109,7 +112,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         Some(self.conclude(&policy, &answer))
     }
 
-    /// The content goes with the call: nobody needs it afterwards.
+    /// Makes the call. It takes the content out of the task, which does not need it any more.
     async fn call(
         &mut self,
         service: &Service,
@@ -140,8 +143,8 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         self.shared.parts.client.call(&call).await
     }
 
-    /// Whether the lease lasts longer than the call may take; extends it if not. Refused, the task
-    /// is another's.
+    /// Whether the lease lasts longer than the call may take. If not, it is extended first; if the
+    /// store refuses that, somebody else has the task.
     async fn lease_covers(&self, timeout: Duration) -> bool {
         let needed = timeout + MARGIN;
         loop {
@@ -157,18 +160,21 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
                 .extend(&self.lane, self.task.id, &lease.receipt, span)
                 .await
             {
-                // Looked at again: the answer may have been so long on its way that little is left.
+                // Check again: the answer may have been slow, so that little of the lease is left.
                 Ok(Settled::Done) => self.held.extended(since + span),
                 Ok(Settled::Stale { .. } | Settled::Unknown) => return false,
                 Err(error) => {
-                    tracing::warn!(task.id = %self.task.id, lane = %self.lane, %error, "Could not extend a lease; the task is given back");
+                    tracing::warn!(
+                        task.id = %self.task.id, lane = %self.lane, %error,
+                        "Could not extend a lease; the task is released"
+                    );
                     return false;
                 }
             }
         }
     }
 
-    /// Writes down, beside the road, what the attempt came to.
+    /// Queues a note of the attempt, if the settings ask for one.
     fn note(&self, answer: &Answer, started: UnixMillis, took: Duration, excerpt: Excerpt) {
         let is_noted = match self.shared.params.noted {
             Noted::All => true,
@@ -196,14 +202,23 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         let (id, topic) = (self.task.id, &self.lane.topic);
         match &transition {
             Transition::Delivered { outcome } => {
-                tracing::debug!(task.id = %id, %topic, attempt, outcome, "Delivered task {id} on attempt {attempt}");
+                tracing::debug!(
+                    task.id = %id, %topic, attempt, outcome,
+                    "Delivered task {id} on attempt {attempt}"
+                );
             }
             Transition::Retry { after, outcome } => {
-                tracing::info!(task.id = %id, %topic, attempt, outcome, retry_in_ms = after.as_millis() as u64,
-                    "Attempt {attempt} of task {id} failed ({outcome}); it will be tried again");
+                tracing::info!(
+                    task.id = %id, %topic, attempt, outcome,
+                    retry_in_ms = after.as_millis() as u64,
+                    "Attempt {attempt} of task {id} failed ({outcome}); it will be tried again"
+                );
             }
             Transition::Dead { outcome } => {
-                tracing::warn!(task.id = %id, %topic, attempt, outcome, "Task {id} is dead after attempt {attempt} ({outcome})");
+                tracing::warn!(
+                    task.id = %id, %topic, attempt, outcome,
+                    "Task {id} is dead after attempt {attempt} ({outcome})"
+                );
             }
             Transition::Keep { lease } => {
                 tracing::debug!(task.id = %id, %topic, attempt, lease_ms = lease.as_millis() as u64,
@@ -219,7 +234,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             return;
         }
         let Self { shared, lane, held, permits, .. } = self;
-        // Its slots are free from now on.
+        // The permits are free before the settle is sent.
         drop(permits);
         shared.settler.send(Ending::of(lane, held, transition));
     }

@@ -200,7 +200,7 @@ impl Claimer {
         }
     }
 
-    /// What the last answer showed. Empty while a list of due destinations is read page by page.
+    /// What the last answer showed. `due` is empty while its list is read page by page.
     pub(super) fn outlook(&self) -> &Outlook {
         &self.outlook
     }

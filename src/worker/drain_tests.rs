@@ -12,7 +12,7 @@ use crate::store::*;
 use crate::task::{Lane, Receipt, StoreId, TaskId};
 use crate::topic::{self, Registry};
 
-/// A store that takes what it is asked, and says nothing: a disk that hangs.
+/// A store that never answers, as on a disk that hangs.
 #[derive(Debug)]
 struct Silent {
     /// A look has begun.
@@ -99,7 +99,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
     Worker::start(parts, params)
 }
 
-/// A SIGTERM was without effect while the disk hung.
+/// A SIGTERM had no effect while the disk hung.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_never_answers_holds_up_the_end_for_the_grace_at_most() {
     let store = Arc::new(Silent { asked: Notify::new(), hints: broadcast::Sender::new(1) });

@@ -1,14 +1,15 @@
 //! The tasks that this instance has in flight.
 //!
-//! A lease may run out while the call still runs (the machine slept, the store was away), and a
-//! claim may then hand the task to the very instance that is calling. Firing it a second time would
-//! be a duplicate without need, so the running call goes on, and the new lease is put by:
+//! A lease may run out while its call still runs: the machine was suspended, or the store was away.
+//! Then a claim may return the task to the same instance. A second call would be a needless
+//! duplicate, so the running call goes on, and the newer lease is kept:
 //!
-//! - If the call succeeds, its own receipt still ends the task: a late success counts.
-//! - If the store refuses that receipt, or the call failed, the new lease is given back unspent: at
-//!   once, or after a failure when the wait that follows it is over. The task may have been
-//!   rescheduled or replayed meanwhile, so nothing that the old call came to may be said in the new
-//!   lease's name; and said in it, a failure would spend the attempt that no call was made for.
+//! - If the call succeeds, the receipt of its own lease still ends the task: a late success counts.
+//! - If the store refuses that receipt, or the call failed, the newer lease is released, and its
+//!   attempt is not spent. After a failure, that happens at the end of the backoff.
+//!
+//! The newer lease is never settled with the result of the older call. The task may have been
+//! rescheduled or replayed meanwhile, and no call was made for the newer lease.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,26 +22,25 @@ use crate::task::{Lane, Receipt, TaskId};
 /// How much longer than the call's timeout a lease must last, so that it still holds at the settle.
 pub(super) const MARGIN: Duration = Duration::from_secs(1);
 
-/// A lease in our hands.
+/// A lease of this instance.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
-    /// Its name.
     pub(super) receipt: Receipt,
-    /// Until when it surely lasts: counted from before the claim was sent.
+    /// The lease lasts at least until then: it is counted from before the claim was sent.
     pub(super) until: Instant,
-    /// The attempt that the store counts.
+    /// The number of the attempt, as the store counts it.
     pub(super) attempt: u32,
 }
 
-/// A task's lease, and the newest of those that came while it was in hand.
+/// The lease of a task in flight, and the newest of those that claims returned meanwhile.
 #[derive(Debug)]
 struct Leases {
     own: Lease,
     newer: Option<Lease>,
 }
 
-/// A task's lane and number. The number alone is no name: a task that was moved here may have that
-/// of another topic's.
+/// A task's lane and id. The id alone is not unique: a task that was moved here from another store
+/// may have the id of a task of another topic.
 type Key = (Lane, TaskId);
 type ByTask = HashMap<Key, Leases>;
 
@@ -48,12 +48,12 @@ fn lock(leases: &Mutex<ByTask>) -> MutexGuard<'_, ByTask> {
     leases.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All of them, by task.
+/// All tasks in flight.
 #[derive(Debug, Default)]
 pub(super) struct InFlight(Arc<Mutex<ByTask>>);
 
 impl InFlight {
-    /// Takes a task in hand; `None` if it was there already, and the lease is put by.
+    /// Adds a task. `None` if it is in flight already; then the lease is kept as its newer one.
     pub(super) fn take(&self, lane: &Lane, id: TaskId, lease: Lease) -> Option<HeldTask> {
         let key = (lane.clone(), id);
         let mut leases = lock(&self.0);
@@ -66,7 +66,7 @@ impl InFlight {
     }
 }
 
-/// One task in hand; dropping it lets go.
+/// A task in flight. Dropping it removes the task.
 #[derive(Debug)]
 pub(super) struct HeldTask {
     key: Key,
@@ -75,12 +75,11 @@ pub(super) struct HeldTask {
 }
 
 impl HeldTask {
-    /// The task.
     pub(super) fn id(&self) -> TaskId {
         self.key.1
     }
 
-    /// The lease that it was taken with.
+    /// The lease of the running call.
     pub(super) fn lease(&self) -> Lease {
         let leases = lock(&self.leases);
         leases
@@ -89,17 +88,16 @@ impl HeldTask {
             .expect("a task keeps its lease until it is dropped")
     }
 
-    /// Notes an extension.
+    /// The store has extended the lease.
     pub(super) fn extended(&self, until: Instant) {
         if let Some(leases) = lock(&self.leases).get_mut(&self.key) {
             leases.own.until = until;
         }
     }
 
-    /// Lets go of the lease: either there is another that was put by, and the task stays in hand
-    /// with that one, or it is in hand no more.
+    /// Ends the lease. Returns the task with its newer lease, or removes it if there is none.
     pub(super) fn next_lease(mut self) -> Option<Self> {
-        // One step: a claim that comes right now finds the task either in hand or not.
+        // Under one lock, so that a concurrent claim finds the task either in flight or not.
         let mut leases = lock(&self.leases);
         if let Some(held) = leases.get_mut(&self.key)
             && let Some(next) = held.newer.take()
@@ -153,7 +151,7 @@ mod tests {
         name.parse().unwrap()
     }
 
-    /// Once, a call held up the other topic's task, and its end was taken for that one's.
+    /// One task's call delayed the other task, and its end was taken for the other's.
     #[tokio::test]
     async fn the_same_number_in_two_topics_is_two_tasks() {
         let held = InFlight::default();

@@ -82,12 +82,12 @@ impl<S: Delivery, C: Caller> Worker<S, C> {
         Self { shared, roles, settling }
     }
 
-    /// Ends the work in order: claims stop; what was claimed but not fired is given back unspent;
-    /// running calls end within `grace`; their settles are flushed. A call cut off by the end of
-    /// `grace` keeps its lease and its attempt. A store that does not answer holds up the end no
-    /// longer than that, or than a last flush.
+    /// Stops the workers in order: claims end, claimed tasks without a call are released, calls
+    /// end, settles are flushed. Returns how many calls were cut off.
     ///
-    /// Answers how many calls were cut off.
+    /// Calls that run longer than `grace` are cut off. Their tasks keep lease and attempt, and come
+    /// back when the leases run out. If the store does not answer, the stop takes `grace`, or the
+    /// last flush if that is longer.
     pub async fn drain(self, grace: Duration) -> usize {
         let Self { shared, roles, settling } = self;
         let now = Instant::now();
@@ -107,11 +107,11 @@ impl<S: Delivery, C: Caller> Worker<S, C> {
     }
 }
 
-/// Waits for the roles, and cuts off those that wait for the store even then.
+/// Waits for the roles until the deadline, and aborts those that still wait for the store.
 async fn end(roles: Vec<JoinHandle<()>>, deadline: Instant) {
     let mut left = 0_usize;
     for mut role in roles {
-        // A role that panicked has been logged by the panic itself.
+        // The panic hook has logged a role that panicked.
         if tokio::time::timeout_at(deadline, &mut role).await.is_err() {
             role.abort();
             left += 1;
@@ -120,7 +120,8 @@ async fn end(roles: Vec<JoinHandle<()>>, deadline: Instant) {
     if left > 0 {
         tracing::warn!(
             left,
-            "The store does not answer: {left} roles are cut off, and what they were claiming comes back later"
+            "The store does not answer: {left} roles are cut off. Tasks that they were claiming come \
+             back when their leases run out"
         );
     }
 }

@@ -163,7 +163,11 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         for sn in &self.claimer.outlook().due {
             if services.get(sn.as_str()).is_none() {
                 self.last_warning = now;
-                tracing::warn!(%sn, %lane, "Tasks for {sn} are due but neither [services] nor callback.allow_hosts names it; they wait");
+                tracing::warn!(
+                    %sn, %lane,
+                    "Tasks for {sn} are due but neither [services] nor callback.allow_hosts names \
+                     it; they wait"
+                );
             }
         }
     }
@@ -199,17 +203,20 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
     /// The only `select!` of a lane. Otherwise it only waits for the store's answers.
     async fn wait(&self, until: Until) -> Waited {
         let Self { shared, nudge, permit_free, .. } = self;
+        let Until { recovered, due, idle, woken, time } = until;
         tokio::select! {
             biased;
             () = shared.stopping.cancelled() => Waited::Stopping,
-            () = shared.settler.recovered(until.recovered.unwrap_or_default()), if until.recovered.is_some() => {
-                Waited::Recovered
-            }
-            () = shared.time.sleep_until(until.due.unwrap_or_default()), if until.due.is_some() => Waited::Due,
-            () = tokio::time::sleep_until(until.idle.unwrap_or(self.last_work)), if until.idle.is_some() => Waited::Idle,
-            () = nudge.nudged(), if until.woken => Waited::Nudged,
-            () = permit_free.notified(), if until.woken => Waited::PermitFree,
-            () = tokio::time::sleep(until.time.unwrap_or_default()), if until.time.is_some() => Waited::Time,
+            () = shared.settler.recovered(recovered.unwrap_or_default()),
+                if recovered.is_some() => Waited::Recovered,
+            () = shared.time.sleep_until(due.unwrap_or_default()),
+                if due.is_some() => Waited::Due,
+            () = tokio::time::sleep_until(idle.unwrap_or(self.last_work)),
+                if idle.is_some() => Waited::Idle,
+            () = nudge.nudged(), if woken => Waited::Nudged,
+            () = permit_free.notified(), if woken => Waited::PermitFree,
+            () = tokio::time::sleep(time.unwrap_or_default()),
+                if time.is_some() => Waited::Time,
         }
     }
 }

@@ -52,7 +52,10 @@ impl<S: Delivery> Settling<S> {
             }
         }
         if let Some((error, settles)) = broken {
-            tracing::error!(%error, settles, "The store could not take settles; those tasks come back when their leases run out");
+            tracing::error!(
+                %error, settles,
+                "The store could not take settles; those tasks come back when their leases run out"
+            );
         }
         attempt
     }
@@ -65,15 +68,22 @@ impl<S: Delivery> Settling<S> {
             Settled::Done => {}
             Settled::Stale { state } if matches!(ending.transition, Transition::Keep { .. }) => {
                 // Its acknowledgement came before the response that announced it.
-                tracing::debug!(task.id = %id, lane = %ending.lane, state = state.as_str(),
-                    "The receiver of task {id} has ended it already: it is {}", state.as_str());
+                tracing::debug!(
+                    task.id = %id, lane = %ending.lane, state = state.as_str(),
+                    "The receiver of task {id} has ended it already: it is {}", state.as_str()
+                );
             }
             Settled::Stale { state } => {
-                tracing::info!(task.id = %id, lane = %ending.lane, state = state.as_str(),
-                    "A late settle of task {id} changed nothing: it is {} by now", state.as_str());
+                tracing::info!(
+                    task.id = %id, lane = %ending.lane, state = state.as_str(),
+                    "A late settle of task {id} changed nothing: it is {} by now", state.as_str()
+                );
             }
             Settled::Unknown => {
-                tracing::info!(task.id = %id, lane = %ending.lane, "Task {id} is gone; its settle changed nothing")
+                tracing::info!(
+                    task.id = %id, lane = %ending.lane,
+                    "Task {id} is gone; its settle changed nothing"
+                );
             }
         }
         let Ending { lane, lease: Lease { attempt, .. }, task, transition, .. } = ending;

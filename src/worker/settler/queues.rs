@@ -131,7 +131,10 @@ async fn run_lane(
         let Attempt { answered, failed } = settling.attempt(batch).await;
         batch = Vec::with_capacity(failed.len());
         if let (Some((_, error)), true) = (failed.first(), is_news) {
-            tracing::warn!(%lane, %error, settles = failed.len(), "The store takes no settles of lane {lane}; they are kept");
+            tracing::warn!(
+                %lane, %error, settles = failed.len(),
+                "The store takes no settles of lane {lane}; they are kept"
+            );
             is_news = false;
         }
         batch.extend(failed.into_iter().map(|(ending, _)| ending));
@@ -190,7 +193,10 @@ async fn flush(
         }
         if let Some(error) = trouble {
             if settling.settler.is_gone(server) {
-                tracing::warn!(%error, settles = batch.len(), "The store takes no settles; they are kept, and claims wait");
+                tracing::warn!(
+                    %error, settles = batch.len(),
+                    "The store takes no settles; they are kept, and claims wait"
+                );
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

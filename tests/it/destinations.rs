@@ -88,7 +88,7 @@ async fn a_failing_service_is_left_alone_and_met_by_a_few_calls_on_its_return(ke
     let attempts = receiver.seen().iter().filter(|call| call.attempt > 1).count();
     assert!(attempts <= 40, "{attempts} tasks spent an attempt on a service that was left alone");
     let log = delayd.log();
-    assert!(log.contains("keeps failing") && log.contains("is well again"), "{log}");
+    assert!(log.contains("keeps failing") && log.contains("is healthy again"), "{log}");
 }
 
 async fn one_service_with_an_open_breaker_holds_up_no_other(kept: Kept) {

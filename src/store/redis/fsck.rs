@@ -20,7 +20,6 @@ use super::link::Repeat;
 use super::node::Purpose;
 use super::script::{self, Script};
 use super::survey::{self, LaneAhead};
-use crate::store::check::Place;
 use crate::store::{Checked, Cursor, Error, Finding, Flaw, Result};
 use crate::task::{Destination, Lane, State, TaskId};
 
@@ -33,7 +32,7 @@ const TOGETHER: usize = 8;
 
 /// How far a check has come.
 #[derive(Debug, Default)]
-pub(in crate::store) struct CheckPlace {
+struct Place {
     /// Those still to be looked at; the last one is next, or under way.
     lanes: Vec<LaneAhead>,
     /// What is left of the lane under way.
@@ -61,29 +60,26 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
 
 pub(super) async fn check(inner: &Inner, from: Cursor, repair: bool) -> Result<Checked> {
     let mut checked = Checked::default();
-    let mut place = match from.0 {
-        Place::Start => {
+    let mut place = match from.into_place::<Place>()? {
+        None => {
             let (lanes, findings) = survey::survey(inner, repair).await?;
             checked.findings = findings;
-            CheckPlace { lanes, ..CheckPlace::default() }
+            Place { lanes, ..Place::default() }
         }
-        Place::Redis(place) => {
-            let mut place = place;
+        Some(mut place) => {
             step(inner, &mut place, repair, &mut checked).await?;
             place
         }
-        Place::Embedded(_) => return Err(Cursor::foreign()),
     };
     if place.pages.is_empty() {
         checked.lanes += finish_lane(&mut place);
     }
-    checked.next =
-        (!place.lanes.is_empty()).then(|| Cursor(Place::Redis(std::mem::take(&mut place))));
+    checked.next = (!place.lanes.is_empty()).then(|| Cursor::at(place));
     Ok(checked)
 }
 
 /// Leaves the lane under way behind, if there is one. Answers how many that are.
-fn finish_lane(place: &mut CheckPlace) -> u64 {
+fn finish_lane(place: &mut Place) -> u64 {
     if std::mem::take(&mut place.names).is_empty() {
         return 0;
     }
@@ -92,12 +88,7 @@ fn finish_lane(place: &mut CheckPlace) -> u64 {
 }
 
 /// The names of the next lane, or some pages of the one under way.
-async fn step(
-    inner: &Inner,
-    place: &mut CheckPlace,
-    repair: bool,
-    checked: &mut Checked,
-) -> Result<()> {
+async fn step(inner: &Inner, place: &mut Place, repair: bool, checked: &mut Checked) -> Result<()> {
     let Some(ahead) = place.lanes.last() else { return Ok(()) };
     if place.pages.is_empty() {
         let seen = run(inner, ahead, vec![Page::first("lane")], &[], repair, checked).await?;

@@ -83,8 +83,6 @@ mod topic;
 mod transfer;
 mod verbs;
 
-pub(super) use fsck::CheckPlace;
-
 /// How the servers are found.
 #[derive(Clone)]
 pub enum Topology {

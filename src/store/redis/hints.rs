@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use tokio::sync::{broadcast, mpsc};
 
 use super::Inner;
-use super::node::Purpose;
+use super::transport::node::Purpose;
 use crate::clock::UnixMillis;
 use crate::store::Hint;
 use crate::task::{Lane, Receipt};

@@ -11,10 +11,13 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::Inner;
 use super::answer::corrupt;
+use super::fsck::scan;
 use super::ids::script_call;
 use super::keys::Keys;
-use super::{Inner, query, script, survey};
+use super::query;
+use super::script;
 use crate::store::format::ensure_known;
 use crate::store::{Error, FORMAT, Formats, Result};
 use crate::task::{StoreId, TaskId};
@@ -189,7 +192,7 @@ async fn read_or_write(inner: &Inner, known: Option<Known>) -> Result<Known> {
         return Ok(found);
     }
     // Where no number has been drawn yet, all will be later than now.
-    let since = match known.is_none() && survey::counter(inner).await? == Some(0) {
+    let since = match known.is_none() && scan::counter(inner).await? == Some(0) {
         true => {
             (query::now(inner).await? - SLACK).0.max(0).unsigned_abs() / 1_000 * TaskId::PER_SECOND
         }

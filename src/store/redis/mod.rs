@@ -17,70 +17,51 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use self::add::Adders;
-use self::address::{Login, read_url};
-use self::dial::Target;
 use self::hints::Hints;
 use self::identity::Identity;
 use self::ids::Ids;
 use self::keys::Keys;
-use self::node::Purpose;
 use self::query::Pinged;
-use self::sentinel::Sentinels;
-use self::server::Mode;
-use self::servers::{Route, Servers};
-use self::topic::Complaints;
+use self::registry::topic::Complaints;
+use self::transport::address::{Login, read_url};
+use self::transport::dial::Target;
+use self::transport::node::Purpose;
+use self::transport::sentinel::Sentinels;
+use self::transport::server::Mode;
+use self::transport::servers::{Route, Servers};
 use super::{Durability, Error, Formats, Result};
 use crate::breaker;
 use crate::clock::Clock;
 use crate::task::StoreId;
 
 mod add;
-mod address;
+mod admin;
 mod answer;
-mod batch;
-mod by_hand;
 mod claim;
 mod compose;
-mod confirming;
-mod connect;
 mod destination;
-mod dial;
-mod fault;
 mod forget;
 mod fsck;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzed;
-mod hand;
 mod hints;
 mod identity;
 mod ids;
 mod keys;
-mod link;
-mod look;
-mod map;
 #[cfg(feature = "benching")]
 #[doc(hidden)]
 pub mod measured;
-mod namesakes;
-mod node;
+mod migration;
 mod note;
-mod opening;
+mod poll;
 mod query;
-mod reconcile;
 mod record;
-mod refusal;
 mod registry;
 #[doc(hidden)]
 pub mod script;
-mod sentinel;
-mod server;
-mod servers;
 mod settle;
-mod slot;
-mod survey;
-mod topic;
-mod transfer;
+mod transport;
 mod verbs;
 
 /// How the servers are found.
@@ -157,7 +138,7 @@ impl Params {
         }
         let mode =
             if matches!(self.topology, Topology::Cluster) { Mode::Cluster } else { Mode::Alone };
-        let params = node::Params {
+        let params = transport::node::Params {
             login,
             mode,
             timeout: self.timeout,

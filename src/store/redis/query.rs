@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::Inner;
 use super::answer::{corrupt, text};
 use super::ids::script_call;
-use super::look::read_time;
+use super::poll::read_time;
 use super::record::{Entry, Record, read_millis};
 use super::script;
 use crate::clock::UnixMillis;

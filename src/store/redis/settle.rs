@@ -9,7 +9,7 @@ use super::Inner;
 use super::answer::{corrupt, state, text};
 use super::ids::script_call;
 use super::script;
-use super::servers::Route;
+use super::transport::servers::Route;
 use crate::clock::UnixMillis;
 use crate::store::{
     Hint, KEPT, MAX_LEASE, MAX_OUTCOME, MOVED, Result, Settle, Settled, Transition,

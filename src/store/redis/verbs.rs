@@ -4,10 +4,20 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
-use super::{
-    Redis, by_hand, claim, destination, forget, fsck, identity, look, note, query, registry,
-    settle, topic, transfer,
-};
+use super::Redis;
+use super::admin;
+use super::claim;
+use super::destination;
+use super::forget;
+use super::fsck;
+use super::identity;
+use super::migration;
+use super::note;
+use super::poll;
+use super::query;
+use super::registry::entry;
+use super::registry::topic;
+use super::settle;
 use crate::breaker;
 use crate::clock::UnixMillis;
 use crate::store::{
@@ -65,15 +75,15 @@ impl Delivery for Redis {
     }
 
     async fn next_due(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        look::next(&self.inner, look::For::Workers, &lanes).await
+        poll::next(&self.inner, poll::For::Workers, &lanes).await
     }
 
     async fn next_pull(&self, lanes: Vec<Lane>) -> Result<NextDue> {
-        look::next(&self.inner, look::For::Consumers, &lanes).await
+        poll::next(&self.inner, poll::For::Consumers, &lanes).await
     }
 
     async fn look(&self, look: Look) -> Looked {
-        look::each_second(&self.inner, &look).await
+        poll::each_second(&self.inner, &look).await
     }
 
     fn hints(&self) -> broadcast::Receiver<Hint> {
@@ -101,7 +111,7 @@ impl Topics for Redis {
     }
 
     async fn register(&self, entry: TopicEntry) -> Result<TopicEntry> {
-        registry::assert(&self.inner, &entry).await
+        entry::assert(&self.inner, &entry).await
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<Registered>> {
@@ -131,7 +141,7 @@ impl Topics for Redis {
 
 impl Admin for Redis {
     async fn cancel(&self, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-        by_hand::cancel(&self.inner, lane, id).await
+        admin::cancel(&self.inner, lane, id).await
     }
 
     async fn reschedule(
@@ -141,7 +151,7 @@ impl Admin for Redis {
         moment: Moment,
         content: Option<NewContent>,
     ) -> Result<Rescheduled> {
-        let moved = by_hand::reschedule(&self.inner, lane, id, moment, content.as_ref()).await?;
+        let moved = admin::reschedule(&self.inner, lane, id, moment, content.as_ref()).await?;
         if let Rescheduled::Done { due } = moved {
             self.inner.hints.tell_all(lane, due);
         }
@@ -157,7 +167,7 @@ impl Admin for Redis {
     }
 
     async fn replay(&self, lane: &Lane, ids: Vec<TaskId>, spread: Spread) -> Result<usize> {
-        let count = by_hand::replay(&self.inner, lane, &ids, spread).await?;
+        let count = admin::replay(&self.inner, lane, &ids, spread).await?;
         if count > 0 {
             self.inner.hints.tell_all(lane, self.inner.clock.now() + spread.first);
         }
@@ -187,11 +197,11 @@ impl Admin for Redis {
         receipt: &Receipt,
         lease: Duration,
     ) -> Result<Vec<bool>> {
-        transfer::lend(&self.inner, lane, &ids, receipt, lease).await
+        migration::lend(&self.inner, lane, &ids, receipt, lease).await
     }
 
     async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> {
-        transfer::adopt(&self.inner, &tasks).await
+        migration::adopt(&self.inner, &tasks).await
     }
 
     async fn set_hold(&self, destination: &Destination, is_held: bool) -> Result<()> {
@@ -213,7 +223,7 @@ impl Admin for Redis {
 
 impl Maintenance for Redis {
     async fn histories(&self, lanes: Vec<Lane>) -> Result<Histories> {
-        look::histories(&self.inner, &lanes).await
+        poll::histories(&self.inner, &lanes).await
     }
 
     async fn purge(
@@ -231,7 +241,7 @@ impl Maintenance for Redis {
     }
 
     async fn recover_topics(&self) -> Result<Vec<TopicEntry>> {
-        registry::recover(&self.inner).await
+        entry::recover(&self.inner).await
     }
 }
 

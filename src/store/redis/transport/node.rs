@@ -20,20 +20,20 @@ use crate::store::{Durability, Result};
 
 /// What all nodes are told.
 #[derive(Debug)]
-pub(super) struct Params {
-    pub(super) login: Login,
-    pub(super) mode: Mode,
-    pub(super) timeout: Duration,
-    pub(super) breaker: breaker::Params,
+pub(crate) struct Params {
+    pub(crate) login: Login,
+    pub(crate) mode: Mode,
+    pub(crate) timeout: Duration,
+    pub(crate) breaker: breaker::Params,
     /// How many replicas must have what a caller is told to be done.
-    pub(super) wait_replicas: usize,
+    pub(crate) wait_replicas: usize,
     /// Told when a node is in trouble.
-    pub(super) trouble: Arc<Notify>,
+    pub(crate) trouble: Arc<Notify>,
 }
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// For tasks on their way in.
     Adding,
     /// For everything else.
@@ -44,13 +44,13 @@ pub(super) enum Purpose {
 
 /// One primary. Its links are looked after for as long as it lives.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(crate) struct Node {
     /// No other node of this process ever has it.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// For the log.
-    pub(super) name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// Where it is, unless sentinels say.
-    pub(super) address: Option<Address>,
+    pub(crate) address: Option<Address>,
     links: Arc<Links>,
     keeper: AbortHandle,
 }
@@ -65,7 +65,7 @@ struct Links {
 
 impl Node {
     /// Begins to look for the server; must be called within a runtime.
-    pub(super) fn new(target: Target, params: &Params) -> Self {
+    pub(crate) fn new(target: Target, params: &Params) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let (name, address): (Arc<str>, _) = match &target {
             Target::Server(address) => (address.to_string().into(), Some(address.clone())),
@@ -106,7 +106,7 @@ impl Node {
         Self { number, name, address, links, keeper: keeper.abort_handle() }
     }
 
-    pub(super) fn link(&self, purpose: Purpose) -> &Link {
+    pub(crate) fn link(&self, purpose: Purpose) -> &Link {
         match purpose {
             Purpose::Adding => &self.links.adding,
             Purpose::Working => &self.links.working,
@@ -122,7 +122,7 @@ impl Node {
     ///
     /// # Errors
     /// Those of the link.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &self,
         purpose: Purpose,
         commands: &[Cmd],
@@ -135,23 +135,23 @@ impl Node {
     }
 
     /// Whether all connections that there are lead to this run of the server.
-    pub(super) fn is_in_run(&self, run_id: &str) -> bool {
+    pub(crate) fn is_in_run(&self, run_id: &str) -> bool {
         let runs = [&self.links.adding, &self.links.working].map(|link| link.current());
         runs.iter().flatten().all(|live| *live.server().run_id == *run_id)
     }
 
     /// Where its breaker stands.
-    pub(super) fn breaker(&self) -> State {
+    pub(crate) fn breaker(&self) -> State {
         self.links.working.breaker()
     }
 
     /// Whether it is connected for work.
-    pub(super) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.links.working.current().is_some()
     }
 
     /// What it keeps, if it was ever seen.
-    pub(super) fn durability(&self) -> Option<Durability> {
+    pub(crate) fn durability(&self) -> Option<Durability> {
         let links = [&self.links.adding, &self.links.working];
         links
             .into_iter()

@@ -17,12 +17,14 @@ use futures_util::future::join_all;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::Instant;
 
+use self::batch::MOST_BYTES;
 use super::Inner;
-use super::batch::{self, MOST_BYTES};
-use super::fault::silent;
-use super::hand::Wish;
+use super::ids::hand::Wish;
+use super::transport::fault::silent;
 use crate::store::{Added, Error, NewTask, Result};
 use crate::task::Lane;
+
+pub(crate) mod batch;
 
 /// Requests that may wait for a batch; further ones wait to be let in.
 const QUEUE: usize = 4_096;
@@ -33,8 +35,8 @@ const REDRAWS: usize = 3;
 
 /// What one caller has for one server.
 #[derive(Debug)]
-pub(super) struct Request {
-    pub(super) tasks: Vec<NewTask>,
+pub(crate) struct Request {
+    pub(crate) tasks: Vec<NewTask>,
     /// Their lanes, where those were picked already: in a cluster.
     picked: Vec<u16>,
     /// Closed once the caller waits no more.
@@ -42,11 +44,11 @@ pub(super) struct Request {
 }
 
 /// What became of each task, and the tasks themselves: some may have to be sent again.
-pub(super) type Answer = (Vec<NewTask>, Vec<Result<Kept>>);
+pub(crate) type Answer = (Vec<NewTask>, Vec<Result<Kept>>);
 
 /// What became of a task.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kept {
+pub(crate) enum Kept {
     Added(Added),
     /// Its id is another task's: it has to be drawn anew.
     Taken,
@@ -54,24 +56,24 @@ pub(super) enum Kept {
 
 impl Request {
     /// What a caller asks, and where it hears the answer.
-    pub(super) fn of(tasks: Vec<NewTask>, picked: Vec<u16>) -> (Self, oneshot::Receiver<Answer>) {
+    pub(crate) fn of(tasks: Vec<NewTask>, picked: Vec<u16>) -> (Self, oneshot::Receiver<Answer>) {
         let (answer, answered) = oneshot::channel();
         (Self { tasks, picked, answer }, answered)
     }
 
     /// What a task asks of its ids.
-    pub(super) fn wish(&self, place: usize) -> Wish {
+    pub(crate) fn wish(&self, place: usize) -> Wish {
         let task = &self.tasks[place];
         let shard = self.picked.get(place).copied().or_else(|| task.pinned_shard());
         Wish { shards: task.topic.shards, shard, has_call: task.options.on_dead.is_some() }
     }
 
     /// Whether the caller has been refused meanwhile: then its tasks must not be stored after all.
-    pub(super) fn is_abandoned(&self) -> bool {
+    pub(crate) fn is_abandoned(&self) -> bool {
         self.answer.is_closed()
     }
 
-    pub(super) fn answer(self, kept: Vec<Result<Kept>>) {
+    pub(crate) fn answer(self, kept: Vec<Result<Kept>>) {
         // A caller that has gone does not need its answer.
         let _ = self.answer.send((self.tasks, kept));
     }
@@ -79,7 +81,7 @@ impl Request {
 
 /// The adders of all servers.
 #[derive(Debug)]
-pub(super) struct Adders {
+pub(crate) struct Adders {
     inner: Arc<Inner>,
     /// By the server's number.
     queues: std::sync::Mutex<HashMap<u64, mpsc::Sender<Request>>>,
@@ -138,13 +140,13 @@ impl Tried {
 
 impl Adders {
     /// None yet: the first task for a server starts its adders. They end when this is dropped.
-    pub(super) fn new(inner: Arc<Inner>) -> Self {
+    pub(crate) fn new(inner: Arc<Inner>) -> Self {
         Self { inner, queues: std::sync::Mutex::default(), turn: AtomicU16::default() }
     }
 
     /// Adds the tasks with whatever else waits. Nobody waits longer than the timeout, in the queue
     /// or for the answer.
-    pub(super) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
+    pub(crate) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
         let deadline = Instant::now() + self.inner.timeout;
         let mut answers: Vec<Option<Result<Added>>> = vec![None; tasks.len()];
         let mut open = Placed { places: (0..tasks.len()).collect(), tasks };
@@ -295,7 +297,7 @@ mod tests {
     use super::*;
     use crate::store::redis::Params;
     use crate::store::redis::hints::Hints;
-    use crate::store::redis::node::Purpose;
+    use crate::store::redis::transport::node::Purpose;
     use crate::store::{Moment, TopicEntry};
 
     fn task() -> NewTask {

@@ -15,7 +15,7 @@ const NOBODY: u16 = u16::MAX;
 
 /// The primaries, and in a cluster their slots. Never changed: another one takes its place.
 #[derive(Clone, Debug)]
-pub(super) struct Map {
+pub(crate) struct Map {
     nodes: Vec<Arc<Node>>,
     /// Each slot's place in `nodes`; `None` where one server has them all.
     owners: Option<Box<[u16]>>,
@@ -31,26 +31,26 @@ struct Range {
 
 impl Map {
     /// One server that has everything.
-    pub(super) fn of_one(node: Node) -> Self {
+    pub(crate) fn of_one(node: Node) -> Self {
         Self { nodes: vec![Arc::new(node)], owners: None }
     }
 
     /// A cluster of which nothing is known yet.
-    pub(super) fn unknown() -> Self {
+    pub(crate) fn unknown() -> Self {
         Self { nodes: Vec::new(), owners: Some(vec![NOBODY; SLOTS].into()) }
     }
 
-    pub(super) fn nodes(&self) -> &[Arc<Node>] {
+    pub(crate) fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes
     }
 
     /// Whether some slots have no owner.
-    pub(super) fn has_holes(&self) -> bool {
+    pub(crate) fn has_holes(&self) -> bool {
         self.owners.as_ref().is_some_and(|owners| owners.contains(&NOBODY))
     }
 
     /// Who has the slot. Without a slot, anyone who is up.
-    pub(super) fn owner(&self, slot: Option<u16>) -> Option<&Arc<Node>> {
+    pub(crate) fn owner(&self, slot: Option<u16>) -> Option<&Arc<Node>> {
         match (&self.owners, slot) {
             (Some(owners), Some(slot)) => self.nodes.get(usize::from(owners[usize::from(slot)])),
             _ => self.nodes.iter().find(|node| node.is_up()).or(self.nodes.first()),
@@ -58,19 +58,19 @@ impl Map {
     }
 
     /// The node at an address.
-    pub(super) fn at(&self, address: &Address) -> Option<&Arc<Node>> {
+    pub(crate) fn at(&self, address: &Address) -> Option<&Arc<Node>> {
         self.nodes.iter().find(|node| node.address.as_ref() == Some(address))
     }
 
     /// This map with a node more.
-    pub(super) fn with(&self, node: Node) -> Self {
+    pub(crate) fn with(&self, node: Node) -> Self {
         let mut map = self.clone();
         map.nodes.push(Arc::new(node));
         map
     }
 
     /// This map with one slot's new owner, who is one of its nodes.
-    pub(super) fn with_owner(&self, slot: u16, address: &Address) -> Self {
+    pub(crate) fn with_owner(&self, slot: u16, address: &Address) -> Self {
         let mut map = self.clone();
         let place = map.nodes.iter().position(|node| node.address.as_ref() == Some(address));
         if let (Some(owners), Some(place)) = (&mut map.owners, place) {
@@ -84,7 +84,7 @@ impl Map {
     ///
     /// # Errors
     /// [`Error::Corrupt`] for an answer that is none.
-    pub(super) fn told(
+    pub(crate) fn told(
         &self,
         slots: Value,
         asked: &Address,
@@ -107,7 +107,7 @@ impl Map {
     }
 
     /// Whether the two say the same.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
         let numbers = |map: &Self| map.nodes.iter().map(|node| node.number).collect::<Vec<_>>();
         numbers(self) == numbers(other) && self.owners == other.owners
     }

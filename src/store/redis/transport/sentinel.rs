@@ -30,7 +30,7 @@ const SHARE: u32 = 3;
 
 /// The sentinels of one primary. `Debug` shows no secrets.
 #[derive(Debug)]
-pub(super) struct Sentinels {
+pub(crate) struct Sentinels {
     name: String,
     login: Login,
     patience: Duration,
@@ -61,7 +61,7 @@ enum Word {
 
 impl Sentinels {
     /// Those at `addresses`, which watch the primary called `name`.
-    pub(super) fn new(
+    pub(crate) fn new(
         name: String,
         addresses: Vec<Address>,
         login: Login,
@@ -72,7 +72,7 @@ impl Sentinels {
     }
 
     /// What the primary is called.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
@@ -81,7 +81,7 @@ impl Sentinels {
     /// # Errors
     /// [`Error::Unavailable`] if no sentinel answers; [`Error::Misconfigured`] if those that do
     /// know no such primary, or refuse the login.
-    pub(super) async fn primary(&self) -> Result<Address> {
+    pub(crate) async fn primary(&self) -> Result<Address> {
         let words = join_all(self.all.iter().map(|sentinel| self.ask(sentinel))).await;
         let mut last: Option<(u64, Address)> = None;
         let mut refusal = None;

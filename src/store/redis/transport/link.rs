@@ -22,9 +22,9 @@ use super::address::Address;
 use super::dial::{self, Dialer};
 use super::fault::{is_forgotten, is_no_primary, is_of_the_map, of_redis, silent};
 use super::refusal::Refusal;
-use super::script;
 use super::server::{self, Server};
 use crate::breaker::{SharedBreaker, State, Verdict};
+use crate::store::redis::script;
 use crate::store::{Durability, Error, Result, warning_of};
 
 /// The rest between two attempts to connect, and between two looks at an open breaker.
@@ -36,24 +36,24 @@ const ROUNDS_A_LOOK: u32 = 10;
 
 /// What a link is told.
 #[derive(Clone, Debug)]
-pub(super) struct Params {
+pub(crate) struct Params {
     /// What it is for, in the log.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// Where it leads, in the log.
-    pub(super) server: Arc<str>,
-    pub(super) pool: Pool<Dialer>,
-    pub(super) timeout: Duration,
+    pub(crate) server: Arc<str>,
+    pub(crate) pool: Pool<Dialer>,
+    pub(crate) timeout: Duration,
     /// Shared by the links to one server.
-    pub(super) gate: Arc<SharedBreaker>,
+    pub(crate) gate: Arc<SharedBreaker>,
     /// Told when this server may not be the right one any more.
-    pub(super) trouble: Arc<Notify>,
+    pub(crate) trouble: Arc<Notify>,
     /// How many replicas must have what is sent before it counts as done.
-    pub(super) replicas: usize,
+    pub(crate) replicas: usize,
 }
 
 /// One shared connection at a time.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     params: Params,
     live: RwLock<Option<Arc<Live>>>,
     connecting: Mutex<()>,
@@ -66,7 +66,7 @@ pub(super) struct Link {
 }
 
 /// A connection in use, and the server it leads to.
-pub(super) struct Live(Option<Object<Dialer>>);
+pub(crate) struct Live(Option<Object<Dialer>>);
 
 impl Live {
     fn dialed(&self) -> &dial::Dialed {
@@ -74,12 +74,12 @@ impl Live {
     }
 
     /// What it leads to.
-    pub(super) fn server(&self) -> &Server {
+    pub(crate) fn server(&self) -> &Server {
         &self.dialed().server
     }
 
     /// Where that is.
-    pub(super) fn at(&self) -> &Address {
+    pub(crate) fn at(&self) -> &Address {
         &self.dialed().at
     }
 }
@@ -103,7 +103,7 @@ impl std::fmt::Debug for Live {
 /// Whether commands whose connection broke before the answers came are sent once more. What fell
 /// silent is never asked twice.
 #[derive(Clone, Copy)]
-pub(super) enum Repeat<'a> {
+pub(crate) enum Repeat<'a> {
     /// No.
     Never,
     /// On a new connection.
@@ -115,7 +115,7 @@ pub(super) enum Repeat<'a> {
 }
 
 /// What became of each command.
-pub(super) type Answers = Vec<std::result::Result<Value, Refusal>>;
+pub(crate) type Answers = Vec<std::result::Result<Value, Refusal>>;
 
 /// A connection that broke before the answers came.
 struct Lost {
@@ -125,7 +125,7 @@ struct Lost {
 }
 
 impl Link {
-    pub(super) fn new(params: Params) -> Self {
+    pub(crate) fn new(params: Params) -> Self {
         Self {
             params,
             live: RwLock::default(),
@@ -141,7 +141,7 @@ impl Link {
     /// # Errors
     /// [`Error::Unavailable`] within the timeout; [`Error::Misconfigured`] if the server cannot be
     /// used as it is.
-    pub(super) async fn live(&self) -> Result<Arc<Live>> {
+    pub(crate) async fn live(&self) -> Result<Arc<Live>> {
         if let Some(refusal) = self.refusal() {
             return Err(refusal);
         }
@@ -162,18 +162,18 @@ impl Link {
     }
 
     /// Where the breaker stands that this link shares.
-    pub(super) fn breaker(&self) -> State {
+    pub(crate) fn breaker(&self) -> State {
         self.params.gate.state()
     }
 
     /// Why everyone is refused just now; `None` while the breaker is closed.
-    pub(super) fn refusal(&self) -> Option<Error> {
+    pub(crate) fn refusal(&self) -> Option<Error> {
         (self.breaker() != State::Closed).then(|| self.failure())
     }
 
     /// Opens the breaker as failures do.
     #[cfg(test)]
-    pub(super) fn trip(&self) {
+    pub(crate) fn trip(&self) {
         while self.breaker() == State::Closed {
             self.params
                 .gate
@@ -248,7 +248,7 @@ impl Link {
     /// Keeps the link in order for as long as it is polled: connects again while the server is
     /// away, sends the probes of a breaker that is half open, notices a connection that died or led
     /// astray while nobody used it, and follows what the server keeps.
-    pub(super) async fn look_after(&self) {
+    pub(crate) async fn look_after(&self) {
         for round in 0_u32.. {
             let rest = match (self.params.gate.state(), self.current()) {
                 (State::Open, _) => REST,
@@ -311,7 +311,7 @@ impl Link {
     }
 
     /// Whether it was ever connected.
-    pub(super) fn has_been_up(&self) -> bool {
+    pub(crate) fn has_been_up(&self) -> bool {
         self.durability.load(Ordering::Relaxed) != u8::MAX
     }
 
@@ -323,7 +323,7 @@ impl Link {
     }
 
     /// What the server keeps, as last seen; the least there is before one was seen.
-    pub(super) fn durability(&self) -> Durability {
+    pub(crate) fn durability(&self) -> Durability {
         let seen = self.durability.load(Ordering::Relaxed);
         [Durability::AofAlways, Durability::AofEverysec]
             .into_iter()
@@ -332,7 +332,7 @@ impl Link {
     }
 
     /// The connection, if there is one.
-    pub(super) fn current(&self) -> Option<Arc<Live>> {
+    pub(crate) fn current(&self) -> Option<Arc<Live>> {
         self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -352,7 +352,7 @@ impl Link {
     /// # Errors
     /// [`Error::Unavailable`] within the timeout: whether the commands were carried out is not
     /// known.
-    pub(super) async fn run(&self, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
+    pub(crate) async fn run(&self, commands: &[Cmd], repeat: Repeat<'_>) -> Result<Answers> {
         let live = self.live().await?;
         // The connection may be a new one, to a server in another run.
         if let Repeat::While(holds) = repeat

@@ -28,7 +28,7 @@ const POOL_SIZE: usize = 8;
 
 /// Where connections lead.
 #[derive(Clone, Debug)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// To one server.
     Server(Address),
     /// To whichever server the sentinels call the primary.
@@ -46,19 +46,19 @@ impl fmt::Display for Target {
 
 /// Makes connections to one target.
 #[derive(Debug)]
-pub(super) struct Dialer {
-    pub(super) target: Target,
-    pub(super) login: Login,
+pub(crate) struct Dialer {
+    pub(crate) target: Target,
+    pub(crate) login: Login,
     /// What the server must be.
-    pub(super) mode: Mode,
-    pub(super) timeout: Duration,
+    pub(crate) mode: Mode,
+    pub(crate) timeout: Duration,
 }
 
 /// A connection, and what is at its other end.
-pub(super) struct Dialed {
-    pub(super) connection: MultiplexedConnection,
-    pub(super) server: Server,
-    pub(super) at: Address,
+pub(crate) struct Dialed {
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) server: Server,
+    pub(crate) at: Address,
 }
 
 impl fmt::Debug for Dialed {
@@ -72,7 +72,7 @@ impl fmt::Debug for Dialed {
 
 impl Dialer {
     /// The pool of this dialer's connections. Nothing is connected yet.
-    pub(super) fn pool(self) -> Pool<Self> {
+    pub(crate) fn pool(self) -> Pool<Self> {
         let brief = Duration::from_millis(250).min(self.timeout);
         let timeouts =
             Timeouts { wait: Some(brief), create: Some(self.timeout), recycle: Some(brief) };
@@ -85,7 +85,7 @@ impl Dialer {
     }
 
     /// Where a connection would lead now.
-    pub(super) async fn find(&self) -> Result<Address> {
+    pub(crate) async fn find(&self) -> Result<Address> {
         match &self.target {
             Target::Server(address) => Ok(address.clone()),
             Target::Primary(sentinels) => sentinels.primary().await,
@@ -94,7 +94,7 @@ impl Dialer {
 
     /// Whether a connection to `at` is known to lead to the wrong server by now: another is the
     /// primary.
-    pub(super) async fn leads_elsewhere(&self, at: &Address) -> bool {
+    pub(crate) async fn leads_elsewhere(&self, at: &Address) -> bool {
         matches!(self.find().await, Ok(address) if address != *at)
     }
 }
@@ -127,7 +127,7 @@ impl Manager for Dialer {
 ///
 /// # Errors
 /// Those of [`connect`] and [`server::inspect`].
-pub(super) fn take(
+pub(crate) fn take(
     pool: &Pool<Dialer>,
 ) -> Pin<Box<dyn Future<Output = Result<Object<Dialer>>> + Send + '_>> {
     Box::pin(async {

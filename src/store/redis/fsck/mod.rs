@@ -14,14 +14,16 @@ use std::collections::BTreeSet;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 
+use self::scan::LaneAhead;
 use super::Inner;
 use super::ids::script_call;
-use super::link::Repeat;
-use super::node::Purpose;
 use super::script::{self, Script};
-use super::survey::{self, LaneAhead};
+use super::transport::link::Repeat;
+use super::transport::node::Purpose;
 use crate::store::{Checked, Cursor, Error, Finding, Flaw, Result};
 use crate::task::{Destination, Lane, State, TaskId};
+
+pub(crate) mod scan;
 
 /// Elements of a structure that one script looks at, about.
 const COUNT: usize = 100;
@@ -58,11 +60,11 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("a script of fsck answered: {error}"))
 }
 
-pub(super) async fn check(inner: &Inner, from: Cursor, repair: bool) -> Result<Checked> {
+pub(crate) async fn check(inner: &Inner, from: Cursor, repair: bool) -> Result<Checked> {
     let mut checked = Checked::default();
     let mut place = match from.into_place::<Place>()? {
         None => {
-            let (lanes, findings) = survey::survey(inner, repair).await?;
+            let (lanes, findings) = scan::survey(inner, repair).await?;
             checked.findings = findings;
             Place { lanes, ..Place::default() }
         }
@@ -235,11 +237,11 @@ async fn check_counter(
     repair: bool,
     checked: &mut Checked,
 ) -> Result<()> {
-    if survey::counter(inner).await?.is_none_or(|last| last >= highest.0) {
+    if scan::counter(inner).await?.is_none_or(|last| last >= highest.0) {
         return Ok(());
     }
     if repair {
-        survey::raise_counter(inner, highest.0).await?;
+        scan::raise_counter(inner, highest.0).await?;
     }
     checked.findings.push(Finding {
         flaw: Flaw::BehindIds,

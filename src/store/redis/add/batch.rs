@@ -9,27 +9,27 @@ use std::sync::Arc;
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisWrite, Value};
 use serde::Serialize;
 
-use super::Inner;
-use super::add::{Kept, Request};
-use super::hand::{Drawn, Wish};
-use super::ids::{Run, script_call};
-use super::link::Repeat;
-use super::node::Purpose;
-use super::opening::{self, Refusal};
-use super::record::write_options;
-use super::script;
+use super::{Kept, Request};
 use crate::clock::UnixMillis;
+use crate::store::redis::Inner;
+use crate::store::redis::ids::hand::{Drawn, Wish};
+use crate::store::redis::ids::{Run, script_call};
+use crate::store::redis::record::write_options;
+use crate::store::redis::registry::opening::{self, Refusal};
+use crate::store::redis::script;
+use crate::store::redis::transport::link::Repeat;
+use crate::store::redis::transport::node::Purpose;
 use crate::store::{Added, Error, Hint, Idempotency, Moment, NewTask, Novelty, Result, TopicEntry};
 use crate::task::{Lane, Options, State, TaskId};
 
 /// The most tasks of one script call: half a millisecond where Redis has a processor to itself.
 const MOST_TASKS: usize = 128;
 /// The most body bytes of one script call; a batch ends with the request that reaches them.
-pub(super) const MOST_BYTES: usize = 4 << 20;
+pub(crate) const MOST_BYTES: usize = 4 << 20;
 
 /// A task of a batch: whose request, which of its members, and the ids that were drawn for it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     request: usize,
     member: usize,
     drawn: Drawn,
@@ -37,19 +37,19 @@ pub(super) struct Place {
 
 /// Requests that are carried out together, and what is known of each so far.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     /// `None`: it is answered.
     requests: Vec<Option<Request>>,
     kept: Vec<Vec<Result<Kept>>>,
     /// Calls that stored nothing, because their lanes are not open to them.
-    pub(super) refused: Vec<(Call, Refusal)>,
+    pub(crate) refused: Vec<(Call, Refusal)>,
     /// The server run that the ids belong to.
     run: Option<Run>,
 }
 
 /// One call of a script.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(crate) struct Call {
     lane: Lane,
     /// The number of lanes of the topic that its tasks were placed by.
     shards: u16,
@@ -89,7 +89,7 @@ impl Batch {
     }
 
     /// What became of a task.
-    pub(super) fn note(&mut self, place: Place, kept: Result<Kept>) {
+    pub(crate) fn note(&mut self, place: Place, kept: Result<Kept>) {
         self.kept[place.request][place.member] = kept;
     }
 
@@ -99,7 +99,7 @@ impl Batch {
     }
 
     /// Tells every caller who still waits what became of their tasks.
-    pub(super) fn answer(&mut self) {
+    pub(crate) fn answer(&mut self) {
         let waiting = self.requests.iter_mut().zip(&mut self.kept);
         waiting.for_each(|(request, kept)| {
             request.take().into_iter().for_each(|asked| asked.answer(std::mem::take(kept)))
@@ -107,7 +107,7 @@ impl Batch {
     }
 
     /// Tells all callers but those of refused tasks.
-    pub(super) fn answer_others(&mut self) {
+    pub(crate) fn answer_others(&mut self) {
         let refused: HashSet<usize> = self
             .refused
             .iter()
@@ -162,7 +162,7 @@ impl Batch {
 }
 
 /// Splits a lane's tasks into script calls of bounded length. `length` is that of a task's content.
-pub(super) fn chunks<T>(tasks: Vec<T>, length: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+pub(crate) fn chunks<T>(tasks: Vec<T>, length: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let mut chunks: Vec<Vec<T>> = Vec::new();
     let mut bytes = 0;
     for task in tasks {
@@ -182,7 +182,7 @@ pub(super) fn chunks<T>(tasks: Vec<T>, length: impl Fn(&T) -> usize) -> Vec<Vec<
 }
 
 /// Carries the requests out; what became of them is told by [`Batch::answer`].
-pub(super) async fn add(inner: &Arc<Inner>, requests: Vec<Request>) -> Batch {
+pub(crate) async fn add(inner: &Arc<Inner>, requests: Vec<Request>) -> Batch {
     let mut batch = Batch::of(requests);
     let (drawn, run) = match inner.ids.draw(&batch.wishes(), inner).await {
         Ok(drawn) => drawn,
@@ -224,7 +224,7 @@ impl Batch {
 
     /// Has the lanes opened that refused calls, as far as the registry agrees, and sends those
     /// again. All callers are answered then.
-    pub(super) async fn open_lanes(mut self, inner: &Inner) {
+    pub(crate) async fn open_lanes(mut self, inner: &Inner) {
         for _ in 0..opening::ATTEMPTS {
             let refused = std::mem::take(&mut self.refused);
             if refused.is_empty() {
@@ -405,7 +405,7 @@ fn asked(task: &NewTask, drawn: Drawn) -> String {
 }
 
 /// A moment as the scripts read it: `<ms>`, or `+<ms>` after now.
-pub(super) fn write_moment(command: &mut Cmd, moment: Moment) {
+pub(crate) fn write_moment(command: &mut Cmd, moment: Moment) {
     match moment {
         Moment::At(at) => {
             command.arg(at.0.max(0));

@@ -16,16 +16,18 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, cmd};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use self::hand::{Drawn, Hand, Wish};
 use super::Inner;
-use super::hand::{Drawn, Hand, Wish};
-use super::link::Repeat;
-use super::node::{Node, Purpose};
 use super::script::{self, Script};
-use super::servers::one;
-use super::slot;
+use super::transport::link::Repeat;
+use super::transport::node::{Node, Purpose};
+use super::transport::servers::one;
+use super::transport::slot;
 use crate::clock::Clock;
 use crate::store::{Error, Result};
 use crate::task::TaskId;
+
+pub(crate) mod hand;
 
 /// How far a new server's counter skips ahead: two seconds' worth, twice what `everysec` may have
 /// lost.
@@ -33,7 +35,7 @@ const SKIP: u64 = 2 * TaskId::PER_SECOND;
 
 /// Where ids are drawn.
 #[derive(Debug, Default)]
-pub(super) struct Ids(Mutex<Blocks>);
+pub(crate) struct Ids(Mutex<Blocks>);
 
 /// The ids in hand.
 #[derive(Debug, Default)]
@@ -45,14 +47,14 @@ struct Blocks {
 
 /// The run of a server that ids were drawn from. Ids are good while it lasts.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(crate) struct Run {
     node: Arc<Node>,
     run_id: Arc<str>,
 }
 
 impl Run {
     /// Whether nothing is known of a restart or a failover since.
-    pub(super) fn lasts(&self) -> bool {
+    pub(crate) fn lasts(&self) -> bool {
         self.node.is_in_run(&self.run_id)
     }
 
@@ -67,7 +69,7 @@ impl Ids {
     ///
     /// # Errors
     /// [`Error::Unavailable`]; no id was used then.
-    pub(super) async fn draw(
+    pub(crate) async fn draw(
         &self,
         wishes: &[Wish],
         inner: &Arc<Inner>,
@@ -102,12 +104,12 @@ impl Ids {
 
     /// Whether somebody's are being drawn.
     #[cfg(test)]
-    pub(super) fn is_drawing(&self) -> bool {
+    pub(crate) fn is_drawing(&self) -> bool {
         self.0.try_lock().is_err()
     }
 
     /// Uses no id any more that is in hand: the counter has been raised past others.
-    pub(super) async fn drop_blocks(&self) {
+    pub(crate) async fn drop_blocks(&self) {
         self.0.lock().await.hand.empty();
     }
 }
@@ -164,7 +166,7 @@ async fn current_run(inner: &Inner) -> Result<Run> {
 }
 
 /// `EVALSHA` of a script with its keys and now; the caller adds the rest.
-pub(super) fn script_call(script: &Script, keys: &[String], clock: &Clock) -> Cmd {
+pub(crate) fn script_call(script: &Script, keys: &[String], clock: &Clock) -> Cmd {
     let mut call = cmd("EVALSHA");
     call.arg(&script.sha).arg(keys.len()).arg(keys).arg(clock.manual_now().map_or(0, |now| now.0));
     call

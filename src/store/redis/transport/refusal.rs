@@ -8,7 +8,7 @@ use crate::store::Error;
 
 /// Why a command was not carried out.
 #[derive(Clone, Debug)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// Its slot lies on that node now.
     Moved(Address),
     /// Its slot is on the way to that node, and its key is already there.
@@ -21,7 +21,7 @@ pub(super) enum Refusal {
 
 impl Refusal {
     /// What the error says of a command sent to the server at `asked`.
-    pub(super) fn of(error: &RedisError, asked: &Address) -> Self {
+    pub(crate) fn of(error: &RedisError, asked: &Address) -> Self {
         let to = || error.redirect_node().and_then(|(address, _)| Address::read(address, asked));
         let refusal = match error.code() {
             Some("MOVED") => to().map(Self::Moved),
@@ -33,7 +33,7 @@ impl Refusal {
     }
 
     /// What it means to a caller of the store, where it cannot be helped.
-    pub(super) fn into_error(self) -> Error {
+    pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Failed(error) => error,
             Self::Moved(_) | Self::Ask(_) | Self::TryAgain => {

@@ -13,9 +13,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use deadpool_redis::redis::{Cmd, FromRedisValue};
 
-use super::answer::corrupt;
-use super::ids::script_call;
-use super::{Inner, identity, registry, script};
+use crate::store::redis::Inner;
+use crate::store::redis::answer::corrupt;
+use crate::store::redis::identity;
+use crate::store::redis::ids::script_call;
+use crate::store::redis::registry::entry;
+use crate::store::redis::script;
 use crate::store::{Adoptee, Result};
 use crate::task::{Lane, StoreId, TaskId};
 
@@ -31,7 +34,7 @@ struct Spans {
 
 /// The ids among those of `tasks` at `places` that another topic has, while their own topic has
 /// not.
-pub(super) async fn taken(
+pub(crate) async fn taken(
     inner: &Inner,
     tasks: &[Adoptee],
     places: &[usize],
@@ -48,7 +51,7 @@ pub(super) async fn taken(
     for (id, lane) in &own {
         asked.entry(lane.clone()).or_default().push(*id);
     }
-    for entry in registry::entries(inner).await? {
+    for entry in entry::entries(inner).await? {
         for (id, lane) in &own {
             if lane.topic != entry.topic {
                 asked.entry(entry.lane_of(*id)).or_default().push(*id);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use deadpool_redis::redis::{FromRedisValue, Value};
 
 use super::Inner;
+use super::add::batch::write_moment;
 use super::answer::{corrupt, state, text};
-use super::batch::write_moment;
 use super::ids::script_call;
 use super::script;
 use crate::clock::UnixMillis;

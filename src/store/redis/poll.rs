@@ -10,12 +10,14 @@ use futures_util::future::join_all;
 
 use super::Inner;
 use super::answer::corrupt;
+use super::destination;
+use super::identity;
 use super::ids::script_call;
-use super::link::Repeat;
-use super::node::Purpose;
-use super::refusal::Refusal;
+use super::registry::topic;
 use super::script::{self, Script};
-use super::{destination, identity, topic};
+use super::transport::link::Repeat;
+use super::transport::node::Purpose;
+use super::transport::refusal::Refusal;
 use crate::clock::UnixMillis;
 use crate::store::{Error, Histories, History, Look, Looked, NextDue, Result, Revision};
 use crate::task::Lane;

@@ -22,26 +22,26 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// What a task asks of its ids.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
+pub(crate) struct Wish {
     /// The number of its topic's lanes.
-    pub(super) shards: u16,
+    pub(crate) shards: u16,
     /// The lane that its id has to lead to.
-    pub(super) shard: Option<u16>,
+    pub(crate) shard: Option<u16>,
     /// Whether it needs a second one that leads to the same lane: for the call that is made if it
     /// dies.
-    pub(super) has_call: bool,
+    pub(crate) has_call: bool,
 }
 
 /// A task's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Drawn {
-    pub(super) own: TaskId,
-    pub(super) call: Option<TaskId>,
+pub(crate) struct Drawn {
+    pub(crate) own: TaskId,
+    pub(crate) call: Option<TaskId>,
 }
 
 /// The ids in hand.
 #[derive(Debug, Default)]
-pub(super) struct Hand {
+pub(crate) struct Hand {
     /// In the order in which they were drawn, so that ids grow from each to the next.
     blocks: Vec<Block>,
     /// From where on ids may be left that lead to a lane.
@@ -51,9 +51,9 @@ pub(super) struct Hand {
     /// How long the last draw took.
     took: Duration,
     /// Whether a block is being drawn ahead.
-    pub(super) is_ahead: bool,
+    pub(crate) is_ahead: bool,
     /// How often the hand was emptied: what was drawn ahead before that is not used.
-    pub(super) emptied: u64,
+    pub(crate) emptied: u64,
     /// How many ids were looked at.
     #[cfg(test)]
     looks: u64,
@@ -111,7 +111,7 @@ impl Way {
 
 impl Hand {
     /// Lets go of what is stale; of everything, if ids are drawn from another run from now on.
-    pub(super) fn keep_fresh(&mut self, is_same_run: bool) {
+    pub(crate) fn keep_fresh(&mut self, is_same_run: bool) {
         let before = self.blocks.len();
         if let Some(last) = self.blocks.last().filter(|last| last.drawn.elapsed() >= FRESH) {
             self.usual = if 2 * last.used < last.size() { last.size() / 2 } else { last.size() };
@@ -125,7 +125,7 @@ impl Hand {
 
     /// Takes ids for as many wishes as there are any for. Each in turn has the lowest that is left
     /// for it, its own before its call's.
-    pub(super) fn take_for(&mut self, wishes: &[Wish], drawn: &mut Vec<Drawn>) {
+    pub(crate) fn take_for(&mut self, wishes: &[Wish], drawn: &mut Vec<Drawn>) {
         drawn.extend(wishes[drawn.len()..].iter().map_while(|wish| {
             let own = self.take(wish.way())?;
             // If there is none for the call, its own is lost.
@@ -161,7 +161,7 @@ impl Hand {
     /// How many ids to draw for wishes that there were none for: as many of each lane as are wished
     /// for, and enough to go on for a while. Those whose ids also lead to another's lane may take
     /// some away from it; then there is another draw.
-    pub(super) fn size_for(&self, wishes: &[Wish]) -> u64 {
+    pub(crate) fn size_for(&self, wishes: &[Wish]) -> u64 {
         let usual = match self.blocks.last() {
             // Its ids are used up, or those of the lanes that are wished for.
             Some(last) if !wishes.is_empty() || last.is_used_up_early() => 2 * last.size(),
@@ -180,12 +180,12 @@ impl Hand {
     }
 
     /// None is in hand any more, nor is what is drawn ahead just now.
-    pub(super) fn empty(&mut self) {
+    pub(crate) fn empty(&mut self) {
         *self = Self { emptied: self.emptied + 1, ..Self::default() };
     }
 
     /// A block that was drawn between two moments.
-    pub(super) fn put(&mut self, ids: Range<u64>, began: Instant, drawn: Instant) {
+    pub(crate) fn put(&mut self, ids: Range<u64>, began: Instant, drawn: Instant) {
         self.took = drawn - began;
         // One that was drawn ahead may come after a later one.
         let place = self.blocks.partition_point(|block| block.ids.start < ids.start);
@@ -194,7 +194,7 @@ impl Hand {
 
     /// Whether the last block will be stale, or used up at its pace so far, before two draws are
     /// done.
-    pub(super) fn is_soon_over(&self) -> bool {
+    pub(crate) fn is_soon_over(&self) -> bool {
         let Some(last) = self.blocks.last().filter(|_| !self.is_ahead) else { return false };
         last.lasts_for() <= 2 * self.took
     }

@@ -6,10 +6,10 @@
 use deadpool_redis::redis::{Arg, Cmd};
 
 /// How many there are.
-pub(super) const SLOTS: usize = 16_384;
+pub(crate) const SLOTS: usize = 16_384;
 
 /// The slot of a command's key; `None` for a command without one.
-pub(super) fn of_command(command: &Cmd) -> Option<u16> {
+pub(crate) fn of_command(command: &Cmd) -> Option<u16> {
     let word = |n: usize| match command.args_iter().nth(n) {
         Some(Arg::Simple(word)) => Some(word),
         _ => None,
@@ -22,7 +22,7 @@ pub(super) fn of_command(command: &Cmd) -> Option<u16> {
 }
 
 /// The slot of a key.
-pub(super) fn of_key(key: &[u8]) -> u16 {
+pub(crate) fn of_key(key: &[u8]) -> u16 {
     crc16(tag(key)) % SLOTS as u16
 }
 

@@ -10,9 +10,16 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{FromRedisValue, Value, cmd};
 
-use super::answer::corrupt;
-use super::ids::script_call;
-use super::{Inner, forget, query, registry, script, settle, survey, transfer};
+use super::entry;
+use crate::store::redis::Inner;
+use crate::store::redis::answer::corrupt;
+use crate::store::redis::forget;
+use crate::store::redis::fsck::scan;
+use crate::store::redis::ids::script_call;
+use crate::store::redis::migration;
+use crate::store::redis::query;
+use crate::store::redis::script;
+use crate::store::redis::settle;
 use crate::store::{Adopted, Adoptee, Result, Settle, Standing, Task, TopicEntry, Transition};
 use crate::task::{Lane, Receipt, State, TaskId, Topic};
 
@@ -61,7 +68,7 @@ async fn remembering(
 }
 
 /// Whether one of these lanes, which hold tasks, contradicts the registry.
-pub(super) async fn is_needed(
+pub(crate) async fn is_needed(
     inner: &Inner,
     entry: &TopicEntry,
     lanes: impl Iterator<Item = u16>,
@@ -71,20 +78,20 @@ pub(super) async fn is_needed(
 
 /// Does it for one topic, unless it is being done for some topic already. Answers its entry if its
 /// number of lanes has changed.
-pub(super) async fn reconcile(inner: &Inner, topic: &Topic) -> Result<Option<TopicEntry>> {
+pub(crate) async fn reconcile(inner: &Inner, topic: &Topic) -> Result<Option<TopicEntry>> {
     let Ok(_turn) = inner.reconciling.try_lock() else { return Ok(None) };
     let read = cmd("HGET").arg(inner.keys.topics()).arg(topic.as_str()).take();
     let answer = inner.working.run_one(read).await?;
     let Some(text) = Option::<String>::from_redis_value(answer).map_err(corrupt)? else {
         return Ok(None);
     };
-    let entry = registry::read_entry(topic.as_str(), &text)?;
+    let entry = entry::read_entry(topic.as_str(), &text)?;
     let lanes = remembering(inner, topic, 0..TopicEntry::MAX_SHARDS).await?;
     let Some(first) = lanes.first().map(|lane| lane.shards) else { return Ok(None) };
     if first != entry.shards && lanes.iter().all(|lane| lane.agrees(first)) {
         let fields = serde_json::from_str(&text).unwrap_or_default();
         let right = TopicEntry { topic: topic.clone(), shards: first };
-        if survey::rewrite(inner, &right, text.as_bytes(), fields).await? {
+        if scan::rewrite(inner, &right, text.as_bytes(), fields).await? {
             tracing::warn!(%topic, "Topic {topic} is registered with {} lanes, and its tasks lie in {first}: it has {first} again", entry.shards);
             return Ok(Some(right));
         }
@@ -138,7 +145,7 @@ async fn move_away(
     ids: Vec<TaskId>,
 ) -> Result<usize> {
     let receipt = Receipt::random();
-    transfer::lend(inner, lane, &ids, &receipt, LEASE).await?;
+    migration::lend(inner, lane, &ids, &receipt, LEASE).await?;
     let mut tasks = Vec::new();
     for id in ids {
         // One that cannot be read stays where it is.
@@ -146,7 +153,7 @@ async fn move_away(
             tasks.extend(adoptee(entry, task));
         }
     }
-    let adopted = transfer::adopt(inner, &tasks).await;
+    let adopted = migration::adopt(inner, &tasks).await;
     let is_settled =
         |adopted: &Result<Adopted>| !matches!(adopted, Err(_) | Ok(Adopted::Own | Adopted::Taken));
     let kept = tasks.into_iter().zip(adopted).filter(|(_, adopted)| is_settled(adopted));

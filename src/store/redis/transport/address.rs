@@ -9,15 +9,15 @@ use crate::store::{Error, Result};
 
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Address {
-    pub(super) host: String,
-    pub(super) port: u16,
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
 }
 
 impl Address {
     /// Reads `host:port` as a redirection names it. Without a host the server means the one that
     /// was asked.
-    pub(super) fn read(text: &str, asked: &Self) -> Option<Self> {
+    pub(crate) fn read(text: &str, asked: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = if host.is_empty() { &asked.host } else { host };
         Some(Self { host: host.to_owned(), port: port.parse().ok()? })
@@ -35,7 +35,7 @@ impl fmt::Display for Address {
 
 /// User, password and database. `Debug` shows none of them.
 #[derive(Clone, Default)]
-pub(super) struct Login(RedisConnectionInfo);
+pub(crate) struct Login(RedisConnectionInfo);
 
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,7 +45,7 @@ impl fmt::Debug for Login {
 
 impl Login {
     /// With a user and a password where there are any.
-    pub(super) fn of(username: Option<&str>, password: Option<&str>) -> Self {
+    pub(crate) fn of(username: Option<&str>, password: Option<&str>) -> Self {
         let mut info = RedisConnectionInfo::default();
         if let Some(username) = username {
             info = info.set_username(username);
@@ -60,7 +60,7 @@ impl Login {
     ///
     /// # Errors
     /// [`Error::Misconfigured`] for an address that cannot be one.
-    pub(super) fn client(&self, at: &Address) -> Result<Client> {
+    pub(crate) fn client(&self, at: &Address) -> Result<Client> {
         let info =
             (at.host.as_str(), at.port).into_connection_info().map_err(|error| of_redis(&error))?;
         Client::open(info.set_redis_settings(self.0.clone())).map_err(|error| of_redis(&error))
@@ -72,7 +72,7 @@ impl Login {
 /// # Errors
 /// [`Error::Misconfigured`] for anything else; it does not repeat the URL, which may hold a
 /// password.
-pub(super) fn read_url(url: &str) -> Result<(Address, Login)> {
+pub(crate) fn read_url(url: &str) -> Result<(Address, Login)> {
     let wrong = |text: String| Error::Misconfigured(format!("store.redis.urls: {text}"));
     let info = url.into_connection_info().map_err(|error| wrong(cause(&error)))?;
     match info.addr() {

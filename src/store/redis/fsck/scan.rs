@@ -7,12 +7,12 @@ use std::time::Duration;
 use deadpool_redis::redis::{FromRedisValue, cmd};
 use serde_json::{Map, Value, json};
 
-use super::Inner;
-use super::ids::script_call;
-use super::keys::Named;
-use super::registry::{self, read_entry, scan, shards_of};
-use super::script;
-use super::topic::Pauses;
+use crate::store::redis::Inner;
+use crate::store::redis::ids::script_call;
+use crate::store::redis::keys::Named;
+use crate::store::redis::registry::entry::{self, read_entry, scan, shards_of};
+use crate::store::redis::registry::topic::Pauses;
+use crate::store::redis::script;
 use crate::store::{Error, Finding, Flaw, Result, TopicEntry};
 use crate::task::{Lane, TaskId, Topic, TopicPolicy};
 
@@ -21,12 +21,12 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A lane to be looked at.
 #[derive(Debug)]
-pub(super) struct LaneAhead {
-    pub(super) lane: Lane,
+pub(crate) struct LaneAhead {
+    pub(crate) lane: Lane,
     /// The number of its topic's lanes; 0 if it is not known.
-    pub(super) shards: u16,
+    pub(crate) shards: u16,
     /// The names of its schedules, as its keys show them.
-    pub(super) schedules: BTreeSet<String>,
+    pub(crate) schedules: BTreeSet<String>,
 }
 
 /// What the keys show of a topic.
@@ -46,7 +46,7 @@ fn finding(flaw: Flaw, subject: impl Into<String>, repaired: bool) -> Finding {
 }
 
 /// Looks at everything that is not a lane's own. Answers the lanes, and what is wrong.
-pub(super) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead>, Vec<Finding>)> {
+pub(crate) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead>, Vec<Finding>)> {
     let mut findings = Vec::new();
     let seen = read_keys(inner, &mut findings).await?;
     let mut entries = read_entries(inner).await?;
@@ -87,7 +87,7 @@ pub(super) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
                     topic: topic.clone(),
                     shards: remembered(inner, topic, Some(lanes)).await?,
                 };
-                shards.insert(topic.clone(), registry::assert(inner, &entry).await?.shards);
+                shards.insert(topic.clone(), entry::assert(inner, &entry).await?.shards);
             }
             findings.push(finding(Flaw::UnregisteredTopic, topic.as_str(), repair));
         }
@@ -184,7 +184,7 @@ async fn agreed(inner: &Inner, topic: &Topic, seen: &Seen) -> Result<Option<u16>
     let mut agreed = None;
     for shard in seen.with_bodies.iter().copied() {
         let lane = Lane { topic: topic.clone(), shard };
-        match registry::remembered_by(inner, &lane).await? {
+        match entry::remembered_by(inner, &lane).await? {
             Some(shards) if shards > shard && agreed.is_none_or(|agreed| agreed == shards) => {
                 agreed = Some(shards)
             }
@@ -196,7 +196,7 @@ async fn agreed(inner: &Inner, topic: &Topic, seen: &Seen) -> Result<Option<u16>
 
 /// Writes a topic's entry in the place of `before`; fields that a newer version may have added
 /// stay.
-pub(super) async fn rewrite(
+pub(crate) async fn rewrite(
     inner: &Inner,
     entry: &TopicEntry,
     before: &[u8],
@@ -241,7 +241,7 @@ async fn check_counter(inner: &Inner, repair: bool) -> Result<Option<Finding>> {
 }
 
 /// The last id drawn, 0 before the first; `None` if it cannot be read.
-pub(super) async fn counter(inner: &Inner) -> Result<Option<u64>> {
+pub(crate) async fn counter(inner: &Inner) -> Result<Option<u64>> {
     let answer = inner.working.run_one(cmd("GET").arg(inner.keys.last_id()).take()).await?;
     let Some(bytes) = Option::<Vec<u8>>::from_redis_value(answer).map_err(corrupt)? else {
         return Ok(Some(0));
@@ -250,7 +250,7 @@ pub(super) async fn counter(inner: &Inner) -> Result<Option<u64>> {
     Ok(number.filter(|last| *last <= TaskId::MAX.0))
 }
 
-pub(super) async fn raise_counter(inner: &Inner, to: u64) -> Result<()> {
+pub(crate) async fn raise_counter(inner: &Inner, to: u64) -> Result<()> {
     inner
         .working
         .run_one(

@@ -14,7 +14,7 @@ use crate::store::Result;
 /// # Errors
 /// [`Unavailable`](crate::store::Error::Unavailable), or
 /// [`Misconfigured`](crate::store::Error::Misconfigured) if the login is refused.
-pub(super) async fn connect(
+pub(crate) async fn connect(
     at: &Address,
     login: &Login,
     timeout: Duration,

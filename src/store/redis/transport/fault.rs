@@ -7,23 +7,23 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use crate::store::Error;
 
 /// Whether the server does not know the script: it did nothing.
-pub(super) fn is_forgotten(answer: &std::result::Result<Value, RedisError>) -> bool {
+pub(crate) fn is_forgotten(answer: &std::result::Result<Value, RedisError>) -> bool {
     matches!(answer, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
 }
 
 /// Whether the server is of no use to us any more: no writable primary, or not for us.
-pub(super) fn is_no_primary(error: &RedisError) -> bool {
+pub(crate) fn is_no_primary(error: &RedisError) -> bool {
     matches!(error.code(), Some("READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH"))
 }
 
 /// Whether the node says that its map of the cluster is not ours any more, or that a part of the
 /// cluster is away.
-pub(super) fn is_of_the_map(error: &RedisError) -> bool {
+pub(crate) fn is_of_the_map(error: &RedisError) -> bool {
     matches!(error.code(), Some("MOVED" | "CLUSTERDOWN"))
 }
 
 /// What a Redis error means to a caller of the store.
-pub(super) fn of_redis(error: &RedisError) -> Error {
+pub(crate) fn of_redis(error: &RedisError) -> Error {
     let text = cause(error);
     match error.code() {
         Some("OOM") => Error::Full("Redis has reached its maxmemory".into()),
@@ -45,7 +45,7 @@ pub(super) fn of_redis(error: &RedisError) -> Error {
 }
 
 /// The error of the server at `address`, which is named.
-pub(super) fn at(address: impl Display, error: Error) -> Error {
+pub(crate) fn at(address: impl Display, error: Error) -> Error {
     match error {
         Error::Unavailable(text) => Error::Unavailable(format!("{address}: {text}")),
         Error::Misconfigured(text) => Error::Misconfigured(format!("{address}: {text}")),
@@ -54,12 +54,12 @@ pub(super) fn at(address: impl Display, error: Error) -> Error {
 }
 
 /// The error's first line.
-pub(super) fn cause(error: &RedisError) -> String {
+pub(crate) fn cause(error: &RedisError) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 /// What a server's silence means.
-pub(super) fn silent() -> Error {
+pub(crate) fn silent() -> Error {
     Error::Unavailable("Redis does not answer in time".into())
 }
 

@@ -16,8 +16,8 @@ use crate::store::Result;
 
 /// The way to one server.
 #[derive(Debug)]
-pub(super) struct Confirming {
-    pub(super) link: Link,
+pub(crate) struct Confirming {
+    pub(crate) link: Link,
     timeout: Duration,
     waiting: Mutex<Vec<Asked>>,
     /// Held while commands are with the server.
@@ -33,7 +33,7 @@ struct Asked {
 
 impl Confirming {
     /// `link` waits for replicas after each pipeline.
-    pub(super) fn new(link: Link, timeout: Duration) -> Arc<Self> {
+    pub(crate) fn new(link: Link, timeout: Duration) -> Arc<Self> {
         Arc::new(Self {
             link,
             timeout,
@@ -46,7 +46,7 @@ impl Confirming {
     ///
     /// # Errors
     /// Those of [`Link::run`]. No caller waits longer than the timeout.
-    pub(super) async fn run(self: &Arc<Self>, commands: Vec<Cmd>) -> Result<Answers> {
+    pub(crate) async fn run(self: &Arc<Self>, commands: Vec<Cmd>) -> Result<Answers> {
         if let Some(refusal) = self.link.refusal() {
             return Err(refusal);
         }

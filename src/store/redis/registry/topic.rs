@@ -9,22 +9,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
-use super::Inner;
-use super::answer::{corrupt, text};
-use super::claim::name_of;
-use super::ids::script_call;
-use super::registry;
-use super::script::{self, Script};
+use super::entry;
 use crate::clock::UnixMillis;
+use crate::store::redis::Inner;
+use crate::store::redis::answer::{corrupt, text};
+use crate::store::redis::claim::name_of;
+use crate::store::redis::ids::script_call;
+use crate::store::redis::script::{self, Script};
 use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, Result, TopicEntry};
 use crate::task::{Lane, Receipt, Topic, TopicPolicy};
 
 /// What was said to the log already: the registry is read again and again.
 #[derive(Debug, Default)]
-pub(super) struct Complaints(Mutex<HashSet<String>>);
+pub(crate) struct Complaints(Mutex<HashSet<String>>);
 
 impl Complaints {
-    pub(super) fn once(&self, what: &str) {
+    pub(crate) fn once(&self, what: &str) {
         if self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned()) {
             tracing::error!("{what}");
         }
@@ -32,7 +32,7 @@ impl Complaints {
 }
 
 /// All topics.
-pub(super) async fn topics(inner: &Inner) -> Result<Vec<Registered>> {
+pub(crate) async fn topics(inner: &Inner) -> Result<Vec<Registered>> {
     let [topics, policies, pauses, ..] = inner.keys.of_registry();
     let commands = [topics, policies, pauses].map(|key| cmd("HGETALL").arg(key).take());
     let mut tables = Vec::with_capacity(commands.len());
@@ -48,7 +48,7 @@ pub(super) async fn topics(inner: &Inner) -> Result<Vec<Registered>> {
     }
     let [entries, policies, pauses] =
         <[_; 3]>::try_from(tables).map_err(|_| corrupt("too few answers"))?;
-    let registered = registry::read_all(inner, &entries).into_iter().map(|entry| {
+    let registered = entry::read_all(inner, &entries).into_iter().map(|entry| {
         let name = entry.topic.as_str();
         let asked = (policies.get(name).map(String::as_str), pauses.get(name).map(String::as_str));
         registered(inner, entry, asked)
@@ -57,7 +57,7 @@ pub(super) async fn topics(inner: &Inner) -> Result<Vec<Registered>> {
 }
 
 /// One topic, if it is registered.
-pub(super) async fn topic(inner: &Inner, topic: &Topic) -> Result<Option<Registered>> {
+pub(crate) async fn topic(inner: &Inner, topic: &Topic) -> Result<Option<Registered>> {
     let [topics, policies, pauses, ..] = inner.keys.of_registry();
     let commands =
         [topics, policies, pauses].map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
@@ -68,7 +68,7 @@ pub(super) async fn topic(inner: &Inner, topic: &Topic) -> Result<Option<Registe
     }
     let [entry, policy, pauses] =
         <[_; 3]>::try_from(fields).map_err(|_| corrupt("too few answers"))?;
-    let entry = entry.and_then(|text| registry::read_known(inner, topic.as_str(), &text));
+    let entry = entry.and_then(|text| entry::read_known(inner, topic.as_str(), &text));
     Ok(entry.map(|entry| registered(inner, entry, (policy.as_deref(), pauses.as_deref()))))
 }
 
@@ -102,14 +102,14 @@ fn read_policy(inner: &Inner, topic: &str, text: &str) -> Arc<TopicPolicy> {
 
 /// A topic's pauses: `<since, or -> <from> <to> <becomes> ...`.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Pauses {
+pub(crate) struct Pauses {
     since: Option<UnixMillis>,
     over: Vec<Misfire>,
 }
 
 impl Pauses {
     /// `None` for what no script of ours wrote.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let moment = |word: &str| word.parse().ok().map(UnixMillis);
         let since = match words.next()? {
@@ -132,20 +132,20 @@ fn call(inner: &Inner, script: &Script, topic: &Topic) -> Cmd {
     script_call(script, &inner.keys.of_registry(), &inner.clock).arg(topic.as_str()).take()
 }
 
-pub(super) async fn set_policy(inner: &Inner, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+pub(crate) async fn set_policy(inner: &Inner, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
     let policy = serde_json::to_string(policy).expect("a policy is plain data");
     let call = call(inner, &script::POLICY, topic).arg(policy).take();
     bool::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)
 }
 
-pub(super) async fn pause(inner: &Inner, topic: &Topic) -> Result<Option<UnixMillis>> {
+pub(crate) async fn pause(inner: &Inner, topic: &Topic) -> Result<Option<UnixMillis>> {
     match inner.confirming.run_one(call(inner, &script::PAUSE, topic)).await? {
         Value::Int(since) => Ok(Some(UnixMillis(since))),
         _ => Ok(None),
     }
 }
 
-pub(super) async fn resume(
+pub(crate) async fn resume(
     inner: &Inner,
     topic: &Topic,
     becomes: Option<Misfired>,
@@ -158,7 +158,7 @@ pub(super) async fn resume(
     Ok((answer >= 0).then_some(answer == 1))
 }
 
-pub(super) async fn forget_misfire(inner: &Inner, topic: &Topic, misfire: Misfire) -> Result<()> {
+pub(crate) async fn forget_misfire(inner: &Inner, topic: &Topic, misfire: Misfire) -> Result<()> {
     let Misfire { from, to, becomes } = misfire;
     let call = call(inner, &script::FORGET_MISFIRE, topic)
         .arg(format!("{} {} {}", from.0, to.0, name_of(becomes)))
@@ -168,7 +168,7 @@ pub(super) async fn forget_misfire(inner: &Inner, topic: &Topic, misfire: Misfir
 
 /// Announces the deletion, closes all lanes, and then removes the topic, unless it was registered
 /// again meanwhile: `opening` says why so.
-pub(super) async fn unregister(inner: &Inner, entry: &TopicEntry) -> Result<bool> {
+pub(crate) async fn unregister(inner: &Inner, entry: &TopicEntry) -> Result<bool> {
     let count = |lane| cmd("HLEN").arg(inner.keys.bodies(lane)).take();
     let lanes: Vec<Lane> = entry.lanes().collect();
     if !all_say(inner, &lanes.iter().map(count).collect::<Vec<_>>(), 0).await? {
@@ -179,7 +179,7 @@ pub(super) async fn unregister(inner: &Inner, entry: &TopicEntry) -> Result<bool
     let lanes = match text(inner.confirming.run_one(registered).await?)?.as_str() {
         "" => lanes,
         // The caller's entry may be an old one.
-        actual => registry::read_entry(entry.topic.as_str(), actual)?.lanes().collect(),
+        actual => entry::read_entry(entry.topic.as_str(), actual)?.lanes().collect(),
     };
     let leave = |lane| script_call(&script::LEAVE, &inner.keys.of_script(lane), &inner.clock);
     if !all_say(inner, &lanes.iter().map(leave).collect::<Vec<_>>(), 1).await? {

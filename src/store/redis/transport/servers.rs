@@ -30,13 +30,13 @@ use super::address::Address;
 use super::connect::connect;
 use super::dial::Target;
 use super::fault::of_redis;
-use super::keys::Keys;
 use super::link::{Answers, Repeat};
 use super::map::Map;
 use super::node::{self, Node, Purpose};
 use super::refusal::Refusal;
 use super::slot;
 use crate::breaker::State;
+use crate::store::redis::keys::Keys;
 use crate::store::{Durability, Error, Result};
 use crate::task::Lane;
 
@@ -50,7 +50,7 @@ const HASTE: Duration = Duration::from_millis(250);
 
 /// All servers.
 #[derive(Debug)]
-pub(super) struct Servers {
+pub(crate) struct Servers {
     map: RwLock<Arc<Map>>,
     params: node::Params,
     /// Who tells the map while no known node does; empty where there is no cluster.
@@ -77,7 +77,7 @@ struct Group {
 
 impl Servers {
     /// One server.
-    pub(super) fn one(target: Target, params: node::Params) -> Self {
+    pub(crate) fn one(target: Target, params: node::Params) -> Self {
         Self {
             map: RwLock::new(Arc::new(Map::of_one(Node::new(target, &params)))),
             params,
@@ -87,7 +87,7 @@ impl Servers {
     }
 
     /// A cluster, of which some addresses are known.
-    pub(super) fn cluster(seeds: Vec<Address>, params: node::Params) -> Self {
+    pub(crate) fn cluster(seeds: Vec<Address>, params: node::Params) -> Self {
         Self { map: RwLock::new(Arc::new(Map::unknown())), params, seeds, refused: OnceLock::new() }
     }
 
@@ -95,7 +95,7 @@ impl Servers {
     ///
     /// # Errors
     /// The first one that is [`Error::Misconfigured`], else any, of the map or of a node.
-    pub(super) async fn connect(&self) -> Result<()> {
+    pub(crate) async fn connect(&self) -> Result<()> {
         if self.is_cluster() {
             self.read_map().await?;
         }
@@ -109,22 +109,22 @@ impl Servers {
     }
 
     /// Sends nothing any more: each call is answered with this error.
-    pub(super) fn refuse(&self, error: &Error) {
+    pub(crate) fn refuse(&self, error: &Error) {
         if self.refused.set(error.clone()).is_ok() {
             tracing::error!("Nothing is done in this store any more: {error}");
         }
     }
 
     /// Whether [`Self::refuse`] was called.
-    pub(super) fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         self.refused.get().is_some()
     }
 
-    pub(super) fn is_cluster(&self) -> bool {
+    pub(crate) fn is_cluster(&self) -> bool {
         !self.seeds.is_empty()
     }
 
-    pub(super) fn map(&self) -> Arc<Map> {
+    pub(crate) fn map(&self) -> Arc<Map> {
         self.map.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -137,18 +137,18 @@ impl Servers {
     ///
     /// # Errors
     /// Those of [`Login::client`](super::address::Login::client).
-    pub(super) fn client(&self, at: &Address) -> Result<redis::Client> {
+    pub(crate) fn client(&self, at: &Address) -> Result<redis::Client> {
         self.params.login.client(at)
     }
 
     /// Which server has the lane now, by its number.
-    pub(super) fn number_of(&self, lane: &Lane) -> u64 {
+    pub(crate) fn number_of(&self, lane: &Lane) -> u64 {
         let owner = || self.map().owner(Some(Keys::slot_of(lane))).map(|node| node.number);
         self.the_only().or_else(owner).unwrap_or(u64::MAX)
     }
 
     /// The number of the only server that there is, unless there is a cluster.
-    pub(super) fn the_only(&self) -> Option<u64> {
+    pub(crate) fn the_only(&self) -> Option<u64> {
         if self.is_cluster() {
             return None;
         }
@@ -156,27 +156,27 @@ impl Servers {
     }
 
     /// Why a server refuses all adds just now, if it does.
-    pub(super) fn refuses_adds(&self, number: u64) -> Option<Error> {
+    pub(crate) fn refuses_adds(&self, number: u64) -> Option<Error> {
         let map = self.map();
         let node = map.nodes().iter().find(|node| node.number == number)?;
         node.link(Purpose::Adding).refusal()
     }
 
     /// The least that any of the servers keeps.
-    pub(super) fn durability(&self) -> Durability {
+    pub(crate) fn durability(&self) -> Durability {
         let map = self.map();
         let kept = map.nodes().iter().filter_map(|node| node.durability());
         kept.max_by_key(|kept| *kept as u8).unwrap_or(Durability::Volatile)
     }
 
     /// The worst of the breakers.
-    pub(super) fn breaker(&self) -> State {
+    pub(crate) fn breaker(&self) -> State {
         let map = self.map();
         map.nodes().iter().map(|node| node.breaker()).max().unwrap_or(State::Closed)
     }
 
     /// What there is, for people.
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let map = self.map();
         let names: Vec<String> = map
             .nodes()
@@ -192,7 +192,7 @@ impl Servers {
     }
 
     /// Sends each command to whoever has its key, at the same time, and answers each on its own.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &self,
         purpose: Purpose,
         commands: &[Cmd],
@@ -308,7 +308,7 @@ impl Servers {
     }
 
     /// Follows the cluster's map for as long as it is polled. Where there is no cluster, nothing.
-    pub(super) async fn look_after(&self) {
+    pub(crate) async fn look_after(&self) {
         if !self.is_cluster() {
             return;
         }
@@ -449,30 +449,30 @@ fn greatest(told: Vec<Option<(u64, Address, Value)>>) -> Option<(u64, Address, V
 
 /// The way to the servers for one purpose.
 #[derive(Clone, Debug)]
-pub(super) struct Route {
-    pub(super) servers: Arc<Servers>,
-    pub(super) purpose: Purpose,
+pub(crate) struct Route {
+    pub(crate) servers: Arc<Servers>,
+    pub(crate) purpose: Purpose,
 }
 
 impl Route {
     /// One command, sent once.
-    pub(super) async fn run_once(&self, command: Cmd) -> Result<Value> {
+    pub(crate) async fn run_once(&self, command: Cmd) -> Result<Value> {
         one(self.servers.run(self.purpose, &[command], Repeat::Never).await)
     }
 
     /// Commands that may be repeated.
-    pub(super) async fn run_repeatable(&self, commands: &[Cmd]) -> Vec<Result<Value>> {
+    pub(crate) async fn run_repeatable(&self, commands: &[Cmd]) -> Vec<Result<Value>> {
         self.servers.run(self.purpose, commands, Repeat::Once).await
     }
 
     /// One command that may be repeated.
-    pub(super) async fn run_one(&self, command: Cmd) -> Result<Value> {
+    pub(crate) async fn run_one(&self, command: Cmd) -> Result<Value> {
         one(self.run_repeatable(&[command]).await)
     }
 }
 
 /// The only answer of a pipeline of one.
-pub(super) fn one(answers: Vec<Result<Value>>) -> Result<Value> {
+pub(crate) fn one(answers: Vec<Result<Value>>) -> Result<Value> {
     answers
         .into_iter()
         .next()

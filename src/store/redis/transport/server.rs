@@ -13,7 +13,7 @@ const OLDEST_MAJOR: u32 = 7;
 
 /// How a server must be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     /// By itself or under sentinels.
     Alone,
     /// As a node of a cluster.
@@ -22,11 +22,11 @@ pub(super) enum Mode {
 
 /// A server fit for use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Server {
+pub(crate) struct Server {
     /// Another after each restart: whoever drew ids from the one before must not trust them.
-    pub(super) run_id: Arc<str>,
+    pub(crate) run_id: Arc<str>,
     /// What it keeps through a crash.
-    pub(super) durability: Durability,
+    pub(crate) durability: Durability,
 }
 
 /// Asks the server what it is.
@@ -34,7 +34,7 @@ pub(super) struct Server {
 /// # Errors
 /// [`Error::Misconfigured`] for one that is too old, would evict tasks, or is run in another mode;
 /// [`Error::Unavailable`] for a replica or one that is still loading.
-pub(super) async fn inspect(connection: &mut MultiplexedConnection, mode: Mode) -> Result<Server> {
+pub(crate) async fn inspect(connection: &mut MultiplexedConnection, mode: Mode) -> Result<Server> {
     let info: String =
         redis::cmd("INFO").query_async(connection).await.map_err(|e| of_redis(&e))?;
     // CONFIG may be forbidden on a managed server. What cannot be known is not promised.
@@ -60,7 +60,7 @@ fn field<'a>(info: &'a str, name: &str) -> &'a str {
 }
 
 /// Whether the server that answered `INFO replication` takes writes: it is no replica.
-pub(super) fn is_primary(info: &str) -> bool {
+pub(crate) fn is_primary(info: &str) -> bool {
     field(info, "role") == "master"
 }
 

@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use deadpool_redis::redis::{FromRedisValue, cmd};
 use serde::{Deserialize, Serialize};
 
-use super::Inner;
-use super::ids::script_call;
-use super::link::Repeat;
-use super::node::{Node, Purpose};
-use super::refusal::Refusal;
-use super::{reconcile, script};
+use super::reconcile;
+use crate::store::redis::Inner;
+use crate::store::redis::ids::script_call;
+use crate::store::redis::script;
+use crate::store::redis::transport::link::Repeat;
+use crate::store::redis::transport::node::{Node, Purpose};
+use crate::store::redis::transport::refusal::Refusal;
 use crate::store::{Error, Result, TopicEntry};
 use crate::task::{Lane, Topic};
 
@@ -29,7 +30,7 @@ struct Stored {
 
 /// Registers a topic unless it is there, and reads the winner back. A deletion that is under way
 /// does not remove it after this.
-pub(super) async fn assert(inner: &Inner, entry: &TopicEntry) -> Result<TopicEntry> {
+pub(crate) async fn assert(inner: &Inner, entry: &TopicEntry) -> Result<TopicEntry> {
     assert_all(inner, &[entry])
         .await
         .pop()
@@ -37,7 +38,7 @@ pub(super) async fn assert(inner: &Inner, entry: &TopicEntry) -> Result<TopicEnt
 }
 
 /// The same of many, in one pipeline. One answer each.
-pub(super) async fn assert_all(inner: &Inner, entries: &[&TopicEntry]) -> Vec<Result<TopicEntry>> {
+pub(crate) async fn assert_all(inner: &Inner, entries: &[&TopicEntry]) -> Vec<Result<TopicEntry>> {
     let keys = inner.keys.of_registry();
     let command = |entry: &&TopicEntry| {
         let value = serde_json::to_string(&Stored { shards: entry.shards })
@@ -58,7 +59,7 @@ pub(super) async fn assert_all(inner: &Inner, entries: &[&TopicEntry]) -> Vec<Re
 }
 
 /// All entries, without policies and pauses.
-pub(super) async fn entries(inner: &Inner) -> Result<Vec<TopicEntry>> {
+pub(crate) async fn entries(inner: &Inner) -> Result<Vec<TopicEntry>> {
     let answer = inner.working.run_one(cmd("HGETALL").arg(inner.keys.topics()).take()).await?;
     let entries = HashMap::<String, String>::from_redis_value(answer)
         .map_err(|error| Error::Corrupt(error.to_string()))?;
@@ -66,18 +67,18 @@ pub(super) async fn entries(inner: &Inner) -> Result<Vec<TopicEntry>> {
 }
 
 /// One unreadable entry must not hide the others.
-pub(super) fn read_all(inner: &Inner, entries: &HashMap<String, String>) -> Vec<TopicEntry> {
+pub(crate) fn read_all(inner: &Inner, entries: &HashMap<String, String>) -> Vec<TopicEntry> {
     entries.iter().filter_map(|(topic, value)| read_known(inner, topic, value)).collect()
 }
 
 /// An entry; nothing if it cannot be read, which is said once.
-pub(super) fn read_known(inner: &Inner, topic: &str, value: &str) -> Option<TopicEntry> {
+pub(crate) fn read_known(inner: &Inner, topic: &str, value: &str) -> Option<TopicEntry> {
     let read = read_entry(topic, value);
     read.inspect_err(|error| inner.complaints.once(&format!("A topic is passed over: {error}")))
         .ok()
 }
 
-pub(super) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
+pub(crate) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
     let corrupt =
         || Error::Corrupt(format!("the registry's entry of topic {topic:?} cannot be read"));
     let stored: Stored = serde_json::from_str(value).map_err(|_| corrupt())?;
@@ -90,7 +91,7 @@ pub(super) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
 /// Finds lanes that nobody registered and registers their topics, and lanes that the registry
 /// contradicts. Answers the entries that it wrote. A server that is away is passed over: the next
 /// search finds its lanes.
-pub(super) async fn recover(inner: &Inner) -> Result<Vec<TopicEntry>> {
+pub(crate) async fn recover(inner: &Inner) -> Result<Vec<TopicEntry>> {
     let known: HashMap<Topic, TopicEntry> =
         entries(inner).await?.into_iter().map(|entry| (entry.topic.clone(), entry)).collect();
     let mut found: BTreeMap<Topic, BTreeSet<u16>> = BTreeMap::new();
@@ -134,7 +135,7 @@ async fn look_for_lanes(
 }
 
 /// One step through the keys of a server that fit a pattern: where to go on, and what was found.
-pub(super) async fn scan(
+pub(crate) async fn scan(
     node: &Node,
     cursor: u64,
     pattern: &str,
@@ -152,7 +153,7 @@ pub(super) async fn scan(
 /// The topic's number of lanes: what those that hold bodies remember. Where none of them does, as
 /// many as it takes to have them all; but beside one that does, one that does not is no lane of
 /// ours: what stands there looks like bodies, and no more.
-pub(super) async fn shards_of(
+pub(crate) async fn shards_of(
     inner: &Inner,
     topic: &Topic,
     lanes: impl Iterator<Item = u16>,
@@ -170,7 +171,7 @@ pub(super) async fn shards_of(
 }
 
 /// The topic's number of lanes, which each lane remembers from its first task.
-pub(super) async fn remembered_by(inner: &Inner, lane: &Lane) -> Result<Option<u16>> {
+pub(crate) async fn remembered_by(inner: &Inner, lane: &Lane) -> Result<Option<u16>> {
     let read = cmd("HGET").arg(inner.keys.offsets(lane)).arg("#shards").take();
     let answer = Option::<u16>::from_redis_value(inner.working.run_one(read).await?);
     Ok(answer.ok().flatten())

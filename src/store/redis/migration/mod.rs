@@ -6,21 +6,24 @@ use std::time::Duration;
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 
 use super::Inner;
+use super::add::batch::chunks;
 use super::answer::{corrupt, text};
-use super::batch::chunks;
+use super::fsck::scan;
 use super::ids::script_call;
-use super::opening::{self, Refusal};
 use super::record::write_options;
+use super::registry::opening::{self, Refusal};
+use super::script;
 use super::settle::shorten;
-use super::{namesakes, script, survey};
 use crate::clock::UnixMillis;
 use crate::store::{Adopted, Adoptee, Error, Hint, MAX_LEASE, Result, Standing, TopicEntry};
 use crate::task::{Lane, Receipt, State, TaskId};
 
+mod taken_ids;
+
 /// The most ids of one script call.
 const MOST: usize = 256;
 
-pub(super) async fn lend(
+pub(crate) async fn lend(
     inner: &Inner,
     lane: &Lane,
     ids: &[TaskId],
@@ -46,9 +49,9 @@ pub(super) async fn lend(
 
 /// The counter is raised before anything is kept: an id that was adopted is never drawn, nor that
 /// of a call for a dead.
-pub(super) async fn adopt(inner: &Inner, tasks: &[Adoptee]) -> Vec<Result<Adopted>> {
+pub(crate) async fn adopt(inner: &Inner, tasks: &[Adoptee]) -> Vec<Result<Adopted>> {
     let highest = tasks.iter().map(|task| task.highest_id().0).max().unwrap_or(0);
-    if let Err(error) = survey::raise_counter(inner, highest).await {
+    if let Err(error) = scan::raise_counter(inner, highest).await {
         return vec![Err(error); tasks.len()];
     }
     inner.ids.drop_blocks().await;
@@ -74,7 +77,7 @@ async fn keep(
     places: Vec<usize>,
     answers: &mut [Result<Adopted>],
 ) {
-    let taken = match namesakes::taken(inner, tasks, &places).await {
+    let taken = match taken_ids::taken(inner, tasks, &places).await {
         Ok(taken) => taken,
         Err(error) => {
             return places.into_iter().for_each(|place| answers[place] = Err(error.clone()));

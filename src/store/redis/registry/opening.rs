@@ -16,16 +16,18 @@ use std::collections::{HashMap, HashSet};
 
 use deadpool_redis::redis::{FromRedisValue, Value};
 
-use super::answer::corrupt;
-use super::{Inner, reconcile, registry};
+use super::entry;
+use super::reconcile;
+use crate::store::redis::Inner;
+use crate::store::redis::answer::corrupt;
 use crate::store::{Error, Result, TopicEntry};
 
 /// How often calls are sent again that lanes have refused.
-pub(super) const ATTEMPTS: usize = 3;
+pub(crate) const ATTEMPTS: usize = 3;
 
 /// Why a lane has stored nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// It is not open. With this token it will be, once the registry has confirmed the number of
     /// lanes.
     Closed(String),
@@ -34,16 +36,20 @@ pub(super) enum Refusal {
 }
 
 /// The fields of what a script has answered, after `now`; or the lane's refusal.
-pub(super) fn read(
+pub(crate) fn read(
     reply: Value,
 ) -> Result<std::result::Result<std::vec::IntoIter<Value>, Refusal>> {
     let mut fields = Vec::<Value>::from_redis_value(reply).map_err(corrupt)?.into_iter();
     match fields.as_slice().first() {
         Some(Value::Int(_)) => Ok(Ok(fields)),
         _ => {
-            match (super::answer::text(fields.next().unwrap_or_default())?.as_str(), fields.next())
-            {
-                ("closed", Some(token)) => Ok(Err(Refusal::Closed(super::answer::text(token)?))),
+            match (
+                crate::store::redis::answer::text(fields.next().unwrap_or_default())?.as_str(),
+                fields.next(),
+            ) {
+                ("closed", Some(token)) => {
+                    Ok(Err(Refusal::Closed(crate::store::redis::answer::text(token)?)))
+                }
                 ("stale", Some(_)) => Ok(Err(Refusal::Stale)),
                 (other, _) => Err(corrupt(other)),
             }
@@ -52,7 +58,7 @@ pub(super) fn read(
 }
 
 /// The number of lanes as the scripts are told it.
-pub(super) fn argument(shards: u16, token: Option<&str>) -> String {
+pub(crate) fn argument(shards: u16, token: Option<&str>) -> String {
     match token {
         None => shards.to_string(),
         Some(token) => format!("{shards} {token}"),
@@ -61,7 +67,7 @@ pub(super) fn argument(shards: u16, token: Option<&str>) -> String {
 
 /// Asks the registry about the topics of calls that were refused. An entry that is `Ok` was
 /// confirmed: its calls may be sent again, with their tokens.
-pub(super) async fn confirm<'a>(
+pub(crate) async fn confirm<'a>(
     inner: &Inner,
     refused: impl Iterator<Item = (&'a TopicEntry, &'a Refusal)>,
 ) -> HashMap<TopicEntry, Result<()>> {
@@ -74,7 +80,7 @@ pub(super) async fn confirm<'a>(
         }
     }
     let entries: Vec<&TopicEntry> = entries.into_iter().collect();
-    let asserted = registry::assert_all(inner, &entries).await;
+    let asserted = entry::assert_all(inner, &entries).await;
     let mut confirmed = HashMap::with_capacity(entries.len());
     for (entry, asserted) in entries.into_iter().zip(asserted) {
         let confirmation = match asserted {

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{FromRedisValue, Value};
 
-use super::Inner;
-use super::add::batch::write_moment;
 use super::answer::{corrupt, state, text};
-use super::ids::script_call;
+use super::arguments::write_moment;
 use super::script;
+use super::session::Session;
 use crate::clock::UnixMillis;
 use crate::store::{Cancelled, Moment, NewContent, Rescheduled, Result, Spread};
 use crate::task::{Lane, TaskId};
@@ -16,10 +15,9 @@ use crate::task::{Lane, TaskId};
 /// The most ids of one script call.
 const MOST: usize = 500;
 
-pub(super) async fn cancel(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Cancelled> {
-    let call =
-        script_call(&script::CANCEL, &inner.keys.of_script(lane), &inner.clock).arg(id.0).take();
-    match text(inner.confirming.run_one(call).await?)?.as_str() {
+pub(super) async fn cancel(session: &Session, lane: &Lane, id: TaskId) -> Result<Cancelled> {
+    let call = session.lane_call(&script::CANCEL, lane).arg(id.0).take();
+    match text(session.confirming.run_one(call).await?)?.as_str() {
         "done" => Ok(Cancelled::Done),
         "pending" => Ok(Cancelled::Pending),
         "unknown" => Ok(Cancelled::Unknown),
@@ -28,20 +26,20 @@ pub(super) async fn cancel(inner: &Inner, lane: &Lane, id: TaskId) -> Result<Can
 }
 
 pub(super) async fn reschedule(
-    inner: &Inner,
+    session: &Session,
     lane: &Lane,
     id: TaskId,
     moment: Moment,
     content: Option<&NewContent>,
 ) -> Result<Rescheduled> {
-    let mut call = script_call(&script::RESCHEDULE, &inner.keys.of_script(lane), &inner.clock);
+    let mut call = session.lane_call(&script::RESCHEDULE, lane);
     call.arg(id.0);
     write_moment(&mut call, moment);
     if let Some(new) = content {
         call.arg(new.destination.as_str()).arg(&new.content);
     }
     let answer =
-        Vec::<Value>::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)?;
+        Vec::<Value>::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)?;
     let mut fields = answer.into_iter();
     match text(fields.next().unwrap_or_default())?.as_str() {
         "done" => {
@@ -56,7 +54,7 @@ pub(super) async fn reschedule(
 /// Each script goes on where the one before left the row of moments, by a now that is a little
 /// later.
 pub(super) async fn replay(
-    inner: &Inner,
+    session: &Session,
     lane: &Lane,
     ids: &[TaskId],
     spread: Spread,
@@ -66,12 +64,13 @@ pub(super) async fn replay(
     let mut count = 0;
     for chunk in ids.chunks(MOST) {
         let first = millis(spread.first).saturating_add(step.saturating_mul(count as u64));
-        let mut call = script_call(&script::REPLAY, &inner.keys.of_script(lane), &inner.clock);
+        let mut call = session.lane_call(&script::REPLAY, lane);
         call.arg(first).arg(step);
         for id in chunk {
             call.arg(id.0);
         }
-        count += usize::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)?;
+        count +=
+            usize::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)?;
     }
     Ok(count)
 }

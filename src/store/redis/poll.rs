@@ -8,13 +8,12 @@
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 use futures_util::future::join_all;
 
-use super::Inner;
 use super::answer::corrupt;
 use super::destination;
 use super::identity;
-use super::ids::script_call;
 use super::registry::topic;
 use super::script::{self, Script};
+use super::session::Session;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
 use super::transport::refusal::Refusal;
@@ -47,8 +46,8 @@ impl For {
 }
 
 /// Of a lane whose server is away nothing is known; only if that is so of all is it an error.
-pub(super) async fn next(inner: &Inner, whom: For, lanes: &[Lane]) -> Result<NextDue> {
-    let told = over(inner, &[], &script::NEXT, &[(whom.word(), lanes)], read_moment).await.1;
+pub(super) async fn next(session: &Session, whom: For, lanes: &[Lane]) -> Result<NextDue> {
+    let told = over(session, &[], &script::NEXT, &[(whom.word(), lanes)], read_moment).await.1;
     told.into_iter().next().map_or_else(|| Err(corrupt("too little")), next_due)
 }
 
@@ -58,23 +57,27 @@ fn next_due(told: Result<Told<Option<UnixMillis>>>) -> Result<NextDue> {
 
 /// What each instance looks for every second: of each server in one pipeline, as far as its length
 /// allows. The registry is read only if its revision is another one.
-pub(super) async fn each_second(inner: &Inner, look: &Look) -> Looked {
-    let [held, released] = destination::ask_holds(inner);
-    let before =
-        [cmd("GET").arg(inner.keys.revision()).take(), identity::ask(&inner.keys), held, released];
+pub(super) async fn each_second(session: &Session, look: &Look) -> Looked {
+    let [held, released] = destination::ask_holds(session);
+    let before = [
+        cmd("GET").arg(session.keys.revision()).take(),
+        identity::ask(&session.keys),
+        held,
+        released,
+    ];
     let asked = [(For::Workers, &look.workers[..]), (For::Consumers, &look.consumers)];
     let asked = asked.map(|(whom, lanes)| (whom.word(), lanes));
-    let (answers, told) = over(inner, &before, &script::NEXT, &asked, read_moment).await;
+    let (answers, told) = over(session, &before, &script::NEXT, &asked, read_moment).await;
     let [revision, id, held, released] =
         <[_; 4]>::try_from(answers).unwrap_or_else(|_| [0; 4].map(|_| Err(corrupt("too little"))));
-    identity::take_in(inner, id).await;
+    identity::take_in(session, id).await;
     let holds = held.and_then(|held| destination::read_holds([held, released?]));
     let revision =
         revision.and_then(|answer| Option::<u64>::from_redis_value(answer).map_err(corrupt));
     let registry = match revision.map(|revision| Revision(revision.unwrap_or_default())) {
         Err(error) => Err(error),
         Ok(revision) if Some(revision) == look.seen => Ok(None),
-        Ok(revision) => topic::topics(inner).await.map(|topics| Some((revision, topics))),
+        Ok(revision) => topic::topics(session).await.map(|topics| Some((revision, topics))),
     };
     let lanes_unknown = |told: &Result<Told<Option<UnixMillis>>>| match told {
         Ok((_, told)) => look
@@ -97,8 +100,8 @@ pub(super) async fn each_second(inner: &Inner, look: &Look) -> Looked {
 }
 
 /// The same of what has ended.
-pub(super) async fn histories(inner: &Inner, lanes: &[Lane]) -> Result<Histories> {
-    let told = over(inner, &[], &script::HISTORIES, &[("", lanes)], read_history).await.1;
+pub(super) async fn histories(session: &Session, lanes: &[Lane]) -> Result<Histories> {
+    let told = over(session, &[], &script::HISTORIES, &[("", lanes)], read_history).await.1;
     let (now, lanes) = told.into_iter().next().unwrap_or_else(|| Err(corrupt("too little")))?;
     Ok(Histories { now, lanes })
 }
@@ -111,13 +114,13 @@ type Told<T> = (UnixMillis, Vec<Option<T>>);
 /// of its own, and answered by itself. In the first pipeline, before all others, what `before` is
 /// answered.
 async fn over<T>(
-    inner: &Inner,
+    session: &Session,
     before: &[Cmd],
     script: &Script,
     groups: &[(&str, &[Lane])],
     read: impl Fn(Value) -> Result<T>,
 ) -> (Vec<Result<Value>>, Vec<Result<Told<T>>>) {
-    let a_script = if inner.servers.is_cluster() { 1 } else { LANES_A_SCRIPT };
+    let a_script = if session.servers.is_cluster() { 1 } else { LANES_A_SCRIPT };
     let mut calls: Vec<(usize, &str, &[Lane])> = Vec::new();
     for (group, &(word, lanes)) in groups.iter().enumerate() {
         calls.extend(lanes.chunks(a_script).map(|lanes| (group, word, lanes)));
@@ -128,12 +131,12 @@ async fn over<T>(
     for calls in std::iter::once(first).chain(others.chunks(LANES_A_PIPELINE / a_script)) {
         let call = |&(_, word, lanes): &(usize, &str, &[Lane])| {
             let keys: Vec<String> =
-                lanes.iter().map(|lane| inner.keys.destinations(lane)).collect();
-            script_call(script, &keys, &inner.clock).arg(word).take()
+                lanes.iter().map(|lane| session.keys.destinations(lane)).collect();
+            session.call(script, &keys).arg(word).take()
         };
         let before = if answered_before.is_empty() { before } else { &[] };
         let commands: Vec<Cmd> = before.iter().cloned().chain(calls.iter().map(call)).collect();
-        let mut answers = inner.working.run_repeatable(&commands).await;
+        let mut answers = session.working.run_repeatable(&commands).await;
         answered_before.extend(answers.drain(..before.len()));
         for (&(group, _, lanes), answer) in calls.iter().zip(answers) {
             heard[group]
@@ -146,7 +149,7 @@ async fn over<T>(
             (Some(now), _) => Ok((now, lanes)),
             (None, Some(error)) => Err(error),
             // No lane was asked about.
-            (None, None) if before.is_empty() => time(inner).await.map(|now| (now, lanes)),
+            (None, None) if before.is_empty() => time(session).await.map(|now| (now, lanes)),
             (None, None) => Ok((UnixMillis(0), lanes)),
         });
     }
@@ -218,23 +221,17 @@ fn read_history(told: Value) -> Result<History> {
 }
 
 /// The time of the first of the servers that tells it. All are asked at once.
-async fn time(inner: &Inner) -> Result<UnixMillis> {
-    let map = inner.servers.map();
+async fn time(session: &Session) -> Result<UnixMillis> {
+    let map = session.servers.map();
     let asking = map.nodes().iter().map(async |node| {
         let answers = node.link(Purpose::Working).run(&[cmd("TIME")], Repeat::Once).await?;
         let time =
             answers.into_iter().next().unwrap_or_else(|| Err(Refusal::Failed(corrupt("no time"))));
-        read_time(inner, time.map_err(Refusal::into_error)?)
+        session.read_time(time.map_err(Refusal::into_error)?)
     });
     let mut told = Err(Error::Unavailable("no server is known".into()));
     for time in join_all(asking).await {
         told = told.or(time);
     }
     told
-}
-
-/// What `TIME` answers, unless a test has a time of its own.
-pub(super) fn read_time(inner: &Inner, time: Value) -> Result<UnixMillis> {
-    let (seconds, micros): (i64, i64) = FromRedisValue::from_redis_value(time).map_err(corrupt)?;
-    Ok(inner.clock.manual_now().unwrap_or(UnixMillis(seconds * 1_000 + micros / 1_000)))
 }

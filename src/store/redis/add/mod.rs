@@ -14,17 +14,19 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use futures_util::future::join_all;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
-use self::batch::MOST_BYTES;
-use super::Inner;
-use super::ids::hand::Wish;
+use self::request::{Kept, Request};
+use super::arguments::MOST_BYTES;
+use super::session::Session;
 use super::transport::fault::silent;
 use crate::store::{Added, Error, NewTask, Result};
 use crate::task::Lane;
 
-pub(crate) mod batch;
+mod batch;
+mod call;
+mod request;
 
 /// Requests that may wait for a batch; further ones wait to be let in.
 const QUEUE: usize = 4_096;
@@ -33,56 +35,10 @@ const MOST_REQUESTS: usize = 512;
 /// How often an id that turned out to be taken is drawn anew.
 const REDRAWS: usize = 3;
 
-/// What one caller has for one server.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) tasks: Vec<NewTask>,
-    /// Their lanes, where those were picked already: in a cluster.
-    picked: Vec<u16>,
-    /// Closed once the caller waits no more.
-    answer: oneshot::Sender<Answer>,
-}
-
-/// What became of each task, and the tasks themselves: some may have to be sent again.
-pub(crate) type Answer = (Vec<NewTask>, Vec<Result<Kept>>);
-
-/// What became of a task.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kept {
-    Added(Added),
-    /// Its id is another task's: it has to be drawn anew.
-    Taken,
-}
-
-impl Request {
-    /// What a caller asks, and where it hears the answer.
-    pub(crate) fn of(tasks: Vec<NewTask>, picked: Vec<u16>) -> (Self, oneshot::Receiver<Answer>) {
-        let (answer, answered) = oneshot::channel();
-        (Self { tasks, picked, answer }, answered)
-    }
-
-    /// What a task asks of its ids.
-    pub(crate) fn wish(&self, place: usize) -> Wish {
-        let task = &self.tasks[place];
-        let shard = self.picked.get(place).copied().or_else(|| task.pinned_shard());
-        Wish { shards: task.topic.shards, shard, has_call: task.options.on_dead.is_some() }
-    }
-
-    /// Whether the caller has been refused meanwhile: then its tasks must not be stored after all.
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.answer.is_closed()
-    }
-
-    pub(crate) fn answer(self, kept: Vec<Result<Kept>>) {
-        // A caller that has gone does not need its answer.
-        let _ = self.answer.send((self.tasks, kept));
-    }
-}
-
 /// The adders of all servers.
 #[derive(Debug)]
 pub(crate) struct Adders {
-    inner: Arc<Inner>,
+    session: Arc<Session>,
     /// By the server's number.
     queues: std::sync::Mutex<HashMap<u64, mpsc::Sender<Request>>>,
     /// The lane of the next task that may go to any.
@@ -140,14 +96,14 @@ impl Tried {
 
 impl Adders {
     /// None yet: the first task for a server starts its adders. They end when this is dropped.
-    pub(crate) fn new(inner: Arc<Inner>) -> Self {
-        Self { inner, queues: std::sync::Mutex::default(), turn: AtomicU16::default() }
+    pub(crate) fn new(session: Arc<Session>) -> Self {
+        Self { session, queues: std::sync::Mutex::default(), turn: AtomicU16::default() }
     }
 
     /// Adds the tasks with whatever else waits. Nobody waits longer than the timeout, in the queue
     /// or for the answer.
     pub(crate) async fn add(&self, tasks: Vec<NewTask>) -> Vec<Result<Added>> {
-        let deadline = Instant::now() + self.inner.timeout;
+        let deadline = Instant::now() + self.session.timeout;
         let mut answers: Vec<Option<Result<Added>>> = vec![None; tasks.len()];
         let mut open = Placed { places: (0..tasks.len()).collect(), tasks };
         // Those whose id was another task's are tried anew.
@@ -168,7 +124,7 @@ impl Adders {
     /// What goes to which server. In a cluster the lane says that, so a task that may go to any has
     /// one picked.
     fn share_out(&self, placed: Placed) -> Vec<Share> {
-        let servers = &self.inner.servers;
+        let servers = &self.session.servers;
         if placed.tasks.is_empty() {
             return Vec::new();
         }
@@ -206,7 +162,7 @@ impl Adders {
         let Share { server, placed: Placed { places, tasks }, picked } = share;
         // In the queue one would wait for adders that may still wait for the server's silence to
         // end.
-        if let Some(refusal) = self.inner.servers.refuses_adds(server) {
+        if let Some(refusal) = self.session.servers.refuses_adds(server) {
             return Tried::failed(places, refusal);
         }
         let queue = self.queue(server);
@@ -228,20 +184,20 @@ impl Adders {
         if let Some(queue) = queues.get(&server) {
             return queue.clone();
         }
-        let map = self.inner.servers.map();
+        let map = self.session.servers.map();
         queues.retain(|server, _| map.nodes().iter().any(|node| node.number == *server));
         let (sender, receiver) = mpsc::channel(QUEUE);
         let receiver = Arc::new(Mutex::new(receiver));
-        let adders = if self.inner.wait_replicas > 0 { 1 } else { 2 };
+        let adders = if self.session.wait_replicas > 0 { 1 } else { 2 };
         for _ in 0..adders {
-            tokio::spawn(run(self.inner.clone(), receiver.clone()));
+            tokio::spawn(run(self.session.clone(), receiver.clone()));
         }
         queues.insert(server, sender.clone());
         sender
     }
 }
 
-async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
+async fn run(session: Arc<Session>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
     loop {
         // The lock is let go before the batch goes to Redis, so that the other adder gathers
         // meanwhile.
@@ -250,15 +206,15 @@ async fn run(inner: Arc<Inner>, receiver: Arc<Mutex<mpsc::Receiver<Request>>>) {
             gather(&mut requests).await
         };
         let Some(requests) = gathered else { return };
-        let mut batch = batch::add(&inner, requests).await;
+        let mut batch = batch::add(&session, requests).await;
         if batch.refused.is_empty() {
             batch.answer();
         } else {
             // The registry may lie with another server, which may be away: neither the next batch
             // nor the others of this one wait for it.
             batch.answer_others();
-            let inner = inner.clone();
-            tokio::spawn(async move { batch.open_lanes(&inner).await });
+            let session = session.clone();
+            tokio::spawn(async move { batch.open_lanes(&session).await });
         }
     }
 }
@@ -294,6 +250,9 @@ async fn gather(requests: &mut mpsc::Receiver<Request>) -> Option<Vec<Request>> 
 mod tests {
     use std::time::Duration;
 
+    use tokio::sync::oneshot;
+
+    use super::request::Answer;
     use super::*;
     use crate::store::redis::Params;
     use crate::store::redis::hints::Hints;
@@ -325,14 +284,14 @@ mod tests {
         let url = format!("redis://{}/0", server.local_addr().unwrap());
         let params = Params { timeout: Duration::from_secs(60), ..Params::standalone(url) };
         let servers = Arc::new(params.servers().unwrap());
-        let inner = Arc::new(Inner::new(params, servers.clone(), Hints::new(false).0));
-        let adders = Arc::new(Adders::new(inner.clone()));
+        let session = Arc::new(Session::new(params, servers.clone(), Hints::new(false).0));
+        let adders = Arc::new(Adders::new(session.clone()));
         let adding = || {
             let adders = adders.clone();
             tokio::spawn(async move { adders.add(vec![task()]).await.remove(0) })
         };
         let waits = adding();
-        while !inner.ids.is_drawing() {
+        while session.ids.try_lock().is_ok() {
             tokio::task::yield_now().await;
         }
         servers.map().nodes()[0].link(Purpose::Working).trip();

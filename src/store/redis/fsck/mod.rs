@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 
 use self::scan::LaneAhead;
-use super::Inner;
-use super::ids::script_call;
+use super::ids::counter;
 use super::script::{self, Script};
+use super::session::Session;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
 use crate::store::{Checked, Cursor, Error, Finding, Flaw, Result};
@@ -60,16 +60,16 @@ fn corrupt(error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("a script of fsck answered: {error}"))
 }
 
-pub(crate) async fn check(inner: &Inner, from: Cursor, repair: bool) -> Result<Checked> {
+pub(crate) async fn check(session: &Session, from: Cursor, repair: bool) -> Result<Checked> {
     let mut checked = Checked::default();
     let mut place = match from.into_place::<Place>()? {
         None => {
-            let (lanes, findings) = scan::survey(inner, repair).await?;
+            let (lanes, findings) = scan::survey(session, repair).await?;
             checked.findings = findings;
             Place { lanes, ..Place::default() }
         }
         Some(mut place) => {
-            step(inner, &mut place, repair, &mut checked).await?;
+            step(session, &mut place, repair, &mut checked).await?;
             place
         }
     };
@@ -90,10 +90,15 @@ fn finish_lane(place: &mut Place) -> u64 {
 }
 
 /// The names of the next lane, or some pages of the one under way.
-async fn step(inner: &Inner, place: &mut Place, repair: bool, checked: &mut Checked) -> Result<()> {
+async fn step(
+    session: &Session,
+    place: &mut Place,
+    repair: bool,
+    checked: &mut Checked,
+) -> Result<()> {
     let Some(ahead) = place.lanes.last() else { return Ok(()) };
     if place.pages.is_empty() {
-        let seen = run(inner, ahead, vec![Page::first("lane")], &[], repair, checked).await?;
+        let seen = run(session, ahead, vec![Page::first("lane")], &[], repair, checked).await?;
         let known: BTreeSet<String> = seen.into_iter().flat_map(|answer| answer.names).collect();
         place.names = known
             .into_iter()
@@ -109,16 +114,16 @@ async fn step(inner: &Inner, place: &mut Place, repair: bool, checked: &mut Chec
     // that.
     let mut now = place.pages.split_off(place.pages.len().saturating_sub(TOGETHER));
     now.reverse();
-    let answers = run(inner, ahead, now, &place.names, repair, checked).await?;
+    let answers = run(session, ahead, now, &place.names, repair, checked).await?;
     let highest = answers.iter().filter_map(|answer| answer.highest).max();
     let beyond = answers.iter().filter_map(|answer| answer.beyond).max();
     place.pages.extend(answers.into_iter().filter_map(|answer| answer.rest));
     if let Some(highest) = highest {
-        check_counter(inner, &ahead.lane, highest, repair, checked).await?;
+        check_counter(session, &ahead.lane, highest, repair, checked).await?;
     }
     if let Some(beyond) = beyond {
         // Nobody drew it; a counter beyond it would leave no room for others.
-        check_counter(inner, &ahead.lane, beyond, false, checked).await?;
+        check_counter(session, &ahead.lane, beyond, false, checked).await?;
     }
     Ok(())
 }
@@ -148,7 +153,7 @@ struct Seen {
 }
 
 async fn run(
-    inner: &Inner,
+    session: &Session,
     ahead: &LaneAhead,
     pages: Vec<Page>,
     all_names: &[String],
@@ -156,11 +161,11 @@ async fn run(
     checked: &mut Checked,
 ) -> Result<Vec<Seen>> {
     let calls: Vec<Cmd> =
-        pages.iter().map(|page| call(inner, ahead, page, all_names, repair)).collect();
+        pages.iter().map(|page| call(session, ahead, page, all_names, repair)).collect();
     // A repair whose answer was lost is not repeated: it would find nothing, and what it did would
     // go unreported.
     let repeat = if repair { Repeat::Never } else { Repeat::Once };
-    let answers = inner.servers.run(Purpose::Working, &calls, repeat).await;
+    let answers = session.servers.run(Purpose::Working, &calls, repeat).await;
     pages
         .into_iter()
         .zip(answers)
@@ -182,14 +187,21 @@ fn scripts_for(structure: &str) -> [&'static Script; 2] {
     }
 }
 
-fn call(inner: &Inner, ahead: &LaneAhead, page: &Page, all_names: &[String], repair: bool) -> Cmd {
+fn call(
+    session: &Session,
+    ahead: &LaneAhead,
+    page: &Page,
+    all_names: &[String],
+    repair: bool,
+) -> Cmd {
     let lane = &ahead.lane;
     let keys: Vec<String> =
-        inner.keys.of_script(lane).into_iter().chain([inner.keys.aside(lane)]).collect();
+        session.keys.of_script(lane).into_iter().chain([session.keys.aside(lane)]).collect();
     let [look, mend] = scripts_for(&page.structure);
     let script = if repair { mend } else { look };
     let names = if page.structure == "bodies" { all_names } else { &page.names };
-    script_call(script, &keys, &inner.clock)
+    session
+        .call(script, &keys)
         .arg(&page.structure)
         .arg(&page.cursor)
         .arg(COUNT)
@@ -231,17 +243,17 @@ fn read_finding(triple: &[Value], lane: &Lane) -> Result<Finding> {
 
 /// Compares the counter with an id that was read before it is.
 async fn check_counter(
-    inner: &Inner,
+    session: &Session,
     lane: &Lane,
     highest: TaskId,
     repair: bool,
     checked: &mut Checked,
 ) -> Result<()> {
-    if scan::counter(inner).await?.is_none_or(|last| last >= highest.0) {
+    if counter::last(session).await?.is_none_or(|last| last >= highest.0) {
         return Ok(());
     }
     if repair {
-        scan::raise_counter(inner, highest.0).await?;
+        counter::raise(session, highest.0).await?;
     }
     checked.findings.push(Finding {
         flaw: Flaw::BehindIds,

@@ -5,16 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use deadpool_redis::redis::{FromRedisValue, cmd};
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
-use crate::store::redis::Inner;
-use crate::store::redis::ids::script_call;
+use crate::store::redis::ids::counter;
 use crate::store::redis::keys::Named;
 use crate::store::redis::registry::entry::{self, read_entry, scan, shards_of};
 use crate::store::redis::registry::topic::Pauses;
-use crate::store::redis::script;
+use crate::store::redis::session::Session;
 use crate::store::{Error, Finding, Flaw, Result, TopicEntry};
-use crate::task::{Lane, TaskId, Topic, TopicPolicy};
+use crate::task::{Lane, Topic, TopicPolicy};
 
 /// How long a topic may be missing in the registry beside a task that is just being added.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -46,10 +45,13 @@ fn finding(flaw: Flaw, subject: impl Into<String>, repaired: bool) -> Finding {
 }
 
 /// Looks at everything that is not a lane's own. Answers the lanes, and what is wrong.
-pub(crate) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead>, Vec<Finding>)> {
+pub(crate) async fn survey(
+    session: &Session,
+    repair: bool,
+) -> Result<(Vec<LaneAhead>, Vec<Finding>)> {
     let mut findings = Vec::new();
-    let seen = read_keys(inner, &mut findings).await?;
-    let mut entries = read_entries(inner).await?;
+    let seen = read_keys(session, &mut findings).await?;
+    let mut entries = read_entries(session).await?;
     let is_registered = |(topic, seen): (&Topic, &Seen)| {
         seen.with_bodies.is_empty() || entries.contains_key(topic.as_str().as_bytes())
     };
@@ -57,7 +59,7 @@ pub(crate) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
         // An add into an empty lane may be about to write its topic again; its caller has not heard
         // of the task yet.
         tokio::time::sleep(PATIENCE).await;
-        entries = read_entries(inner).await?;
+        entries = read_entries(session).await?;
     }
 
     let mut shards: HashMap<Topic, u16> = HashMap::new();
@@ -70,8 +72,8 @@ pub(crate) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
         let lanes = name.parse::<Topic>().ok().map(|topic| (seen.get(&topic), topic));
         let repaired = match lanes {
             Some((lanes, topic)) if repair => {
-                let entry = TopicEntry { shards: remembered(inner, &topic, lanes).await?, topic };
-                let is_written = rewrite(inner, &entry, value, Map::new()).await?;
+                let entry = TopicEntry { shards: remembered(session, &topic, lanes).await?, topic };
+                let is_written = entry::rewrite(session, &entry, value, Map::new()).await?;
                 shards.insert(entry.topic, entry.shards);
                 is_written
             }
@@ -85,9 +87,9 @@ pub(crate) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
             if repair {
                 let entry = TopicEntry {
                     topic: topic.clone(),
-                    shards: remembered(inner, topic, Some(lanes)).await?,
+                    shards: remembered(session, topic, Some(lanes)).await?,
                 };
-                shards.insert(topic.clone(), entry::assert(inner, &entry).await?.shards);
+                shards.insert(topic.clone(), entry::assert(session, &entry).await?.shards);
             }
             findings.push(finding(Flaw::UnregisteredTopic, topic.as_str(), repair));
         }
@@ -98,12 +100,12 @@ pub(crate) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
             }
             let mut repaired = false;
             if repair
-                && let Some(wanted) = agreed(inner, topic, lanes).await?
+                && let Some(wanted) = agreed(session, topic, lanes).await?
                 && let Some(value) = entries.get(topic.as_str().as_bytes())
             {
                 let fields = serde_json::from_slice(value).unwrap_or_default();
                 let entry = TopicEntry { topic: topic.clone(), shards: wanted };
-                repaired = rewrite(inner, &entry, value, fields).await?;
+                repaired = entry::rewrite(session, &entry, value, fields).await?;
                 shards.insert(topic.clone(), wanted);
             }
             for shard in outside {
@@ -115,8 +117,8 @@ pub(crate) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
             }
         }
     }
-    findings.extend(check_counter(inner, repair).await?);
-    findings.extend(check_wishes(inner).await?);
+    findings.extend(check_counter(session, repair).await?);
+    findings.extend(check_wishes(session).await?);
     let ahead = |(topic, seen): (Topic, Seen)| {
         let shards = shards.get(&topic).copied().unwrap_or(0);
         let of = move |(shard, schedules)| LaneAhead {
@@ -129,19 +131,22 @@ pub(crate) async fn survey(inner: &Inner, repair: bool) -> Result<(Vec<LaneAhead
     Ok((seen.into_iter().flat_map(ahead).collect(), findings))
 }
 
-async fn read_entries(inner: &Inner) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
-    let read = cmd("HGETALL").arg(inner.keys.topics()).take();
-    FromRedisValue::from_redis_value(inner.working.run_one(read).await?).map_err(corrupt)
+async fn read_entries(session: &Session) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+    let read = cmd("HGETALL").arg(session.keys.topics()).take();
+    FromRedisValue::from_redis_value(session.working.run_one(read).await?).map_err(corrupt)
 }
 
-async fn read_keys(inner: &Inner, findings: &mut Vec<Finding>) -> Result<BTreeMap<Topic, Seen>> {
+async fn read_keys(
+    session: &Session,
+    findings: &mut Vec<Finding>,
+) -> Result<BTreeMap<Topic, Seen>> {
     let mut topics: BTreeMap<Topic, Seen> = BTreeMap::new();
-    let pattern = inner.keys.any_of_lanes();
-    for node in inner.servers.map().nodes() {
+    let pattern = session.keys.any_of_lanes();
+    for node in session.servers.map().nodes() {
         let mut cursor = Some(0);
         while let Some(from) = cursor {
             let (next, keys) = scan(node, from, &pattern).await?;
-            keys.into_iter().for_each(|key| see(inner, key, &mut topics, findings));
+            keys.into_iter().for_each(|key| see(session, key, &mut topics, findings));
             cursor = next;
         }
     }
@@ -149,12 +154,12 @@ async fn read_keys(inner: &Inner, findings: &mut Vec<Finding>) -> Result<BTreeMa
 }
 
 fn see(
-    inner: &Inner,
+    session: &Session,
     key: String,
     topics: &mut BTreeMap<Topic, Seen>,
     findings: &mut Vec<Finding>,
 ) {
-    let (lane, schedule, has_bodies) = match inner.keys.read(&key) {
+    let (lane, schedule, has_bodies) = match session.keys.read(&key) {
         Named::Bodies(lane) => (lane, None, true),
         Named::Schedule(lane, name) => (lane, Some(name), false),
         Named::OfLane(lane) => (lane, None, false),
@@ -172,19 +177,19 @@ fn see(
 }
 
 /// The number of lanes that a topic's lanes remember; 1 for a topic that has none.
-async fn remembered(inner: &Inner, topic: &Topic, seen: Option<&Seen>) -> Result<u16> {
-    shards_of(inner, topic, seen.into_iter().flat_map(|seen| seen.with_bodies.iter().copied()))
+async fn remembered(session: &Session, topic: &Topic, seen: Option<&Seen>) -> Result<u16> {
+    shards_of(session, topic, seen.into_iter().flat_map(|seen| seen.with_bodies.iter().copied()))
         .await
 }
 
 /// The number of lanes that all of a topic's lanes remember alike. None if one of them remembers
 /// none or another: with a wrong number the ids of what is there would lead to lanes where it is
 /// not, which is worse than a lane that nobody works.
-async fn agreed(inner: &Inner, topic: &Topic, seen: &Seen) -> Result<Option<u16>> {
+async fn agreed(session: &Session, topic: &Topic, seen: &Seen) -> Result<Option<u16>> {
     let mut agreed = None;
     for shard in seen.with_bodies.iter().copied() {
         let lane = Lane { topic: topic.clone(), shard };
-        match entry::remembered_by(inner, &lane).await? {
+        match entry::remembered_by(session, &lane).await? {
             Some(shards) if shards > shard && agreed.is_none_or(|agreed| agreed == shards) => {
                 agreed = Some(shards)
             }
@@ -194,35 +199,18 @@ async fn agreed(inner: &Inner, topic: &Topic, seen: &Seen) -> Result<Option<u16>
     Ok(agreed.filter(|shards| (1..=TopicEntry::MAX_SHARDS).contains(shards)))
 }
 
-/// Writes a topic's entry in the place of `before`; fields that a newer version may have added
-/// stay.
-pub(crate) async fn rewrite(
-    inner: &Inner,
-    entry: &TopicEntry,
-    before: &[u8],
-    mut fields: Map<String, Value>,
-) -> Result<bool> {
-    fields.insert("shards".into(), json!(entry.shards));
-    let call = script_call(&script::FSCK_TOPIC, &inner.keys.of_registry(), &inner.clock)
-        .arg(entry.topic.as_str())
-        .arg(before)
-        .arg(Value::Object(fields).to_string())
-        .take();
-    Ok(u8::from_redis_value(inner.working.run_one(call).await?).map_err(corrupt)? == 1)
-}
-
 /// Policies and pauses that cannot be read: what was wished for is not known.
-async fn check_wishes(inner: &Inner) -> Result<Vec<Finding>> {
+async fn check_wishes(session: &Session) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     type Reads = fn(&str) -> bool;
     let policy: Reads = |text| serde_json::from_str::<TopicPolicy>(text).is_ok();
     let pauses: Reads = |text| Pauses::read(text).is_some();
     let tables = [
-        (inner.keys.policies(), policy, Flaw::UnreadablePolicy),
-        (inner.keys.pauses(), pauses, Flaw::UnreadablePause),
+        (session.keys.policies(), policy, Flaw::UnreadablePolicy),
+        (session.keys.pauses(), pauses, Flaw::UnreadablePause),
     ];
     for (key, reads, flaw) in tables {
-        let answer = inner.working.run_one(cmd("HGETALL").arg(key).take()).await?;
+        let answer = session.working.run_one(cmd("HGETALL").arg(key).take()).await?;
         let entries = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer).map_err(corrupt)?;
         let bad = entries.iter().filter(|(_, value)| !reads(&String::from_utf8_lossy(value)));
         findings.extend(bad.map(|(topic, _)| finding(flaw, String::from_utf8_lossy(topic), false)));
@@ -230,34 +218,12 @@ async fn check_wishes(inner: &Inner) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-async fn check_counter(inner: &Inner, repair: bool) -> Result<Option<Finding>> {
-    if counter(inner).await?.is_some() {
+async fn check_counter(session: &Session, repair: bool) -> Result<Option<Finding>> {
+    if counter::last(session).await?.is_some() {
         return Ok(None);
     }
     if repair {
-        raise_counter(inner, 0).await?;
+        counter::raise(session, 0).await?;
     }
-    Ok(Some(finding(Flaw::UnreadableCounter, inner.keys.last_id(), repair)))
-}
-
-/// The last id drawn, 0 before the first; `None` if it cannot be read.
-pub(crate) async fn counter(inner: &Inner) -> Result<Option<u64>> {
-    let answer = inner.working.run_one(cmd("GET").arg(inner.keys.last_id()).take()).await?;
-    let Some(bytes) = Option::<Vec<u8>>::from_redis_value(answer).map_err(corrupt)? else {
-        return Ok(Some(0));
-    };
-    let number = String::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
-    Ok(number.filter(|last| *last <= TaskId::MAX.0))
-}
-
-pub(crate) async fn raise_counter(inner: &Inner, to: u64) -> Result<()> {
-    inner
-        .working
-        .run_one(
-            script_call(&script::FSCK_COUNTER, &[inner.keys.last_id()], &inner.clock)
-                .arg(to)
-                .take(),
-        )
-        .await?;
-    Ok(())
+    Ok(Some(finding(Flaw::UnreadableCounter, session.keys.last_id(), repair)))
 }

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value};
 
-use super::Inner;
-use super::add::batch::chunks;
 use super::answer::{corrupt, text};
-use super::fsck::scan;
-use super::ids::script_call;
+use super::arguments::chunks;
+use super::ids::{self, counter};
 use super::record::write_options;
 use super::registry::opening::{self, Refusal};
 use super::script;
+use super::session::Session;
 use super::settle::shorten;
 use crate::clock::UnixMillis;
 use crate::store::{Adopted, Adoptee, Error, Hint, MAX_LEASE, Result, Standing, TopicEntry};
@@ -24,7 +23,7 @@ mod taken_ids;
 const MOST: usize = 256;
 
 pub(crate) async fn lend(
-    inner: &Inner,
+    session: &Session,
     lane: &Lane,
     ids: &[TaskId],
     receipt: &Receipt,
@@ -32,12 +31,12 @@ pub(crate) async fn lend(
 ) -> Result<Vec<bool>> {
     let mut lent = Vec::with_capacity(ids.len());
     for chunk in ids.chunks(MOST) {
-        let mut call = script_call(&script::LEND, &inner.keys.of_script(lane), &inner.clock);
+        let mut call = session.lane_call(&script::LEND, lane);
         call.arg(receipt.as_str()).arg(lease.min(MAX_LEASE).as_millis() as u64);
         for id in chunk {
             call.arg(id.0);
         }
-        let answer = Vec::<bool>::from_redis_value(inner.confirming.run_one(call).await?)
+        let answer = Vec::<bool>::from_redis_value(session.confirming.run_one(call).await?)
             .map_err(corrupt)?;
         if answer.len() != chunk.len() {
             return Err(corrupt("too few tasks"));
@@ -47,37 +46,47 @@ pub(crate) async fn lend(
     Ok(lent)
 }
 
+/// What became of adopted tasks.
+pub(crate) struct Adoption {
+    /// One for each task, in order.
+    pub(crate) answers: Vec<Result<Adopted>>,
+    /// See [`opening::Confirmed::contradicted`].
+    pub(crate) contradicted: Vec<TopicEntry>,
+}
+
 /// The counter is raised before anything is kept: an id that was adopted is never drawn, nor that
 /// of a call for a dead.
-pub(crate) async fn adopt(inner: &Inner, tasks: &[Adoptee]) -> Vec<Result<Adopted>> {
+pub(crate) async fn adopt(session: &Session, tasks: &[Adoptee]) -> Adoption {
+    // What stays so was refused again and again.
+    let answers = vec![Err(Error::StaleEntry); tasks.len()];
+    let mut adoption = Adoption { answers, contradicted: Vec::new() };
     let highest = tasks.iter().map(|task| task.highest_id().0).max().unwrap_or(0);
-    if let Err(error) = scan::raise_counter(inner, highest).await {
-        return vec![Err(error); tasks.len()];
+    if let Err(error) = counter::raise(session, highest).await {
+        adoption.answers.fill(Err(error));
+        return adoption;
     }
-    inner.ids.drop_blocks().await;
+    ids::drop_blocks(session).await;
     // An id that comes twice in one batch, for two topics, is the first one's.
     let mut first: HashMap<TaskId, &TopicEntry> = HashMap::new();
     let is_first = |&place: &usize| {
         *first.entry(tasks[place].id).or_insert(&tasks[place].topic) == &tasks[place].topic
     };
     let (places, others): (Vec<usize>, Vec<usize>) = (0..tasks.len()).partition(is_first);
-    // What stays open was refused again and again.
-    let mut answers = vec![Err(Error::StaleEntry); tasks.len()];
-    keep(inner, tasks, places, &mut answers).await;
+    keep(session, tasks, places, &mut adoption).await;
     if !others.is_empty() {
-        keep(inner, tasks, others, &mut answers).await;
+        keep(session, tasks, others, &mut adoption).await;
     }
-    answers
+    adoption
 }
 
 /// Keeps the tasks at these places, and writes their answers there.
 async fn keep(
-    inner: &Inner,
+    session: &Session,
     tasks: &[Adoptee],
     places: Vec<usize>,
-    answers: &mut [Result<Adopted>],
+    Adoption { answers, contradicted }: &mut Adoption,
 ) {
-    let taken = match taken_ids::taken(inner, tasks, &places).await {
+    let taken = match taken_ids::taken(session, tasks, &places).await {
         Ok(taken) => taken,
         Err(error) => {
             return places.into_iter().for_each(|place| answers[place] = Err(error.clone()));
@@ -89,14 +98,15 @@ async fn keep(
         calls.extend(chunks.map(|places| Call { lane: lane.clone(), places, token: None }));
     }
     for _ in 0..=opening::ATTEMPTS {
-        let refused = send(inner, tasks, &taken, std::mem::take(&mut calls), answers).await;
+        let refused = send(session, tasks, &taken, std::mem::take(&mut calls), answers).await;
         if refused.is_empty() {
             break;
         }
         let entries = refused.iter().map(|(call, refusal)| (&tasks[call.places[0]].topic, refusal));
-        let confirmed = opening::confirm(inner, entries).await;
+        let mut confirmed = opening::confirm(session, entries).await;
+        contradicted.append(&mut confirmed.contradicted);
         for (call, refusal) in refused {
-            match (&confirmed[&tasks[call.places[0]].topic], refusal) {
+            match (&confirmed.entries[&tasks[call.places[0]].topic], refusal) {
                 (Ok(()), Refusal::Closed(token)) => calls.push(Call { token: Some(token), ..call }),
                 (Ok(()), Refusal::Stale) => {}
                 (Err(error), _) => {
@@ -117,15 +127,16 @@ struct Call {
 
 /// Sends calls and notes what became of their tasks. Answers those that their lanes refused.
 async fn send(
-    inner: &Inner,
+    session: &Session,
     tasks: &[Adoptee],
     taken: &HashSet<TaskId>,
     calls: Vec<Call>,
     answers: &mut [Result<Adopted>],
 ) -> Vec<(Call, Refusal)> {
-    let commands: Vec<Cmd> = calls.iter().map(|call| command(inner, call, tasks, taken)).collect();
+    let commands: Vec<Cmd> =
+        calls.iter().map(|call| command(session, call, tasks, taken)).collect();
     let mut refused = Vec::new();
-    for (call, reply) in calls.into_iter().zip(inner.adding.run_repeatable(&commands).await) {
+    for (call, reply) in calls.into_iter().zip(session.adding.run_repeatable(&commands).await) {
         let adopted = match reply.and_then(|reply| read(reply, call.places.len())) {
             Ok(Ok(adopted)) => adopted.into_iter().map(Ok).collect(),
             Ok(Err(refusal)) => {
@@ -134,7 +145,7 @@ async fn send(
             }
             Err(error) => vec![Err(error); call.places.len()],
         };
-        hint(inner, &call.lane, tasks, &call.places, &adopted);
+        hint(session, &call.lane, tasks, &call.places, &adopted);
         call.places.into_iter().zip(adopted).for_each(|(place, adopted)| answers[place] = adopted);
     }
     refused
@@ -151,12 +162,12 @@ fn by_lane(tasks: &[Adoptee], places: Vec<usize>) -> HashMap<Lane, Vec<usize>> {
 }
 
 fn command(
-    inner: &Inner,
+    session: &Session,
     Call { lane, places, token }: &Call,
     tasks: &[Adoptee],
     taken: &HashSet<TaskId>,
 ) -> Cmd {
-    let mut call = script_call(&script::ADOPT, &inner.keys.of_script(lane), &inner.clock);
+    let mut call = session.lane_call(&script::ADOPT, lane);
     call.arg(opening::argument(tasks[places[0]].topic.shards, token.as_deref()));
     for &place in places {
         let task = &tasks[place];
@@ -212,7 +223,7 @@ fn read(reply: Value, count: usize) -> Result<std::result::Result<Vec<Adopted>, 
 }
 
 fn hint(
-    inner: &Inner,
+    session: &Session,
     lane: &Lane,
     tasks: &[Adoptee],
     places: &[usize],
@@ -227,6 +238,6 @@ fn hint(
         }
     }
     for (is_pull, due) in earliest {
-        inner.hints.tell(Hint { lane: lane.clone(), due, is_pull });
+        session.hints.tell(Hint { lane: lane.clone(), due, is_pull });
     }
 }

@@ -13,12 +13,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use deadpool_redis::redis::{Cmd, FromRedisValue};
 
-use crate::store::redis::Inner;
 use crate::store::redis::answer::corrupt;
 use crate::store::redis::identity;
-use crate::store::redis::ids::script_call;
 use crate::store::redis::registry::entry;
 use crate::store::redis::script;
+use crate::store::redis::session::Session;
 use crate::store::{Adoptee, Result};
 use crate::task::{Lane, StoreId, TaskId};
 
@@ -35,11 +34,11 @@ struct Spans {
 /// The ids among those of `tasks` at `places` that another topic has, while their own topic has
 /// not.
 pub(crate) async fn taken(
-    inner: &Inner,
+    session: &Session,
     tasks: &[Adoptee],
     places: &[usize],
 ) -> Result<HashSet<TaskId>> {
-    let spans = note(inner, places.iter().map(|&place| &tasks[place])).await?;
+    let spans = note(session, places.iter().map(|&place| &tasks[place])).await?;
     let doubtful =
         places.iter().map(|&place| &tasks[place]).filter(|task| spans.may_hold_another(task));
     let own: HashMap<TaskId, Lane> =
@@ -51,7 +50,7 @@ pub(crate) async fn taken(
     for (id, lane) in &own {
         asked.entry(lane.clone()).or_default().push(*id);
     }
-    for entry in entry::entries(inner).await? {
+    for entry in entry::entries(session).await? {
         for (id, lane) in &own {
             if lane.topic != entry.topic {
                 asked.entry(entry.lane_of(*id)).or_default().push(*id);
@@ -62,8 +61,8 @@ pub(crate) async fn taken(
     let asked: Vec<(&Lane, &[TaskId])> =
         asked.iter().flat_map(|(lane, ids)| ids.chunks(IDS).map(move |ids| (lane, ids))).collect();
     for asked in asked.chunks(CALLS) {
-        let calls: Vec<Cmd> = asked.iter().map(|(lane, ids)| present(inner, lane, ids)).collect();
-        for ((lane, _), answer) in asked.iter().zip(inner.working.run_repeatable(&calls).await) {
+        let calls: Vec<Cmd> = asked.iter().map(|(lane, ids)| present(session, lane, ids)).collect();
+        for ((lane, _), answer) in asked.iter().zip(session.working.run_repeatable(&calls).await) {
             for id in
                 Vec::<u64>::from_redis_value(answer?).map_err(corrupt)?.into_iter().map(TaskId)
             {
@@ -75,8 +74,8 @@ pub(crate) async fn taken(
     Ok(elsewhere.difference(&here).copied().collect())
 }
 
-fn present(inner: &Inner, lane: &Lane, ids: &[TaskId]) -> Cmd {
-    let mut call = script_call(&script::PRESENT, &[inner.keys.bodies(lane)], &inner.clock);
+fn present(session: &Session, lane: &Lane, ids: &[TaskId]) -> Cmd {
+    let mut call = session.call(&script::PRESENT, &[session.keys.bodies(lane)]);
     for id in ids {
         call.arg(id.0);
     }
@@ -84,17 +83,17 @@ fn present(inner: &Inner, lane: &Lane, ids: &[TaskId]) -> Cmd {
 }
 
 /// Notes where the tasks come from. Answers what was known before.
-async fn note<'a>(inner: &Inner, tasks: impl Iterator<Item = &'a Adoptee>) -> Result<Spans> {
+async fn note<'a>(session: &Session, tasks: impl Iterator<Item = &'a Adoptee>) -> Result<Spans> {
     let mut spans: BTreeMap<Option<StoreId>, (u64, u64)> = BTreeMap::new();
     for task in tasks {
         let (low, high) = spans.entry(task.options.origin).or_insert((task.id.0, task.id.0));
         (*low, *high) = (task.id.0.min(*low), task.id.0.max(*high));
     }
-    let mut call = script_call(&script::IMPORTED, &[inner.keys.store()], &inner.clock);
+    let mut call = session.call(&script::IMPORTED, &[session.keys.store()]);
     for (origin, (low, high)) in spans {
         call.arg(origin.map(|origin| origin.to_string()).unwrap_or_default()).arg(low).arg(high);
     }
-    let before = HashMap::<String, String>::from_redis_value(inner.working.run_one(call).await?)
+    let before = HashMap::<String, String>::from_redis_value(session.working.run_one(call).await?)
         .map_err(corrupt)?;
     Ok(Spans::read(&before))
 }

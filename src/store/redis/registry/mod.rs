@@ -3,4 +3,5 @@
 pub(crate) mod entry;
 pub(crate) mod opening;
 pub(crate) mod reconcile;
+pub(crate) mod recover;
 pub(crate) mod topic;

@@ -17,9 +17,8 @@ use std::collections::{HashMap, HashSet};
 use deadpool_redis::redis::{FromRedisValue, Value};
 
 use super::entry;
-use super::reconcile;
-use crate::store::redis::Inner;
 use crate::store::redis::answer::corrupt;
+use crate::store::redis::session::Session;
 use crate::store::{Error, Result, TopicEntry};
 
 /// How often calls are sent again that lanes have refused.
@@ -65,12 +64,20 @@ pub(crate) fn argument(shards: u16, token: Option<&str>) -> String {
     }
 }
 
-/// Asks the registry about the topics of calls that were refused. An entry that is `Ok` was
-/// confirmed: its calls may be sent again, with their tokens.
+/// What the registry says about the topics of refused calls.
+pub(crate) struct Confirmed {
+    /// `Ok`: the registry has this number of lanes; calls may be sent again, with their tokens.
+    pub(crate) entries: HashMap<TopicEntry, Result<()>>,
+    /// Entries that the registry confirms and a lane contradicts: a failover has lost a write of
+    /// one of them. They stand among `entries` as [`Error::StaleEntry`].
+    pub(crate) contradicted: Vec<TopicEntry>,
+}
+
+/// Asks the registry about the topics of calls that lanes refused.
 pub(crate) async fn confirm<'a>(
-    inner: &Inner,
+    session: &Session,
     refused: impl Iterator<Item = (&'a TopicEntry, &'a Refusal)>,
-) -> HashMap<TopicEntry, Result<()>> {
+) -> Confirmed {
     let mut stale: HashSet<&TopicEntry> = HashSet::new();
     let mut entries: HashSet<&TopicEntry> = HashSet::new();
     for (entry, refusal) in refused {
@@ -80,27 +87,27 @@ pub(crate) async fn confirm<'a>(
         }
     }
     let entries: Vec<&TopicEntry> = entries.into_iter().collect();
-    let asserted = entry::assert_all(inner, &entries).await;
-    let mut confirmed = HashMap::with_capacity(entries.len());
+    let asserted = entry::assert_all(session, &entries).await;
+    let mut confirmed = Confirmed { entries: HashMap::new(), contradicted: Vec::new() };
     for (entry, asserted) in entries.into_iter().zip(asserted) {
         let confirmation = match asserted {
-            Err(error) => Err(error),
+            Err(error) => {
+                warn(entry, &error);
+                Err(error)
+            }
             Ok(actual) if actual != *entry => Err(Error::StaleEntry),
-            // The lane contradicts the registry: a failover has lost something of one of them.
             Ok(_) if stale.contains(entry) => {
-                match Box::pin(reconcile::reconcile(inner, &entry.topic)).await {
-                    Ok(_) => Err(Error::StaleEntry),
-                    Err(error) => Err(error),
-                }
+                confirmed.contradicted.push(entry.clone());
+                Err(Error::StaleEntry)
             }
             Ok(_) => Ok(()),
         };
-        if let Err(error) = &confirmation
-            && !matches!(error, Error::StaleEntry)
-        {
-            tracing::warn!(topic = %entry.topic, %error, "Could not ask the topic registry");
-        }
-        confirmed.insert(entry.clone(), confirmation);
+        confirmed.entries.insert(entry.clone(), confirmation);
     }
     confirmed
+}
+
+/// Logs that the registry could not be asked about a topic.
+pub(crate) fn warn(TopicEntry { topic, .. }: &TopicEntry, error: &Error) {
+    tracing::warn!(%topic, %error, "Could not ask the topic registry");
 }

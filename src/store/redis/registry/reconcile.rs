@@ -6,21 +6,23 @@
 //! holds, and each task that lies elsewhere is moved to the lane that its id leads to, as between
 //! two stores: leased in the old lane until the new one has it.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use deadpool_redis::redis::{FromRedisValue, Value, cmd};
 
 use super::entry;
-use crate::store::redis::Inner;
+use super::opening::{self, Confirmed, Refusal};
 use crate::store::redis::answer::corrupt;
 use crate::store::redis::forget;
-use crate::store::redis::fsck::scan;
-use crate::store::redis::ids::script_call;
-use crate::store::redis::migration;
+use crate::store::redis::migration::{self, Adoption};
 use crate::store::redis::query;
 use crate::store::redis::script;
+use crate::store::redis::session::Session;
 use crate::store::redis::settle;
-use crate::store::{Adopted, Adoptee, Result, Settle, Standing, Task, TopicEntry, Transition};
+use crate::store::{
+    Adopted, Adoptee, Error, Result, Settle, Standing, Task, TopicEntry, Transition,
+};
 use crate::task::{Lane, Receipt, State, TaskId, Topic};
 
 /// How long tasks are leased on their way.
@@ -44,17 +46,17 @@ impl Remembers {
 
 /// Those of these lanes that hold tasks and remember a number.
 async fn remembering(
-    inner: &Inner,
+    session: &Session,
     topic: &Topic,
     lanes: impl Iterator<Item = u16>,
 ) -> Result<Vec<Remembers>> {
     let lanes: Vec<Lane> = lanes.map(|shard| Lane { topic: topic.clone(), shard }).collect();
     let ask = |lane: &Lane| {
-        let remembered = cmd("HGET").arg(inner.keys.offsets(lane)).arg("#shards").take();
-        [cmd("HLEN").arg(inner.keys.bodies(lane)).take(), remembered]
+        let remembered = cmd("HGET").arg(session.keys.offsets(lane)).arg("#shards").take();
+        [cmd("HLEN").arg(session.keys.bodies(lane)).take(), remembered]
     };
     let answers =
-        inner.working.run_repeatable(&lanes.iter().flat_map(ask).collect::<Vec<_>>()).await;
+        session.working.run_repeatable(&lanes.iter().flat_map(ask).collect::<Vec<_>>()).await;
     let mut answers = answers.into_iter();
     let mut found = Vec::new();
     for Lane { shard, .. } in lanes {
@@ -69,29 +71,32 @@ async fn remembering(
 
 /// Whether one of these lanes, which hold tasks, contradicts the registry.
 pub(crate) async fn is_needed(
-    inner: &Inner,
+    session: &Session,
     entry: &TopicEntry,
     lanes: impl Iterator<Item = u16>,
 ) -> Result<bool> {
-    Ok(remembering(inner, &entry.topic, lanes).await?.iter().any(|lane| !lane.agrees(entry.shards)))
+    Ok(remembering(session, &entry.topic, lanes)
+        .await?
+        .iter()
+        .any(|lane| !lane.agrees(entry.shards)))
 }
 
 /// Does it for one topic, unless it is being done for some topic already. Answers its entry if its
 /// number of lanes has changed.
-pub(crate) async fn reconcile(inner: &Inner, topic: &Topic) -> Result<Option<TopicEntry>> {
-    let Ok(_turn) = inner.reconciling.try_lock() else { return Ok(None) };
-    let read = cmd("HGET").arg(inner.keys.topics()).arg(topic.as_str()).take();
-    let answer = inner.working.run_one(read).await?;
+pub(crate) async fn reconcile(session: &Session, topic: &Topic) -> Result<Option<TopicEntry>> {
+    let Ok(_turn) = session.reconciling.try_lock() else { return Ok(None) };
+    let read = cmd("HGET").arg(session.keys.topics()).arg(topic.as_str()).take();
+    let answer = session.working.run_one(read).await?;
     let Some(text) = Option::<String>::from_redis_value(answer).map_err(corrupt)? else {
         return Ok(None);
     };
     let entry = entry::read_entry(topic.as_str(), &text)?;
-    let lanes = remembering(inner, topic, 0..TopicEntry::MAX_SHARDS).await?;
+    let lanes = remembering(session, topic, 0..TopicEntry::MAX_SHARDS).await?;
     let Some(first) = lanes.first().map(|lane| lane.shards) else { return Ok(None) };
     if first != entry.shards && lanes.iter().all(|lane| lane.agrees(first)) {
         let fields = serde_json::from_str(&text).unwrap_or_default();
         let right = TopicEntry { topic: topic.clone(), shards: first };
-        if scan::rewrite(inner, &right, text.as_bytes(), fields).await? {
+        if entry::rewrite(session, &right, text.as_bytes(), fields).await? {
             tracing::warn!(%topic, "Topic {topic} is registered with {} lanes, and its tasks lie in {first}: it has {first} again", entry.shards);
             return Ok(Some(right));
         }
@@ -105,31 +110,66 @@ pub(crate) async fn reconcile(inner: &Inner, topic: &Topic) -> Result<Option<Top
     for lane in &astray {
         let remembers =
             if lane.shard < entry.shards { entry.shards.to_string() } else { String::new() };
-        let stamp = script_call(&script::STAMP, &inner.keys.of_script(lane), &inner.clock)
-            .arg(remembers)
-            .take();
-        inner.working.run_one(stamp).await?;
+        let stamp = session.lane_call(&script::STAMP, lane).arg(remembers).take();
+        session.working.run_one(stamp).await?;
     }
     for lane in astray {
-        let moved = empty(inner, &entry, &lane).await?;
+        let moved = empty(session, &entry, &lane).await?;
         tracing::warn!(%lane, moved, "Lane {lane} did not follow its topic's number of lanes: {moved} tasks were moved");
     }
     Ok(None)
 }
 
+/// [`opening::confirm`], with the contradicted topics reconciled.
+pub(crate) async fn confirm<'a>(
+    session: &Session,
+    refused: impl Iterator<Item = (&'a TopicEntry, &'a Refusal)>,
+) -> HashMap<TopicEntry, Result<()>> {
+    let Confirmed { mut entries, contradicted } = opening::confirm(session, refused).await;
+    entries.extend(failures(session, contradicted).await.map(|(entry, error)| (entry, Err(error))));
+    entries
+}
+
+/// Adopts tasks; the topics that lanes contradicted meanwhile are reconciled.
+pub(crate) async fn adopt(session: &Session, tasks: &[Adoptee]) -> Vec<Result<Adopted>> {
+    let Adoption { mut answers, contradicted } = migration::adopt(session, tasks).await;
+    for (entry, error) in failures(session, contradicted).await {
+        let refused = tasks.iter().zip(&mut answers).filter(|(task, _)| task.topic == entry);
+        for (_, answer) in refused.filter(|(_, answer)| matches!(answer, Err(Error::StaleEntry))) {
+            *answer = Err(error.clone());
+        }
+    }
+    answers
+}
+
+/// Reconciles topics. Answers those for which that failed.
+async fn failures(
+    session: &Session,
+    contradicted: Vec<TopicEntry>,
+) -> impl Iterator<Item = (TopicEntry, Error)> {
+    let mut failed = Vec::new();
+    for entry in contradicted {
+        if let Err(error) = reconcile(session, &entry.topic).await {
+            opening::warn(&entry, &error);
+            failed.push((entry, error));
+        }
+    }
+    failed.into_iter()
+}
+
 /// Moves the tasks of a lane whose ids lead elsewhere. Answers how many.
-async fn empty(inner: &Inner, entry: &TopicEntry, lane: &Lane) -> Result<usize> {
+async fn empty(session: &Session, entry: &TopicEntry, lane: &Lane) -> Result<usize> {
     let (mut cursor, mut moved) = (0_u64, 0);
     loop {
         let scan =
-            cmd("HSCAN").arg(inner.keys.bodies(lane)).arg(cursor).arg("COUNT").arg(PAGE).take();
+            cmd("HSCAN").arg(session.keys.bodies(lane)).arg(cursor).arg("COUNT").arg(PAGE).take();
         let (next, fields): (u64, Vec<Value>) =
-            FromRedisValue::from_redis_value(inner.working.run_one(scan).await?)
+            FromRedisValue::from_redis_value(session.working.run_one(scan).await?)
                 .map_err(corrupt)?;
         let names =
             fields.into_iter().step_by(2).filter_map(|name| u64::from_redis_value(name).ok());
         let ids: Vec<TaskId> = names.map(TaskId).filter(|id| entry.lane_of(*id) != *lane).collect();
-        moved += move_away(inner, entry, lane, ids).await?;
+        moved += move_away(session, entry, lane, ids).await?;
         cursor = next;
         if cursor == 0 {
             return Ok(moved);
@@ -139,21 +179,21 @@ async fn empty(inner: &Inner, entry: &TopicEntry, lane: &Lane) -> Result<usize> 
 
 /// Moves tasks out of a lane. What is leased to somebody stays until the next search.
 async fn move_away(
-    inner: &Inner,
+    session: &Session,
     entry: &TopicEntry,
     lane: &Lane,
     ids: Vec<TaskId>,
 ) -> Result<usize> {
     let receipt = Receipt::random();
-    migration::lend(inner, lane, &ids, &receipt, LEASE).await?;
+    migration::lend(session, lane, &ids, &receipt, LEASE).await?;
     let mut tasks = Vec::new();
     for id in ids {
         // One that cannot be read stays where it is.
-        if let Some(task) = query::get(inner, lane, id).await.ok().flatten() {
+        if let Some(task) = query::get(session, lane, id).await.ok().flatten() {
             tasks.extend(adoptee(entry, task));
         }
     }
-    let adopted = migration::adopt(inner, &tasks).await;
+    let adopted = migration::adopt(session, &tasks).await.answers;
     let is_settled =
         |adopted: &Result<Adopted>| !matches!(adopted, Err(_) | Ok(Adopted::Own | Adopted::Taken));
     let kept = tasks.into_iter().zip(adopted).filter(|(_, adopted)| is_settled(adopted));
@@ -166,8 +206,8 @@ async fn move_away(
                 let (lane, receipt) = (lane.clone(), receipt.clone());
                 let transition = Transition::Moved;
                 settle::settle(
-                    inner,
-                    &inner.confirming,
+                    session,
+                    &session.confirming,
                     &[Settle { lane, id, receipt, transition }],
                 )
                 .await
@@ -175,7 +215,7 @@ async fn move_away(
                 State::Delivered
             }
         };
-        moved += forget::discard(inner, lane, state, &[id]).await?;
+        moved += forget::discard(session, lane, state, &[id]).await?;
     }
     Ok(moved)
 }

@@ -4,39 +4,26 @@
 //! A policy that cannot be read counts as one that asks for nothing. A pause that cannot be read
 //! counts as a pause: what was to be held is not fired. Either is that topic's trouble alone.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, cmd};
 
 use super::entry;
 use crate::clock::UnixMillis;
-use crate::store::redis::Inner;
 use crate::store::redis::answer::{corrupt, text};
 use crate::store::redis::claim::name_of;
-use crate::store::redis::ids::script_call;
 use crate::store::redis::script::{self, Script};
+use crate::store::redis::session::Session;
 use crate::store::{MAX_MISFIRES, Misfire, Misfired, Registered, Result, TopicEntry};
 use crate::task::{Lane, Receipt, Topic, TopicPolicy};
 
-/// What was said to the log already: the registry is read again and again.
-#[derive(Debug, Default)]
-pub(crate) struct Complaints(Mutex<HashSet<String>>);
-
-impl Complaints {
-    pub(crate) fn once(&self, what: &str) {
-        if self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned()) {
-            tracing::error!("{what}");
-        }
-    }
-}
-
 /// All topics.
-pub(crate) async fn topics(inner: &Inner) -> Result<Vec<Registered>> {
-    let [topics, policies, pauses, ..] = inner.keys.of_registry();
+pub(crate) async fn topics(session: &Session) -> Result<Vec<Registered>> {
+    let [topics, policies, pauses, ..] = session.keys.of_registry();
     let commands = [topics, policies, pauses].map(|key| cmd("HGETALL").arg(key).take());
     let mut tables = Vec::with_capacity(commands.len());
-    for answer in inner.working.run_repeatable(&commands).await {
+    for answer in session.working.run_repeatable(&commands).await {
         let pairs = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         tables.push(
@@ -48,52 +35,52 @@ pub(crate) async fn topics(inner: &Inner) -> Result<Vec<Registered>> {
     }
     let [entries, policies, pauses] =
         <[_; 3]>::try_from(tables).map_err(|_| corrupt("too few answers"))?;
-    let registered = entry::read_all(inner, &entries).into_iter().map(|entry| {
+    let registered = entry::read_all(session, &entries).into_iter().map(|entry| {
         let name = entry.topic.as_str();
         let asked = (policies.get(name).map(String::as_str), pauses.get(name).map(String::as_str));
-        registered(inner, entry, asked)
+        registered(session, entry, asked)
     });
     Ok(registered.collect())
 }
 
 /// One topic, if it is registered.
-pub(crate) async fn topic(inner: &Inner, topic: &Topic) -> Result<Option<Registered>> {
-    let [topics, policies, pauses, ..] = inner.keys.of_registry();
+pub(crate) async fn topic(session: &Session, topic: &Topic) -> Result<Option<Registered>> {
+    let [topics, policies, pauses, ..] = session.keys.of_registry();
     let commands =
         [topics, policies, pauses].map(|key| cmd("HGET").arg(key).arg(topic.as_str()).take());
     let mut fields = Vec::with_capacity(commands.len());
-    for answer in inner.working.run_repeatable(&commands).await {
+    for answer in session.working.run_repeatable(&commands).await {
         let field = Option::<Vec<u8>>::from_redis_value(answer?).map_err(corrupt)?;
         fields.push(field.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
     }
     let [entry, policy, pauses] =
         <[_; 3]>::try_from(fields).map_err(|_| corrupt("too few answers"))?;
-    let entry = entry.and_then(|text| entry::read_known(inner, topic.as_str(), &text));
-    Ok(entry.map(|entry| registered(inner, entry, (policy.as_deref(), pauses.as_deref()))))
+    let entry = entry.and_then(|text| entry::read_known(session, topic.as_str(), &text));
+    Ok(entry.map(|entry| registered(session, entry, (policy.as_deref(), pauses.as_deref()))))
 }
 
 /// An entry, with what the policies and the pauses say of it.
 fn registered(
-    inner: &Inner,
+    session: &Session,
     entry: TopicEntry,
     (policy, pauses): (Option<&str>, Option<&str>),
 ) -> Registered {
     let name = entry.topic.as_str();
-    let policy = policy.map_or_else(Arc::default, |text| read_policy(inner, name, text));
+    let policy = policy.map_or_else(Arc::default, |text| read_policy(session, name, text));
     let Pauses { since, over } = pauses.map_or_else(Pauses::default, |text| {
         Pauses::read(text).unwrap_or_else(|| {
-            inner
-                .complaints
-                .once(&format!("The pauses of topic {name} cannot be read: it counts as paused"));
+            session
+                .log_once
+                .error(&format!("The pauses of topic {name} cannot be read: it counts as paused"));
             Pauses { since: Some(UnixMillis(0)), over: Vec::new() }
         })
     });
     Registered { policy, paused: since, misfires: over, entry }
 }
 
-fn read_policy(inner: &Inner, topic: &str, text: &str) -> Arc<TopicPolicy> {
+fn read_policy(session: &Session, topic: &str, text: &str) -> Arc<TopicPolicy> {
     let read = serde_json::from_str(text).inspect_err(|_| {
-        inner.complaints.once(&format!(
+        session.log_once.error(&format!(
             "The policy of topic {topic} cannot be read: it counts as if it had none"
         ));
     });
@@ -128,70 +115,78 @@ impl Pauses {
     }
 }
 
-fn call(inner: &Inner, script: &Script, topic: &Topic) -> Cmd {
-    script_call(script, &inner.keys.of_registry(), &inner.clock).arg(topic.as_str()).take()
+fn call(session: &Session, script: &Script, topic: &Topic) -> Cmd {
+    session.call(script, &session.keys.of_registry()).arg(topic.as_str()).take()
 }
 
-pub(crate) async fn set_policy(inner: &Inner, topic: &Topic, policy: &TopicPolicy) -> Result<bool> {
+pub(crate) async fn set_policy(
+    session: &Session,
+    topic: &Topic,
+    policy: &TopicPolicy,
+) -> Result<bool> {
     let policy = serde_json::to_string(policy).expect("a policy is plain data");
-    let call = call(inner, &script::POLICY, topic).arg(policy).take();
-    bool::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)
+    let call = call(session, &script::POLICY, topic).arg(policy).take();
+    bool::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)
 }
 
-pub(crate) async fn pause(inner: &Inner, topic: &Topic) -> Result<Option<UnixMillis>> {
-    match inner.confirming.run_one(call(inner, &script::PAUSE, topic)).await? {
+pub(crate) async fn pause(session: &Session, topic: &Topic) -> Result<Option<UnixMillis>> {
+    match session.confirming.run_one(call(session, &script::PAUSE, topic)).await? {
         Value::Int(since) => Ok(Some(UnixMillis(since))),
         _ => Ok(None),
     }
 }
 
 pub(crate) async fn resume(
-    inner: &Inner,
+    session: &Session,
     topic: &Topic,
     becomes: Option<Misfired>,
 ) -> Result<Option<bool>> {
-    let call = call(inner, &script::RESUME, topic)
+    let call = call(session, &script::RESUME, topic)
         .arg(becomes.map_or("", name_of))
         .arg(MAX_MISFIRES)
         .take();
-    let answer = i64::from_redis_value(inner.confirming.run_one(call).await?).map_err(corrupt)?;
+    let answer = i64::from_redis_value(session.confirming.run_one(call).await?).map_err(corrupt)?;
     Ok((answer >= 0).then_some(answer == 1))
 }
 
-pub(crate) async fn forget_misfire(inner: &Inner, topic: &Topic, misfire: Misfire) -> Result<()> {
+pub(crate) async fn forget_misfire(
+    session: &Session,
+    topic: &Topic,
+    misfire: Misfire,
+) -> Result<()> {
     let Misfire { from, to, becomes } = misfire;
-    let call = call(inner, &script::FORGET_MISFIRE, topic)
+    let call = call(session, &script::FORGET_MISFIRE, topic)
         .arg(format!("{} {} {}", from.0, to.0, name_of(becomes)))
         .take();
-    inner.working.run_one(call).await.map(drop)
+    session.working.run_one(call).await.map(drop)
 }
 
 /// Announces the deletion, closes all lanes, and then removes the topic, unless it was registered
 /// again meanwhile: `opening` says why so.
-pub(crate) async fn unregister(inner: &Inner, entry: &TopicEntry) -> Result<bool> {
-    let count = |lane| cmd("HLEN").arg(inner.keys.bodies(lane)).take();
+pub(crate) async fn unregister(session: &Session, entry: &TopicEntry) -> Result<bool> {
+    let count = |lane| cmd("HLEN").arg(session.keys.bodies(lane)).take();
     let lanes: Vec<Lane> = entry.lanes().collect();
-    if !all_say(inner, &lanes.iter().map(count).collect::<Vec<_>>(), 0).await? {
+    if !all_say(session, &lanes.iter().map(count).collect::<Vec<_>>(), 0).await? {
         return Ok(false);
     }
     let token = Receipt::random();
-    let registered = call(inner, &script::DEPART, &entry.topic).arg(token.as_str()).take();
-    let lanes = match text(inner.confirming.run_one(registered).await?)?.as_str() {
+    let registered = call(session, &script::DEPART, &entry.topic).arg(token.as_str()).take();
+    let lanes = match text(session.confirming.run_one(registered).await?)?.as_str() {
         "" => lanes,
         // The caller's entry may be an old one.
         actual => entry::read_entry(entry.topic.as_str(), actual)?.lanes().collect(),
     };
-    let leave = |lane| script_call(&script::LEAVE, &inner.keys.of_script(lane), &inner.clock);
-    if !all_say(inner, &lanes.iter().map(leave).collect::<Vec<_>>(), 1).await? {
+    let leave = |lane| session.lane_call(&script::LEAVE, lane);
+    if !all_say(session, &lanes.iter().map(leave).collect::<Vec<_>>(), 1).await? {
         return Ok(false);
     }
-    let remove = call(inner, &script::UNREGISTER, &entry.topic).arg(token.as_str()).take();
-    bool::from_redis_value(inner.confirming.run_one(remove).await?).map_err(corrupt)
+    let remove = call(session, &script::UNREGISTER, &entry.topic).arg(token.as_str()).take();
+    bool::from_redis_value(session.confirming.run_one(remove).await?).map_err(corrupt)
 }
 
-async fn all_say(inner: &Inner, commands: &[Cmd], what: i64) -> Result<bool> {
+async fn all_say(session: &Session, commands: &[Cmd], what: i64) -> Result<bool> {
     let mut do_all = true;
-    for answer in inner.confirming.run_repeatable(commands).await {
+    for answer in session.confirming.run_repeatable(commands).await {
         do_all &= i64::from_redis_value(answer?).map_err(corrupt)? == what;
     }
     Ok(do_all)

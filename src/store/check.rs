@@ -73,7 +73,7 @@ pub struct Finding {
 
 macro_rules! flaws {
     ($($(#[doc = $doc:literal])+ $flaw:ident $name:literal => $remedy:expr;)+) => {
-        /// What can be wrong. The first line says what it means.
+        /// What can be wrong; the comment of each says what it means.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Flaw {
             $($(#[doc = $doc])+ $flaw,)+
@@ -90,7 +90,7 @@ macro_rules! flaws {
 
             /// What it means, in a sentence.
             pub fn meaning(self) -> &'static str {
-                match self { $(Self::$flaw => [$($doc),+][0].trim_ascii()),+ }
+                match self { $(Self::$flaw => concat!($($doc),+).trim_ascii()),+ }
             }
 
             /// What a repair does, in a sentence; `None`: it is left alone.

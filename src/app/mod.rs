@@ -157,7 +157,15 @@ impl App {
         };
         let settings = &changing.started;
         let janitor = Janitor::start(store.clone(), topics.clone(), params::maintenance(settings));
-        let parts = worker::Parts { store: store.clone(), topics, client, services, limits, clock };
+        let parts = worker::Parts {
+            store: store.clone(),
+            topics,
+            client,
+            services,
+            limits,
+            metrics: changing.metrics.clone(),
+            clock,
+        };
         let worker = Worker::start(parts, params::worker(settings));
         let grace = settings.shutdown.grace.0;
         let reloading = None;

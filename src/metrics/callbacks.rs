@@ -1,4 +1,4 @@
-//! Attempts, their durations, and how tasks ended.
+//! Callbacks: what they came to, and how long they took.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};

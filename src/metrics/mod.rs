@@ -11,6 +11,7 @@ mod api;
 mod callbacks;
 mod config;
 mod labels;
+mod lateness;
 mod log_lines;
 #[cfg(target_os = "linux")]
 mod process;
@@ -27,6 +28,7 @@ use prometheus_client::registry::Registry;
 pub use api::{AddResult, ApiMetrics, Rejection};
 pub use callbacks::{AttemptOutcome, CallbackMetrics, ServiceMetrics};
 pub use config::ConfigMetrics;
+pub use lateness::LatenessMetrics;
 pub use log_lines::CountLines;
 
 /// The buckets of every duration, in seconds: 1 ms to 2 h. They contain the objectives that an
@@ -42,7 +44,9 @@ pub struct Metrics {
     registry: Registry,
     /// Requests and adds.
     pub api: ApiMetrics,
-    /// Callbacks and how tasks ended.
+    /// How late first callbacks begin.
+    pub lateness: LatenessMetrics,
+    /// Callbacks and what they came to.
     pub callbacks: CallbackMetrics,
     /// Reloads of the configuration.
     pub config: ConfigMetrics,
@@ -59,12 +63,13 @@ impl Metrics {
             Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]),
         );
         let api = ApiMetrics::register(registry, routes);
+        let lateness = LatenessMetrics::register(registry);
         let callbacks = CallbackMetrics::register(registry);
         let config = ConfigMetrics::register(registry);
         log_lines::register(registry);
         #[cfg(target_os = "linux")]
         all.register_collector(Box::new(process::ProcessCollector));
-        Arc::new(Self { registry: all, api, callbacks, config })
+        Arc::new(Self { registry: all, api, lateness, callbacks, config })
     }
 
     /// The OpenMetrics text.

@@ -1,3 +1,4 @@
+use crate::metrics::Metrics;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,6 +84,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
             breaker: Default::default(),
             retry_after_max: LONGEST_RETRY_AFTER,
         }),
+        metrics: Metrics::new([]),
         clock: Clock::system(),
     };
     let second = Duration::from_secs(1);

@@ -1,5 +1,6 @@
 //! Workers over an embedded store that records claims, and calls that end when the test says so.
 
+use crate::metrics::Metrics;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -217,6 +218,7 @@ impl Bench {
             client: ByHand(made),
             services: Arc::new(Services::new(services.iter().map(service).collect()).unwrap()),
             limits: DestinationLimits::new(limits),
+            metrics: Metrics::new([]),
             clock,
         };
         let second = Duration::from_secs(1);

@@ -5,6 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use delayd::metrics::Metrics;
+use serde_json::{Value, json};
+
+use crate::program::{Program, service};
+use crate::receiver::{Answer, Receiver};
+use crate::{Kept, on_both_stores};
+
+on_both_stores!(what_happens_to_tasks_is_counted);
 
 const HEAD: &str = "# Metrics
 
@@ -101,4 +108,61 @@ fn counters_exist_before_their_first_event() {
     ] {
         assert!(text.contains(series), "{series} is not in\n{text}");
     }
+}
+
+/// The value of a series.
+async fn value(delayd: &Program, series: &str) -> f64 {
+    let text = delayd.get("/metrics").await.body;
+    let line = text.as_str().unwrap().lines().find_map(|line| line.strip_prefix(series));
+    line.unwrap_or_else(|| panic!("{series} is absent")).trim().parse().unwrap()
+}
+
+fn task(path: &str) -> Value {
+    json!({
+        "topic": "order.cancel", "delay": "0s", "max_attempts": 1,
+        "content": {"sn": "message.call", "url": path},
+    })
+}
+
+async fn what_happens_to_tasks_is_counted(kept: Kept) {
+    let receiver = Receiver::answering(|seen| match seen.path.as_str() {
+        "/broken" => Answer::Status(503),
+        "/refused" => Answer::Status(400),
+        _ => Answer::Status(200),
+    })
+    .await;
+    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+    let mut keyed = task("/fine");
+    keyed["idempotency_key"] = "first".into();
+    let fine = delayd.add(keyed.clone()).await.ok().id();
+    delayd.add(keyed).await.ok();
+    let broken = delayd.add(task("/broken")).await.ok().id();
+    let refused = delayd.add(task("/refused")).await.ok().id();
+    assert_eq!(delayd.post("/delay/task/add", "{}").await.status, 400);
+    delayd.wait_for_state("order.cancel", fine, "delivered").await;
+    delayd.wait_for_state("order.cancel", broken, "dead").await;
+    delayd.wait_for_state("order.cancel", refused, "dead").await;
+
+    let attempts = |outcome: &str| {
+        format!("delayd_attempts_total{{service=\"message.call\",outcome=\"{outcome}\"}}")
+    };
+    let add = |code: u16| {
+        format!("delayd_http_requests_total{{route=\"/delay/task/add\",code=\"{code}\"}}")
+    };
+    for (series, expected) in [
+        ("delayd_tasks_added_total{mode=\"push\",result=\"new\"}".to_owned(), 3.0),
+        ("delayd_tasks_added_total{mode=\"push\",result=\"duplicate\"}".to_owned(), 1.0),
+        ("delayd_add_duration_seconds_count".to_owned(), 5.0),
+        (add(200), 4.0),
+        (add(400), 1.0),
+        (attempts("delivered"), 1.0),
+        (attempts("receiver_failed"), 1.0),
+        (attempts("refused"), 1.0),
+        ("delayd_callback_duration_seconds_count{service=\"message.call\"}".to_owned(), 3.0),
+        ("delayd_task_lateness_seconds_count".to_owned(), 3.0),
+    ] {
+        assert_eq!(value(&delayd, &series).await, expected, "{series}");
+    }
+    assert!(value(&delayd, "process_resident_memory_bytes").await > 1e6);
+    assert!(value(&delayd, "delayd_log_lines_total{level=\"warn\"}").await >= 2.0);
 }

@@ -1,6 +1,7 @@
 //! Runs one schedule. Instances start and stop, and clients add and change tasks. Then all faults
 //! end, and every due task must be delivered.
 
+use delayd::metrics::Metrics;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -331,6 +332,7 @@ impl Deployment {
                 breaker: plan.settings.breaker.clone(),
                 retry_after_max: LONGEST_RETRY_AFTER,
             }),
+            metrics: Metrics::new([]),
             clock: clock.clone(),
         };
         let janitor = Janitor::start(parts.store.clone(), parts.topics.clone(), KEPT);

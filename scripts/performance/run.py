@@ -151,7 +151,7 @@ def batch(run):
 
 
 def burst(run):
-    """More rounds than elsewhere: a burst takes half a second, so other work of the machine counts."""
+    """More rounds than elsewhere: a burst is short, so other work of the machine counts."""
     for _ in range(run.size(7, 1)):
         for store in STORES:
             run.bench(f"burst {store}", f"burst --tasks {run.size(20000, 2000)}", store)

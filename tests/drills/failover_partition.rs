@@ -73,7 +73,9 @@ async fn the_primary_is_cut_off() {
     block_in_place(|| island.rejoin());
     let neighbour = island.inside().host;
     block_in_place(|| {
-        until("nobody uses the old primary", || users(&mut watched, primary, &neighbour) == Some(0))
+        until("no instance uses the old primary", || {
+            users(&mut watched, primary, &neighbour) == Some(0)
+        })
     });
     let times = Times { cut, elected, joined, left: now_ms() };
     for side in &sides {

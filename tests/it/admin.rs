@@ -415,7 +415,7 @@ async fn a_topic_has_settings_counts_and_a_forecast(kept: Kept) {
     assert_eq!(topics["topics"], json!([{"topic": "t", "shards": 3, "paused": false}]));
 }
 
-/// The settings used to be shown with other names than those that set them.
+/// The settings used to have one name when they were set and another when they were shown.
 async fn a_topics_settings_are_set_as_they_are_shown(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let backoff =

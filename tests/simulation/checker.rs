@@ -223,7 +223,7 @@ impl Checker<'_> {
                 task.rescheduled(*moment, content.clone(), *answer, now);
             }
             What::Replayed { id } => {
-                self.tasks.get_mut(id).expect("it was dead, so it was there").begin_revision(now);
+                self.tasks.get_mut(id).expect("a dead task has an account").begin_revision(now);
             }
             What::TopicPaused { topic } => self.pauses.paused(topic, at, now),
             What::TopicResumed { topic, becomes } => self.pauses.resumed(topic, *becomes, at, now),

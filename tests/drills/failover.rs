@@ -118,7 +118,7 @@ impl Side {
 
     /// After [`Side::stop`]: returns the lost adds.
     pub async fn judge(&mut self) -> Vec<Lost> {
-        let last = self.fleets.last().expect("an instance on the majority side");
+        let last = self.fleets.last().expect("the majority side has an instance");
         let verdict =
             Verdict::after_failover(&self.account, last.member(0), || self.receiver.seen()).await;
         let adds = self.account.adds();

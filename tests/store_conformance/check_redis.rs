@@ -563,8 +563,11 @@ async fn the_counter_does_not_follow_an_id_that_was_never_drawn() {
     let undrawn = "9007199254740900";
     broken.hand(id, &["HSET", &broken.bodies(), undrawn, "garbage"]);
     let report = check(&broken.bench.store, true).await;
-    let behind =
-        report.findings.iter().find(|found| found.flaw == Flaw::BehindIds).expect("it is reported");
+    let behind = report
+        .findings
+        .iter()
+        .find(|found| found.flaw == Flaw::BehindIds)
+        .expect("the flaw is reported");
     assert_eq!((behind.subject.as_str(), behind.repaired), (undrawn, false));
     let another = connect(&broken.prefix, &broken.bench.clock, false).await;
     let next = another.add(vec![new_task("message.call", 0)]).await.remove(0).unwrap().id;
@@ -582,7 +585,7 @@ async fn a_stray_hash_gives_no_topic_more_lanes() {
         .findings
         .iter()
         .find(|found| found.flaw == Flaw::LaneOutsideTopic)
-        .expect("it is reported");
+        .expect("the flaw is reported");
     assert!(!outside.repaired);
     assert_eq!(
         broken.bench.store.topics().await.unwrap(),

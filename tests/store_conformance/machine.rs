@@ -181,7 +181,7 @@ impl Twin {
             let call = |task: Task| task.options.on_dead?.task_id;
             let Some(expected) = world.model.get(&lane, id).and_then(call) else { continue };
             let found = self.bench.store.get(&lane, self.id(id)).await.unwrap().and_then(call);
-            self.ids.entry(expected).or_insert(found.expect("its call has an id"));
+            self.ids.entry(expected).or_insert(found.expect("the callback has an id"));
         }
     }
 

@@ -156,7 +156,7 @@ impl Model {
     }
 
     fn task(&mut self, id: TaskId) -> &mut Record {
-        self.tasks.get_mut(&id).expect("it is there")
+        self.tasks.get_mut(&id).expect("the task exists")
     }
 
     /// A moment in the past counts as now.

@@ -612,7 +612,7 @@ impl World {
                 Answer::Adopted(
                     tasks
                         .into_iter()
-                        .map(|task| model.adopt(task).expect("its entry is right"))
+                        .map(|task| model.adopt(task).expect("the entry of the topic is current"))
                         .collect(),
                 )
             }

@@ -1,8 +1,8 @@
 //! Drives both stores with random calls, side by side with the specification.
 //!
 //! proptest-state-machine generates a list of [`crate::steps::Step`]s. Each is resolved in the
-//! current [`crate::steps::World`] (the fifth task, its second receipt) into a
-//! [`crate::steps::Call`], which the model answers. The store gets the same call and must give the
+//! current [`crate::world::World`] (the fifth task, its second receipt) into a
+//! [`crate::world::Call`], which the model answers. The store gets the same call and must give the
 //! same answer. After each call every count, every list, every task and the next moments must be
 //! equal as well. A list that shows a difference is shortened before it is reported.
 //!
@@ -26,7 +26,8 @@ use tokio::runtime::Runtime;
 
 use crate::bench::{ALWAYS, Bench, embedded, ms, redis};
 use crate::check::check;
-use crate::steps::{ALL, Answer, Call, Policing, Step, World, lanes, policy, step};
+use crate::steps::{Policing, Step, lanes, policy, step};
+use crate::world::{ALL, Answer, Call, World};
 
 /// The specification as proptest's reference.
 pub(crate) struct Specification;

@@ -11,6 +11,7 @@ pub mod callback;
 pub mod cli;
 pub mod limits;
 pub mod maintenance;
+pub mod metrics;
 pub mod model;
 pub mod open_files;
 pub mod outcome;

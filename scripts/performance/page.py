@@ -302,7 +302,7 @@ def in_flight(told):
         lines.append(f"| {calls:,} | {cells[0]} | {cells[1]} |")
     note = paragraph("""
         Bytes per call are the growth of the resident memory.
-        [Limits](performance/limits.md#what-a-call-in-flight-takes) says what they consist of.
+        [Limits](performance/limits.md#what-a-call-in-flight-takes) lists what they consist of.
     """)
     return "\n".join(["## Calls in flight", "", *lines, "", note])
 
@@ -384,11 +384,11 @@ def write(root, told):
     sections = [
         "# Performance",
         paragraph("""
-            The performance of delayd on one machine that it shares with the load, the receiver and
-            Redis, beside the performance of the parts that it consists of. `scripts/bench --write`
-            writes this page. It measures all groups or some of them ([when](#machine)).
-            [`delayd bench`](OPERATIONS.md#measuring-it) runs a single scenario.
-            [Limits](performance/limits.md) explains the targets that are missed.
+            The performance of delayd on one machine, which it shares with the load generator, the
+            receiver and Redis, and the performance of the parts that it is made of.
+            `scripts/bench --write` measures and writes this page, whole or in groups
+            ([when](#machine)). [`delayd bench`](OPERATIONS.md#measuring-it) runs each scenario
+            alone. For targets that are missed, see [limits](performance/limits.md).
         """),
     ]
     if told["short"]:
@@ -396,23 +396,25 @@ def write(root, told):
         sections.append(f"**{text}**")
     sections += [
         paragraph("""
-            Every figure counts only verified work: each task was accepted, arrived exactly once,
-            and none before its due millisecond. Throughput is measured by a closed loop, lateness
-            by an open one: due moments are planned in advance, and lateness counts from them. ✓ and
-            ✗ say whether the target was met. For a measure with several rounds, the median is
-            shown. The ratio to bare axum is within the same round, seconds apart. A ratio to
-            another part is that of the two medians. – was not measured.
+            Every figure counts verified work only: each task was accepted, arrived exactly once,
+            and not before its due millisecond. Throughput is measured in a closed loop: each
+            connection sends its next request after the answer to the one before. Lateness is
+            measured in an open loop: all due times are planned in advance, and lateness counts from
+            them. A figure that was measured in several rounds is the median.
+        """),
+        paragraph("""
+            ✓ and ✗ say whether the target was met, and – that nothing was measured. The ratio to
+            bare axum compares figures of the same round, seconds apart. Ratios to other parts
+            compare two medians.
         """),
         table(told),
         "## Parts and peers",
         parts(shown),
+        "[RELIABILITY.md](RELIABILITY.md) has the figures under faults.",
         paragraph("""
-            [RELIABILITY.md](RELIABILITY.md) has the results under faults: no task lost, redelivery
-            within the lease + 1 s.
-        """),
-        paragraph("""
-            A peer's callback is a function in its own process, or an answer on a socket. delayd's
-            is an HTTP request to a receiver that answers 200.
+            The two peers do less for each task: BullMQ calls a function in its own process, and
+            beanstalkd answers on an open socket. delayd sends an HTTP request to a receiver, which
+            answers 200.
         """),
     ]
     if told["defects"]:
@@ -420,7 +422,7 @@ def write(root, told):
     absent = sorted(told.get("absent", {}).items())
     if absent:
         sections += ["Not measured:", items(f"{key}: {why}" for key, why in absent)]
-    sections += [*plots, in_flight(shown), "## Machine", machine(told, shown)]
+    sections += [*plots, in_flight(shown), "## Machine", *machine(told, shown)]
     text = "\n\n".join(section for section in sections if section)
     (root / "docs" / "PERFORMANCE.md").write_text(text + "\n")
 
@@ -431,12 +433,17 @@ def items(lines):
 
 
 def machine(told, shown):
-    """The machine, and when each group was measured."""
+    """Paragraphs on the machine, and on when each group was measured."""
     had = told["machine"]
     moments = ", ".join(f"{group} {at}" for group, at in sorted(shown.moments().items()))
-    return paragraph(f"""
+    return map(paragraph, [
+        f"""
         {had['cpus']} processors ({had['model']}), {had['memory_gib']} GiB, {had['system']}; Redis
-        {had['redis']}, AOF everysec; {had['delayd']}. Measured last (UTC): {moments}. Contents of
-        200 bytes. Such machines are noisy: the ratios of one run say more than its figures. The raw
-        figures are in [figures.json](performance/figures.json).
-    """)
+        {had['redis']}, AOF everysec; {had['delayd']}. Each content has 200 bytes.
+        """,
+        f"Last measured (UTC): {moments}.",
+        """
+        Such machines are noisy: ratios within one run are more reliable than single figures.
+        [figures.json](performance/figures.json) has the raw figures.
+        """,
+    ])

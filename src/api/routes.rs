@@ -227,7 +227,7 @@ fn pages() -> Vec<Route> {
         Route::page(
             "/metrics",
             "What is counted, for Prometheus",
-            Answer::Text("text/plain"),
+            Answer::Text("application/openmetrics-text"),
             || get(metrics::serve),
         )
         .access(&[Admin], NoTopic)

@@ -13,6 +13,7 @@ use tower::Service;
 use super::{Api, Params, Parts, Tokens};
 use crate::callback::{LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule};
 use crate::limits::{DestinationLimits, LimitParams};
+use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::outcome::Policy;
 use crate::store::AnyStore;
@@ -110,6 +111,7 @@ fn edge_over(store: AnyStore, clock: Clock) -> (Api, watch::Sender<bool>) {
         limits,
         tokens,
         clock,
+        metrics: Metrics::new([]),
         draining: draining_seen,
     };
     let params = Params {

@@ -24,6 +24,7 @@ use crate::api::{self, Api, Tokens};
 use crate::callback::{self, Client, Services};
 use crate::limits::DestinationLimits;
 use crate::maintenance::Janitor;
+use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::task::StoreId;
 use crate::open_files;
@@ -120,6 +121,7 @@ impl App {
         let server = params::server(limits.concurrency, open_files, CLOSING);
         let limits = DestinationLimits::new(limits);
 
+        let metrics = Metrics::new(api::routes());
         let draining = watch::Sender::new(false);
         let parts = api::Parts {
             store: store.clone(),
@@ -128,6 +130,7 @@ impl App {
             limits: limits.clone(),
             tokens: tokens.clone(),
             clock: clock.clone(),
+            metrics: metrics.clone(),
             draining: draining.subscribe(),
         };
         let api = Arc::new(Api::new(parts, params::api(&settings, server.max_connections)));
@@ -147,6 +150,7 @@ impl App {
             limits: limits.clone(),
             topics: topics.clone(),
             api: api.clone(),
+            metrics,
             open_files,
             connections: server.max_connections,
             started: settings,

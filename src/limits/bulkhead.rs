@@ -1,7 +1,7 @@
-//! A bulkhead: how many calls run at a time, and which waiter is next for a free slot.
+//! A bulkhead: limits the calls that run at a time, and decides which waiter is next.
 //!
-//! Pure: it has no lock and no clock. Its owner says how many slots are free: at most
-//! [`Bulkhead::vacant`], and fewer if a rate or a gate admits fewer.
+//! It is pure, without a lock or a clock. Its owner passes the number of free slots: at most
+//! [`Bulkhead::vacant`], or fewer if a rate or a gate admits fewer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ pub(super) struct Bulkhead {
 }
 
 impl Bulkhead {
-    /// One whose slots are all vacant.
+    /// A bulkhead without taken slots.
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, in_flight: 0, queue: WaitQueue::default() }
     }
 
-    /// Changes the limit. Slots that are taken stay so.
+    /// Changes the limit. Taken slots stay taken.
     pub(super) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
@@ -37,14 +37,15 @@ impl Bulkhead {
         self.in_flight
     }
 
-    /// Slots that are not taken, of at most so many.
+    /// The number of slots that are not taken, if the limit is at most `at_most`.
     pub(super) fn vacant(&self, at_most: usize) -> usize {
         self.limit.min(at_most).saturating_sub(self.in_flight)
     }
 
-    /// Takes up to `most` of the free slots. Those that are reserved for others stay.
+    /// Takes up to `most` of the free slots, but none that are reserved for other waiters. Returns
+    /// how many.
     ///
-    /// A waiter that gets something leaves the queue.
+    /// A waiter that gets slots leaves the queue.
     pub(super) fn take(&mut self, free: usize, waiter: Option<u64>, most: usize) -> usize {
         let taken = self.queue.share(free, waiter).min(most);
         if let Some(waiter) = waiter.filter(|_| taken > 0) {
@@ -58,8 +59,8 @@ impl Bulkhead {
         self.in_flight -= count;
     }
 
-    /// Whether one of the free slots is for the waiter; if not, it waits. `retry_in` is how long
-    /// until time alone frees one.
+    /// Whether a free slot is for this waiter. If not, it waits. `retry_in` returns how long it
+    /// takes until time alone frees a slot.
     pub(super) fn check(
         &mut self,
         free: usize,
@@ -78,8 +79,8 @@ impl Bulkhead {
         Availability::Later(retry_in.filter(|_| self.queue.keeps_timer(waiter)))
     }
 
-    /// Wakes the waiters for which there are free slots. Returns how many it woke. Without a free
-    /// slot it only ensures that somebody keeps the timer, if time alone can free one.
+    /// Wakes waiters for the free slots, and returns how many. Without a free slot, it only makes
+    /// sure that some waiter keeps the timer, if time alone can free one.
     pub(super) fn wake(
         &mut self,
         free: usize,
@@ -92,7 +93,7 @@ impl Bulkhead {
         woken
     }
 
-    /// Wakes the waiter that keeps the timer: its duration has changed.
+    /// Wakes the waiter that keeps the timer, because its duration has changed.
     pub(super) fn wake_timer(&mut self) {
         self.queue.wake_timer();
     }
@@ -102,12 +103,12 @@ impl Bulkhead {
         self.queue.leave(waiter);
     }
 
-    /// Whether anybody waits that has not been woken.
+    /// Whether there are waiters that were not woken.
     pub(super) fn is_awaited(&self) -> bool {
         self.queue.is_awaited()
     }
 
-    /// Whether no slot is taken and nobody waits.
+    /// Whether no slot is taken and there are no waiters.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.queue.is_empty()
     }

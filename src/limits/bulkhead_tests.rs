@@ -1,5 +1,4 @@
-//! Tests of one bulkhead: its owner has no rate and no gate here, so that all vacant slots are
-//! free.
+//! Tests of one bulkhead. Its owner has no rate and no gate here, so all vacant slots are free.
 
 use futures_util::FutureExt;
 use proptest::prelude::*;
@@ -54,7 +53,7 @@ impl Bench {
         self.serve();
     }
 
-    /// The waiters that have been woken since this was last asked.
+    /// The waiters that were woken since the last call.
     fn woken(&self) -> Vec<usize> {
         (0..self.wakes.len())
             .filter(|waiter| self.wakes[*waiter].notified().now_or_never().is_some())
@@ -79,7 +78,7 @@ fn waiters_are_woken_in_the_order_of_arrival() {
     assert!(bench.bulkhead.is_idle());
 }
 
-/// A waiter that went away without a word kept the slot that it was woken for.
+/// A waiter that was dropped after its wake-up kept the slot.
 #[test]
 fn a_woken_waiter_that_leaves_passes_its_slot_on() {
     let mut bench = Bench::new(1);
@@ -147,8 +146,8 @@ fn one_waiter_keeps_the_timer_and_passes_it_on() {
 }
 
 proptest! {
-    /// Steps: a newcomer takes some, a new waiter comes, some slots come back, a waiter leaves, or
-    /// the limit changes. Each woken waiter then takes some, waits again, or leaves.
+    /// Steps: a newcomer takes slots, a new waiter comes, slots come back, a waiter leaves, or the
+    /// limit changes. Each woken waiter then takes slots, waits again, or leaves.
     #[test]
     fn nothing_is_admitted_beyond_the_limit_and_no_free_slot_is_forgotten(
         steps in prop::collection::vec((0_u8..5, 1_usize..40), 0..200),
@@ -170,7 +169,8 @@ proptest! {
                 }
                 2 => bench.give_back(amount.min(before)),
                 3 => {
-                    if let Some(waiter) = waiting.iter().copied().nth(amount % waiting.len().max(1)) {
+                    let index = amount % waiting.len().max(1);
+                    if let Some(waiter) = waiting.iter().copied().nth(index) {
                         waiting.remove(&waiter);
                         bench.leave(waiter);
                     }
@@ -202,7 +202,10 @@ proptest! {
                 }
                 prop_assert!(bench.bulkhead.in_flight() <= may_have);
             }
-            prop_assert!(waiting.is_empty() || bench.free() == 0, "a waiter sleeps beside a free slot");
+            prop_assert!(
+                waiting.is_empty() || bench.free() == 0,
+                "a waiter sleeps beside a free slot"
+            );
         }
     }
 }

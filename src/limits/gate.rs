@@ -1,14 +1,14 @@
 //! The gate of one destination: its rate, circuit breaker, slow start and holds.
 //!
-//! Pure: the time is passed in, and the gate knows neither slots nor waiters. It answers how many
-//! calls may begin now, and learns from the calls how the destination is.
+//! It is pure: the caller passes the time, and the gate knows neither slots nor waiters. It returns
+//! how many calls may begin now, and learns from each call whether the destination is healthy.
 //!
-//! | what | closes the gate | until |
+//! | part | closes the gate | until |
 //! |---|---|---|
 //! | rate | no token is left | a token is there |
-//! | breaker | open; half-open, all probes are out | its time is over; a probe ends |
-//! | `Retry-After` of the destination | set by an answer | its time is over, or an operator ends it |
-//! | hold by an operator | set by hand | ended by hand |
+//! | breaker | it is open, or half-open with all probes taken | its wait ends, or a probe ends |
+//! | `Retry-After` | an answer of the destination sets it | its wait ends, or an operator ends it |
+//! | hold | an operator sets it | an operator releases it |
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use crate::model::breaker::{self, Breaker, State, Ticket, Verdict};
 use crate::model::task::Destination;
 use delayd_wire::Rate;
 
-/// What a call says about its destination.
+/// What a call showed about its destination.
 #[derive(Clone, Debug)]
 pub(super) enum Ending {
-    /// The destination is well.
+    /// The destination is healthy.
     Succeeded,
-    /// The destination is in trouble; the text names how.
+    /// The destination failed. The text is the outcome of the call.
     Failed(String),
 }
 
@@ -34,17 +34,17 @@ pub(super) enum Ending {
 pub(super) struct Gate {
     rate: RateLimit,
     breaker: Breaker,
-    /// The state of the breaker as it was last logged.
+    /// The state of the breaker that was logged last.
     logged: State,
     slow_start: SlowStart,
-    /// The end of what the destination's own `Retry-After` asks for.
+    /// The end of the wait that the destination's `Retry-After` asks for.
     retry_after: Option<Instant>,
     is_held: bool,
     last_failure: Option<(String, Instant)>,
 }
 
 impl Gate {
-    /// An open one.
+    /// A gate that is open.
     pub(super) fn new(rate: Option<Rate>, breaker: &breaker::Params, now: Instant) -> Self {
         Self {
             rate: RateLimit::new(rate, now),
@@ -61,12 +61,12 @@ impl Gate {
         self.rate.set(rate, now);
     }
 
-    /// Changes the breaker's settings. It stays in its state.
+    /// Changes the settings of the breaker. Its state stays.
     pub(super) fn set_breaker(&mut self, params: &breaker::Params, now: Instant) {
         self.breaker.set_params(params, now);
     }
 
-    /// How many more calls may begin now.
+    /// How many calls may begin now.
     pub(super) fn admits(&mut self, now: Instant) -> usize {
         if self.is_held || self.held_for(now).is_some() {
             return 0;
@@ -77,13 +77,14 @@ impl Gate {
     /// How many calls may run at a time.
     pub(super) fn window(&mut self, now: Instant) -> usize {
         match self.breaker.state(now) {
-            // Calls that still hang from before must not keep the probes back.
+            // Calls that still hang from before the outage must not block the probes.
             State::HalfOpen => usize::MAX,
             State::Closed | State::Open => self.slow_start.window(now),
         }
     }
 
-    /// How long until time alone opens it. `None`: it is open, or only an operator can open it.
+    /// How long until time alone opens the gate. `None`: it is open, or only an operator can open
+    /// it.
     pub(super) fn retry_in(&mut self, now: Instant) -> Option<Duration> {
         if self.is_held {
             return None;
@@ -91,8 +92,8 @@ impl Gate {
         self.held_for(now).max(self.breaker.retry_in(now)).max(self.rate.retry_in(now))
     }
 
-    /// Takes as many tokens and probes as it admits at most. All of one moment have the same
-    /// ticket.
+    /// Takes a token and a probe for each of `count` calls, at most as many as it admits. Calls
+    /// that are reserved together have the same ticket.
     pub(super) fn reserve(&mut self, count: usize, now: Instant) -> Option<Ticket> {
         self.rate.take(count, now);
         (0..count).filter_map(|_| self.breaker.reserve(now)).last()
@@ -106,12 +107,12 @@ impl Gate {
         }
     }
 
-    /// A call begins, and has to end within `timeout`.
+    /// A call begins, and has to end within `timeout`. Otherwise the breaker counts it as failed.
     pub(super) fn begin(&mut self, ticket: &mut Ticket, timeout: Duration, now: Instant) {
         self.breaker.begin(ticket, now, timeout);
     }
 
-    /// A call has ended. Without an ending it says nothing about the destination. `limit` is the
+    /// A call has ended. Without an ending, it says nothing about the destination. `limit` is the
     /// most calls that may ever run at a time.
     pub(super) fn end(
         &mut self,
@@ -137,8 +138,8 @@ impl Gate {
         }
     }
 
-    /// Logs a change of the breaker's state. Returns whether there was one: what waits for the
-    /// breaker has another time to wait then.
+    /// Logs a change of the breaker's state. Returns whether there was one: then waiters have
+    /// another time to wait.
     pub(super) fn log_change(&mut self, sn: &Destination, now: Instant) -> bool {
         let (before, state) = (self.logged, self.breaker.state(now));
         if state == before {
@@ -150,31 +151,38 @@ impl Gate {
         let open_ms = self.breaker.retry_in(now).unwrap_or_default().as_millis() as u64;
         match (before, state) {
             (_, State::Closed) => {
-                tracing::info!(%sn, breaker = "closed", "Service {sn} is well again")
+                tracing::info!(%sn, breaker = "closed", "Service {sn} is healthy again")
             }
             (State::Closed, State::Open) => {
-                tracing::warn!(%sn, breaker = "open", open_ms, outcome, "Service {sn} keeps failing ({outcome}); its tasks wait");
+                tracing::warn!(
+                    %sn, breaker = "open", open_ms, outcome,
+                    "Service {sn} keeps failing ({outcome}); its tasks wait"
+                );
             }
             (_, State::Open) => {
-                tracing::info!(%sn, breaker = "open", open_ms, outcome, "Service {sn} still fails ({outcome})");
+                tracing::info!(
+                    %sn, breaker = "open", open_ms, outcome,
+                    "Service {sn} still fails ({outcome})"
+                );
             }
             (_, State::HalfOpen) => {
-                tracing::debug!(%sn, breaker = "half_open", "Trying whether service {sn} is back")
+                tracing::debug!(%sn, breaker = "half_open", "Probing service {sn}")
             }
         }
         if state == State::Open {
-            // On its return the destination is met by a few calls, not by a herd.
+            // After the outage, the destination is called slowly at first.
             self.slow_start = SlowStart::new();
         }
         true
     }
 
-    /// The destination asks for no calls until then. A longer wait stays.
+    /// The destination asks for no calls until then. If it asked for a longer wait before, that
+    /// stays.
     pub(super) fn retry_after(&mut self, until: Instant) {
         self.retry_after = self.retry_after.max(Some(until));
     }
 
-    /// A wait for `Retry-After` that lasts for longer ends then. Returns whether there was one.
+    /// Shortens a longer wait for `Retry-After` to `until`. Returns whether it did.
     pub(super) fn shorten_retry_after(&mut self, until: Instant) -> bool {
         let is_longer = self.retry_after.is_some_and(|held| held > until);
         if is_longer {
@@ -188,7 +196,7 @@ impl Gate {
         self.retry_after = None;
     }
 
-    /// An operator holds the destination, or no longer.
+    /// Sets whether an operator holds the destination.
     pub(super) fn set_held(&mut self, is_held: bool) {
         self.is_held = is_held;
     }
@@ -197,23 +205,23 @@ impl Gate {
         self.breaker.state(now)
     }
 
-    /// What the slow start has come to, whatever the breaker's state.
+    /// The window of the slow start, whatever the state of the breaker.
     pub(super) fn slow_start(&self, now: Instant) -> usize {
         self.slow_start.window(now)
     }
 
-    /// How much longer the destination's own `Retry-After` lasts.
+    /// How much longer the wait for `Retry-After` lasts.
     pub(super) fn held_for(&self, now: Instant) -> Option<Duration> {
         let left = self.retry_after?.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
 
-    /// What the last failed call came to, and how long ago.
+    /// The outcome of the last failed call, and how long ago it was.
     pub(super) fn last_failure(&self, now: Instant) -> Option<(String, Duration)> {
         self.last_failure.as_ref().map(|(outcome, at)| (outcome.clone(), now.duration_since(*at)))
     }
 
-    /// Whether a new gate would admit the same now, the state of the breaker aside.
+    /// Whether a new gate would admit the same number of calls, apart from the breaker.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         !self.is_held && self.held_for(now).is_none() && self.rate.is_full(now)
     }

@@ -1,4 +1,4 @@
-//! Tests of one gate. It is told the time, so that nothing waits.
+//! Tests of one gate. They pass the time, so nothing waits.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn gate(rate: &str, now: Instant) -> Gate {
     Gate::new(rate.parse().ok(), &breaker::Params::default(), now)
 }
 
-/// One call, which ends at once.
+/// Makes one call, which ends at once.
 fn call(gate: &mut Gate, ending: Option<Ending>, now: Instant) {
     let mut ticket = gate.reserve(1, now);
     ticket.iter_mut().for_each(|ticket| gate.begin(ticket, SECOND, now));
@@ -123,8 +123,8 @@ fn tokens_of_calls_that_did_not_begin_come_back() {
 }
 
 proptest! {
-    /// Steps: some calls are reserved, one of them begins and ends some way or is given back, a
-    /// `Retry-After` comes, or time passes.
+    /// Steps: some calls are reserved, and one of them begins and ends or is given back; a
+    /// `Retry-After` comes; or time passes.
     #[test]
     fn a_gate_that_nobody_holds_opens_by_itself(
         rate in prop::sample::select(vec!["", "20/s", "600/m"]),
@@ -144,7 +144,8 @@ proptest! {
                 1 => reserved.pop().into_iter().for_each(|ticket| gate.give_back(1, ticket, now)),
                 2 | 3 => if let Some(mut ticket) = reserved.pop() {
                     ticket.iter_mut().for_each(|ticket| gate.begin(ticket, SECOND, now));
-                    let ending = if amount > 1 { Ending::Failed("503".into()) } else { Ending::Succeeded };
+                    let failed = Ending::Failed("503".into());
+                    let ending = if amount > 1 { failed } else { Ending::Succeeded };
                     gate.end(ticket, Some(ending), 100, now);
                 },
                 4 => gate.retry_after(now + Duration::from_millis(millis)),

@@ -1,4 +1,4 @@
-//! The rate of one topic or destination, if it has one.
+//! The rate limit of one topic or destination.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl RateLimit {
         Self(rate.map(|rate| TokenBucket::new(rate, now)))
     }
 
-    /// Changes the rate. Another one begins with a full bucket.
+    /// Changes the rate. A different rate starts with a full bucket.
     pub(super) fn set(&mut self, rate: Option<Rate>, now: Instant) {
         if self.0.map(|bucket| bucket.rate()) != rate {
             *self = Self::new(rate, now);
@@ -28,7 +28,7 @@ impl RateLimit {
         self.0.map_or(usize::MAX, |bucket| bucket.available(now))
     }
 
-    /// Takes tokens, of which there must be enough.
+    /// Takes tokens. There must be enough.
     pub(super) fn take(&mut self, count: usize, now: Instant) {
         if let Some(bucket) = &mut self.0 {
             bucket.take(count, now);
@@ -42,12 +42,12 @@ impl RateLimit {
         }
     }
 
-    /// How long until there is a token, if there is none.
+    /// How long until there is a token; `None` if there is one.
     pub(super) fn retry_in(&self, now: Instant) -> Option<Duration> {
         self.0.and_then(|bucket| bucket.wait(now))
     }
 
-    /// Whether a new one would hold no more tokens.
+    /// Whether the bucket is full, as a new one would be.
     pub(super) fn is_full(&self, now: Instant) -> bool {
         self.0.is_none_or(|bucket| bucket.is_full(now))
     }

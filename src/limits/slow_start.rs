@@ -1,4 +1,4 @@
-//! The slow start: how many calls a destination is trusted with.
+//! Slow start: how many calls at a time a destination may have until it has proved healthy.
 //!
 //! ```text
 //! 16 ──16 successes──▶ 32 ──32 successes──▶ 64 ─▶ … ─▶ its limit
@@ -6,25 +6,25 @@
 //!  └──────────────── no success for 60 s ─────────────────┘
 //! ```
 //!
-//! A destination that comes back after an outage is so met by sixteen calls and not by a herd.
-//! Pure: the time is passed in.
+//! So a destination gets only 16 calls at a time after an outage. The type is pure: the caller
+//! passes the time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many calls a destination without a recent success may have at a time.
+/// The window of a destination without a recent success.
 pub(super) const START: usize = 16;
 
-/// How long a success speaks for its destination.
+/// For how long a success counts as recent.
 pub(super) const RECENT: Duration = Duration::from_secs(60);
 
-/// One destination's window.
+/// The window of one destination.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlowStart {
     size: usize,
-    /// Since the last doubling; each failure takes one back, so that a destination that mostly
-    /// fails stays small.
+    /// The successes since the window was doubled, minus the failures. So the window of a
+    /// destination that mostly fails stays small.
     successes: usize,
     last_success: Option<Instant>,
 }
@@ -39,8 +39,7 @@ impl SlowStart {
         if self.is_recent(now) { self.size } else { START }
     }
 
-    /// Counts a success, and doubles if it was the last that was wanting. `limit` is the largest
-    /// size of use.
+    /// Counts a success. Doubles the window after as many as it is wide, up to `limit`.
     pub(super) fn succeeded(&mut self, now: Instant, limit: usize) {
         if !self.is_recent(now) {
             *self = Self::new();

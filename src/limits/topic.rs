@@ -1,13 +1,13 @@
-//! How many calls of one topic may run at a time, and begin in a time.
+//! The limits of topics: how many calls run at a time, and how many begin in a time.
 //!
-//! A topic has a bulkhead and a rate, and nothing else. Whether a destination is well is for the
-//! destination's gate to say; no outcome of a call reaches the limits of its topic.
+//! A topic has a bulkhead and a rate. It has no breaker: outcomes of calls count for the gate of
+//! their destination only.
 //!
 //! # Invariants
 //!
-//! - Slots are given back by dropping, and the tokens of calls that did not begin.
-//! - One lock per topic, held for a few steps and never across an await.
-//! - Where only time frees something, one of the waiters sets a timer.
+//! - Slots, and the tokens of calls that did not begin, are given back by dropping permits.
+//! - There is one lock per topic. It is held for a few steps, and never across an await.
+//! - Where only time frees a permit, one of the waiters sets a timer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ use super::rate_limit::RateLimit;
 use super::wait_queue::Availability;
 use crate::model::task::Topic;
 
-/// How long nobody must have asked for a topic's slots before its bulkhead is forgotten.
+/// A topic's bulkhead is forgotten when it has not been used for so long.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// The bulkheads of all topics that have limits.
@@ -39,10 +39,10 @@ impl TopicLimits {
         Arc::clone(topics.entry(topic.clone()).or_default())
     }
 
-    /// Forgets the bulkheads that say nothing any more. To be called now and then.
+    /// Forgets idle bulkheads. The worker calls it once a minute.
     pub fn forget_idle(&self) {
         let now = Instant::now();
-        // Who has a bulkhead may be about to take a slot of it. It came by it under this lock.
+        // Another reference may be about to take a slot. References are handed out under this lock.
         self.topics().retain(|_, bulkhead| {
             Arc::strong_count(bulkhead) > 1 || !bulkhead.state().is_idle(now)
         });
@@ -53,7 +53,7 @@ impl TopicLimits {
     }
 }
 
-/// The slots of one topic. Share it behind an [`Arc`].
+/// The bulkhead and rate of one topic.
 #[derive(Debug)]
 pub struct TopicBulkhead(Mutex<State>);
 
@@ -63,7 +63,7 @@ struct State {
     rate: RateLimit,
     /// When it was last used.
     used: Instant,
-    /// The number of the last waiter.
+    /// The number of the newest waiter.
     waiters: u64,
 }
 
@@ -76,13 +76,13 @@ impl Default for TopicBulkhead {
 }
 
 impl TopicBulkhead {
-    /// Takes up to `most` slots, now; perhaps none. Slots that are reserved for woken waiters stay.
+    /// Takes up to `most` permits, perhaps none. Slots that are reserved for woken waiters stay
+    /// free.
     pub fn reserve(self: &Arc<Self>, allowance: Allowance, most: usize) -> TopicPermits {
         self.take(None, allowance, most)
     }
 
-    /// A position at the end of the wait queue. It does not wait before its first
-    /// [`TopicWaiter::check`].
+    /// Returns a new waiter. It joins the wait queue at its first [`TopicWaiter::check`].
     pub fn enqueue(self: &Arc<Self>, wake: Arc<Notify>) -> TopicWaiter {
         let mut state = self.state();
         state.waiters += 1;
@@ -105,7 +105,7 @@ impl TopicBulkhead {
         TopicPermits { bulkhead: Arc::clone(self), count }
     }
 
-    /// Gives slots back, and the tokens of `unused` calls that did not begin.
+    /// Gives slots back, and the tokens of `unused` calls, which did not begin.
     fn give_back(&self, count: usize, unused: usize) {
         let now = Instant::now();
         let mut state = self.state();
@@ -116,8 +116,7 @@ impl TopicBulkhead {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing under the lock panics half-way but by a broken invariant; the counts are then
-        // still the best there is.
+        // Only a broken invariant panics under the lock. The counts are still the best there is.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -133,7 +132,7 @@ impl State {
         self.bulkhead.vacant(usize::MAX).min(self.rate.available(now))
     }
 
-    /// Wakes waiters that can have a slot.
+    /// Wakes waiters if there are permits.
     fn serve(&mut self, now: Instant) {
         if self.bulkhead.is_awaited() {
             let free = self.free(now);
@@ -141,13 +140,13 @@ impl State {
         }
     }
 
-    /// Whether a new one would say the same.
+    /// Whether a new state would admit the same.
     fn is_idle(&self, now: Instant) -> bool {
         self.bulkhead.is_idle() && self.rate.is_full(now) && now.duration_since(self.used) >= IDLE
     }
 }
 
-/// Slots taken for one topic and not yet used. Dropping gives them back.
+/// Permits of one topic that are not used yet. Dropping gives them back.
 #[derive(Debug)]
 pub struct TopicPermits {
     bulkhead: Arc<TopicBulkhead>,
@@ -155,17 +154,17 @@ pub struct TopicPermits {
 }
 
 impl TopicPermits {
-    /// How many there are.
+    /// The number of permits.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether there are no permits.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// One of them, to be held during one call.
+    /// Splits off one permit, for one call.
     pub fn split_one(&mut self) -> Option<TopicPermit> {
         self.count = self.count.checked_sub(1)?;
         Some(TopicPermit { bulkhead: Arc::clone(&self.bulkhead), has_begun: false })
@@ -180,7 +179,8 @@ impl Drop for TopicPermits {
     }
 }
 
-/// The slot of one call. Dropping gives it back; if no call began, its token as well.
+/// The permit of one call. Dropping gives the slot back; if the call did not begin, the token as
+/// well.
 #[derive(Debug)]
 pub struct TopicPermit {
     bulkhead: Arc<TopicBulkhead>,
@@ -200,10 +200,10 @@ impl Drop for TopicPermit {
     }
 }
 
-/// A waiter for slots of one topic; dropping leaves the wait queue.
+/// A waiter for permits of one topic. Dropping it leaves the wait queue.
 ///
 /// Once woken, it must check again, reserve, suspend itself or be dropped before it waits for
-/// anything else: until then the slots that it was woken for are kept from those behind it.
+/// anything else. Until then, the slots that it was woken for are kept from the waiters behind it.
 #[derive(Debug)]
 pub struct TopicWaiter {
     bulkhead: Arc<TopicBulkhead>,
@@ -212,7 +212,7 @@ pub struct TopicWaiter {
 }
 
 impl TopicWaiter {
-    /// Whether there is a slot for it; if not, it waits, and is notified in its turn.
+    /// Whether there is a permit for this waiter. If not, it waits, and is notified in its turn.
     pub fn check(&self, allowance: Allowance) -> Availability {
         let now = Instant::now();
         let mut state = self.bulkhead.state();
@@ -226,12 +226,12 @@ impl TopicWaiter {
         availability
     }
 
-    /// Takes up to `most` slots, those that it was woken for among them.
+    /// Takes up to `most` permits, with those that it was woken for.
     pub fn reserve(&self, allowance: Allowance, most: usize) -> TopicPermits {
         self.bulkhead.take(Some(self.number), allowance, most)
     }
 
-    /// Is not woken until it checks again; its position is kept.
+    /// Keeps its position, but is not woken until it checks again.
     pub fn suspend(&self) {
         let now = Instant::now();
         let mut state = self.bulkhead.state();

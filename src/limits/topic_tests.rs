@@ -17,7 +17,7 @@ fn topic(number: usize) -> Topic {
     format!("t{number}").parse().unwrap()
 }
 
-/// A topic began with sixteen slots, as a destination does, and came to its limit with successes.
+/// A topic began with a slow start of 16 slots, as a destination does.
 #[test]
 fn all_slots_of_a_topic_are_there_from_the_first_call() {
     let bulkhead: Arc<TopicBulkhead> = Arc::default();
@@ -128,8 +128,8 @@ async fn idle_bulkheads_are_forgotten_and_used_ones_are_not() {
 }
 
 proptest! {
-    /// Steps: take some, give some back, wait, or stop waiting. Each woken waiter checks at once,
-    /// and waits on, takes one, or goes.
+    /// Steps: take permits, give some back, wait, or stop waiting. Each woken waiter checks at
+    /// once, and then waits on, takes one, or leaves.
     #[test]
     fn no_topic_has_more_than_its_slots_and_nobody_sleeps_beside_a_free_one(
         concurrency in 1_usize..40,
@@ -162,14 +162,17 @@ proptest! {
                         held.push(waiter.reserve(allowance, 1));
                         prop_assert_eq!(held.last().map(TopicPermits::len), Some(1));
                     }
-                    // It has no use for the slot.
+                    // It does not need the slot.
                     Availability::Now => {}
                 }
             }
             let taken: usize = held.iter().map(TopicPermits::len).sum();
             prop_assert!(taken <= concurrency);
             prop_assert_eq!(bulkhead.state().bulkhead.in_flight(), taken);
-            prop_assert!(asleep.is_empty() || taken == concurrency, "a waiter sleeps beside a free slot");
+            prop_assert!(
+                asleep.is_empty() || taken == concurrency,
+                "a waiter sleeps beside a free slot"
+            );
         }
         drop((held, asleep));
         prop_assert!(bulkhead.state().bulkhead.is_idle());

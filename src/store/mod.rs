@@ -136,8 +136,8 @@
 //! one. Each answers a call that is made on behalf of a caller with [`Error::Unavailable`] rather
 //! than late: the embedded store after about a second (`embedded/writes.rs`, and
 //! `embedded/reader.rs` for reads that get nowhere), Redis after `store.redis.timeout` for each
-//! request (`redis/link.rs`) and for what waits to be sent with others (`redis/add.rs`,
-//! `redis/confirming.rs`). What was asked for may still be done. A worker's own claims, settles and
+//! request (`redis/transport/link.rs`) and for what waits to be sent with others (`redis/add/`,
+//! `redis/transport/confirming.rs`). What was asked for may still be done. A worker's own claims, settles and
 //! extensions wait for the disk as long as it takes: what was called must be settled.
 //!
 //! # Invariants

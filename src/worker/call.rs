@@ -1,4 +1,4 @@
-//! One task in flight: is its lease long enough, the call, its outcome, its settle.
+//! One task in flight: checks its lease, calls its destination, decides the outcome, settles.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::claim::{CallPermits, Slots};
-use super::held::{Holding, Lease};
+use super::in_flight::{HeldTask, Lease, MARGIN};
+use super::params::Noted;
+use super::permits::{CallPermits, Reserved};
 use super::settler::Ending;
-use super::{Noted, Shared};
+use super::shared::Shared;
 use crate::callback::{Answer, Call, Caller, Excerpt, Fault, Service, target};
 use crate::limits::TopicPermit;
 use crate::model::clock::UnixMillis;
@@ -17,11 +18,8 @@ use crate::model::task::{Lane, Receipt, TopicPolicy};
 use crate::outcome;
 use crate::store::{AttemptNote, Delivery, LeasedTask, Settled, Transition};
 
-/// What a lease must last beyond the call's timeout, so that the settle still finds it.
-pub(super) const MARGIN: Duration = Duration::from_secs(1);
-
-/// How far beyond its timeout a call may end before its destination's breaker counts it as failed:
-/// the timeout itself comes first.
+/// The breaker counts a call as failed when it runs for so long beyond its timeout. Usually the
+/// timeout ends the call first.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 /// Starts the call of a claimed task, unless this instance is calling it already.
@@ -31,23 +29,25 @@ pub(super) fn start(
     task: LeasedTask,
     receipt: &Receipt,
     since: Instant,
-    slots: &mut Slots,
+    permits: &mut Reserved,
 ) {
     let lease = Lease {
         receipt: receipt.clone(),
         until: since + shared.params.lease,
         attempt: task.attempt,
     };
-    let Some(holding) = shared.held.take(lane, task.id, lease) else {
-        tracing::debug!(task.id = %task.id, %lane, "Task {} is still in flight here; its call goes on", task.id);
+    let Some(held) = shared.in_flight.take(lane, task.id, lease) else {
+        tracing::debug!(
+            task.id = %task.id, %lane,
+            "Task {} is still in flight here; its call goes on", task.id
+        );
         return;
     };
-    let Some(permits) = slots.permits(&task.destination) else {
-        // Rescheduled to another service since it was put on this schedule: that one's slots are
-        // not ours to take.
-        return shared.settler.send(Ending::of(lane.clone(), holding, Transition::Release));
+    let Some(permits) = permits.split_one(&task.destination) else {
+        // The task was rescheduled to another destination, for which no permit is left.
+        return shared.settler.send(Ending::of(lane.clone(), held, Transition::Release));
     };
-    let mut flight = Flight { shared: shared.clone(), lane: lane.clone(), task, holding, permits };
+    let mut flight = Flight { shared: shared.clone(), lane: lane.clone(), task, held, permits };
     shared.calls.spawn(async move {
         if let Some(transition) = flight.run().await {
             flight.settle(transition);
@@ -55,19 +55,19 @@ pub(super) fn start(
     });
 }
 
-/// A task in flight. It runs where it stands: moved into what runs it, it would be there twice, and
-/// thousands are in flight at once.
+/// A task in flight. `run` borrows it: a future that owned it would hold it twice, and thousands
+/// are in flight at once.
 struct Flight<S, C> {
     shared: Arc<Shared<S, C>>,
     lane: Lane,
     task: LeasedTask,
-    holding: Holding,
+    held: HeldTask,
     permits: CallPermits,
 }
 
 impl<S: Delivery, C: Caller> Flight<S, C> {
-    /// Calls. Answers how the lease ends; `None` if the call was cut off by the end of the grace
-    /// period, which leaves the lease and the attempt as they are.
+    /// Makes the call and returns how the lease ends. `None`: the end of the grace period cut the
+    /// call off, and the lease and the attempt stay as they are.
     async fn run(&mut self) -> Option<Transition> {
         let policy = self.shared.policy_of(&self.lane.topic);
         let own = self.task.options.timeout.or(policy.timeout);
@@ -97,7 +97,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         match &answer {
             Answer::Failed { fault: Fault::Destination, outcome, .. } => permit.failed(outcome),
             Answer::Failed { fault: Fault::Here, .. } => {}
-            // A destination that answered is well, whatever it thinks of this task.
+            // A destination that responds is healthy, even if it rejects this task.
             Answer::Delivered { .. }
             | Answer::Accepted { .. }
             | Answer::Failed { .. }
@@ -112,7 +112,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         Some(self.conclude(&policy, &answer))
     }
 
-    /// The content goes with the call: nobody needs it afterwards.
+    /// Makes the call. It takes the content out of the task, which does not need it any more.
     async fn call(
         &mut self,
         service: &Service,
@@ -124,7 +124,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         let Some(target) = target(&self.task.content).ok().flatten() else {
             return Answer::Final { outcome: "the content names no sn and url".into() };
         };
-        let lease = self.holding.lease();
+        let lease = self.held.lease();
         let call = Call {
             service,
             url: &target.url,
@@ -143,12 +143,12 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         self.shared.parts.client.call(&call).await
     }
 
-    /// Whether the lease lasts longer than the call may take; extends it if not. Refused, the task
-    /// is another's.
+    /// Whether the lease lasts longer than the call may take. If not, it is extended first; if the
+    /// store refuses that, somebody else has the task.
     async fn lease_covers(&self, timeout: Duration) -> bool {
         let needed = timeout + MARGIN;
         loop {
-            let lease = self.holding.lease();
+            let lease = self.held.lease();
             if lease.until.saturating_duration_since(Instant::now()) > needed {
                 return true;
             }
@@ -160,18 +160,21 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
                 .extend(&self.lane, self.task.id, &lease.receipt, span)
                 .await
             {
-                // Looked at again: the answer may have been so long on its way that little is left.
-                Ok(Settled::Done) => self.holding.extended(since + span),
+                // Check again: the answer may have been slow, so that little of the lease is left.
+                Ok(Settled::Done) => self.held.extended(since + span),
                 Ok(Settled::Stale { .. } | Settled::Unknown) => return false,
                 Err(error) => {
-                    tracing::warn!(task.id = %self.task.id, lane = %self.lane, %error, "Could not extend a lease; the task is given back");
+                    tracing::warn!(
+                        task.id = %self.task.id, lane = %self.lane, %error,
+                        "Could not extend a lease; the task is released"
+                    );
                     return false;
                 }
             }
         }
     }
 
-    /// Writes down, beside the road, what the attempt came to.
+    /// Queues a note of the attempt, if the settings ask for one.
     fn note(&self, answer: &Answer, started: UnixMillis, took: Duration, excerpt: Excerpt) {
         let is_noted = match self.shared.params.noted {
             Noted::All => true,
@@ -182,7 +185,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
             self.shared.notes.take(AttemptNote {
                 lane: self.lane.clone(),
                 id: self.task.id,
-                attempt: self.holding.lease().attempt,
+                attempt: self.held.lease().attempt,
                 started,
                 took,
                 outcome: answer.outcome().to_owned(),
@@ -193,20 +196,29 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
 
     fn conclude(&self, policy: &TopicPolicy, answer: &Answer) -> Transition {
         let policy = self.shared.params.policy.for_topic(policy).for_task(&self.task.options);
-        let attempt = self.holding.lease().attempt;
+        let attempt = self.held.lease().attempt;
         let transition =
             outcome::of(&policy, self.shared.params.lease, attempt, answer, rand::random());
         let (id, topic) = (self.task.id, &self.lane.topic);
         match &transition {
             Transition::Delivered { outcome } => {
-                tracing::debug!(task.id = %id, %topic, attempt, outcome, "Delivered task {id} on attempt {attempt}");
+                tracing::debug!(
+                    task.id = %id, %topic, attempt, outcome,
+                    "Delivered task {id} on attempt {attempt}"
+                );
             }
             Transition::Retry { after, outcome } => {
-                tracing::info!(task.id = %id, %topic, attempt, outcome, retry_in_ms = after.as_millis() as u64,
-                    "Attempt {attempt} of task {id} failed ({outcome}); it will be tried again");
+                tracing::info!(
+                    task.id = %id, %topic, attempt, outcome,
+                    retry_in_ms = after.as_millis() as u64,
+                    "Attempt {attempt} of task {id} failed ({outcome}); it will be tried again"
+                );
             }
             Transition::Dead { outcome } => {
-                tracing::warn!(task.id = %id, %topic, attempt, outcome, "Task {id} is dead after attempt {attempt} ({outcome})");
+                tracing::warn!(
+                    task.id = %id, %topic, attempt, outcome,
+                    "Task {id} is dead after attempt {attempt} ({outcome})"
+                );
             }
             Transition::Keep { lease } => {
                 tracing::debug!(task.id = %id, %topic, attempt, lease_ms = lease.as_millis() as u64,
@@ -221,9 +233,9 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         if self.shared.cut_off.load(Ordering::Relaxed) {
             return;
         }
-        let Self { shared, lane, holding, permits, .. } = self;
-        // Its slots are free from now on.
+        let Self { shared, lane, held, permits, .. } = self;
+        // The permits are free before the settle is sent.
         drop(permits);
-        shared.settler.send(Ending::of(lane, holding, transition));
+        shared.settler.send(Ending::of(lane, held, transition));
     }
 }

@@ -1,13 +1,18 @@
+use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::sync::{Notify, broadcast};
 
-use super::*;
-use crate::callback::{Answer, Call, LONGEST_RETRY_AFTER};
-use crate::limits::LimitParams;
-use crate::model::task::{Lane, StoreId, TaskId};
+use super::{Noted, Params, Parts, Worker};
+use crate::callback::{Answer, Call, Caller, LONGEST_RETRY_AFTER, Services};
+use crate::limits::{DestinationLimits, LimitParams};
+use crate::model::clock::Clock;
+use crate::model::task::{Lane, Receipt, StoreId, TaskId};
+use crate::outcome::Policy;
 use crate::store::*;
-use crate::topic;
+use crate::topic::{self, Registry};
 
-/// A store that takes what it is asked, and says nothing: a disk that hangs.
+/// A store that never answers, as on a disk that hangs.
 #[derive(Debug)]
 struct Silent {
     /// A look has begun.
@@ -94,7 +99,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
     Worker::start(parts, params)
 }
 
-/// A SIGTERM was without effect while the disk hung.
+/// A SIGTERM had no effect while the disk hung.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_never_answers_holds_up_the_end_for_the_grace_at_most() {
     let store = Arc::new(Silent { asked: Notify::new(), hints: broadcast::Sender::new(1) });

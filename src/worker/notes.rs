@@ -1,31 +1,19 @@
-//! Notes of attempts, for eyes: written beside the road, so that no task waits for them, and left
-//! out where the store has other cares.
+//! Notes of attempts, which `task/get` shows. They are written in the background: no task waits
+//! for its note, and notes are dropped when the store has no capacity for them.
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
-use super::Shared;
-use crate::callback::Caller;
 use crate::store::{AttemptNote, Delivery};
 
-/// Notes that wait to be written; further ones are left out.
+/// The most notes that wait to be written. Further ones are dropped.
 const QUEUE: usize = 4_096;
-/// The most notes that are written together.
+/// The most notes of one write.
 const BATCH: usize = 256;
 
-/// Which attempts are noted (`history.attempts`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noted {
-    /// All of them.
-    All,
-    /// Those that failed.
-    Failures,
-    /// None.
-    Nothing,
-}
-
-/// Takes notes without waiting.
+/// Accepts notes without waiting.
 #[derive(Debug)]
 pub(super) struct Notes(mpsc::Sender<AttemptNote>);
 
@@ -35,7 +23,7 @@ impl Notes {
         (Self(sender), receiver)
     }
 
-    /// To be written soon, if there is room.
+    /// Queues the note, or drops it if the queue is full.
     pub(super) fn take(&self, note: AttemptNote) {
         if self.0.try_send(note).is_err() {
             tracing::debug!("A note of an attempt is left out: too many wait to be written");
@@ -43,9 +31,10 @@ impl Notes {
     }
 }
 
-/// Writes until the instance stops; what waits then is still written.
+/// Writes notes until the instance stops, then those that are queued at that moment.
 pub(super) async fn run(
-    shared: Arc<Shared<impl Delivery, impl Caller>>,
+    store: Arc<impl Delivery>,
+    stopping: CancellationToken,
     mut notes: mpsc::Receiver<AttemptNote>,
 ) {
     let mut batch = Vec::with_capacity(BATCH);
@@ -53,12 +42,12 @@ pub(super) async fn run(
         let is_stopping = tokio::select! {
             biased;
             count = notes.recv_many(&mut batch, BATCH) => count == 0,
-            () = shared.stopping.cancelled() => true,
+            () = stopping.cancelled() => true,
         };
         if batch.is_empty() {
             return;
         }
-        if let Err(error) = shared.parts.store.note(std::mem::take(&mut batch)).await {
+        if let Err(error) = store.note(std::mem::take(&mut batch)).await {
             tracing::debug!(%error, "Notes of attempts are left out");
         }
         if is_stopping {

@@ -1,5 +1,5 @@
-//! Which lanes have work coming: one task for each of those, and none for the others. And what
-//! every instance has to know each second.
+//! Runs one tokio task per lane that has work coming, and reads once a second what every instance
+//! has to know: the registry, the holds, and the next due moments of lanes.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -11,24 +11,23 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::Shared;
 use super::lane::{self, COMING, Nudge};
+use super::shared::Shared;
 use crate::callback::Caller;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::{Delivery, Hint, Look, Looked, NextDue};
 
-/// The lanes' tasks.
+/// The running lanes.
 #[derive(Debug, Default)]
 struct Lanes {
     nudges: HashMap<Lane, Arc<Nudge>>,
     tasks: JoinSet<()>,
     names: HashMap<Id, Lane>,
     may_claim: bool,
-    /// Whether a hint came before anything could be claimed. The look under way may not have seen
-    /// its task.
+    /// Whether a hint came before claims were allowed. A running look may not have seen its task.
     missed_hint: bool,
-    /// Whether the last look did.
+    /// Whether the last look failed.
     look_failed: bool,
 }
 
@@ -38,7 +37,7 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
     let mut looks = tokio::time::interval(shared.params.look_every);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut lanes = Lanes::default();
-    // A look that waits for a server in trouble must not keep the hints waiting.
+    // The look is polled beside the hints: they must not wait for a slow server.
     let mut looking = pin!(OptionFuture::from(None));
     while !shared.stopping.is_cancelled() {
         tokio::select! {
@@ -51,11 +50,13 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
                     looks.reset_immediately();
                 }
             }
-            _ = looks.tick(), if looking.is_terminated() => looking.set(OptionFuture::from(Some(look(&shared).fuse()))),
+            _ = looks.tick(), if looking.is_terminated() => {
+                looking.set(OptionFuture::from(Some(look(&shared).fuse())));
+            }
             Some(ended) = lanes.tasks.join_next_with_id() => reap(&shared, &mut lanes, ended),
             hint = hints.recv() => match hint {
                 Ok(hint) => take_hint(&shared, &mut lanes, hint),
-                // Too many to follow: one look sees them all.
+                // Some hints are lost. One look finds their tasks.
                 Err(RecvError::Lagged(_)) => looks.reset_immediately(),
                 Err(RecvError::Closed) => return,
             },
@@ -64,23 +65,22 @@ pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
     while lanes.tasks.join_next().await.is_some() {}
 }
 
-/// What a look has seen.
+/// The result of a look.
 struct Seen {
     may_claim: bool,
-    /// The lanes that have work coming, and when.
+    /// The next due moments of the lanes that have one.
     due: Vec<(Lane, UnixMillis)>,
     failed: Option<String>,
 }
 
-/// The look of each second: the registry if it has changed, what is held by hand, and all lanes,
-/// together. An instance that does not work itself looks as well, for consumers pull from it and
-/// callers add to it; but not into lanes.
+/// Reads the registry if it has changed, the holds, and the next due moments of all lanes, in as
+/// few requests as the store can. An instance without workers reads no lanes. It needs the rest,
+/// because callers add tasks through it and consumers pull from it.
 async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     let Shared { parts, .. } = shared;
     let mut asked_lanes = lanes(shared);
     let awaited = parts.topics.awaited().lanes(|topic| {
-        // Nothing is handed out of a topic that is paused; the look after its end finds what is
-        // due.
+        // A paused topic hands out nothing. The look after the pause finds what is due.
         parts.topics.known_entry(topic).filter(|known| known.paused.is_none())
     });
     let began = Instant::now();
@@ -92,14 +92,14 @@ async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     if let Some(pulls) = pulls.transpose() {
         parts.topics.awaited().tell(began, &awaited, pulls, &unknown);
     }
-    // The registry, or what is held, may be on a server that is away while lanes are not: then
-    // those that are known are looked at. But nothing is claimed before it was known once what is
-    // held, and which store this is: calls name it.
+    // The server of the registry or of the holds may be away while others answer. Then the known
+    // lanes are worked. But nothing is claimed until the holds and the store's id were read once:
+    // each call names the store.
     let mut failed = registry.as_ref().err().map(ToString::to_string);
     if let Ok(Some((revision, entries))) = registry {
         parts.topics.take_in(seen, revision, &entries);
     }
-    let identified = parts.store.id().await.map(|id| shared.saw_store(id));
+    let identified = parts.store.id().await.map(|id| shared.set_store_id(id));
     let may_claim = holds.is_ok() && identified.is_ok();
     match holds {
         Ok(holds) => {
@@ -119,7 +119,7 @@ async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
                 .filter_map(|(lane, due)| Some((lane, due?))),
         );
     };
-    // Those of topics that this look has brought.
+    // The lanes of topics that this look has found.
     let known: HashSet<Lane> = asked_lanes.iter().cloned().collect();
     let mut new: Vec<Lane> =
         lanes(shared).into_iter().filter(|lane| !known.contains(lane)).collect();
@@ -136,8 +136,7 @@ async fn look(shared: &Shared<impl Delivery, impl Caller>) -> Seen {
     Seen { may_claim, due, failed }
 }
 
-/// The lanes to be looked into. Nothing is coming of a topic that is paused; the look after its end
-/// finds what is.
+/// The lanes to read: those of topics that are not paused. None on an instance without workers.
 fn lanes(shared: &Shared<impl Delivery, impl Caller>) -> Vec<Lane> {
     if !shared.params.enabled {
         return Vec::new();
@@ -158,9 +157,9 @@ fn take_in(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, 
         }
     }
     match &seen.failed {
-        None if lanes.look_failed => tracing::info!("Looking over the topics again"),
+        None if lanes.look_failed => tracing::info!("All topics can be read again"),
         Some(error) if !lanes.look_failed => {
-            tracing::warn!(error, "Could not look over all topics; trying again every second");
+            tracing::warn!(error, "Could not read all topics; trying again every second");
         }
         _ => {}
     }
@@ -173,12 +172,12 @@ fn take_hint(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes
     }
     match lanes.may_claim {
         true => tell(shared, lanes, hint.lane, hint.due),
-        // The next look finds the task, once it is known what is held and which store this is.
+        // The look after the holds and the store's id are known finds the task.
         false => lanes.missed_hint = true,
     }
 }
 
-/// Wakes the lane's task, or starts it if its work is near.
+/// Wakes the lane, or starts it if something is due soon.
 fn tell(
     shared: &Arc<Shared<impl Delivery, impl Caller>>,
     lanes: &mut Lanes,
@@ -200,7 +199,8 @@ fn start(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, la
     lanes.nudges.insert(lane, nudge);
 }
 
-/// A lane's task has ended: by itself after idling, or by a panic, after which it starts again.
+/// Removes a lane whose tokio task has ended. It is started again after a panic, and if work has
+/// come meanwhile.
 fn reap(
     shared: &Arc<Shared<impl Delivery, impl Caller>>,
     lanes: &mut Lanes,

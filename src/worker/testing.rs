@@ -1,32 +1,37 @@
-//! Workers over a real store that is watched, and calls that end when the test says so.
+//! Workers over an embedded store that records claims, and calls that end when the test says so.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::*;
-use crate::callback::{Answer, Call, Fault, LONGEST_RETRY_AFTER, ServiceParams, SuccessRule};
-use crate::limits::{Allowance, LimitParams};
+use super::{Noted, Params, Parts, Worker};
+use crate::callback::{
+    Answer, Call, Caller, Fault, LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule,
+};
+use crate::limits::{Allowance, DestinationLimits, LimitParams};
+use crate::model::clock::Clock;
 use crate::model::task::{Lane, Options, Receipt, StoreId, TaskId, TopicPolicy};
+use crate::outcome::Policy;
 use crate::store::*;
-use crate::topic;
+use crate::topic::{self, Registry};
 
-/// What a test waits for at most.
+/// The longest wait of a test.
 const LONG: Duration = Duration::from_secs(20);
 
-/// An embedded store; notes what it is asked, and holds some answers back.
+/// An embedded store that records claims and can delay looks.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) store: embedded::Embedded,
     /// The claims that were answered.
     claims: Mutex<Vec<Claim>>,
     claimed: Notify,
-    /// Notified when a look has been done, which is answered as often as there are permits.
+    /// Notified when a look was done. Its answer waits for a permit of `holds_gate`.
     pub(super) holds_read: Notify,
     pub(super) holds_gate: Semaphore,
-    /// Notified when a look is asked for, which is done as often as there are permits.
+    /// Notified when a look is asked for. It waits for a permit of `look_gate`.
     pub(super) looked: Notify,
     pub(super) look_gate: Semaphore,
     _folder: TempDir,
@@ -52,7 +57,7 @@ impl Watched {
         }
     }
 
-    /// What `found` finds among the claims that were answered, as soon as it is there.
+    /// Waits until `found` finds something among the answered claims, and returns it.
     pub(super) async fn until<T>(&self, found: impl Fn(&[Claim]) -> Option<T>) -> T {
         loop {
             let claimed = self.claimed.notified();
@@ -121,7 +126,7 @@ impl Delivery for Watched {
     }
 }
 
-/// A call under way: it ends with what the test sends.
+/// A running call. The test ends it.
 pub(super) struct Made {
     pub(super) sn: String,
     pub(super) id: TaskId,
@@ -132,11 +137,11 @@ pub(super) struct Made {
 
 impl Made {
     pub(super) fn succeed(self) {
-        // One that was cut off needs no answer.
+        // A call that was cut off needs no answer.
         let _ = self.end.send(Answer::Delivered { outcome: "200".into() });
     }
 
-    /// Whoever has the receipt ends it.
+    /// The holder of the receipt ends the task later.
     pub(super) fn keep(self, lease: Duration) -> Receipt {
         let _ = self.end.send(Answer::Accepted { lease: Some(lease) });
         self.receipt
@@ -153,7 +158,7 @@ impl Made {
     }
 }
 
-/// Who makes the calls: the test.
+/// Reports calls to the test, which ends them.
 pub(super) struct ByHand(mpsc::UnboundedSender<Made>);
 
 impl Caller for ByHand {
@@ -171,12 +176,12 @@ impl Caller for ByHand {
     }
 }
 
-/// The only topic's only lane.
+/// The only lane.
 pub(super) fn lane() -> Lane {
     "orders:0".parse().unwrap()
 }
 
-/// Workers, and all that a test needs of them.
+/// Running workers, and their store and calls.
 pub(super) struct Bench {
     pub(super) store: Arc<Watched>,
     pub(super) worker: Worker<Watched, ByHand>,
@@ -184,8 +189,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// Starts the workers, of whose settings some may be changed; `services` names each and its
-    /// concurrency.
+    /// Starts the workers. `services` are names and concurrency limits; `change` changes settings.
     pub(super) fn start(
         services: &[(impl AsRef<str>, usize)],
         change: impl FnOnce(&mut Params),
@@ -234,7 +238,7 @@ impl Bench {
         &self.worker.shared.parts
     }
 
-    /// Sets what the topic asks for.
+    /// Sets the policy of the topic.
     pub(super) async fn set_policy(&self, policy: TopicPolicy) {
         let entry =
             self.store.store.register(TopicEntry { topic: lane().topic, shards: 1 }).await.unwrap();
@@ -244,7 +248,7 @@ impl Bench {
             .learn(&[Registered { policy: Arc::new(policy), ..Registered::plain(entry) }]);
     }
 
-    /// Adds a task that is due now for each name.
+    /// Adds a task for each named destination, due now.
     pub(super) async fn add(&self, names: impl IntoIterator<Item = impl AsRef<str>>) {
         let topic = TopicEntry { topic: lane().topic, shards: 1 };
         let task = |name: &str| NewTask {
@@ -266,7 +270,7 @@ impl Bench {
         }
     }
 
-    /// The next call.
+    /// Waits for the next call.
     pub(super) async fn call(&mut self) -> Made {
         timeout(LONG, self.calls.recv())
             .await
@@ -274,13 +278,13 @@ impl Bench {
             .expect("the workers run")
     }
 
-    /// Whether nothing more has been called so far.
+    /// Whether there is no further call so far.
     pub(super) fn is_quiet(&mut self) -> bool {
         self.calls.is_empty()
     }
 }
 
-/// Waits for it, but not for ever.
+/// Waits for `what`, at most for `LONG`.
 pub(super) async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(LONG, what).await.expect("it comes soon")
 }

@@ -1,4 +1,4 @@
-//! The roles together, over a store that is watched.
+//! The roles together, over a store that records claims.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::testing::{Bench, lane, soon};
 use crate::model::task::{Destination, TopicPolicy};
 use crate::store::{Admin, Delivery, KEPT, MAX_OUTLOOK, Settle, Settled, Transition};
 
-/// The look had read what is held before the hold was set, and ended it when the answer had come.
+/// The look had read the holds before the hold was set, and its answer ended the hold.
 #[tokio::test]
 async fn a_look_that_began_before_a_hold_does_not_undo_it() {
     let bench = Bench::start(&[("message.call", 0)], |params| {
@@ -27,13 +27,13 @@ async fn a_look_that_began_before_a_hold_does_not_undo_it() {
         Default::default(),
     );
     store.holds_gate.add_permits(1);
-    // The next look begins when that one is over.
+    // The next look begins after that one.
     soon(store.holds_read.notified()).await;
     assert_eq!(parts.limits.free(&destination, Default::default()), 0);
 }
 
-/// The earliest due come first in a look, and a flooded destination always has the earliest: the
-/// third was called when all slots of the two before it were taken.
+/// An outlook lists destinations by due moment, so that flooded ones always come first. The third
+/// destination was called only once the first two had no permits left.
 #[tokio::test]
 async fn more_flooded_destinations_than_one_claim_has_room_for_starve_none_behind_them() {
     let mut bench = Bench::start(&[("a", 0), ("b", 0), ("z", 0)], |params| params.claim_batch = 2);
@@ -45,8 +45,8 @@ async fn more_flooded_destinations_than_one_claim_has_room_for_starve_none_behin
     assert!(first.iter().any(|sn| sn == "z"), "{first:?}");
 }
 
-/// A lane slept by what the last page of its look had shown, and slept on when a slot came free for
-/// what the first one had shown.
+/// After reading several pages, a lane waited only for the destinations of the last page. A free
+/// slot of a destination of the first page did not wake it.
 #[tokio::test]
 async fn a_slot_of_any_of_a_great_many_due_destinations_wakes_their_lane() {
     let names: Vec<String> = (0..MAX_OUTLOOK + 10).map(|number| format!("d{number:04}")).collect();
@@ -73,7 +73,7 @@ async fn a_slot_of_any_of_a_great_many_due_destinations_wakes_their_lane() {
     assert!(bench.is_quiet());
 }
 
-/// A topic began with sixteen slots, as a destination does, and came to its limit with successes.
+/// A topic began with a slow start of 16 slots, as a destination does.
 #[tokio::test]
 async fn all_slots_of_a_topic_are_there_from_its_first_call_and_no_more() {
     let names = ["a", "b", "c"];
@@ -92,8 +92,8 @@ async fn all_slots_of_a_topic_are_there_from_its_first_call_and_no_more() {
     assert!(bench.is_quiet(), "one slot came free");
 }
 
-/// With free slots for a destination of which nothing more was due, the lock was kept for two
-/// seconds, in which no other instance could claim what was blocked here.
+/// A destination had free permits but nothing due, so the lock was kept for two seconds. Meanwhile
+/// no other instance could claim what was blocked here.
 #[tokio::test]
 async fn a_lane_whose_due_work_is_all_blocked_gives_its_lock_back() {
     let mut bench = Bench::start(&[("blocked", 1), ("free", 0)], |params| {
@@ -119,8 +119,8 @@ async fn a_lane_whose_due_work_is_all_blocked_gives_its_lock_back() {
     .await;
 }
 
-/// The look had passed its lane by, and its hint was dropped: it waited for the next look, a second
-/// later.
+/// The look had read the task's lane before the add, and the hint was dropped. The task waited for
+/// the next look, a second later.
 #[tokio::test]
 async fn what_is_added_during_the_first_look_is_called_without_another_second() {
     let mut bench = Bench::start(&[("message.call", 0)], |params| {
@@ -130,7 +130,7 @@ async fn what_is_added_during_the_first_look_is_called_without_another_second() 
     store.holds_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
     soon(store.holds_read.notified()).await;
     bench.add(["message.call"]).await;
-    // The hint is taken in before the look ends.
+    // The hint arrives before the look ends.
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
@@ -138,8 +138,7 @@ async fn what_is_added_during_the_first_look_is_called_without_another_second() 
     bench.call().await.succeed();
 }
 
-/// A look waits for a server that is silent until it is given up, and once more for the next thing
-/// it asks: for seconds, nobody took a hint.
+/// A look waited for a silent server several times in a row. For seconds, no hint was received.
 #[tokio::test]
 async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {
     let mut bench = Bench::start(&[("message.call", 0)], |params| {
@@ -149,8 +148,8 @@ async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {
     bench.add(["message.call"]).await;
     bench.call().await.succeed();
     store.look_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
-    // The lane's task sleeps by now, or will; and this look was begun after the gate was closed, or
-    // the next one is.
+    // By now the lane sleeps or will sleep, and this look or the next one began after the gate was
+    // closed.
     for _ in 0..3 {
         bench.add(["message.call"]).await;
         bench.call().await.succeed();
@@ -158,8 +157,8 @@ async fn a_look_that_waits_for_the_store_keeps_no_hint_waiting() {
     }
 }
 
-/// A failure whose lease had run out and had come back to this instance was refused, and the new
-/// lease was given back at once: the task was called again without a wait.
+/// The lease ran out during the call, and this instance claimed the task again. The failure was
+/// refused, and the newer lease was released at once: the task was called again without a wait.
 #[tokio::test]
 async fn a_failure_that_comes_after_its_lease_is_followed_by_its_backoff_and_spends_one_attempt() {
     let wait = Duration::from_secs(2);
@@ -182,7 +181,7 @@ async fn a_failure_that_comes_after_its_lease_is_followed_by_its_backoff_and_spe
     assert_eq!((again.id, again.attempt), (id, 2));
 }
 
-/// A lane sleeps towards nothing, and no look is coming: the store's word alone wakes it.
+/// The lane knows of nothing due, and no look is coming. Only the store's hint wakes it.
 #[tokio::test]
 async fn what_waits_again_is_called_without_a_look() {
     let mut bench = Bench::start(&[("message.call", 0)], |params| {
@@ -195,7 +194,7 @@ async fn what_waits_again_is_called_without_a_look() {
     call.fail();
     let call = bench.call().await;
     assert_eq!(call.attempt, 2);
-    // Its receiver will acknowledge it later, and then does not want it after all.
+    // Its receiver announces that it acknowledges later, and then returns the task.
     let (id, store) = (call.id, bench.store.clone());
     let receipt = call.keep(Duration::from_secs(3_600));
     while store.store.get(&lane(), id).await.unwrap().unwrap().last_outcome != KEPT {

@@ -2,25 +2,25 @@
 //!
 //! # When a clock jumps
 //!
-//! | which | what happens |
-//! |---|---|
-//! | ours, forward | the lanes wake by it, at most a second later; their claims find nothing due, and correct the difference |
-//! | ours, back | the next look, within a second, corrects the difference, and sleepers count by it at their next breath |
-//! | the store's (Redis) | the same; what is due by its new time is seen by the next look |
-//! | the machine's, under an embedded store | both are one clock, and the difference stays nought |
+//! - *Ours, forward*: the lanes wake within a second. Their claims find nothing due, and correct
+//!   the difference.
+//! - *Ours, back*: the next look corrects the difference within a second, and sleeping lanes use it
+//!   when they check the clock next.
+//! - *The store's (Redis)*: the same. The next look finds what is due by the new time.
+//! - *The machine's, with the embedded store*: both use this clock, and the difference stays 0.
 //!
-//! None of these fires early, for due is what the store says. None of them spins: each wrong waking
-//! is followed by an answer that puts the difference right.
+//! No jump makes a task early, because the store decides what is due. No jump makes a lane spin:
+//! each wrong wake-up leads to an answer that corrects the difference.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::model::clock::{Clock, UnixMillis};
 
-/// Turns the store's moments into ours. Each answer of the store that carries its now corrects it.
+/// Converts between the store's time and ours. Each answer that has the store's now corrects it.
 ///
-/// The difference stays as it is for as long as no answer contradicts it. One smaller than the
-/// answer took cannot be told from none, and counts as none: so on one machine, or with the
-/// embedded store, a moment is slept towards to the millisecond.
+/// The known difference stays until an answer contradicts it. A difference smaller than the
+/// duration of the request counts as none. So if both clocks are one, lanes wake at the exact
+/// millisecond.
 #[derive(Debug)]
 pub(super) struct StoreTime {
     clock: Clock,
@@ -32,11 +32,12 @@ impl StoreTime {
         Self { clock, ahead_ms: AtomicI64::new(0) }
     }
 
-    /// Learns from an answer that was asked for at `asked` by our clock, and came just now.
+    /// Learns from an answer that has just arrived. `asked` is when the request was sent, by our
+    /// clock.
     pub(super) fn saw(&self, store_now: UnixMillis, asked: UnixMillis) {
         let took = self.clock.now().0 - asked.0;
         if took < 0 {
-            // Our clock was set back meanwhile: this answer tells nothing, the next one will.
+            // Our clock was set back meanwhile, so this answer says nothing.
             return;
         }
         let seen = store_now.0 - (asked.0 + took / 2);
@@ -46,13 +47,12 @@ impl StoreTime {
         self.ahead_ms.store(ahead, Ordering::Relaxed);
     }
 
-    /// The store's now, as far as we know.
+    /// The store's now, by what is known of its clock.
     pub(super) fn store_now(&self) -> UnixMillis {
         UnixMillis(self.clock.now().0 + self.ahead_ms.load(Ordering::Relaxed))
     }
 
-    /// Returns when the store's clock has reached `moment`, as far as we know: what is learnt
-    /// meanwhile counts.
+    /// Returns when the store's clock has reached `moment`, by what is known of it then.
     pub(super) async fn sleep_until(&self, moment: UnixMillis) {
         while self.store_now() < moment {
             let ahead = self.ahead_ms.load(Ordering::Relaxed);
@@ -109,18 +109,18 @@ mod tests {
         check(13_000, 10_000, 3_000);
         check(13_001, 10_000, 3_000);
         check(13_010, 10_000, 3_010);
-        // It took eight seconds: that fits any difference up to four, so it says nothing new.
+        // The request took eight seconds: the answer fits any difference up to four seconds.
         check(8_000, 2_000, 3_010);
         check(10_000, 10_000, 0);
         check(10_000 + HOUR, 10_000, HOUR);
-        // Our clock was set back while the answer was on its way.
+        // Our clock was set back during the request.
         check(10_000, 10_000 + HOUR, HOUR);
     }
 
     #[tokio::test]
     async fn a_sleeper_follows_the_difference_when_our_clock_is_set_back() {
-        // Without this a task due in ten seconds was slept towards for an hour, and rested on the
-        // look to be fired at all.
+        // The lane slept for an hour until a task that was due in ten seconds. Only the look found
+        // it earlier.
         let (time, clock) = at(HOUR);
         let mut sleeper = std::pin::pin!(time.sleep_until(UnixMillis(HOUR + 10_000)));
         assert!(poll!(sleeper.as_mut()).is_pending());

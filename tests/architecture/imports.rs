@@ -116,6 +116,8 @@ impl Module {
         }
         rest.push_str(after);
         let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+        // `pub(in crate::worker)` imports nothing.
+        let rest = rest.replace("(in crate::", "(");
         imported.extend(rest.match_indices("crate::").map(|(at, _)| {
             rest[at..]
                 .split(|c| !is_part(c))

@@ -88,7 +88,7 @@ async fn a_failing_service_is_not_called_until_probes_succeed(kept: Kept) {
     let attempts = receiver.seen().iter().filter(|call| call.attempt > 1).count();
     assert!(attempts <= 40, "{attempts} tasks spent an attempt although the breaker was open");
     let log = delayd.log();
-    assert!(log.contains("keeps failing") && log.contains("is well again"), "{log}");
+    assert!(log.contains("keeps failing") && log.contains("is healthy again"), "{log}");
 }
 
 async fn an_open_breaker_delays_no_other_service(kept: Kept) {

@@ -79,7 +79,8 @@ async fn a_changed_file_makes_a_new_service_known_and_a_bad_one_changes_nothing(
     delayd.wait_for_logs("cannot read the configuration file", 1).await;
     add(delayd, "two").await.ok();
     let metrics = delayd.get("/metrics").await;
-    assert_eq!(metrics.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let open_metrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(metrics.headers["content-type"], open_metrics);
     let counted = metrics.body.as_str().unwrap();
     assert!(counted.contains("delayd_config_reloads_total{result=\"taken\"} 1\n"), "{counted}");
     assert!(counted.contains("delayd_config_reloads_total{result=\"refused\"} 4\n"), "{counted}");

@@ -37,6 +37,9 @@ pub(crate) struct Routed<B = Bytes> {
     pub(crate) deadline: Deadline,
 }
 
+/// What stands for all paths that are no route, in metrics.
+pub(crate) const OTHER: &str = "other";
+
 /// One row of the table.
 pub(crate) struct Route {
     pub(crate) path: &'static str,
@@ -275,6 +278,11 @@ impl Routes {
             None if path.starts_with("/delay/") => self.unknown.access,
             None => Access::Token(&[Scope::Admin], About::Nothing),
         }
+    }
+
+    /// The name of a request's route in metrics.
+    pub(crate) fn label(&self, path: &str) -> &'static str {
+        self.find(path).map_or(OTHER, |route| route.path)
     }
 
     fn find(&self, path: &str) -> Option<&Route> {

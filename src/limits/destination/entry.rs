@@ -1,4 +1,4 @@
-//! One destination: its bulkhead, and the gate before it.
+//! One destination: its bulkhead and its gate.
 
 use std::time::Duration;
 
@@ -11,8 +11,7 @@ use crate::limits::gate::{Ending, Gate};
 use crate::limits::slow_start::RECENT;
 use crate::model::breaker::{self, State, Ticket};
 
-/// How long nobody must have asked for a destination whose breaker is not closed, before it is
-/// forgotten with it.
+/// An entry whose breaker is not closed is forgotten when it has not been used for so long.
 const LONG_AGO: Duration = Duration::from_secs(15 * 60);
 
 /// A destination that is in use.
@@ -20,9 +19,9 @@ const LONG_AGO: Duration = Duration::from_secs(15 * 60);
 pub(super) struct Entry {
     pub(super) bulkhead: Bulkhead,
     pub(super) gate: Gate,
-    /// When it was last asked for.
+    /// When it was last used.
     pub(super) used: Instant,
-    /// Its key among those that only the total keeps waiting.
+    /// Its key in `Table::crowded_out`, if it is there.
     pub(super) crowded_out: Option<(usize, u64)>,
 }
 
@@ -36,13 +35,13 @@ impl Entry {
         }
     }
 
-    /// Goes by another allowance from now on.
+    /// Changes the allowance.
     pub(super) fn allow(&mut self, allowance: Allowance, now: Instant) {
         self.bulkhead.set_limit(allowance.concurrency);
         self.gate.set_rate(allowance.rate, now);
     }
 
-    /// How many more calls the destination itself would bear. The gate is asked first: while it is
+    /// How many more calls the destination itself admits. The gate is checked first: while it is
     /// closed, slots do not matter.
     pub(super) fn room(&mut self, now: Instant) -> usize {
         match self.gate.admits(now) {
@@ -51,7 +50,7 @@ impl Entry {
         }
     }
 
-    /// How many slots it may have, if so many are free in total.
+    /// How many slots the destination may take, if `free` are free in total.
     pub(super) fn free(&mut self, free_in_total: usize, now: Instant) -> usize {
         self.room(now).min(share(free_in_total, self.bulkhead.in_flight()))
     }
@@ -68,7 +67,7 @@ impl Entry {
         (taken, self.gate.reserve(taken, now))
     }
 
-    /// Gives back what was not used.
+    /// Gives back permits that were not used.
     pub(super) fn give_back(&mut self, count: usize, ticket: Option<Ticket>, now: Instant) {
         self.bulkhead.give_back(count);
         self.gate.give_back(count, ticket, now);
@@ -91,7 +90,7 @@ impl Entry {
         }
     }
 
-    /// Whether a new entry would say the same.
+    /// Whether a new entry would admit the same.
     pub(super) fn is_forgettable(&mut self, now: Instant) -> bool {
         let unused = now.duration_since(self.used);
         self.bulkhead.is_idle()
@@ -101,8 +100,8 @@ impl Entry {
     }
 }
 
-/// How many of `free` slots may go, one after another, to a destination that has `own`: before each
-/// there must be at least one free, and as many free as are its own by then.
+/// How many of the `free` slots a destination with `own` slots may take, one after another. Before
+/// each, at least one slot must be free, and at least as many as it has by then.
 pub(super) fn share(free: usize, own: usize) -> usize {
     if free == 0 || free < own { 0 } else { (free - own) / 2 + 1 }
 }

@@ -1,21 +1,22 @@
-//! How many calls may run: in total, and per destination.
+//! The limits of destinations: how many calls run in total, and per destination.
 //!
 //! A destination gets one more slot only if all of these hold:
 //!
-//! - its gate admits a call: rate, circuit breaker, holds (`gate`);
-//! - its bulkhead has a vacant slot: of its own limit, and of its slow start's window;
-//! - in total there is a free slot, and at least as many as the destination has in flight. So one
-//!   black hole takes half of all slots at most, two take two thirds, four take four fifths.
+//! - Its gate admits a call: rate, circuit breaker, holds (`gate`).
+//! - Its bulkhead has a vacant slot, within its own limit and the window of its slow start.
+//! - In total, at least one slot is free, and at least as many as the destination has in flight. So
+//!   one dead destination takes at most half of all slots, two take two thirds, four take four
+//!   fifths.
 //!
 //! # Invariants
 //!
-//! - Slots, tokens and probes are given back by dropping, whatever way the call ends.
-//! - One lock, held for a few steps and never across an await. A release looks only at waiters that
-//!   can be served now, and wakes no more of them than there are slots.
-//! - What comes back with time alone (a token, the end of a hold or of an open breaker) wakes
-//!   nobody: one of the waiters sets a timer.
-//! - An entry is forgotten once it has been idle for as long as a success lasts: by then a new one
-//!   would say the same. That is done when many new ones come, and by the workers once a minute.
+//! - Slots, tokens and probes are given back by dropping permits, however the call ends.
+//! - There is one lock. It is held for a few steps, and never across an await. A release only looks
+//!   at waiters that can be served now, and wakes at most one per slot.
+//! - Where only time frees a slot (a token, the end of a hold or of an open breaker), one of the
+//!   waiters sets a timer.
+//! - An entry is forgotten once a new one would admit the same: when it has been idle for as long
+//!   as a success counts. Idle entries are removed when many new ones come, and once a minute.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub use permit::{Permit, Permits};
 use shared::Shared;
 pub use waiter::Waiter;
 
-/// When the store was asked what operators hold, among those that ask.
+/// The number of a request for the holds, in the order of the requests.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldsAsked(u64);
 
@@ -50,13 +51,12 @@ pub struct HoldsAsked(u64);
 pub struct DestinationLimits(Arc<Shared>);
 
 impl DestinationLimits {
-    /// All slots are free.
+    /// Limits without calls in flight.
     pub fn new(params: LimitParams) -> Self {
         Self(Arc::new(Shared::new(params)))
     }
 
-    /// Goes by other settings from now on. Slots that are taken stay so, and each breaker stays in
-    /// its state.
+    /// Changes the settings. Taken slots stay taken, and each breaker keeps its state.
     pub fn set_params(&self, params: LimitParams) {
         let now = Instant::now();
         let mut table = self.0.table();
@@ -65,12 +65,14 @@ impl DestinationLimits {
         table.serve_all(now);
     }
 
-    /// Takes up to `most` slots, now; perhaps none. Slots that are reserved for woken waiters stay.
+    /// Takes up to `most` permits, perhaps none. Slots that are reserved for woken waiters stay
+    /// free.
     pub fn reserve(&self, destination: &Destination, allowance: Allowance, most: usize) -> Permits {
         Permits::new(&self.0, destination, self.0.take(None, destination, allowance, most))
     }
 
-    /// How many slots there are for `destination` now, those for woken waiters among them.
+    /// How many slots there are for `destination` now, with those that are reserved for woken
+    /// waiters.
     pub fn free(&self, destination: &Destination, allowance: Allowance) -> usize {
         let (now, params) = (Instant::now(), self.0.params());
         let allowance = params.resolved(allowance);
@@ -85,19 +87,19 @@ impl DestinationLimits {
         }
     }
 
-    /// A position at the end of the wait queue for `destination`. It does not wait before its first
+    /// Returns a new waiter. It joins the wait queue for `destination` at its first
     /// [`Waiter::check`].
     pub fn enqueue(&self, destination: &Destination, wake: Arc<Notify>) -> Waiter {
         Waiter::new(&self.0, destination, wake)
     }
 
-    /// The longest that a `Retry-After` may ask for now.
+    /// The longest wait that a `Retry-After` may ask for (`callback.retry_after_max`).
     pub fn retry_after_max(&self) -> Duration {
         self.0.params().retry_after_max
     }
 
-    /// Grants nothing to `destination` for so long; a longer hold stays. For a `Retry-After` that
-    /// speaks for all of it.
+    /// Grants `destination` no permits for so long, because of its `Retry-After`. A longer wait
+    /// stays.
     pub fn hold(&self, destination: &Destination, wait: Duration) {
         let (now, params) = (Instant::now(), self.0.params());
         let mut table = self.0.table();
@@ -105,29 +107,30 @@ impl DestinationLimits {
             .entry(destination, &params, now)
             .gate
             .retry_after(now + wait.min(params.retry_after_max));
-        // Waiters for a slot have to wait for the end of the hold instead.
+        // Waiters for a slot now have to wait until then.
         table.serve(destination, now);
     }
 
-    /// To be called before the store is asked what operators hold; its answer goes to
-    /// [`DestinationLimits::set_holds`] with this.
+    /// Call this before the store is asked for the holds. Pass the result, with the store's answer,
+    /// to [`DestinationLimits::set_holds`].
     pub fn ask_holds(&self) -> HoldsAsked {
         let mut table = self.0.table();
         table.holds_asked += 1;
         HoldsAsked(table.holds_asked)
     }
 
-    /// Ends the hold that `destination`'s `Retry-After` has set. A later answer may set another.
+    /// Ends the wait for `destination`'s `Retry-After`. A later answer may set another.
     pub fn lift(&self, destination: &Destination) {
         self.0.table().end_retry_after(destination, Instant::now());
     }
 
-    /// Operators hold these destinations from now on, and no others. An answer that was asked for
-    /// before the one that is known is ignored: it may have been read before a hold of which the
-    /// caller has been told that it is set.
+    /// Operators hold exactly these destinations from now on.
     ///
-    /// `released` are the latest releases by operators, on any instance. One that is new also ends
-    /// the destination's `Retry-After` hold here.
+    /// The answer to an older request than the last one is ignored. It may have been read before a
+    /// hold that was confirmed to an operator.
+    ///
+    /// `released` are the latest releases by operators, on any instance. A new one also ends the
+    /// wait for the destination's `Retry-After`.
     pub fn set_holds(
         &self,
         asked: HoldsAsked,
@@ -142,12 +145,12 @@ impl DestinationLimits {
         }
     }
 
-    /// How `destination` stands.
+    /// The current state of `destination`.
     pub fn standing(&self, destination: &Destination, allowance: Allowance) -> Standing {
         let (now, params) = (Instant::now(), self.0.params());
         match self.0.table().entries.get_mut(destination) {
             Some(entry) => {
-                // A hold may have come before anybody asked by these settings.
+                // A hold may have created the entry before its allowance was known.
                 entry.allow(params.resolved(allowance), now);
                 entry.standing(now)
             }
@@ -155,13 +158,13 @@ impl DestinationLimits {
         }
     }
 
-    /// Forgets destinations that say nothing any more. To be called now and then: callers may name
-    /// any number of hosts.
+    /// Forgets idle destinations. The worker calls it once a minute: callers may name any number of
+    /// hosts.
     pub fn forget_idle(&self) {
         self.0.table().forget_idle(Instant::now());
     }
 
-    /// How many slots are taken in total.
+    /// The number of taken slots in total.
     pub fn in_flight(&self) -> usize {
         self.0.table().in_flight
     }

@@ -1,4 +1,4 @@
-//! The settings of the limits, and how a destination stands.
+//! The settings of the limits, and the state of a destination for operators.
 
 use std::time::Duration;
 
@@ -10,16 +10,17 @@ use crate::model::breaker;
 pub struct LimitParams {
     /// The most calls at a time (`callback.concurrency`), from 1.
     pub concurrency: usize,
-    /// The most calls at a time to one destination that names no limit of its own, from 1.
+    /// The most calls at a time to one destination without a limit of its own, from 1.
     pub concurrency_per_service: usize,
-    /// When a destination is left alone (`callback.breaker`).
+    /// When the breaker opens, and for how long (`callback.breaker`).
     pub breaker: breaker::Params,
-    /// The longest that a destination's `Retry-After` holds it (`callback.retry_after_max`).
+    /// The longest wait that a destination's `Retry-After` can ask for
+    /// (`callback.retry_after_max`).
     pub retry_after_max: Duration,
 }
 
 impl LimitParams {
-    /// The allowance of a destination, with the default where it names none of its own.
+    /// The allowance of a destination, with the default limit if it has none of its own.
     pub(super) fn resolved(&self, own: Allowance) -> Allowance {
         let concurrency =
             if own.concurrency == 0 { self.concurrency_per_service } else { own.concurrency };
@@ -27,17 +28,17 @@ impl LimitParams {
     }
 }
 
-/// How a destination stands, for eyes.
+/// The state of a destination, as operators see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
-    /// Its breaker.
+    /// The state of its breaker.
     pub breaker: breaker::State,
-    /// Its slots that are taken.
+    /// Its taken slots.
     pub in_flight: usize,
-    /// How many may be: its own limit, or what its slow start has come to.
+    /// The most slots it may have now: its own limit, or the window of its slow start.
     pub window: usize,
-    /// How much longer its own `Retry-After` holds it.
+    /// How much longer the wait for its `Retry-After` lasts.
     pub held_for: Option<Duration>,
-    /// What its last failed call came to, and how long ago.
+    /// The outcome of its last failed call, and how long ago it was.
     pub last_failure: Option<(String, Duration)>,
 }

@@ -1,4 +1,4 @@
-//! Slots in hand, given back by dropping.
+//! Permits of destinations. Dropping gives them back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::limits::gate::Ending;
 use crate::model::breaker::Ticket;
 use crate::model::task::Destination;
 
-/// Slots taken for one destination and not yet used. Dropping gives them back.
+/// Permits of one destination that are not used yet. Dropping gives them back.
 #[derive(Debug)]
 pub struct Permits {
     shared: Arc<Shared>,
@@ -26,17 +26,17 @@ impl Permits {
         Self { shared: Arc::clone(shared), destination: destination.clone(), count, ticket }
     }
 
-    /// How many there are.
+    /// The number of permits.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether there are no permits.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// One of them, to be held during one call.
+    /// Splits off one permit, for one call.
     pub fn split_one(&mut self) -> Option<Permit> {
         self.count = self.count.checked_sub(1)?;
         Some(Permit {
@@ -61,7 +61,8 @@ impl Drop for Permits {
     }
 }
 
-/// The slot of one call. Dropping gives it back; if no call began, its token and its probe as well.
+/// The permit of one call. Dropping gives the slot back; if the call did not begin, the token and
+/// the probe as well.
 #[derive(Debug)]
 pub struct Permit {
     shared: Arc<Shared>,
@@ -72,7 +73,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The call begins, and has to end within `timeout`.
+    /// The call begins, and has to end within `timeout`. Otherwise the breaker counts it as failed.
     pub fn begin(&mut self, timeout: Duration) {
         self.has_begun = true;
         if let Some(ticket) = &mut self.ticket {
@@ -83,12 +84,12 @@ impl Permit {
         }
     }
 
-    /// The call showed that the destination is well. Counts when the permit is dropped.
+    /// The call showed that the destination is healthy. Counts when the permit is dropped.
     pub fn succeeded(&mut self) {
         self.ending = Some(Ending::Succeeded);
     }
 
-    /// The call showed that the destination is in trouble, namely so. Counts when the permit is
+    /// The call failed because of the destination, with this outcome. Counts when the permit is
     /// dropped.
     pub fn failed(&mut self, outcome: &str) {
         self.ending = Some(Ending::Failed(outcome.to_owned()));

@@ -1,4 +1,4 @@
-//! The lock around the table, and the steps that are done under it.
+//! The lock around the table, and the steps under it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -12,7 +12,7 @@ use crate::limits::{Allowance, Availability};
 use crate::model::breaker::Ticket;
 use crate::model::task::Destination;
 
-/// The settings, and the table under its lock.
+/// The settings, and the table behind its lock.
 #[derive(Debug)]
 pub(super) struct Shared {
     params: RwLock<Arc<LimitParams>>,
@@ -29,18 +29,17 @@ impl Shared {
         self.params.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Under the table's lock.
+    /// Changes the settings. Call it under the table's lock.
     pub(super) fn set_params(&self, params: LimitParams) {
         *self.params.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(params);
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
-        // Nothing under the lock panics half-way but by a broken invariant; the counts are then
-        // still the best there is.
+        // Only a broken invariant panics under the lock. The counts are still the best there is.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up to `most` slots, now; perhaps none. Those that are reserved for others stay.
+    /// Takes up to `most` slots, perhaps none. Slots that are reserved for other waiters stay free.
     pub(super) fn take(
         &self,
         waiter: Option<u64>,
@@ -59,12 +58,12 @@ impl Shared {
             entry.bulkhead.wake_timer();
         }
         table.in_flight += taken;
-        // The breaker may have half-opened just now, for more than these.
+        // The breaker may have become half-open just now, and may admit more than these.
         table.serve(destination, now);
         (taken, ticket)
     }
 
-    /// Whether there is a slot for the waiter; if not, it waits.
+    /// Whether there is a slot for the waiter. If not, it waits.
     pub(super) fn check(
         &self,
         destination: &Destination,
@@ -86,8 +85,8 @@ impl Shared {
         }
     }
 
-    /// Changes the entry of a destination with slots taken, and then wakes waiters that can be
-    /// served. `change` returns how many slots it freed.
+    /// Changes the entry of a destination with taken slots, then wakes waiters that can be served.
+    /// `change` returns how many slots it freed.
     pub(super) fn update(
         &self,
         destination: &Destination,

@@ -1,4 +1,4 @@
-//! Tests of what a destination's entry remembers, and for how long.
+//! Tests of what a destination's entry keeps, and for how long.
 
 use super::super::table::FEW;
 use super::*;
@@ -30,8 +30,7 @@ async fn a_release_by_hand_lifts_what_a_retry_after_holds_once() {
     seen(1);
     assert!(is_awake(&sleeper), "who waits for the end of the hold is woken");
     assert_eq!(limits.free(&a, most(0)), 10);
-    // Another answer holds it again; the same release says nothing about that, and the next one
-    // does.
+    // Another answer sets a wait again. The same release does not end it, and the next one does.
     limits.hold(&a, Duration::from_secs(30));
     seen(1);
     assert_eq!(limits.free(&a, most(0)), 0);
@@ -58,7 +57,7 @@ async fn destinations_that_nobody_uses_are_forgotten() {
     assert_eq!(limits.in_flight(), 0);
 }
 
-/// Nobody new has to come for that.
+/// Entries are forgotten even if no new destination comes.
 #[tokio::test(start_paused = true)]
 async fn a_round_forgets_all_that_nobody_uses() {
     let limits = limits(100, 10);

@@ -1,5 +1,5 @@
-//! All destinations, and the slots that they share. Pure: it stands under one lock, and the time is
-//! passed in.
+//! All destinations, and the slots that they share. It is pure: it is used under one lock, and the
+//! caller passes the time.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::limits::wait_queue::Availability;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Destination;
 
-/// Below so many destinations none is forgotten.
+/// With fewer entries than this, none is forgotten.
 pub(super) const FEW: usize = 64;
 
 /// The destinations in use.
@@ -23,19 +23,19 @@ pub(super) struct Table {
     pub(super) concurrency: usize,
     pub(super) in_flight: usize,
     pub(super) entries: HashMap<Destination, Entry>,
-    /// How often the store was asked what is held, and which of these answers is known.
+    /// The number of the last request for the holds, and of the newest one that was answered.
     pub(super) holds_asked: u64,
     pub(super) holds_known: u64,
-    /// Destinations that operators hold, by that answer. Their gates know it.
+    /// The destinations that operators hold, by that answer. Their gates know it.
     held: HashSet<Destination>,
-    /// Releases by operators that have been seen, and when each was.
+    /// The latest releases by operators, and when each was.
     released: HashMap<Destination, UnixMillis>,
-    /// Destinations that only the total keeps waiting: by the number of free slots that it takes to
-    /// serve them, and then by age.
+    /// Destinations that wait only because of the total. Ordered by the number of free slots that
+    /// it takes to serve them, then by age.
     pub(super) crowded_out: BTreeSet<(usize, u64, Destination)>,
-    /// The last number that a waiter or one of the crowded out was given.
+    /// The last number that was given to a waiter or to an entry of `crowded_out`.
     numbers: u64,
-    /// The number of entries at which idle ones are looked for.
+    /// Idle entries are removed when there are so many entries.
     sweep_at: usize,
 }
 
@@ -55,9 +55,9 @@ impl Table {
         }
     }
 
-    /// Slots that are free in total.
+    /// The number of slots that are free in total.
     pub(super) fn free(&self) -> usize {
-        // Fewer may be allowed than were.
+        // The settings may allow fewer than are taken.
         self.concurrency.saturating_sub(self.in_flight)
     }
 
@@ -72,7 +72,7 @@ impl Table {
         self.sweep_at = FEW.max(self.entries.len() * 2);
     }
 
-    /// The destination's entry, in use from now.
+    /// The destination's entry, which counts as used now.
     pub(super) fn entry(
         &mut self,
         destination: &Destination,
@@ -91,7 +91,7 @@ impl Table {
         entry
     }
 
-    /// Goes by other settings from now on.
+    /// Changes the settings.
     pub(super) fn set_params(&mut self, params: &LimitParams, now: Instant) {
         self.concurrency = params.concurrency;
         for entry in self.entries.values_mut() {
@@ -102,7 +102,7 @@ impl Table {
         }
     }
 
-    /// What the waiter may expect. If there is no slot for it, it waits.
+    /// Whether there is a slot for the waiter. If not, it waits.
     pub(super) fn check(
         &mut self,
         destination: &Destination,
@@ -122,8 +122,8 @@ impl Table {
         availability
     }
 
-    /// Sets which destinations operators hold. `released` are the latest ends of holds; each that
-    /// is new also ends the wait for `Retry-After`.
+    /// Sets which destinations operators hold. `released` are the latest releases; each new one
+    /// also ends the wait for `Retry-After`.
     pub(super) fn set_holds(
         &mut self,
         held: HashSet<Destination>,
@@ -153,7 +153,7 @@ impl Table {
         }
     }
 
-    /// Ends the wait that the destination's own `Retry-After` asks for.
+    /// Ends the wait for the destination's `Retry-After`.
     pub(super) fn end_retry_after(&mut self, destination: &Destination, now: Instant) {
         if let Some(entry) = self.entries.get_mut(destination) {
             entry.gate.end_retry_after();
@@ -161,8 +161,8 @@ impl Table {
         }
     }
 
-    /// Wakes waiters of the destination that can have a slot; else notes what would have to change.
-    /// Returns how many it woke.
+    /// Wakes waiters of the destination if there are slots. If only the total is in the way, notes
+    /// how many free slots it takes. Returns how many it woke.
     pub(super) fn serve(&mut self, destination: &Destination, now: Instant) -> usize {
         let free_in_total = self.free();
         let Some(entry) = self.entries.get_mut(destination) else { return 0 };
@@ -171,8 +171,8 @@ impl Table {
             let free = entry.free(free_in_total, now);
             woken = entry.bulkhead.wake(free, || entry.gate.retry_in(now));
             if free == 0 && entry.room(now) > 0 {
-                // Only the total is in the way: it takes as many free slots as there are in flight,
-                // and at least one.
+                // Only the total is in the way. It takes as many free slots as the destination has
+                // in flight, and at least one.
                 needs = Some(entry.bulkhead.in_flight().max(1));
             }
         }
@@ -198,8 +198,8 @@ impl Table {
         self.serve_crowded_out(now);
     }
 
-    /// Wakes those that the total kept waiting, as far as there are free slots now. Those that
-    /// leave again wake the next.
+    /// Wakes waiters of destinations that waited only because of the total, as far as there are
+    /// free slots. When they leave, the next ones are woken.
     pub(super) fn serve_crowded_out(&mut self, now: Instant) {
         let mut free = self.free();
         while free > 0 && self.crowded_out.first().is_some_and(|(needs, ..)| *needs <= self.free())

@@ -1,4 +1,4 @@
-//! Tests of the limits, beside them for their length.
+//! Tests of the limits of destinations.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::model::breaker;
 #[path = "state_tests.rs"]
 mod state_tests;
 
-/// No limit but that of calls at a time.
+/// No limit but the number of calls at a time.
 fn most(concurrency: usize) -> Allowance {
     Allowance { concurrency, rate: None }
 }
@@ -44,13 +44,13 @@ fn call(limits: &DestinationLimits, destination: &Destination) -> Permit {
     permit
 }
 
-/// How long until `destination` may have a slot again, where that is a matter of time alone.
+/// How long until time alone gives `destination` a slot.
 fn wait_for(limits: &DestinationLimits, destination: &Destination) -> Option<Duration> {
     let now = Instant::now();
     limits.0.table().entries.get_mut(destination)?.gate.retry_in(now)
 }
 
-/// Waits; `sleeper` is notified if there is something to be had already.
+/// Checks whether there is a slot. If there is one, `sleeper` is notified.
 fn wait(limits: &DestinationLimits, destination: &Destination, sleeper: &Arc<Notify>) -> Waiter {
     let waiter = limits.enqueue(destination, Arc::clone(sleeper));
     if waiter.check(most(0)) == Availability::Now {
@@ -105,7 +105,7 @@ async fn a_destination_starts_slowly_and_falls_back_after_a_minute_without_succe
 fn four_black_holes_leave_room_for_a_fifth() {
     let limits = limits(1_000, 1_000);
     let holes = ["a", "b", "c", "d"].map(name);
-    // They were well once, so that no slow start protects the total.
+    // Both have successes, so that their slow start does not protect the total.
     holes.iter().for_each(|hole| succeed(&limits, hole, 16 + 32 + 64 + 128 + 256 + 512));
     let mut taken = Vec::new();
     for _ in 0..1_000 {
@@ -143,8 +143,8 @@ fn a_sleeper_is_woken_once_when_its_destination_frees_a_slot() {
     assert_eq!(Arc::strong_count(&sleeper), 1);
 }
 
-/// The slot may free between a reserve that got nothing and the registration: without the look at
-/// once, the sleeper would sleep on.
+/// The slot may be freed between a reserve that got nothing and the waiter's first check. Without a
+/// check at registration, the waiter was not woken.
 #[test]
 fn a_sleeper_that_comes_late_is_woken_at_once() {
     let (limits, a) = (limits(100, 2), name("a"));
@@ -185,8 +185,8 @@ fn a_sleeper_is_not_woken_while_its_share_of_the_total_is_used_up() {
     assert!(is_awake(&sleeper));
 }
 
-/// A thousand lanes that wait for one service were all woken by each slot that came free, to find
-/// that one of them had taken it.
+/// Each freed slot woke a thousand lanes that waited for one service, and only one of them could
+/// take it.
 #[test]
 fn a_slot_wakes_one_of_those_who_wait_for_it_in_turn() {
     let (limits, a) = (limits(100, 2), name("a"));
@@ -206,7 +206,7 @@ fn a_slot_wakes_one_of_those_who_wait_for_it_in_turn() {
     assert_eq!(woken(&queue), [0; 0], "what is freed until it runs is reserved for it");
     assert!(limits.reserve(&a, most(0), 2).is_empty(), "a newcomer takes nothing");
 
-    // The first has no use for them.
+    // The first one does not need them.
     drop(queue.remove(0));
     assert_eq!(woken(&queue), [0], "the next one behind");
     let taken = queue[0].1.reserve(most(0), 1);
@@ -222,7 +222,7 @@ fn a_slot_wakes_one_of_those_who_wait_for_it_in_turn() {
     assert_eq!((taken.len(), woken(&queue)), (1, vec![0]), "it has kept its position");
 }
 
-/// Each of a thousand lanes claimed one task at a time: twenty thousand claims for as many tasks.
+/// Each of a thousand lanes claimed one task at a time: 20,000 claims for 20,000 tasks.
 #[test]
 fn those_who_are_called_together_share_what_came_free() {
     let (limits, a) = (limits(1_000, 100), name("a"));
@@ -237,7 +237,7 @@ fn those_who_are_called_together_share_what_came_free() {
     assert_eq!(taken.iter().map(Permits::len).collect::<Vec<_>>(), [16, 16, 0]);
 }
 
-/// Each token woke all of them.
+/// Each token woke all waiters.
 #[tokio::test(start_paused = true)]
 async fn one_of_those_who_wait_sets_the_timer_for_all() {
     let (limits, a) = (limits(100, 50), name("a"));
@@ -283,7 +283,7 @@ async fn a_destination_that_keeps_failing_is_left_alone_and_met_by_few_on_its_re
     let (limits, a) = (limits(1_000, 100), name("a"));
     succeed(&limits, &a, 16 + 32);
     assert_eq!(limits.free(&a, most(0)), 64);
-    // These hang, and so they still do on its return.
+    // These calls hang, and still do when the destination is back.
     let hanging: Vec<_> = (0..20).map(|_| call(&limits, &a)).collect();
     let sleeper = Arc::new(Notify::new());
     let mut rest = limits.reserve(&a, most(0), 44);
@@ -359,7 +359,7 @@ async fn a_rate_lets_through_what_it_says_and_unused_tokens_come_back() {
     assert!((199..=203).contains(&calls), "{calls} calls in 10 s at 20/s");
 }
 
-/// It would come back with a full bucket, and be called a minute after it was.
+/// It came back with a full bucket, and was called a minute after it was forgotten.
 #[tokio::test(start_paused = true)]
 async fn a_slow_rate_is_not_forgotten_before_its_bucket_is_full() {
     let (limits, a) = (limits(1_000, 50), name("a"));
@@ -372,7 +372,7 @@ async fn a_slow_rate_is_not_forgotten_before_its_bucket_is_full() {
     assert!(limits.reserve(&a, allowance, 1).is_empty());
 }
 
-/// Such as a process without free file descriptors: it says nothing about the service.
+/// For example, this process has no free file descriptor. That says nothing about the service.
 #[test]
 fn calls_that_were_not_made_say_nothing() {
     let (limits, a) = (limits(1_000, 50), name("a"));
@@ -420,9 +420,9 @@ proptest! {
         prop_assert_eq!(share(free, own), taken);
     }
 
-    /// Steps: take some for one of six destinations, give some back, wait in its queue, leave it,
-    /// or make one call, which ends some way. Whoever is called looks at once, and stands on, or
-    /// takes one, or goes.
+    /// Steps: take permits of one of six destinations, give some back, join or leave its queue, or
+    /// make one call, which ends in one of several ways. Each woken waiter checks at once, and then
+    /// waits on, takes one permit, or leaves.
     #[test]
     fn no_limit_is_ever_exceeded_and_nobody_sleeps_beside_a_free_slot(
         concurrency in 1_usize..80,
@@ -467,7 +467,7 @@ proptest! {
                         held.push((who, waiter.reserve(most(0), 1)));
                         prop_assert_eq!(held.last().map(|(_, permits)| permits.len()), Some(1));
                     }
-                    // It has no use for the slot.
+                    // It does not need the slot.
                     Availability::Now => {}
                 }
             }
@@ -475,10 +475,12 @@ proptest! {
             prop_assert_eq!(limits.in_flight(), total);
             prop_assert!(total <= concurrency);
             for (who, name) in names.iter().enumerate() {
-                let own: usize = held.iter().filter(|(of, _)| *of == who).map(|(_, permits)| permits.len()).sum();
+                let own = held.iter().filter(|(of, _)| *of == who);
+                let own: usize = own.map(|(_, permits)| permits.len()).sum();
                 prop_assert!(own <= per_service);
                 let sleeps = asleep.iter().any(|(of, ..)| *of == who);
-                prop_assert!(!sleeps || limits.free(name, most(0)) == 0, "{who} sleeps beside a free slot");
+                let free = limits.free(name, most(0));
+                prop_assert!(!sleeps || free == 0, "{who} sleeps beside a free slot");
             }
         }
         drop((asleep, held));

@@ -1,4 +1,4 @@
-//! A position in the wait queue of a destination, left by dropping.
+//! A position in the wait queue of a destination.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::shared::Shared;
 use crate::limits::{Allowance, Availability};
 use crate::model::task::Destination;
 
-/// A waiter for slots of one destination.
+/// A waiter for permits of one destination. Dropping it leaves the wait queue.
 ///
 /// Once woken, it must check again, reserve, suspend itself or be dropped before it waits for
-/// anything else: until then the slots that it was woken for are kept from those behind it.
+/// anything else. Until then, the slots that it was woken for are kept from the waiters behind it.
 #[derive(Debug)]
 pub struct Waiter {
     shared: Arc<Shared>,
@@ -27,18 +27,18 @@ impl Waiter {
         Self { shared: Arc::clone(shared), destination: destination.clone(), number, wake }
     }
 
-    /// Whether there is a slot for it; if not, it waits, and is notified in its turn.
+    /// Whether there is a permit for this waiter. If not, it waits, and is notified in its turn.
     pub fn check(&self, allowance: Allowance) -> Availability {
         self.shared.check(&self.destination, allowance, (self.number, &self.wake))
     }
 
-    /// Takes up to `most` slots, those that it was woken for among them.
+    /// Takes up to `most` permits, with those that it was woken for.
     pub fn reserve(&self, allowance: Allowance, most: usize) -> Permits {
         let taken = self.shared.take(Some(self.number), &self.destination, allowance, most);
         Permits::new(&self.shared, &self.destination, taken)
     }
 
-    /// Is not woken until it checks again; its position is kept.
+    /// Keeps its position, but is not woken until it checks again.
     pub fn suspend(&self) {
         self.shared.suspend(&self.destination, self.number);
     }

@@ -109,7 +109,6 @@ mod verbs;
 mod writer;
 mod writes;
 
-pub(super) use fsck::CheckPlace;
 pub use probe::Probe;
 
 /// Threads that read what is answered at once.

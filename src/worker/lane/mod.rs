@@ -1,8 +1,8 @@
-//! The heart: one lane's task sleeps until something is due, claims it, and hands it out.
+//! One lane: sleeps until something is due, claims it, starts its calls.
 //!
-//! - `state` says what the lane does next: a pure state machine.
-//! - `runner` does it, and says what came of it. It has the only `select!`.
-//! - `nudge` is how the supervisor wakes the lane.
+//! - `state` decides what the lane does next. It is a pure state machine.
+//! - `runner` performs that, and reports what came of it. It has the only `select!`.
+//! - `nudge` is the supervisor's way to wake the lane.
 
 mod nudge;
 mod runner;

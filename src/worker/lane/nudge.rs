@@ -1,4 +1,4 @@
-//! How a lane is woken by work: by an *earlier* moment than the one it sleeps towards.
+//! Wakes a lane when there is work *before* the moment that it sleeps until.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -6,14 +6,14 @@ use tokio::sync::Notify;
 
 use crate::model::clock::UnixMillis;
 
-/// What the supervisor tells a lane.
+/// The wake-up of one lane by the supervisor.
 #[derive(Debug)]
 pub(in crate::worker) struct Nudge {
     wake: Notify,
-    /// What the lane sleeps towards; while it is busy, later than everything, so that any nudge
+    /// The moment that the lane sleeps until. `i64::MAX` while it is busy, so that every nudge
     /// counts.
     planned: AtomicI64,
-    /// A nudge that the lane has not looked after yet.
+    /// Whether a nudge came since the lane's last claim.
     pending: AtomicBool,
 }
 
@@ -26,8 +26,8 @@ impl Nudge {
         }
     }
 
-    /// There is work from `due` on. What is due already always counts: the lane may sleep by a
-    /// clock that was set back since.
+    /// There is work from `due` on. Work that is due already always wakes the lane: the clock may
+    /// have been set back since it fell asleep.
     pub(in crate::worker) fn at(&self, due: UnixMillis, store_now: UnixMillis) {
         if due <= store_now || due.0 < self.planned.load(Ordering::SeqCst) {
             self.pending.store(true, Ordering::SeqCst);
@@ -35,7 +35,7 @@ impl Nudge {
         }
     }
 
-    /// Whether a nudge came that nobody looked after: the lane's task ended just then.
+    /// Whether a nudge came since the lane's last claim.
     pub(in crate::worker) fn is_pending(&self) -> bool {
         self.pending.load(Ordering::SeqCst)
     }
@@ -51,7 +51,7 @@ impl Nudge {
 
     /// Returns once a nudge is pending.
     pub(super) async fn nudged(&self) {
-        // A notification may be left from a nudge that a claim has looked after since.
+        // The notification may be that of a nudge before the lane's last claim.
         while !self.is_pending() {
             self.wake.notified().await;
         }

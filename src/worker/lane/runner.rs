@@ -1,4 +1,4 @@
-//! Does what the lane's state asks for.
+//! Performs the actions of a lane's state machine, and reports what came of each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,19 @@ use tokio::time::Instant;
 use super::nudge::Nudge;
 use super::state::{Action, Event, Granted, State, Wake};
 use crate::callback::Caller;
+use crate::limits::Availability;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
-use crate::store::{self, Delivery, Grant, Outlook};
-use crate::worker::claim::{self, Claimer, Room, Slots, Taken};
-use crate::worker::{Shared, call};
+use crate::store::{self, Delivery};
+use crate::worker::call;
+use crate::worker::claim::{Ask, Batch, ClaimResult, Claimer};
+use crate::worker::shared::Shared;
 
-/// A due moment this near is work that is coming: the lane's task does not end before it.
+/// A lane's task does not end while something is due within this time.
 pub(in crate::worker) const COMING: Duration = Duration::from_secs(5);
 
-/// Works the lane until it has been idle for long enough, or the instance stops. Its lock is given
-/// back then.
+/// Works the lane until it is idle, its topic is paused, or the instance stops. Then gives its lock
+/// back.
 pub(in crate::worker) async fn run(
     shared: Arc<Shared<impl Delivery, impl Caller>>,
     lane: Lane,
@@ -31,38 +33,37 @@ pub(in crate::worker) async fn run(
         let event = runner.perform(action).await;
         (state, action) = state.step(event);
     }
-    runner.end().await;
+    runner.claimer.release_lock(&shared).await;
 }
 
 struct Runner<'a, S, C> {
     shared: &'a Arc<Shared<S, C>>,
     lane: &'a Lane,
-    /// The supervisor knows of work that is due earlier than what the lane sleeps towards.
+    /// Notified when the supervisor knows of work before the moment that the lane sleeps until.
     nudge: &'a Nudge,
-    /// It is the lane's turn in one of the wait queues for permits.
+    /// Notified when it is the lane's turn in one of the wait queues for permits.
     permit_free: Arc<Notify>,
     claimer: Claimer,
-    outlook: Outlook,
     last_work: Instant,
     last_warning: UnixMillis,
 }
 
-/// What ends a wait. Stopping always does.
+/// What ends a wait. A stop of the instance always does.
 #[derive(Default)]
 struct Until {
     /// This server answers settles again.
     recovered: Option<u64>,
     /// The store's clock has reached this moment.
     due: Option<UnixMillis>,
-    /// The lane has been idle for long.
+    /// The lane is idle from this moment on.
     idle: Option<Instant>,
-    /// Somebody wakes the lane: the supervisor, or the queues in which it waits for permits.
+    /// The supervisor or a wait queue for permits wakes the lane.
     woken: bool,
     /// So much time has passed.
     time: Option<Duration>,
 }
 
-/// What a wait has ended with.
+/// What ended a wait.
 enum Waited {
     Stopping,
     Recovered,
@@ -81,7 +82,6 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
             nudge,
             permit_free: Arc::default(),
             claimer: Claimer::new(lane.clone()),
-            outlook: Outlook::default(),
             last_work: Instant::now(),
             last_warning: UnixMillis::default(),
         }
@@ -89,116 +89,101 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
 
     async fn perform(&mut self, action: Action) -> Event {
         match action {
-            Action::Claim => self.claim().await,
+            Action::Claim => self.claim(Ask::Tasks).await,
             Action::YieldAndClaim => {
-                if !self.outlook.due.is_empty() {
+                if !self.claimer.outlook().due.is_empty() {
                     tokio::task::yield_now().await;
                 }
-                self.claim().await
+                self.claim(Ask::Tasks).await
             }
-            Action::GiveLockBack => {
-                self.claimer.give_lock_back();
-                self.claim().await
-            }
+            Action::GiveLockBack => self.claim(Ask::Nothing).await,
             Action::CheckPermits => {
-                match self.claimer.room(self.shared, &self.outlook.due, &self.permit_free) {
-                    Room::Free => Event::PermitFree,
-                    Room::None { wait } => Event::NoPermit { retry_in: wait },
+                match self.claimer.check_permits(self.shared, &self.permit_free) {
+                    Availability::Now => Event::PermitFree,
+                    Availability::Later(retry_in) => Event::NoPermit { retry_in },
                 }
             }
             Action::Sleep { retry_in } => self.sleep(retry_in).await,
-            Action::Rest(time) => {
-                match self.wait(Until { time: Some(time), ..Until::default() }).await {
-                    Waited::Stopping => Event::Stopped,
-                    _ => Event::Rested,
-                }
+            Action::Rest(time) => self.rest(Until { time: Some(time), ..Until::default() }).await,
+            Action::AwaitServer(server) => {
+                self.rest(Until { recovered: Some(server), ..Until::default() }).await
             }
             Action::End => Event::Stopped,
         }
     }
 
-    async fn claim(&mut self) -> Event {
-        // A nudge during a look of several steps may be about what the first ones passed by.
-        if !self.claimer.is_looking() {
+    async fn claim(&mut self, ask: Ask) -> Event {
+        // A nudge between two pages may be about something that the earlier page did not show.
+        if !self.claimer.is_paging() {
             self.nudge.busy();
         }
-        let server = self.shared.parts.store.server_of(self.lane);
-        if self.shared.settler.is_away(server) {
-            self.claimer.step_aside();
-            self.wait(Until { recovered: Some(server), ..Until::default() }).await;
-        }
-        // Only now: that wait may have been a long one. The first look after a pause brings the
-        // lane back.
+        // The supervisor's first look after the pause starts the lane again.
         if self.shared.stopping.is_cancelled() || self.shared.is_paused(&self.lane.topic) {
             return Event::Stopped;
         }
-        match self.claimer.take(self.shared, &self.outlook.due).await {
-            Ok(Taken::Granted { grant, slots, since }) => {
-                Event::Granted(self.hand_out(grant, slots, since))
-            }
-            Ok(Taken::Refused(retry_in)) => Event::Refused { retry_in },
+        match self.claimer.claim(self.shared, ask).await {
+            Ok(ClaimResult::Granted(batch)) => Event::Granted(self.hand_out(batch)),
+            Ok(ClaimResult::Refused { retry_in }) => Event::Refused { retry_in },
+            Ok(ClaimResult::ServerAway { server }) => Event::ServerAway { server },
             Err(error) => {
-                self.failed(&error);
+                log(self.lane, &error);
                 Event::Failed
             }
         }
     }
 
-    fn hand_out(&mut self, grant: Grant, mut slots: Slots, since: Instant) -> Granted {
-        if !grant.tasks.is_empty() {
+    fn hand_out(&mut self, batch: Batch) -> Granted {
+        let Batch { tasks, receipt, since, mut permits, now } = batch;
+        if !tasks.is_empty() {
             self.last_work = Instant::now();
         }
-        for task in grant.tasks {
-            call::start(self.shared, self.lane, task, &grant.receipt, since, &mut slots);
+        for task in tasks {
+            call::start(self.shared, self.lane, task, &receipt, since, &mut permits);
         }
-        self.outlook = grant.outlook;
-        claim::warn_of_unknown(
-            self.shared,
-            self.lane,
-            &self.outlook.due,
-            grant.now,
-            &mut self.last_warning,
-        );
-        if self.claimer.is_looking() {
+        self.warn_of_unknown(now);
+        if self.claimer.is_paging() {
             return Granted::ToBeContinued;
         }
+        let outlook = self.claimer.outlook();
         let is_coming =
-            self.outlook.next.is_some_and(|next| next <= self.shared.time.store_now() + COMING);
-        if self.idle_left().is_zero() && !is_coming && self.outlook.due.is_empty() {
+            outlook.next.is_some_and(|next| next <= self.shared.time.store_now() + COMING);
+        if self.idle_left().is_zero() && !is_coming && outlook.due.is_empty() {
             return Granted::Idle;
         }
         Granted::Seen { keeps_lock: self.claimer.keeps_lock() }
     }
 
-    fn failed(&mut self, error: &store::Error) {
-        let lane = self.lane;
-        match error {
-            store::Error::Corrupt(_) => {
-                tracing::error!(%lane, %error, "Lane {lane} cannot be worked; trying on")
-            }
-            // The store says itself when it goes and when it comes back.
-            _ => tracing::debug!(%lane, %error, "Could not claim; trying again"),
+    /// Logs the due destinations that are not configured. Their tasks wait.
+    fn warn_of_unknown(&mut self, now: UnixMillis) {
+        const EVERY: Duration = Duration::from_secs(60);
+        if now.since(self.last_warning) < EVERY {
+            return;
         }
-        // The next claim only looks. A reservation that waits for a store in trouble would keep
-        // slots from lanes that are well.
-        self.outlook = Outlook::default();
-        self.claimer.forget();
+        let (services, lane) = (&self.shared.parts.services, self.lane);
+        for sn in &self.claimer.outlook().due {
+            if services.get(sn.as_str()).is_none() {
+                self.last_warning = now;
+                tracing::warn!(
+                    %sn, %lane,
+                    "Tasks for {sn} are due but neither [services] nor callback.allow_hosts names \
+                     it; they wait"
+                );
+            }
+        }
     }
 
     fn idle_left(&self) -> Duration {
         self.shared.params.idle_stop.saturating_sub(self.last_work.elapsed())
     }
 
-    /// A permit that came free is no reason to claim if nobody waits for it, or another took it.
     async fn sleep(&mut self, retry_in: Option<Duration>) -> Event {
-        self.nudge.sleeps_towards(self.outlook.next);
+        let outlook = self.claimer.outlook();
+        self.nudge.sleeps_towards(outlook.next);
         if self.nudge.is_pending() {
             return Event::Woken(Wake::Claim);
         }
-        let idle =
-            self.outlook.due.is_empty().then(|| Instant::now() + self.idle_left().max(COMING));
-        let until =
-            Until { due: self.outlook.next, idle, woken: true, time: retry_in, recovered: None };
+        let idle = outlook.due.is_empty().then(|| Instant::now() + self.idle_left().max(COMING));
+        let until = Until { due: outlook.next, idle, woken: true, time: retry_in, recovered: None };
         match self.wait(until).await {
             Waited::Stopping => Event::Stopped,
             Waited::PermitFree | Waited::Time => Event::Woken(Wake::Permit),
@@ -208,29 +193,40 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         }
     }
 
-    /// The only place where a lane waits, but for the store's answers.
-    async fn wait(&self, until: Until) -> Waited {
-        let Self { shared, nudge, permit_free, .. } = self;
-        tokio::select! {
-            biased;
-            () = shared.stopping.cancelled() => Waited::Stopping,
-            () = shared.settler.recovered(until.recovered.unwrap_or_default()), if until.recovered.is_some() => {
-                Waited::Recovered
-            }
-            () = shared.time.sleep_until(until.due.unwrap_or_default()), if until.due.is_some() => Waited::Due,
-            () = tokio::time::sleep_until(until.idle.unwrap_or(self.last_work)), if until.idle.is_some() => Waited::Idle,
-            () = nudge.nudged(), if until.woken => Waited::Nudged,
-            () = permit_free.notified(), if until.woken => Waited::PermitFree,
-            () = tokio::time::sleep(until.time.unwrap_or_default()), if until.time.is_some() => Waited::Time,
+    async fn rest(&self, until: Until) -> Event {
+        match self.wait(until).await {
+            Waited::Stopping => Event::Stopped,
+            _ => Event::Rested,
         }
     }
 
-    /// Gives the lane's lock back.
-    async fn end(mut self) {
-        if self.claimer.keeps_lock() {
-            self.claimer.give_lock_back();
-            // It lasts for two seconds by itself.
-            let _ = self.claimer.take(self.shared, &[]).await;
+    /// The only `select!` of a lane. Otherwise it only waits for the store's answers.
+    async fn wait(&self, until: Until) -> Waited {
+        let Self { shared, nudge, permit_free, .. } = self;
+        let Until { recovered, due, idle, woken, time } = until;
+        tokio::select! {
+            biased;
+            () = shared.stopping.cancelled() => Waited::Stopping,
+            () = shared.settler.recovered(recovered.unwrap_or_default()),
+                if recovered.is_some() => Waited::Recovered,
+            () = shared.time.sleep_until(due.unwrap_or_default()),
+                if due.is_some() => Waited::Due,
+            () = tokio::time::sleep_until(idle.unwrap_or(self.last_work)),
+                if idle.is_some() => Waited::Idle,
+            () = nudge.nudged(), if woken => Waited::Nudged,
+            () = permit_free.notified(), if woken => Waited::PermitFree,
+            () = tokio::time::sleep(time.unwrap_or_default()),
+                if time.is_some() => Waited::Time,
         }
+    }
+}
+
+fn log(lane: &Lane, error: &store::Error) {
+    match error {
+        store::Error::Corrupt(_) => {
+            tracing::error!(%lane, %error, "Lane {lane} cannot be worked; trying on")
+        }
+        // The store itself logs when it becomes unavailable, and when it is back.
+        _ => tracing::debug!(%lane, %error, "Could not claim; trying again"),
     }
 }

@@ -1,78 +1,85 @@
 //! What a lane does next: a pure state machine.
 //!
 //! ```text
-//!               granted                  nothing left: ends
-//! ┌─ Claiming ───────────▶ Waiting ─────────────────────────▶
-//! │   ▲ ▲  │ ▲                │
-//! │   │ │  │ └────────────────┘  due, nudged, idle, a permit is free
-//! │   │ │  └ refused ─▶ Blocked ──┐  another instance claims
-//! │   │ └─────────────────────────┘
-//! │   └──────────────────────────┐
-//! └── failed ─▶ BackingOff ──────┘   the store is in trouble
+//!            granted             nothing is left
+//! Claiming ─────────▶ Waiting ─────────────────▶ the lane's task ends
+//!  ▲    ▲                │
+//!  │    └────────────────┘  due, nudged, idle, a permit is free
+//!  │
+//!  ├─▶ Blocked        another instance has the lane's lock
+//!  ├─▶ ServerAway     the lane's server does not answer settles
+//!  └─▶ BackingOff     the claim failed
 //! ```
 //!
-//! Every event answers one action, so that nothing here depends on time. Stopping ends every state.
+//! Each event leads to one state and one action, so nothing here depends on time. `Stopped` ends
+//! every state.
 
 use std::time::Duration;
 
-/// The wait after the store failed, doubling up to the longest.
+/// The wait after a failed claim, doubling up to the longest.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 /// The wait while another instance claims.
 const SHORTEST_REFUSAL: Duration = Duration::from_millis(1);
 const LONGEST_REFUSAL: Duration = Duration::from_millis(100);
 
-/// Where a lane stands. `backoff` is the wait after the next failure.
+/// The state of a lane. `backoff` is the wait after the next failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// It asks the store for tasks.
     Claiming { backoff: Duration },
-    /// It has nothing that it could call: nothing is due, or no permit is free for what is due.
-    /// `keeps_lock`: the store may keep the lane's lock for it, so that no other instance can
-    /// claim.
-    Waiting { keeps_lock: bool },
-    /// Another instance claims the lane just now.
+    /// Nothing is due, or there are no permits for what is due.
+    Waiting {
+        /// Whether the store may keep the lane's lock for this instance, so that no other can
+        /// claim.
+        keeps_lock: bool,
+    },
+    /// Another instance claims the lane's tasks.
     Blocked { backoff: Duration },
-    /// The store failed.
+    /// Settles wait until the lane's server answers them.
+    ServerAway { backoff: Duration },
+    /// The last claim failed.
     BackingOff { backoff: Duration },
 }
 
-/// What has come of the last action.
+/// What came of the last action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The claim was answered, with tasks or without.
+    /// The store has answered the claim, with tasks or without.
     Granted(Granted),
     /// Another instance has the lane's lock for so long at most.
     Refused { retry_in: Duration },
-    /// The store did not answer the claim.
+    /// Nothing was claimed, because this server does not answer settles.
+    ServerAway { server: u64 },
+    /// The claim failed.
     Failed,
     /// There is a permit for something that is due.
     PermitFree,
-    /// There is none; after the wait, time alone may have freed one.
+    /// There is none. After `retry_in`, time alone may have freed one.
     NoPermit { retry_in: Option<Duration> },
     /// The sleep has ended, and why.
     Woken(Wake),
-    /// The rest is over.
+    /// The rest, or the wait for the server, is over.
     Rested,
     /// The instance stops, or the topic is paused.
     Stopped,
 }
 
-/// What an answered claim leaves behind.
+/// What the store's answer to a claim showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Granted {
-    /// There is more to see than one answer shows.
+    /// The list of due destinations has another page.
     ToBeContinued,
-    /// Nothing is due or coming, and has not been for long enough.
+    /// Nothing is due, nothing is coming soon, and there was no work for `worker.idle_stop`.
     Idle,
-    /// Something may come, or is due.
+    /// Something is due, or may come.
     Seen { keeps_lock: bool },
 }
 
 /// Why a sleep has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wake {
-    /// Something is due, the supervisor knows of something earlier, or nothing has come for long.
+    /// Something is due, the supervisor knows of earlier work, or the lane is idle.
     Claim,
     /// A permit may be free: it is the lane's turn in a wait queue, or time may have freed one.
     Permit,
@@ -83,22 +90,24 @@ pub(super) enum Wake {
 pub(super) enum Action {
     /// Claim what is due and has permits.
     Claim,
-    /// Let calls whose answers are there end first, so that the claim is larger. Then claim.
+    /// Let calls whose responses have arrived end first, so that the claim is larger. Then claim.
     YieldAndClaim,
     /// Ask the store without claiming anything, which gives the lane's lock back.
     GiveLockBack,
-    /// Look whether there is a permit for something that is due; if not, wait for one.
+    /// Check whether there is a permit for something that is due. If not, queue for one.
     CheckPermits,
-    /// Sleep until something is due, or a permit may be free; after so long one is.
+    /// Sleep until something is due, or a permit may be free; at most for `retry_in`.
     Sleep { retry_in: Option<Duration> },
     /// Do nothing for so long.
     Rest(Duration),
-    /// Work the lane no longer.
+    /// Wait until the server answers settles again.
+    AwaitServer(u64),
+    /// End the lane's task.
     End,
 }
 
 impl State {
-    /// Where a lane begins.
+    /// The first state and action of a lane.
     pub(super) fn start() -> (Self, Action) {
         (Self::claiming(), Action::Claim)
     }
@@ -107,7 +116,7 @@ impl State {
         Self::Claiming { backoff: FIRST_BACKOFF }
     }
 
-    /// What follows an event.
+    /// The next state and action after an event.
     pub(super) fn step(self, event: Event) -> (Self, Action) {
         match (self, event) {
             (_, Event::Stopped) => (self, Action::End),
@@ -119,23 +128,29 @@ impl State {
                 }
             },
             (Self::Claiming { backoff }, Event::Refused { retry_in }) => {
-                // Its holder gives the lock back earlier than it must, unless it died.
+                // The other instance gives the lock back before it expires, unless it died.
                 (
                     Self::Blocked { backoff },
                     Action::Rest(retry_in.clamp(SHORTEST_REFUSAL, LONGEST_REFUSAL)),
                 )
             }
+            (Self::Claiming { backoff }, Event::ServerAway { server }) => {
+                (Self::ServerAway { backoff }, Action::AwaitServer(server))
+            }
             (Self::Claiming { backoff }, Event::Failed) => (
                 Self::BackingOff { backoff: (backoff * 2).min(LONGEST_BACKOFF) },
                 Action::Rest(backoff),
             ),
-            (Self::Blocked { backoff } | Self::BackingOff { backoff }, Event::Rested) => {
-                (Self::Claiming { backoff }, Action::Claim)
-            }
+            (
+                Self::Blocked { backoff }
+                | Self::ServerAway { backoff }
+                | Self::BackingOff { backoff },
+                Event::Rested,
+            ) => (Self::Claiming { backoff }, Action::Claim),
             (Self::Waiting { .. }, Event::PermitFree | Event::Woken(Wake::Claim)) => {
                 (Self::claiming(), Action::YieldAndClaim)
             }
-            // What is due is blocked here. Another instance may have permits for it.
+            // Another instance may have permits for what is due.
             (Self::Waiting { keeps_lock: true }, Event::NoPermit { .. }) => {
                 (Self::claiming(), Action::GiveLockBack)
             }
@@ -143,7 +158,7 @@ impl State {
                 (self, Action::Sleep { retry_in })
             }
             (Self::Waiting { .. }, Event::Woken(Wake::Permit)) => (self, Action::CheckPermits),
-            (state, event) => unreachable!("{state:?} does nothing of which {event:?} could come"),
+            (state, event) => unreachable!("no action of {state:?} leads to {event:?}"),
         }
     }
 }
@@ -197,7 +212,12 @@ mod tests {
         check(claiming(400), refused(2_000), blocked(400), Action::Rest(100 * MS));
         check(blocked(400), Event::Rested, claiming(400), Action::Claim);
 
-        for state in [claiming(50), open, locked, blocked(50), State::BackingOff { backoff: MS }] {
+        let away = State::ServerAway { backoff: 400 * MS };
+        check(claiming(400), Event::ServerAway { server: 3 }, away, Action::AwaitServer(3));
+        check(away, Event::Rested, claiming(400), Action::Claim);
+
+        let backing_off = State::BackingOff { backoff: MS };
+        for state in [claiming(50), open, locked, blocked(50), away, backing_off] {
             check(state, Event::Stopped, state, Action::End);
         }
     }

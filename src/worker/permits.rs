@@ -1,0 +1,198 @@
+//! The permits of one lane: reserved before each claim, and waited for when there are none.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::shared::Shared;
+use crate::callback::Caller;
+use crate::limits::{
+    Allowance, Availability, Permit, Permits, TopicPermit, TopicPermits, TopicWaiter, Waiter,
+};
+use crate::model::task::{Destination, Topic, TopicPolicy};
+use crate::store::Delivery;
+
+/// The permits of one claim: some of each destination and, if the topic has limits, as many of the
+/// topic.
+#[derive(Debug, Default)]
+pub(super) struct Reserved {
+    by_destination: BTreeMap<Destination, Permits>,
+    of_topic: Option<TopicPermits>,
+}
+
+/// The permits of one call.
+#[derive(Debug)]
+pub(super) struct CallPermits {
+    pub(super) destination: Permit,
+    pub(super) topic: Option<TopicPermit>,
+}
+
+impl Reserved {
+    /// The permits of one call to the destination; `None` if none are left for it.
+    pub(super) fn split_one(&mut self, destination: &Destination) -> Option<CallPermits> {
+        let destination = self.by_destination.get_mut(destination)?.split_one()?;
+        let topic = match &mut self.of_topic {
+            Some(permits) => Some(permits.split_one()?),
+            None => None,
+        };
+        Some(CallPermits { destination, topic })
+    }
+
+    /// The destinations that have permits, by name.
+    pub(super) fn destinations(&self) -> impl Iterator<Item = &Destination> {
+        self.by_destination.keys()
+    }
+
+    /// How many permits the destination has.
+    pub(super) fn count(&self, destination: &Destination) -> usize {
+        self.by_destination.get(destination).map_or(0, Permits::len)
+    }
+}
+
+/// A lane's positions in the wait queues of its due destinations and of its topic.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    by_destination: BTreeMap<Destination, Waiter>,
+    /// `None` if the topic has no limits, or the lane has not waited for it yet.
+    of_topic: Option<TopicWaiter>,
+}
+
+impl Waiters {
+    /// Reserves permits for the due destinations, in their order, and then for the recent ones: at
+    /// most a batch in total, shared so that each due destination can get some. Also returns
+    /// whether due destinations have more permits than that.
+    ///
+    /// The lane goes to the end of the queue of each destination that it got permits of. Elsewhere
+    /// it keeps its position, and is not woken until the next [`Self::check`].
+    pub(super) fn reserve(
+        &mut self,
+        shared: &Shared<impl Delivery, impl Caller>,
+        topic: &Topic,
+        due: &[&Destination],
+        recent: &[Destination],
+    ) -> (Reserved, bool) {
+        let (reserved, more) = self.take(shared, topic, due, recent);
+        self.by_destination.retain(|name, _| !reserved.by_destination.contains_key(name));
+        self.suspend();
+        (reserved, more)
+    }
+
+    fn take(
+        &self,
+        shared: &Shared<impl Delivery, impl Caller>,
+        topic: &Topic,
+        due: &[&Destination],
+        recent: &[Destination],
+    ) -> (Reserved, bool) {
+        let mut reserved =
+            Reserved { of_topic: self.take_of_topic(shared, topic), ..Reserved::default() };
+        let mut left =
+            reserved.of_topic.as_ref().map_or(shared.params.claim_batch, TopicPermits::len);
+        if left == 0 {
+            return (reserved, false);
+        }
+        let mut waiting = due.len();
+        let mut more = false;
+        for (i, destination) in due.iter().copied().chain(recent).enumerate() {
+            let is_due = i < due.len();
+            if left == 0 && (more || !is_due) {
+                break;
+            }
+            let most = left.div_ceil(waiting.max(1));
+            waiting = waiting.saturating_sub(1);
+            if reserved.by_destination.contains_key(destination) {
+                continue;
+            }
+            let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
+            let permits = match self.by_destination.get(destination) {
+                Some(waiter) => waiter.reserve(service.allowance(), most),
+                None => shared.parts.limits.reserve(destination, service.allowance(), most),
+            };
+            if !permits.is_empty() {
+                left -= permits.len();
+                reserved.by_destination.insert(destination.clone(), permits);
+            }
+            more |= is_due && shared.parts.limits.free(destination, service.allowance()) > 0;
+        }
+        (reserved, more)
+    }
+
+    /// Permits of the topic, at most a batch; `None` if the topic has no limits.
+    fn take_of_topic(
+        &self,
+        shared: &Shared<impl Delivery, impl Caller>,
+        topic: &Topic,
+    ) -> Option<TopicPermits> {
+        let (allowance, most) =
+            (topic_allowance(&shared.policy_of(topic))?, shared.params.claim_batch);
+        Some(match &self.of_topic {
+            Some(waiter) => waiter.reserve(allowance, most),
+            None => shared.topic_limits.of(topic).reserve(allowance, most),
+        })
+    }
+
+    /// Whether there is a permit for one of the due destinations. If not, the lane waits in the
+    /// queues of all of them, and of no others; `wake` is notified in its turn.
+    pub(super) fn check(
+        &mut self,
+        shared: &Shared<impl Delivery, impl Caller>,
+        topic: &Topic,
+        due: &[Destination],
+        wake: &Arc<Notify>,
+    ) -> Availability {
+        if let Availability::Later(wait) = self.check_topic(shared, topic, wake) {
+            self.by_destination.values().for_each(Waiter::suspend);
+            return Availability::Later(wait);
+        }
+        let mut least: Option<Duration> = None;
+        let mut before = std::mem::take(&mut self.by_destination);
+        for destination in due {
+            let Some(service) = shared.parts.services.get(destination.as_str()) else { continue };
+            let enqueue = || shared.parts.limits.enqueue(destination, wake.clone());
+            let waiter = before.remove(destination).unwrap_or_else(enqueue);
+            let availability = waiter.check(service.allowance());
+            self.by_destination.insert(destination.clone(), waiter);
+            match availability {
+                Availability::Now => {
+                    self.by_destination.append(&mut before);
+                    return Availability::Now;
+                }
+                Availability::Later(wait) => least = least.into_iter().chain(wait).min(),
+            }
+        }
+        self.of_topic.iter().for_each(TopicWaiter::suspend);
+        Availability::Later(least)
+    }
+
+    fn check_topic(
+        &mut self,
+        shared: &Shared<impl Delivery, impl Caller>,
+        topic: &Topic,
+        wake: &Arc<Notify>,
+    ) -> Availability {
+        let Some(allowance) = topic_allowance(&shared.policy_of(topic)) else {
+            self.of_topic = None;
+            return Availability::Now;
+        };
+        let enqueue = || shared.topic_limits.of(topic).enqueue(wake.clone());
+        self.of_topic.get_or_insert_with(enqueue).check(allowance)
+    }
+
+    /// The lane keeps its positions, but is not woken until the next [`Self::check`]: it waits for
+    /// something else meanwhile.
+    pub(super) fn suspend(&self) {
+        self.by_destination.values().for_each(Waiter::suspend);
+        self.of_topic.iter().for_each(TopicWaiter::suspend);
+    }
+}
+
+/// The limits of a topic; `None` if it has none.
+fn topic_allowance(policy: &TopicPolicy) -> Option<Allowance> {
+    let is_limited = policy.rate.is_some() || policy.concurrency.is_some();
+    is_limited.then(|| Allowance {
+        concurrency: policy.concurrency.unwrap_or(usize::MAX),
+        rate: policy.rate,
+    })
+}

@@ -1,0 +1,46 @@
+//! The end of one lease.
+
+use crate::model::task::{Lane, TaskId};
+use crate::store::{Settle, Transition};
+use crate::worker::in_flight::{HeldTask, Lease};
+
+/// The end of a lease, which the store is to be told.
+///
+/// The task stays in flight until the store has answered. A claim that returns it to this instance
+/// before then must not call it again.
+///
+/// A released task is not in flight any more: nothing of it runs, and the store hands it out only
+/// once it has the release. If it stayed in flight, a claim between the store's answer and its
+/// arrival here would release it again, over and over.
+#[derive(Debug)]
+pub(in crate::worker) struct Ending {
+    pub(super) lane: Lane,
+    pub(super) id: TaskId,
+    pub(super) lease: Lease,
+    pub(super) task: Option<HeldTask>,
+    pub(super) transition: Transition,
+}
+
+impl Ending {
+    pub(in crate::worker) fn of(lane: Lane, task: HeldTask, transition: Transition) -> Self {
+        let (id, mut lease) = (task.id(), task.lease());
+        let mut task = Some(task);
+        if transition == Transition::Release {
+            // Of several leases of one task, only the newest can be released.
+            while let Some(newer) = task.take().and_then(HeldTask::next_lease) {
+                lease = newer.lease();
+                task = Some(newer);
+            }
+        }
+        Self { lane, id, lease, task, transition }
+    }
+
+    pub(super) fn settle(&self) -> Settle {
+        Settle {
+            lane: self.lane.clone(),
+            id: self.id,
+            receipt: self.lease.receipt.clone(),
+            transition: self.transition.clone(),
+        }
+    }
+}

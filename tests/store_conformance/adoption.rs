@@ -403,7 +403,7 @@ pub(crate) async fn an_adoption_registers_its_topic_and_asks_for_no_quota(
 
 /// Two stores that took an add in the same second have given the same id, perhaps for the same
 /// content in the same millisecond.
-pub(crate) async fn tasks_of_two_stores_with_one_id_are_told_apart(bench: Bench<impl Store>) {
+pub(crate) async fn tasks_of_two_stores_with_one_id_are_distinguished(bench: Bench<impl Store>) {
     let task = stranger(1_700_000_000_000_005);
     assert_eq!(adopt(&bench, from(7, task.clone())).await, Adopted::New);
     assert_eq!(adopt(&bench, from(8, task.clone())).await, Adopted::Taken);

@@ -251,7 +251,7 @@ macro_rules! conformance {
             transfer a_move_keeps_every_field,
             transfer a_moved_task_keeps_its_origin,
             transfer a_call_for_a_moved_task_has_its_origin,
-            adoption tasks_of_two_stores_with_one_id_are_told_apart,
+            adoption tasks_of_two_stores_with_one_id_are_distinguished,
             adoption an_id_that_another_topic_has_is_taken,
             adoption an_id_that_another_import_brought_to_another_topic_is_taken,
             adoption a_batch_takes_an_id_once,
@@ -265,7 +265,7 @@ macro_rules! conformance {
             read next_due_includes_the_earliest_lease_deadline,
             read next_pull_knows_only_tasks_for_consumers,
             read a_poll_gives_the_answers_of_the_verbs,
-            read what_does_not_exist_is_unknown_and_empty,
+            read reads_of_unknown_names_are_empty,
             read a_store_keeps_its_id,
 
             destination a_hold_lasts_until_it_is_released,

@@ -111,7 +111,7 @@ macro_rules! conformance {
             settle a_death_is_the_holders_and_may_be_repeated,
             settle a_release_is_the_holders_and_gives_the_attempt_back,
             settle a_keep_is_the_holders_and_makes_the_lease_longer,
-            settle a_task_that_is_only_kept_comes_to_an_end,
+            settle a_task_that_is_kept_too_often_dies,
             settle a_finished_task_keeps_its_receipt_and_repeats_answer_done,
             settle late_success_counts_for_its_revision_only,
             settle an_outcome_is_kept_and_cut_between_characters,

@@ -1,7 +1,6 @@
 //! Split brain: the network separates the primary from the others, together with one instance and
-//! one Sentinel. It goes on taking that instance's writes after the others have elected another
-//! primary. When the network is whole again it becomes a replica, and the writes that it took
-//! meanwhile are lost.
+//! one Sentinel. The old primary goes on taking that instance's writes after the others have
+//! elected another. When the network is whole again, it becomes a replica and loses these writes.
 //!
 //! As with a kill, the service with `wait_replicas = 0` shows and counts the losses. The one with 1
 //! confirms nothing that a replica lacks.

@@ -1,7 +1,5 @@
-"""Runs the scenarios of `delayd bench` in groups, each on both stores, with parts and peers.
-
-See scripts/bench.
-"""
+"""Runs the scenarios of `delayd bench` in groups, each on both stores, and measures the parts and
+peers beside them. See scripts/bench."""
 
 import argparse
 import json
@@ -39,7 +37,8 @@ class Redis:
         options += " --slowlog-log-slower-than 4000 --slowlog-max-len 20000"
         self.process = subprocess.Popen(
             ["redis-server", *options.split(), "--save", ""],
-            cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
@@ -68,32 +67,33 @@ class Run:
         self.group = None
         self.results = {}
         self.defects = []
-        # The measures that are not possible on this machine, with reasons.
+        # What could not be measured on this machine, and why.
         self.absent = {}
 
     def size(self, long, short):
         return short if self.short else long
 
     def bench(self, key, words, store=None):
-        """Runs a scenario; with the store Redis, on a server of its own."""
+        """Runs a scenario, on a Redis of its own if that is the store."""
         if store == "redis":
             with Redis() as redis:
-                return self._play(key, words, ["--store", "redis", "--redis", redis.url])
-        return self._play(key, words, [])
+                return self._run(key, words, ["--store", "redis", "--redis", redis.url])
+        return self._run(key, words, [])
 
-    def _play(self, key, words, store):
+    def _run(self, key, words, store):
         print(f"{key:<28}", end="", flush=True)
         command = [str(PROGRAM), "bench", *words.split(), *store, "--json"]
         bench = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             output, error = bench.communicate(timeout=LONGEST_S)
         except BaseException:
-            # It stops its service and removes its data.
+            # The bench then ends its service and removes its data.
             bench.send_signal(signal.SIGINT)
             bench.communicate()
             raise
         if bench.returncode != 0:
-            said = error.strip().splitlines()[-1] if error.strip() else f"ended with {bench.returncode}"
+            lines = error.strip().splitlines()
+            said = lines[-1] if lines else f"ended with {bench.returncode}"
             if "open files" in said:
                 self._lacks(key, said.removeprefix("delayd: "))
                 return None
@@ -126,7 +126,7 @@ class Run:
 
 
 def add(run):
-    """Rounds, so that the bare server is measured within seconds of each figure."""
+    """In rounds, so that each figure is measured within seconds of the bare server's."""
     span = run.size("5s", "500ms")
     for _ in range(run.size(5, 1)):
         run.bench("bare 64", f"bare --for {span}")
@@ -151,7 +151,7 @@ def batch(run):
 
 
 def burst(run):
-    """More rounds than other groups: half a second is short, and other load of the machine counts."""
+    """More rounds than elsewhere: a burst is short, so other work of the machine counts."""
     for _ in range(run.size(7, 1)):
         for store in STORES:
             run.bench(f"burst {store}", f"burst --tasks {run.size(20000, 2000)}", store)
@@ -160,7 +160,8 @@ def burst(run):
 def lateness(run):
     for rate in [1000, 3500]:
         for store in STORES:
-            run.bench(f"lateness {rate} {store}", f"lateness --rate {rate} --for {run.size('10s', '1s')}", store)
+            words = f"lateness --rate {rate} --for {run.size('10s', '1s')}"
+            run.bench(f"lateness {rate} {store}", words, store)
 
 
 def pull(run):
@@ -177,7 +178,7 @@ def idle(run):
 
 
 def in_flight(run):
-    """As many calls as the open-file limit allows."""
+    """As many calls as the limit of open files allows."""
     for calls in run.size([2_000, 4_000, 8_000, 100_000], [160, 320]):
         for store in STORES:
             run.bench(f"in-flight {calls} {store}", f"in-flight --calls {calls}", store)
@@ -191,7 +192,8 @@ def flood(run):
 def pending(run):
     for tasks in run.size([10_000, 100_000, 1_000_000, 10_000_000], [1_000, 10_000]):
         for store in STORES:
-            words = f"pending --tasks {tasks} --for {run.size('10s', '500ms')} --rate {run.size(1000, 200)}"
+            span, rate = run.size("10s", "500ms"), run.size(1000, 200)
+            words = f"pending --tasks {tasks} --for {span} --rate {rate}"
             run.bench(f"pending {tasks} {store}", words, store)
 
 
@@ -217,17 +219,20 @@ GROUPS = {
 
 
 def machine():
-    """The machine of the run."""
+    """The machine on which the figures were measured."""
     model = ""
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+        models = [line.split(":", 1)[1] for line in lines if line.startswith("model name")]
+        model = models[0].strip() if models else ""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     redis = subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout
     version = next((word[2:] for word in redis.split() if word.startswith("v=")), "?")
+    delayd = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True).stdout
     return {
-        "cpus": os.cpu_count(), "model": model, "memory_gib": round(memory), "system": f"{platform.system()} {platform.release()}",
-        "redis": version, "delayd": subprocess.run([PROGRAM, "--version"], capture_output=True, text=True).stdout.strip(),
+        "cpus": os.cpu_count(), "model": model, "memory_gib": round(memory),
+        "system": f"{platform.system()} {platform.release()}",
+        "redis": version, "delayd": delayd.strip(),
     }
 
 
@@ -241,7 +246,7 @@ def main():
     wanted = options.only.split(",")
     unknown = [name for name in wanted if name not in GROUPS]
     if unknown:
-        parser.error(f"there is no group {unknown[0]}; there are {', '.join(GROUPS)}")
+        parser.error(f"--only: expected groups of {', '.join(GROUPS)}, got {unknown[0]}")
     if options.page:
         told = json.loads(FIGURES.read_text())
         page.write(ROOT, told)
@@ -254,9 +259,14 @@ def main():
         before = json.loads(FIGURES.read_text())
         if before["short"] == run.short:
             run.results = before["results"] | run.results
-            run.absent = {key: why for key, why in before.get("absent", {}).items() if key not in run.results} | run.absent
+            absent = before.get("absent", {}).items()
+            absent = {key: why for key, why in absent if key not in run.results}
+            run.absent = absent | run.absent
     took_s = round(time.monotonic() - began)
-    told = {"short": run.short, "machine": machine(), "results": run.results, "defects": run.defects, "absent": run.absent}
+    told = {
+        "short": run.short, "machine": machine(), "results": run.results,
+        "defects": run.defects, "absent": run.absent,
+    }
     print("\n" + page.table(told))
     if options.write:
         FIGURES.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,5 @@
-"""How long this machine stops a program that only reads the clock.
-
-No command of a server can be faster than that.
-"""
+"""Measures how long this machine stops a program that only reads the clock. No server can promise
+that a command takes less."""
 
 import multiprocessing
 import time
@@ -10,7 +8,7 @@ NOTED_NS = 1_000_000
 
 
 def _gaps(seconds):
-    """The gaps of at least a millisecond between two readings of the clock, in ns."""
+    """The gaps of a millisecond or more between two readings of the clock, in ns."""
     gaps, now = [], time.monotonic_ns()
     end = now + int(seconds * 1e9)
     while now < end:
@@ -21,7 +19,7 @@ def _gaps(seconds):
 
 
 def measure(seconds):
-    """Runs one such program per CPU core for so many seconds."""
+    """Runs one such program on each processor, with no other load."""
     programs = multiprocessing.cpu_count()
     with multiprocessing.Pool(programs) as pool:
         gaps = [gap for found in pool.map(_gaps, [seconds] * programs) for gap in found]

@@ -118,7 +118,7 @@ impl Account {
 
     pub fn confirmed(&self, n: u64, id: u64, due_ms: i64, by: SocketAddr) {
         let mut adds = self.adds.lock().unwrap();
-        let added = adds.get_mut(&n).expect("an answer to an add that was sent");
+        let added = adds.get_mut(&n).expect("only sent adds are answered");
         added.confirmed = Some((id, due_ms));
         added.taken = Some((by, now_ms()));
     }

@@ -118,7 +118,7 @@ impl Side {
 
     /// After [`Side::stop`]: returns the lost adds.
     pub async fn judge(&mut self) -> Vec<Lost> {
-        let last = self.fleets.last().expect("an instance on the majority side");
+        let last = self.fleets.last().expect("the majority side has an instance");
         let verdict =
             Verdict::after_failover(&self.account, last.member(0), || self.receiver.seen()).await;
         let adds = self.account.adds();
@@ -140,7 +140,7 @@ impl Side {
         self.row.note(format!("lost {} of {}", lost.len(), verdict.accepted));
         self.row.note(format!("{} delivered ones forgotten", verdict.forgotten));
         self.row.note(format!("{} adds refused", self.account.refusals()));
-        nobody_read_readonly(&mut self.row, &self.account, &self.fleets);
+        no_caller_saw_readonly(&mut self.row, &self.account, &self.fleets);
         self.row.settle_counting_losses(verdict);
         lost
     }
@@ -184,7 +184,7 @@ pub async fn resumed(account: &Account, fleet: &Fleet, since_ms: i64) -> i64 {
 }
 
 /// READONLY, a replica's answer to clients of Redis, must not reach the callers of delayd.
-pub fn nobody_read_readonly(row: &mut Row, account: &Account, fleets: &[Fleet]) {
+pub fn no_caller_saw_readonly(row: &mut Row, account: &Account, fleets: &[Fleet]) {
     let said = account.sentences().into_iter().find(|sentence| sentence.contains("READONLY"));
     row.promise(said.is_none(), format!("a caller was told {said:?}"));
     let logs = fleets.iter().map(|fleet| fleet.member(0).log()).collect::<String>();

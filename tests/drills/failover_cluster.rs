@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::block_in_place;
 
 use crate::account::{Account, Cause};
-use crate::failover::{RESUME_MS, nobody_read_readonly, resumed};
+use crate::failover::{RESUME_MS, no_caller_saw_readonly, resumed};
 use crate::fleet::Fleet;
 use crate::load::{Load, Plan};
 use crate::program::StoreAt;
@@ -137,7 +137,7 @@ async fn one_primary_is_killed() {
     hurt_row.note(format!("resumed {slowest} ms after the election"));
     hurt_row.note(format!("lost {} of {}", verdict.lost.len(), verdict.accepted));
     hurt_row.note(format!("{} adds refused", account.refusals()));
-    nobody_read_readonly(&mut hurt_row, &account, std::slice::from_ref(&fleet));
+    no_caller_saw_readonly(&mut hurt_row, &account, std::slice::from_ref(&fleet));
     hurt_row.settle_counting_losses(verdict);
     well_row.finish();
     hurt_row.finish();

@@ -1,7 +1,6 @@
 //! Split brain: the network separates the primary from the others, together with one instance and
-//! one Sentinel. It goes on taking that instance's writes after the others have elected another
-//! primary. When the network is whole again it becomes a replica, and the writes that it took
-//! meanwhile are lost.
+//! one Sentinel. The old primary goes on taking that instance's writes after the others have
+//! elected another. When the network is whole again, it becomes a replica and loses these writes.
 //!
 //! As with a kill, the service with `wait_replicas = 0` shows and counts the losses. The one with 1
 //! confirms nothing that a replica lacks.
@@ -73,7 +72,9 @@ async fn the_primary_is_cut_off() {
     block_in_place(|| island.rejoin());
     let neighbour = island.inside().host;
     block_in_place(|| {
-        until("nobody uses the old primary", || users(&mut watched, primary, &neighbour) == Some(0))
+        until("no instance uses the old primary", || {
+            users(&mut watched, primary, &neighbour) == Some(0)
+        })
     });
     let times = Times { cut, elected, joined, left: now_ms() };
     for side in &sides {

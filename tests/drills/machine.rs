@@ -64,7 +64,7 @@ pub async fn on_core<T: Send + 'static>(
     let (done, outcome) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let thread = fs::read_link("/proc/thread-self").unwrap();
-        let thread = thread.file_name().expect("it ends in the thread's number").to_owned();
+        let thread = thread.file_name().expect("the path ends with the thread's number").to_owned();
         let pinned = Command::new("taskset")
             .args(["-p", "-c", &core])
             .arg(thread)

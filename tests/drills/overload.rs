@@ -4,9 +4,9 @@
 //! The service has one core and the load another, so that they do not compete. The service is
 //! limited by one of two:
 //!
-//! - *its processor*: it gets a part of the time, because a load that is three times its capacity
-//!   needs more processor time than the service;
-//! - *its store*, whose every answer takes a while: in that while it does as many tasks as there
+//! - *Its processor*: it gets only a part of the time. Three times its capacity is a load that needs
+//!   more processor time than the service itself.
+//! - *Its store*: each answer takes a while. In that while the service does as many tasks as there
 //!   are request slots.
 
 use std::process::Command;

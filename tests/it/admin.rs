@@ -19,7 +19,7 @@ on_both_stores!(
     a_cancelled_task_never_fires_and_a_fired_one_cannot_be_cancelled,
     a_leased_task_is_cancelled_unless_it_succeeds,
     an_updated_task_fires_at_its_new_moment_with_its_new_content,
-    what_is_not_delivered_in_time_expires,
+    a_task_not_delivered_in_time_expires,
     a_dying_task_makes_its_call,
     failed_attempts_are_noted_with_their_answers,
     pages_of_a_list_follow_one_another,
@@ -205,7 +205,7 @@ async fn an_updated_task_fires_at_its_new_moment_with_its_new_content(kept: Kept
     assert_eq!(call(&delayd, "/delay/task/pull", json!({"topic": "t"})).await["content"], "other");
 }
 
-async fn what_is_not_delivered_in_time_expires(kept: Kept) {
+async fn a_task_not_delivered_in_time_expires(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let task = json!({"topic": "t", "delay": 0, "expires_after": "50ms", "content": {"n": 1}});
     let id = delayd.add(task).await.id();
@@ -415,7 +415,7 @@ async fn a_topic_has_settings_counts_and_a_forecast(kept: Kept) {
     assert_eq!(topics["topics"], json!([{"topic": "t", "shards": 3, "paused": false}]));
 }
 
-/// The settings used to be shown with other names than those that set them.
+/// The settings used to have one name when they were set and another when they were shown.
 async fn a_topics_settings_are_set_as_they_are_shown(kept: Kept) {
     let delayd = kept.start(&[]).await;
     let backoff =

@@ -113,7 +113,7 @@ async fn the_images_health_check_needs_no_more_than_the_images_environment() {
 /// The program in the image used to have 102 MB. A debugger alone reads 83 MB of them.
 #[cfg(target_os = "linux")]
 #[test]
-fn debug_information_goes_to_a_file_of_its_own() {
+fn debug_information_is_in_a_separate_file() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let place = folder();
     let split =

@@ -132,7 +132,11 @@ async fn everything_moves_while_both_serve(from: Kept, into: Kept) {
     ids.extend(added);
     assert_eq!(summary["left"], 0, "{summary}");
     assert!(summary["moved"].as_u64().unwrap() > 1_000, "{summary}");
-    assert!(!new.log().contains("resumed by hand"), "nobody resumed a topic: {}", new.log());
+    assert!(
+        !new.log().contains("resumed by hand"),
+        "the log says that a topic was resumed by hand: {}",
+        new.log()
+    );
 
     let shown = new.post("/delay/topic/get", json!({"topic": "t"}).to_string()).await.ok().body;
     assert_eq!(

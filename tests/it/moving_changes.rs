@@ -123,7 +123,7 @@ async fn beat(service: &Program, topic: &str, key: &str) -> Value {
 }
 
 /// Makes the new service draw ids of a later hour. Otherwise both services draw the same ids in the
-/// same second, and a task whose id the new service has drawn stays at the old one.
+/// same second. A task whose id the new service has drawn stays at the old one.
 async fn keep_ids_apart(new: &Program) {
     let (now, ahead) = (now_ms(), 2 * 3_600);
     let record = json!({

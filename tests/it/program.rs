@@ -151,7 +151,8 @@ impl Program {
         });
         let waited =
             tokio::time::timeout(Duration::from_secs(30), found.wait_for(Option::is_some)).await;
-        let Ok(Ok(address)) = waited.map(|found| found.map(|address| address.expect("just seen")))
+        let Ok(Ok(address)) =
+            waited.map(|found| found.map(|address| address.expect("the address was just found")))
         else {
             let _ = child.kill();
             panic!("delayd does not listen:\n{}", log.lock().unwrap());

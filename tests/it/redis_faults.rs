@@ -236,7 +236,7 @@ async fn at_maxmemory_adds_are_refused_and_work_goes_on() {
 /// A record that cannot be read (for example of another version) must not stop the other tasks of
 /// its claim.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_unreadable_record_does_not_hold_up_its_neighbours() {
+async fn an_unreadable_record_does_not_delay_other_tasks() {
     let server = redis_server::shared();
     let prefix = format!("odd{:x}", rand::random::<u64>());
     let receiver = Receiver::start().await;

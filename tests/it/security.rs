@@ -348,7 +348,8 @@ async fn a_private_address_is_not_called_whatever_its_name(kept: Kept) {
     let delayd = kept.start(&sets).await;
     let task = |content: Value| {
         json!({
-            "topic": "t", "delay": 0, "max_attempts": 2, "backoff": {"kind": "fixed", "every": "1ms"},
+            "topic": "t", "delay": 0, "max_attempts": 2,
+            "backoff": {"kind": "fixed", "every": "1ms"},
             "content": content,
         })
     };

@@ -192,7 +192,7 @@ async fn a_new_store_id_applies_to_later_tasks(kept: Kept) {
         (second != first).then_some(second)
     };
     let Some(second) = poll::answer(another).await else {
-        panic!("nobody took up the new id:\n{}", delayd.log())
+        panic!("no instance took up the new id:\n{}", delayd.log())
     };
     assert!(output.contains(&second), "{output}");
 }

@@ -223,7 +223,7 @@ impl Checker<'_> {
                 task.rescheduled(*moment, content.clone(), *answer, now);
             }
             What::Replayed { id } => {
-                self.tasks.get_mut(id).expect("it was dead, so it was there").begin_revision(now);
+                self.tasks.get_mut(id).expect("a dead task has an account").begin_revision(now);
             }
             What::TopicPaused { topic } => self.pauses.paused(topic, at, now),
             What::TopicResumed { topic, becomes } => self.pauses.resumed(topic, *becomes, at, now),
@@ -304,7 +304,7 @@ impl Checker<'_> {
 
     fn hand_out(&mut self, claimed: &Claimed<'_>, id: TaskId) {
         let Claimed { at, now, by, lane, lease, receipt, sent, .. } = *claimed;
-        let task = self.tasks.get_mut(&id).expect("it was looked for");
+        let task = self.tasks.get_mut(&id).expect("the task was found before");
         let misfires = |due| self.pauses.is_known_to_misfire(&lane.topic, due, by, sent);
         let unwanted = if self.pauses.is_known_to_hold(&lane.topic, by, sent) {
             Some(Violation::PausedFired)
@@ -328,7 +328,7 @@ impl Checker<'_> {
     fn call(&mut self, at: usize, lane: &Lane, call: &Call) {
         self.tasks
             .insert(call.id, Account::of_call(lane.clone(), call, self.history.events[at].now));
-        let dead = self.tasks.get_mut(&call.dead).expect("only what was added is called for");
+        let dead = self.tasks.get_mut(&call.dead).expect("only added tasks have callbacks");
         if let Some(broken) = dead.called_for(call.dead, call) {
             self.report(broken, at, format!("task {}, for task {}", call.id, call.dead));
         }

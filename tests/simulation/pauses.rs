@@ -35,7 +35,7 @@ impl Pauses {
         at: usize,
         now: UnixMillis,
     ) {
-        let (_, from) = self.held.remove(topic).expect("only what is paused is resumed");
+        let (_, from) = self.held.remove(topic).expect("only a paused topic is resumed");
         let misfire = becomes.map(|becomes| (at, Misfire { from, to: now, becomes }));
         self.over.entry(topic.clone()).or_default().extend(misfire);
     }

@@ -58,7 +58,7 @@ pub(crate) enum Sabotage {
 }
 
 impl Sabotage {
-    /// Each sabotage, with the violations of which at least one must be found.
+    /// Each sabotage with its violations. At least one of them must be found.
     pub(crate) const ALL: &[(Self, &[Violation])] = &[
         (Self::AnswerBeforeCommit, &[Violation::Lost]),
         (Self::DeleteBeforeCallback, &[Violation::EndedWithoutReason]),

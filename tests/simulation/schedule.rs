@@ -186,7 +186,7 @@ fn take_stock(world: &World) {
     let topics = world.look(|model| model.topics());
     for lane in lanes(world) {
         let entry = topics.iter().map(|known| &known.entry).find(|entry| entry.topic == lane.topic);
-        let entry = entry.expect("the lane is one of its");
+        let entry = entry.expect("the topic has this lane");
         for state in State::ALL {
             let (from, to) = (UnixMillis(0), UnixMillis(i64::MAX));
             let query = delayd::store::ListQuery {
@@ -199,7 +199,7 @@ fn take_stock(world: &World) {
             };
             let listed = world.look(|model| model.list(&query));
             for listed in listed.into_iter().filter(|listed| entry.lane_of(listed.id) == lane) {
-                let task = world.get(&lane, listed.id).expect("it is listed");
+                let task = world.get(&lane, listed.id).expect("a listed task exists");
                 world.write(What::Found {
                     id: task.id,
                     state: task.state,
@@ -325,7 +325,9 @@ impl Deployment {
             topics: Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 100 })),
             store,
             client: Postman::new(world.clone(), life.clone()),
-            services: Arc::new(Services::new(services(plan)).expect("they can be called")),
+            services: Arc::new(
+                Services::new(services(plan)).expect("the services of the plan are valid"),
+            ),
             limits: DestinationLimits::new(LimitParams {
                 concurrency: plan.settings.concurrency,
                 concurrency_per_service: plan.settings.concurrency_per_service,
@@ -423,7 +425,7 @@ async fn add_one(
     let mut throw = world.dice.throw(("client", n));
     let topic = edge
         .known_entry(&world.plan.topics[add.topic].topic)
-        .expect("it was there from the beginning")
+        .expect("every topic exists from the beginning")
         .entry;
     let task = NewTask {
         topic: topic.clone(),

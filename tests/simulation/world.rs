@@ -458,12 +458,12 @@ fn namesakes(model: &Model, task: &NewTask) -> Vec<Task> {
 impl Kept {
     /// Makes a second task like a dead-letter callback.
     fn call_again(&mut self, lane: &Lane, call: &Call) -> Call {
-        let made = self.model.get(lane, call.id).expect("it was made");
+        let made = self.model.get(lane, call.id).expect("the callback was made");
         let topics = self.model.topics();
         let registered = topics
             .into_iter()
             .find(|known| known.entry.topic == lane.topic)
-            .expect("it has a lane");
+            .expect("the lane exists");
         let again = NewTask {
             topic: registered.entry,
             destination: made.destination,
@@ -473,7 +473,7 @@ impl Kept {
             idempotency: None,
             quota: None,
         };
-        Call { id: self.model.add(again).expect("nothing forbids it").id, ..call.clone() }
+        Call { id: self.model.add(again).expect("the add is valid").id, ..call.clone() }
     }
 
     /// Refuses if another holder has the lane's lock.

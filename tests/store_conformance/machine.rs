@@ -1,8 +1,8 @@
 //! Drives both stores with random calls, side by side with the specification.
 //!
 //! proptest-state-machine generates a list of [`crate::steps::Step`]s. Each is resolved in the
-//! current [`crate::steps::World`] (the fifth task, its second receipt) into a
-//! [`crate::steps::Call`], which the model answers. The store gets the same call and must give the
+//! current [`crate::world::World`] (the fifth task, its second receipt) into a
+//! [`crate::world::Call`], which the model answers. The store gets the same call and must give the
 //! same answer. After each call every count, every list, every task and the next moments must be
 //! equal as well. A list that shows a difference is shortened before it is reported.
 //!
@@ -26,7 +26,8 @@ use tokio::runtime::Runtime;
 
 use crate::bench::{ALWAYS, Bench, embedded, ms, redis};
 use crate::check::check;
-use crate::steps::{ALL, Answer, Call, Policing, Step, World, lanes, policy, step};
+use crate::steps::{Policing, Step, lanes, policy, step};
+use crate::world::{ALL, Answer, Call, World};
 
 /// The specification as proptest's reference.
 pub(crate) struct Specification;
@@ -181,7 +182,7 @@ impl Twin {
             let call = |task: Task| task.options.on_dead?.task_id;
             let Some(expected) = world.model.get(&lane, id).and_then(call) else { continue };
             let found = self.bench.store.get(&lane, self.id(id)).await.unwrap().and_then(call);
-            self.ids.entry(expected).or_insert(found.expect("its call has an id"));
+            self.ids.entry(expected).or_insert(found.expect("the callback has an id"));
         }
     }
 

@@ -12,12 +12,14 @@
 mod add;
 mod admin;
 mod admin_bulk;
+mod adoption;
 mod bench;
 mod cancel;
 mod check;
 mod check_embedded;
 mod check_redis;
 mod check_redis_keys;
+mod check_redis_registry;
 mod claim;
 mod damage;
 mod destination;
@@ -44,6 +46,7 @@ mod settle;
 mod steps;
 mod topics;
 mod transfer;
+mod world;
 
 #[path = "../support/poll.rs"]
 mod poll;
@@ -108,7 +111,7 @@ macro_rules! conformance {
             settle a_death_is_the_holders_and_may_be_repeated,
             settle a_release_is_the_holders_and_gives_the_attempt_back,
             settle a_keep_is_the_holders_and_makes_the_lease_longer,
-            settle a_task_that_is_only_kept_comes_to_an_end,
+            settle a_task_that_is_kept_too_often_dies,
             settle a_finished_task_keeps_its_receipt_and_repeats_answer_done,
             settle late_success_counts_for_its_revision_only,
             settle an_outcome_is_kept_and_cut_between_characters,
@@ -230,29 +233,29 @@ macro_rules! conformance {
             transfer a_lent_task_may_be_cancelled_and_is_then_not_moved,
             transfer a_lent_task_counts_no_expiry,
             transfer a_lent_task_expires_once_it_is_back,
-            transfer an_adopted_task_is_as_it_was,
-            transfer an_adopted_task_fires_at_its_moment_and_not_before,
-            transfer an_adoption_may_be_repeated_whatever_became_of_the_task,
-            transfer another_task_of_the_same_id_is_left_alone,
-            transfer a_store_does_not_adopt_what_it_lends,
-            transfer an_adopted_id_is_never_drawn,
-            transfer an_ended_task_is_adopted_as_ended,
-            transfer an_adopted_task_takes_its_key_if_it_is_free,
-            transfer of_two_tasks_of_a_key_the_later_one_is_kept,
-            transfer an_ended_owner_of_the_key_supersedes_older_tasks,
-            transfer an_end_elsewhere_ends_the_task_here_unless_it_was_changed,
-            transfer an_end_elsewhere_cancels_a_leased_task_when_its_lease_ends,
+            adoption an_adopted_task_is_as_it_was,
+            adoption an_adopted_task_fires_at_its_moment_and_not_before,
+            adoption an_adoption_may_be_repeated_whatever_became_of_the_task,
+            adoption another_task_of_the_same_id_is_left_alone,
+            adoption a_store_does_not_adopt_what_it_lends,
+            adoption an_adopted_id_is_never_drawn,
+            adoption an_ended_task_is_adopted_as_ended,
+            adoption an_adopted_task_takes_its_key_if_it_is_free,
+            adoption of_two_tasks_of_a_key_the_later_one_is_kept,
+            adoption an_ended_owner_of_the_key_supersedes_older_tasks,
+            adoption an_end_elsewhere_ends_the_task_here_unless_it_was_changed,
+            adoption an_end_elsewhere_cancels_a_leased_task_when_its_lease_ends,
             transfer a_late_success_ends_a_lent_task_and_the_mover_hears_of_it,
             transfer a_task_remembers_when_its_key_was_set,
-            transfer an_adoption_registers_its_topic_and_asks_for_no_quota,
+            adoption an_adoption_registers_its_topic_and_asks_for_no_quota,
             transfer a_move_keeps_every_field,
             transfer a_moved_task_keeps_its_origin,
             transfer a_call_for_a_moved_task_has_its_origin,
-            transfer tasks_of_two_stores_with_one_id_are_told_apart,
-            transfer an_id_that_another_topic_has_is_taken,
-            transfer an_id_that_another_import_brought_to_another_topic_is_taken,
-            transfer a_batch_takes_an_id_once,
-            transfer the_id_of_a_call_for_a_moved_task_is_never_drawn,
+            adoption tasks_of_two_stores_with_one_id_are_distinguished,
+            adoption an_id_that_another_topic_has_is_taken,
+            adoption an_id_that_another_import_brought_to_another_topic_is_taken,
+            adoption a_batch_takes_an_id_once,
+            adoption the_id_of_a_call_for_a_moved_task_is_never_drawn,
 
             read pages_follow_one_another_in_time_order,
             read a_list_is_bounded_by_from_and_to,
@@ -262,7 +265,7 @@ macro_rules! conformance {
             read next_due_includes_the_earliest_lease_deadline,
             read next_pull_knows_only_tasks_for_consumers,
             read a_poll_gives_the_answers_of_the_verbs,
-            read what_does_not_exist_is_unknown_and_empty,
+            read reads_of_unknown_names_are_empty,
             read a_store_keeps_its_id,
 
             destination a_hold_lasts_until_it_is_released,

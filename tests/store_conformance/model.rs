@@ -156,7 +156,7 @@ impl Model {
     }
 
     fn task(&mut self, id: TaskId) -> &mut Record {
-        self.tasks.get_mut(&id).expect("it is there")
+        self.tasks.get_mut(&id).expect("the task exists")
     }
 
     /// A moment in the past counts as now.
@@ -606,7 +606,7 @@ impl Model {
 
     pub(crate) fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Forecast {
         let bound =
-            |i: usize| self.now + step * u32::try_from(i).expect("there are not so many steps");
+            |i: usize| self.now + step * u32::try_from(i).expect("the number of steps is small");
         let within = |i| {
             self.dues(lane).filter(|due| bound(i) < *due && *due <= bound(i + 1)).count() as u64
         };

@@ -12,7 +12,7 @@ use crate::bench::{
 /// The id that the dead-letter callback of a task has, or will have.
 async fn call_id(bench: &Bench<impl Store>, lane: &Lane, id: TaskId) -> TaskId {
     let task = bench.store.get(lane, id).await.unwrap().expect("the task is kept");
-    let on_dead = task.options.on_dead.expect("it asks for a call");
+    let on_dead = task.options.on_dead.expect("the task has a dead-letter callback");
     assert_eq!((on_dead.sn.as_str(), on_dead.url.as_str()), ("dead.letters", "/dead"));
     on_dead.task_id.expect("the id was drawn with the task's own")
 }

@@ -223,7 +223,7 @@ pub(crate) async fn next_pull_knows_only_tasks_for_consumers(bench: Bench<impl S
     assert_eq!(next().await, NextDue { now: bench.now(), lanes: vec![Some(at(90_000))] });
 }
 
-pub(crate) async fn what_does_not_exist_is_unknown_and_empty(bench: Bench<impl Store>) {
+pub(crate) async fn reads_of_unknown_names_are_empty(bench: Bench<impl Store>) {
     assert_eq!(bench.store.get(&lane(), TaskId(1)).await.unwrap(), None);
     assert_eq!(bench.counts().await, Counts::default());
     assert!(bench.list(State::Scheduled).await.is_empty());

@@ -265,7 +265,7 @@ pub(crate) async fn a_keep_is_the_holders_and_makes_the_lease_longer(bench: Benc
     );
 }
 
-pub(crate) async fn a_task_that_is_only_kept_comes_to_an_end(bench: Bench<impl Store>) {
+pub(crate) async fn a_task_that_is_kept_too_often_dies(bench: Bench<impl Store>) {
     let id = bench.add("message.call", 0).await;
     for _ in 0..MAX_EXPIRIES {
         let held = bench.hold().await;

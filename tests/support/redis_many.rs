@@ -131,10 +131,10 @@ impl Watched {
 
     /// Whether the Sentinels may find the primary down; if so, after two seconds without an answer.
     ///
-    /// A drill allows it from its fault to the election. At any other moment they would depose a
-    /// primary only because the machine stalls, or because a Sentinel has just learned of a new
-    /// primary and connects to it a second later. The fourth Sentinel may be cut off and is not
-    /// told; alone it cannot depose a primary.
+    /// A drill allows it from its fault to the election. At any other moment a stall of the machine
+    /// would depose a primary. So would a Sentinel that has just learned of a new primary, and
+    /// connects to it a second later. The fourth Sentinel may be cut off and is not told; alone it
+    /// cannot depose a primary.
     pub(crate) fn may_depose(&self, may: bool) {
         let silence = if may { "2000" } else { "600000" };
         for sentinel in &self.sentinels {

@@ -12,12 +12,10 @@ pub mod cli;
 pub mod limits;
 pub mod maintenance;
 pub mod model;
-pub mod open_files;
 pub mod outcome;
 pub mod settings;
 pub mod store;
 pub mod telemetry;
-pub mod temporary;
 #[cfg(test)]
 mod testing;
 pub mod topic;

@@ -36,8 +36,6 @@ pub use scenario::Scenario;
 
 use stage::Stage;
 
-use crate::open_files;
-
 /// Which service is tried.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -157,8 +155,9 @@ pub async fn run(
 
 async fn play(scenario: &Scenario, target: &Target, stage: &mut Stage) -> Result<Figures, Error> {
     if target.running.is_none() {
-        // The service has what this process has.
-        stage.start(target, scenario.needs(open_files::raise_limit())?).await?;
+        // The service that is started inherits the limit of this process.
+        let open_files = rlimit::increase_nofile_limit(u64::MAX).unwrap_or(u64::MAX);
+        stage.start(target, scenario.needs(open_files)?).await?;
     }
     scenario.play(stage).await
 }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use delayd_wire::{Count, Nothing, Purged, TopicPurgeRequest, TopicRequest, TopicShown};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use tempfile::TempDir;
 
 use super::Error;
 use super::account::Arrival;
@@ -26,7 +27,6 @@ use super::task::batch;
 use super::wire::{Peer, json};
 use super::{Store, Target};
 use crate::model::clock::{Clock, UnixMillis};
-use crate::temporary::Folder;
 
 /// The service that tasks name, on a server that the bench starts, and another one for those that
 /// are kept apart.
@@ -59,7 +59,7 @@ pub(super) struct Needs {
 /// The place. The order of the fields is the order in which they go.
 pub(super) struct Stage {
     instances: Vec<Instance>,
-    folder: Option<Folder>,
+    folder: Option<TempDir>,
     redis: Option<Redis>,
     redis_url: Option<String>,
     peer: Peer,
@@ -134,7 +134,10 @@ impl Stage {
         }
         match &target.store {
             Store::Embedded => {
-                let folder = Folder::create("delayd-bench").map_err(Error::Folder)?;
+                let folder = tempfile::Builder::new()
+                    .prefix("delayd-bench-")
+                    .tempdir()
+                    .map_err(Error::Folder)?;
                 set("store.kind", r#""embedded""#.into());
                 set("store.embedded.path", format!("{:?}", folder.path().join("bench.db")));
                 self.folder = Some(folder);

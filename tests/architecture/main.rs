@@ -25,10 +25,8 @@ const RULES: &[(&str, &[&str])] = &[
     ("worker", &["callback", "limits", "model", "outcome", "store", "topic"]),
     ("api", &["callback", "limits", "model", "outcome", "store", "topic"]),
     ("telemetry", &[]),
-    ("temporary", &[]),
-    ("open_files", &[]),
     // It knows the service by its wire and its command line alone.
-    ("bench", &["model", "open_files", "temporary"]),
+    ("bench", &["model"]),
     ("settings", &["callback", "model", "store", "telemetry"]),
     (
         "app",
@@ -38,7 +36,6 @@ const RULES: &[(&str, &[&str])] = &[
             "limits",
             "maintenance",
             "model",
-            "open_files",
             "outcome",
             "settings",
             "store",
@@ -47,20 +44,7 @@ const RULES: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
-    (
-        "cli",
-        &[
-            "api",
-            "app",
-            "bench",
-            "callback",
-            "model",
-            "settings",
-            "store",
-            "telemetry",
-            "temporary",
-        ],
-    ),
+    ("cli", &["api", "app", "bench", "callback", "model", "settings", "store", "telemetry"]),
 ];
 
 /// Crates that stay out of a module, and why.

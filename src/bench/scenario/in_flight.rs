@@ -60,8 +60,8 @@ impl Params {
     }
 
     /// What it needs, where no process may have more open files than that.
-    pub(super) fn needs(&self, open_files: Option<u64>) -> Result<Needs, Error> {
-        if let Some(objection) = open_files.and_then(|limit| self.objection(limit)) {
+    pub(super) fn needs(&self, open_files: u64) -> Result<Needs, Error> {
+        if let Some(objection) = self.objection(open_files) {
             return Err(Error::Odd(objection));
         }
         let long = |span: &str| format!("{span:?}");

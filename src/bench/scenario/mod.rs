@@ -100,7 +100,7 @@ impl Scenario {
     ///
     /// # Errors
     /// If this machine cannot give that.
-    pub(super) fn needs(&self, open_files: Option<u64>) -> Result<Needs, Error> {
+    pub(super) fn needs(&self, open_files: u64) -> Result<Needs, Error> {
         let instances = |instances| Ok(Needs { instances, ..Needs::default() });
         match self {
             Self::Idle(params) => instances(params.instances.into()),

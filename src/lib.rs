@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod app;
+#[path = "../crates/bench/src/lib.rs"]
 pub mod bench;
 pub mod callback;
 pub mod cli;

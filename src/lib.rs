@@ -6,8 +6,6 @@
 
 pub mod api;
 pub mod app;
-#[path = "../crates/bench/src/lib.rs"]
-pub mod bench;
 pub mod callback;
 pub mod cli;
 pub mod limits;

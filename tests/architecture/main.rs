@@ -25,8 +25,6 @@ const RULES: &[(&str, &[&str])] = &[
     ("worker", &["callback", "limits", "model", "outcome", "store", "topic"]),
     ("api", &["callback", "limits", "model", "outcome", "store", "topic"]),
     ("telemetry", &[]),
-    // It knows the service by its wire and its command line alone.
-    ("bench", &["model"]),
     ("settings", &["callback", "model", "store", "telemetry"]),
     (
         "app",
@@ -44,7 +42,7 @@ const RULES: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
-    ("cli", &["api", "app", "bench", "callback", "model", "settings", "store", "telemetry"]),
+    ("cli", &["api", "app", "callback", "model", "settings", "store", "telemetry"]),
 ];
 
 /// Crates that stay out of a module, and why.
@@ -92,14 +90,22 @@ const LAYERS: &[(&str, &[&str])] = &[(
     ],
 )];
 
-/// First-level modules in which files still import each other in a circle.
-const CIRCULAR: &[&str] = &["bench", "store", "worker"];
+/// The crates beside this one, and which of the project's crates each may depend on.
+const MEMBERS: &[(&str, &[&str])] = &[("bench", &["delayd-wire"]), ("wire", &[])];
+
+/// First-level modules, and crates, in which files still import each other in a circle.
+const CIRCULAR: &[&str] = &["store", "worker"];
 
 /// A file longer than this, tests and all, is asked to be two.
 const LONGEST_FILE: usize = 500;
 
 fn source(below: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(below)
+}
+
+/// The sources of a crate beside this one.
+fn member(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(name).join("src")
 }
 
 fn files(path: &Path, found: &mut Vec<PathBuf>) {
@@ -189,7 +195,19 @@ fn imports_run_one_way() {
     }
 }
 
-/// Printed with `--no-capture`: for each folder, its imports and its circles.
+#[test]
+fn a_crate_depends_on_no_other_than_its_rule_allows() {
+    for (name, allowed) in MEMBERS {
+        let manifest = fs::read_to_string(member(name).with_file_name("Cargo.toml")).unwrap();
+        let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap();
+        for line in dependencies.lines().filter(|line| line.starts_with("delayd")) {
+            let dependency = line.split([' ', '.', '=']).next().unwrap();
+            assert!(allowed.contains(&dependency), "{name} may not depend on {dependency}");
+        }
+    }
+}
+
+/// Printed with `--no-capture`: for each folder and crate, its imports and its circles.
 #[test]
 fn no_files_import_each_other_in_a_circle() {
     let graph = Graph::read();
@@ -245,6 +263,7 @@ fn crates_stay_where_they_belong() {
 fn no_file_is_two() {
     let mut all = Vec::new();
     files(&source(""), &mut all);
+    MEMBERS.iter().for_each(|(name, _)| files(&member(name), &mut all));
     for file in all {
         let lines = fs::read_to_string(&file).unwrap().lines().count();
         assert!(lines <= LONGEST_FILE, "{} has {lines} lines; is it two?", file.display());

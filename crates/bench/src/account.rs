@@ -9,52 +9,52 @@ use std::collections::HashSet;
 use hdrhistogram::Histogram;
 use memchr::memmem;
 
-use super::Error;
+use crate::error::Error;
 
 /// The longest time that is told apart, in microseconds: ten minutes.
 const LONGEST_US: u64 = 600_000_000;
 
 /// A task that the service said it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Accepted {
-    pub(super) id: u64,
-    pub(super) due_ms: i64,
+pub(crate) struct Accepted {
+    pub(crate) id: u64,
+    pub(crate) due_ms: i64,
 }
 
 /// A callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Arrival {
-    pub(super) id: u64,
+pub(crate) struct Arrival {
+    pub(crate) id: u64,
     /// By the wall clock.
-    pub(super) at_us: i64,
+    pub(crate) at_us: i64,
 }
 
 /// A distribution of microseconds.
-pub(super) fn histogram() -> Histogram<u64> {
+pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_US, 3).expect("bounds and digits that it allows")
 }
 
 /// A percentile in milliseconds.
-pub(super) fn percentile_ms(histogram: &Histogram<u64>, percentile: f64) -> f64 {
+pub(crate) fn percentile_ms(histogram: &Histogram<u64>, percentile: f64) -> f64 {
     histogram.value_at_percentile(percentile) as f64 / 1_000.0
 }
 
 /// How late the tasks came, and when.
 #[derive(Debug)]
-pub(super) struct Arrived {
+pub(crate) struct Arrived {
     /// In microseconds after the due moment.
-    pub(super) late: Histogram<u64>,
+    pub(crate) late: Histogram<u64>,
     /// The smallest of them, exactly.
-    pub(super) earliest_us: i64,
+    pub(crate) earliest_us: i64,
     /// The last arrival, by the wall clock.
-    pub(super) last_us: i64,
+    pub(crate) last_us: i64,
 }
 
 /// Holds what arrived against what was accepted.
 ///
 /// # Errors
 /// [`Error::Defect`] names what is not as promised.
-pub(super) fn check(accepted: &[Accepted], arrivals: &[Arrival]) -> Result<Arrived, Error> {
+pub(crate) fn check(accepted: &[Accepted], arrivals: &[Arrival]) -> Result<Arrived, Error> {
     let mut accepted = accepted.to_vec();
     accepted.sort_unstable();
     check_ids(&accepted)?;
@@ -86,7 +86,7 @@ pub(super) fn check(accepted: &[Accepted], arrivals: &[Arrival]) -> Result<Arriv
 }
 
 /// The arrivals of these tasks alone.
-pub(super) fn of(accepted: &[Accepted], arrivals: &[Arrival]) -> Vec<Arrival> {
+pub(crate) fn of(accepted: &[Accepted], arrivals: &[Arrival]) -> Vec<Arrival> {
     let ids: HashSet<u64> = accepted.iter().map(|task| task.id).collect();
     arrivals.iter().filter(|arrival| ids.contains(&arrival.id)).copied().collect()
 }
@@ -95,7 +95,7 @@ pub(super) fn of(accepted: &[Accepted], arrivals: &[Arrival]) -> Vec<Arrival> {
 ///
 /// # Errors
 /// [`Error::Defect`] if an id was given twice.
-pub(super) fn check_ids(sorted: &[Accepted]) -> Result<(), Error> {
+pub(crate) fn check_ids(sorted: &[Accepted]) -> Result<(), Error> {
     match sorted.windows(2).find(|pair| pair[0].id == pair[1].id) {
         Some(pair) => Err(Error::Defect(format!("the id {} was given to two tasks", pair[0].id))),
         None => Ok(()),
@@ -135,7 +135,7 @@ impl Flaws {
 
 /// What the answer to an add, or to a batch of them, says was accepted; nothing if it is not as it
 /// should be.
-pub(super) fn accepted_in(body: &[u8], into: &mut Vec<Accepted>) -> Option<()> {
+pub(crate) fn accepted_in(body: &[u8], into: &mut Vec<Accepted>) -> Option<()> {
     let mut rest = body;
     let before = into.len();
     while let Some(at) = memmem::find(rest, b"\"task_id\":") {
@@ -149,7 +149,7 @@ pub(super) fn accepted_in(body: &[u8], into: &mut Vec<Accepted>) -> Option<()> {
 }
 
 /// The number that `text` begins with.
-pub(super) fn number(text: &[u8]) -> Option<u64> {
+pub(crate) fn number(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(&text[..digits]).ok()?.parse().ok()
 }

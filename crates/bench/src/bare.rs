@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::net::TcpListener;
 
-use crate::model::clock::Clock;
+use crate::clock;
 
 #[derive(Deserialize)]
 struct Add<'a> {
@@ -55,7 +55,7 @@ async fn add(body: Bytes) -> Result<Json<Added>, StatusCode> {
     if add.topic.is_empty() || content.sn.is_empty() || !content.url.starts_with('/') {
         return Err(StatusCode::BAD_REQUEST);
     }
-    let (task_id, due_ms) = (NEXT.fetch_add(1, Ordering::Relaxed), Clock::system().now().0);
+    let (task_id, due_ms) = (NEXT.fetch_add(1, Ordering::Relaxed), clock::now_ms());
     Ok(Json(Added {
         dm_error: 0,
         error_msg: "操作成功",

@@ -18,17 +18,17 @@ use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::Error;
-use super::account::{Accepted, accepted_in, histogram};
-use super::progress::Progress;
-use super::wire::{Answer, Connection, Peer};
+use crate::account::{Accepted, accepted_in, histogram};
+use crate::error::Error;
+use crate::progress::Progress;
+use crate::wire::{Answer, Connection, Peer};
 
 /// How long a request rests that is not confirmed, before it is sent again.
 const REST: Duration = Duration::from_millis(250);
 
 /// When requests leave.
 #[derive(Clone, Debug)]
-pub(super) enum Pace {
+pub(crate) enum Pace {
     /// Closed, for so long.
     For(Duration),
     /// Closed, that many in all.
@@ -43,21 +43,21 @@ pub(super) enum Pace {
 
 /// What came of a load.
 #[derive(Debug)]
-pub(super) struct Load {
-    pub(super) requests: u64,
+pub(crate) struct Load {
+    pub(crate) requests: u64,
     /// From the first request to the last answer.
-    pub(super) took: Duration,
+    pub(crate) took: Duration,
     /// In microseconds, per request.
-    pub(super) latency: Histogram<u64>,
-    pub(super) accepted: Vec<Accepted>,
+    pub(crate) latency: Histogram<u64>,
+    pub(crate) accepted: Vec<Accepted>,
     /// Requests that were sent again.
-    pub(super) unconfirmed: u64,
+    pub(crate) unconfirmed: u64,
     /// What the last of those was answered.
-    pub(super) refusal: Option<Error>,
+    pub(crate) refusal: Option<Error>,
 }
 
 impl Load {
-    pub(super) fn tasks_per_s(&self) -> f64 {
+    pub(crate) fn tasks_per_s(&self) -> f64 {
         self.accepted.len() as f64 / self.took.as_secs_f64()
     }
 }
@@ -106,7 +106,7 @@ impl Plan {
 /// # Errors
 /// The first answer that accepts nothing or not all, or a connection that breaks: such a load
 /// measures nothing.
-pub(super) async fn adds(
+pub(crate) async fn adds(
     to: &Peer,
     connections: usize,
     pace: Pace,
@@ -183,6 +183,6 @@ fn note(answer: &Answer<'_>, accepted: &mut Vec<Accepted>) -> Result<(), Error> 
 }
 
 /// At least one, which is the least that a histogram holds.
-pub(super) fn micros(took: Duration) -> u64 {
+pub(crate) fn micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1)
 }

@@ -6,7 +6,7 @@ use std::fs;
 const TICKS_PER_S: f64 = 100.0;
 
 /// The processor time of a process so far, in seconds.
-pub(super) fn cpu_s(pid: u32) -> Option<f64> {
+pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything. After it: state, and from there the 12th and 13th
     // are user and system time.
@@ -17,7 +17,7 @@ pub(super) fn cpu_s(pid: u32) -> Option<f64> {
 }
 
 /// The resident memory of a process in MiB: now (`VmRSS`), or the most so far (`VmHWM`).
-pub(super) fn resident_mib(pid: u32, name: &str) -> Option<f64> {
+pub(crate) fn resident_mib(pid: u32, name: &str) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     let kib: f64 = line.trim().strip_suffix(" kB")?.parse().ok()?;

@@ -26,17 +26,17 @@ pub struct Step {
 
 impl Progress {
     /// Begins the next step.
-    pub(super) fn step(&self, what: &'static str, total: u64) {
+    pub(crate) fn step(&self, what: &'static str, total: u64) {
         let mut step = self.0.step.lock().unwrap_or_else(PoisonError::into_inner);
         *step = (step.0 + 1, what, total);
         self.0.done.store(0, Ordering::Relaxed);
     }
 
-    pub(super) fn add(&self, done: u64) {
+    pub(crate) fn add(&self, done: u64) {
         self.0.done.fetch_add(done, Ordering::Relaxed);
     }
 
-    pub(super) fn set(&self, done: u64) {
+    pub(crate) fn set(&self, done: u64) {
         self.0.done.store(done, Ordering::Relaxed);
     }
 

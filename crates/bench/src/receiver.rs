@@ -11,9 +11,9 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::account::Arrival;
-use super::wire::{Frame, header};
-use crate::model::clock::Clock;
+use crate::account::Arrival;
+use crate::clock;
+use crate::wire::{Frame, header};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const BACKLOG: u32 = 4096;
@@ -22,7 +22,7 @@ const READ: usize = 4 * 1024;
 
 /// A receiver that runs until it is dropped.
 #[derive(Debug)]
-pub(super) struct Receiver {
+pub(crate) struct Receiver {
     address: SocketAddr,
     desk: Arc<Desk>,
     accepting: JoinSet<()>,
@@ -38,7 +38,7 @@ struct Desk {
 }
 
 impl Receiver {
-    pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
         let (arrivals, is_held, connections) =
             (Mutex::default(), watch::Sender::new(false), AtomicUsize::new(0));
         let desk = Arc::new(Desk { arrivals, is_held, connections });
@@ -48,7 +48,7 @@ impl Receiver {
     }
 
     /// Listens at one more address; answers which it is.
-    pub(super) fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+    pub(crate) fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
@@ -58,27 +58,27 @@ impl Receiver {
         Ok(address)
     }
 
-    pub(super) fn local_addr(&self) -> SocketAddr {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
     /// How many callbacks there were since they were taken.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.desk.arrivals().len()
     }
 
     /// The callbacks, which are then forgotten.
-    pub(super) fn take(&self) -> Vec<Arrival> {
+    pub(crate) fn take(&self) -> Vec<Arrival> {
         std::mem::take(&mut *self.desk.arrivals())
     }
 
     /// How many connections are open.
-    pub(super) fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.desk.connections.load(Ordering::Relaxed)
     }
 
     /// Whether callbacks are kept waiting for their answers from now on.
-    pub(super) fn hold(&self, is_held: bool) {
+    pub(crate) fn hold(&self, is_held: bool) {
         self.desk.is_held.send_replace(is_held);
     }
 }
@@ -111,7 +111,7 @@ async fn accept(listener: TcpListener, desk: Arc<Desk>) {
 
 async fn serve(mut stream: TcpStream, desk: &Desk) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let (clock, mut is_held) = (Clock::system(), desk.is_held.subscribe());
+    let mut is_held = desk.is_held.subscribe();
     let mut read = Vec::with_capacity(READ);
     loop {
         if stream.read_buf(&mut read).await? == 0 {
@@ -119,7 +119,7 @@ async fn serve(mut stream: TcpStream, desk: &Desk) -> io::Result<()> {
         }
         while let Some(frame) = Frame::of(&read)? {
             let arrival = header(&read[..frame.body], "delay-task-id")
-                .map(|id| Arrival { id, at_us: clock.now_micros() });
+                .map(|id| Arrival { id, at_us: clock::now_us() });
             desk.arrivals().extend(arrival);
             read.drain(..frame.end);
             is_held.wait_for(|is_held| !is_held).await.map_err(io::Error::other)?;

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Value, cmd};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Value, cmd};
 
-use super::Error;
+use crate::error::Error;
 
 /// How long an answer may take: a server under load, or one that writes a snapshot, has pauses.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -15,13 +15,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SCANNED: usize = 1_000;
 
 /// A server, and what a bench's keys begin with there.
-pub(super) struct Redis {
+pub(crate) struct Redis {
     connection: MultiplexedConnection,
     prefix: String,
 }
 
 impl Redis {
-    pub(super) async fn connect(url: &str, prefix: &str) -> Result<Self, Error> {
+    pub(crate) async fn connect(url: &str, prefix: &str) -> Result<Self, Error> {
         let client = Client::open(url).map_err(Error::redis)?;
         let patient = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
         let connection = client
@@ -36,7 +36,7 @@ impl Redis {
     }
 
     /// The numbers of a section of `INFO`.
-    pub(super) async fn info(&self, section: &str) -> Result<HashMap<String, f64>, Error> {
+    pub(crate) async fn info(&self, section: &str) -> Result<HashMap<String, f64>, Error> {
         let text: String = self.ask(cmd("INFO").arg(section)).await?;
         let numbers = text.lines().filter_map(|line| line.split_once(':'));
         Ok(numbers
@@ -45,18 +45,18 @@ impl Redis {
     }
 
     /// One number of it; 0 if it is not there.
-    pub(super) async fn number(&self, section: &str, name: &str) -> Result<f64, Error> {
+    pub(crate) async fn number(&self, section: &str, name: &str) -> Result<f64, Error> {
         Ok(self.info(section).await?.get(name).copied().unwrap_or_default())
     }
 
     /// The number of the newest entry of the slow log.
-    pub(super) async fn newest_slow(&self) -> Result<i64, Error> {
+    pub(crate) async fn newest_slow(&self) -> Result<i64, Error> {
         Ok(self.slow_entries(1).await?.first().map_or(-1, |(number, _)| *number))
     }
 
     /// The slowest command, in milliseconds, that came into the slow log after the entry `since`,
     /// or if there is none, the time from which on one would have come into it.
-    pub(super) async fn slowest_ms(&self, since: i64) -> Result<f64, Error> {
+    pub(crate) async fn slowest_ms(&self, since: i64) -> Result<f64, Error> {
         let entries = self.slow_entries(-1).await?;
         let slowest =
             entries.iter().filter(|(number, _)| *number > since).map(|(_, took_us)| *took_us).max();
@@ -68,7 +68,7 @@ impl Redis {
 
     /// How long 999 of 1,000 script calls took at the most since the server was started, in
     /// milliseconds; nothing before Redis 7.
-    pub(super) async fn scripts_p999_ms(&self) -> Result<Option<f64>, Error> {
+    pub(crate) async fn scripts_p999_ms(&self) -> Result<Option<f64>, Error> {
         let text: String = self.ask(cmd("INFO").arg("latencystats")).await?;
         let scripts =
             text.lines().find_map(|line| line.strip_prefix("latency_percentiles_usec_evalsha:"));
@@ -92,12 +92,12 @@ impl Redis {
     }
 
     /// How many fields a hash has.
-    pub(super) async fn length(&self, key: &str) -> Result<u64, Error> {
+    pub(crate) async fn length(&self, key: &str) -> Result<u64, Error> {
         self.ask(cmd("HLEN").arg(key)).await
     }
 
     /// Removes everything whose name begins with the prefix; the server frees it in the background.
-    pub(super) async fn clear(&self) -> Result<(), Error> {
+    pub(crate) async fn clear(&self) -> Result<(), Error> {
         let mut cursor = 0_u64;
         loop {
             let scan = cmd("SCAN")

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::Error;
+use crate::error::Error;
 
 /// How long it may take until it listens.
 const START: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ const LISTENS: &str = "listens on http://";
 
 /// A child that listens; dropping it kills it.
 #[derive(Debug)]
-pub(super) struct Instance {
+pub(crate) struct Instance {
     child: Child,
     address: String,
 }
@@ -27,7 +27,7 @@ impl Instance {
     ///
     /// # Errors
     /// If it does not listen within a minute; what it said is on stderr.
-    pub(super) async fn start(arguments: &[String]) -> Result<Self, Error> {
+    pub(crate) async fn start(arguments: &[String]) -> Result<Self, Error> {
         let program = std::env::current_exe().map_err(Error::Child)?;
         let mut command = Command::new(program);
         // Settings for a service that is served in earnest are none for this one.
@@ -51,11 +51,11 @@ impl Instance {
     }
 
     /// Host and port.
-    pub(super) fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 }

@@ -16,17 +16,17 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use tempfile::TempDir;
 
-use super::Error;
-use super::account::Arrival;
-use super::load::{self, Load, Pace};
-use super::progress::Progress;
-use super::receiver::Receiver;
-use super::redis::Redis;
-use super::server::Instance;
-use super::task::batch;
-use super::wire::{Peer, json};
-use super::{Store, Target};
-use crate::model::clock::{Clock, UnixMillis};
+use crate::account::Arrival;
+use crate::clock;
+use crate::error::Error;
+use crate::load::{self, Load, Pace};
+use crate::progress::Progress;
+use crate::receiver::Receiver;
+use crate::redis::Redis;
+use crate::server::Instance;
+use crate::target::{Store, Target};
+use crate::task::batch;
+use crate::wire::{Peer, json};
 
 /// The service that tasks name, on a server that the bench starts, and another one for those that
 /// are kept apart.
@@ -34,7 +34,7 @@ const SERVICE: &str = "bench.receiver";
 const OTHER_SERVICE: &str = "bench.other";
 /// How many tasks a request holds that only fills the store, and over how many connections they
 /// come.
-pub(super) const FILL_BATCH: u64 = 500;
+pub(crate) const FILL_BATCH: u64 = 500;
 const FILL_CONNECTIONS: usize = 4;
 /// How long nothing may move before what is missing counts as lost.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -47,17 +47,17 @@ const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// What a scenario wants of the service that is started for it.
 #[derive(Debug, Default)]
-pub(super) struct Needs {
+pub(crate) struct Needs {
     /// How many instances, over one store.
-    pub(super) instances: usize,
+    pub(crate) instances: usize,
     /// How many services, beside the usual ones, each with a port of the receiver to itself.
-    pub(super) own_ports: usize,
+    pub(crate) own_ports: usize,
     /// Settings that take precedence over all others.
-    pub(super) settings: Vec<(&'static str, String)>,
+    pub(crate) settings: Vec<(&'static str, String)>,
 }
 
 /// The place. The order of the fields is the order in which they go.
-pub(super) struct Stage {
+pub(crate) struct Stage {
     instances: Vec<Instance>,
     folder: Option<TempDir>,
     redis: Option<Redis>,
@@ -71,12 +71,12 @@ pub(super) struct Stage {
     topics: Mutex<Vec<String>>,
     /// Whether the service is not the bench's own.
     is_guest: bool,
-    pub(super) progress: Progress,
+    pub(crate) progress: Progress,
 }
 
 impl Stage {
     /// The receiver, and nothing that it receives from as yet.
-    pub(super) fn set(target: &Target, progress: Progress) -> Result<Self, Error> {
+    pub(crate) fn set(target: &Target, progress: Progress) -> Result<Self, Error> {
         let run = format!("bench-{:08x}", rand::random::<u32>());
         let bind = target.running.as_ref().map_or(ANY, |running| running.receiver);
         let receiver = Receiver::bind(bind).map_err(|source| Error::Bind(bind, source))?;
@@ -114,7 +114,7 @@ impl Stage {
     }
 
     /// Starts a service.
-    pub(super) async fn start(&mut self, target: &Target, needs: Needs) -> Result<(), Error> {
+    pub(crate) async fn start(&mut self, target: &Target, needs: Needs) -> Result<(), Error> {
         let mut arguments = target.configuration.clone();
         let mut set = |key: &str, value: String| {
             arguments.extend(["--set".to_owned(), format!("{key}={value}")])
@@ -163,7 +163,7 @@ impl Stage {
     }
 
     /// Removes what was made.
-    pub(super) async fn clear(mut self) -> Result<(), Error> {
+    pub(crate) async fn clear(mut self) -> Result<(), Error> {
         if self.is_guest {
             let topics =
                 std::mem::take(&mut *self.topics.lock().unwrap_or_else(PoisonError::into_inner));
@@ -196,46 +196,46 @@ impl Stage {
     }
 
     /// A topic of this run's own.
-    pub(super) fn topic(&self, name: &str) -> String {
+    pub(crate) fn topic(&self, name: &str) -> String {
         let topic = format!("{}.{name}", self.run);
         self.topics.lock().unwrap_or_else(PoisonError::into_inner).push(topic.clone());
         topic
     }
 
-    pub(super) fn service(&self) -> &str {
+    pub(crate) fn service(&self) -> &str {
         &self.services[0]
     }
 
     /// Those that have a port of the receiver each to themselves: as many as the scenario needs.
-    pub(super) fn services_on_own_ports(&self) -> &[String] {
+    pub(crate) fn services_on_own_ports(&self) -> &[String] {
         &self.own_ports
     }
 
     /// One that shares nothing with the other on the bench's own server.
-    pub(super) fn other_service(&self) -> &str {
+    pub(crate) fn other_service(&self) -> &str {
         &self.services[1]
     }
 
-    pub(super) fn peer(&self) -> &Peer {
+    pub(crate) fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    pub(super) fn redis(&self) -> Option<&Redis> {
+    pub(crate) fn redis(&self) -> Option<&Redis> {
         self.redis.as_ref()
     }
 
     /// The URL of the Redis, and what the bench's keys begin with there.
-    pub(super) fn redis_place(&self) -> Option<(String, String)> {
+    pub(crate) fn redis_place(&self) -> Option<(String, String)> {
         Some((self.redis_url.clone()?, self.run.clone()))
     }
 
     /// The instances that the bench has started.
-    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.instances.iter().map(Instance::pid)
     }
 
     /// The bytes that the embedded store's files take.
-    pub(super) fn disk_bytes(&self) -> Option<u64> {
+    pub(crate) fn disk_bytes(&self) -> Option<u64> {
         let entries = std::fs::read_dir(self.folder.as_ref()?.path()).ok()?.filter_map(Result::ok);
         // The ballast is no task's.
         let kept =
@@ -244,7 +244,7 @@ impl Stage {
     }
 
     /// Asks the service something that is none of the load.
-    pub(super) async fn ask<A: DeserializeOwned>(
+    pub(crate) async fn ask<A: DeserializeOwned>(
         &self,
         path: &str,
         body: &impl Serialize,
@@ -259,14 +259,14 @@ impl Stage {
         serde_json::from_slice(answer.body).map_err(|_| Error::refused(&answer))
     }
 
-    pub(super) async fn counts(&self, topic: &str) -> Result<Count, Error> {
+    pub(crate) async fn counts(&self, topic: &str) -> Result<Count, Error> {
         let shown: TopicShown<IgnoredAny> =
             self.ask("/delay/topic/get", &TopicRequest { topic: Some(topic) }).await?;
         Ok(shown.counts)
     }
 
     /// Loads the service with adds; see [`load::adds`].
-    pub(super) async fn adds(
+    pub(crate) async fn adds(
         &self,
         connections: usize,
         pace: Pace,
@@ -277,7 +277,7 @@ impl Stage {
 
     /// Adds that many tasks in large batches; `write` appends the one of a number to a request. A
     /// store that pauses is waited for: see [`Load::unconfirmed`].
-    pub(super) async fn fill(
+    pub(crate) async fn fill(
         &self,
         count: u64,
         write: impl Fn(u64, &mut String) + Clone + Send + 'static,
@@ -298,15 +298,15 @@ impl Stage {
         }
     }
 
-    pub(super) fn receiver(&self) -> &Receiver {
+    pub(crate) fn receiver(&self) -> &Receiver {
         &self.receiver
     }
 
     /// Waits until that many callbacks of tasks that are due at some moment came, or none did for
     /// long, and takes them.
-    pub(super) async fn arrivals(&self, count: usize, due_ms: i64) -> Vec<Arrival> {
+    pub(crate) async fn arrivals(&self, count: usize, due_ms: i64) -> Vec<Arrival> {
         self.progress.step("callbacks", count as u64);
-        Clock::system().sleep_until(UnixMillis(due_ms)).await;
+        clock::sleep_until(due_ms).await;
         let (mut seen, mut moved) = (self.receiver.count(), tokio::time::Instant::now());
         while seen < count && moved.elapsed() < PATIENCE {
             tokio::time::sleep(LOOK).await;
@@ -321,13 +321,13 @@ impl Stage {
 
     /// As [`Stage::settled`], of many tasks that are due at some moment; it looks more seldom, so
     /// as not to stand in their way.
-    pub(super) async fn settled_after(
+    pub(crate) async fn settled_after(
         &self,
         topic: &str,
         count: u64,
         due_ms: i64,
     ) -> Result<i64, Error> {
-        Clock::system().sleep_until(UnixMillis(due_ms)).await;
+        clock::sleep_until(due_ms).await;
         self.settled_looking_every(SELDOM, topic, count).await
     }
 
@@ -336,7 +336,7 @@ impl Stage {
     ///
     /// # Errors
     /// If they do not become so many for long.
-    pub(super) async fn settled(&self, topic: &str, count: u64) -> Result<i64, Error> {
+    pub(crate) async fn settled(&self, topic: &str, count: u64) -> Result<i64, Error> {
         self.settled_looking_every(LOOK, topic, count).await
     }
 
@@ -350,7 +350,7 @@ impl Stage {
         while moved.elapsed() < PATIENCE {
             let delivered = self.counts(topic).await?.delivered;
             if delivered == count {
-                return Ok(Clock::system().now_micros());
+                return Ok(clock::now_us());
             }
             if delivered > seen {
                 (seen, moved) = (delivered, tokio::time::Instant::now());

@@ -1,14 +1,14 @@
 //! The tasks of a bench, as they stand in requests: made once where they are all the same, and
 //! cheaply where they are not.
 
-use super::Error;
+use crate::error::Error;
 
 /// The least content: what names service and path.
-pub(super) const LEAST_CONTENT: u16 = 100;
+pub(crate) const LEAST_CONTENT: u16 = 100;
 
 /// When a task is due.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum When {
+pub(crate) enum When {
     /// After a day: not while the bench lasts.
     Tomorrow,
     /// At this moment, Unix milliseconds.
@@ -17,19 +17,19 @@ pub(super) enum When {
 
 /// Tasks of one topic, all with the same content.
 #[derive(Clone, Debug)]
-pub(super) struct Template {
+pub(crate) struct Template {
     head: String,
     tail: String,
 }
 
 impl Template {
     /// Tasks that are called back at a service.
-    pub(super) fn push(topic: &str, service: &str, bytes: u16) -> Result<Self, Error> {
+    pub(crate) fn push(topic: &str, service: &str, bytes: u16) -> Result<Self, Error> {
         Self::new(topic, &format!(r#""sn":"{service}","url":"/bench","#), bytes, "")
     }
 
     /// Tasks that are pulled.
-    pub(super) fn pull(topic: &str, bytes: u16) -> Result<Self, Error> {
+    pub(crate) fn pull(topic: &str, bytes: u16) -> Result<Self, Error> {
         Self::new(topic, "", bytes, r#","mode":"pull""#)
     }
 
@@ -47,13 +47,13 @@ impl Template {
         })
     }
 
-    pub(super) fn task(&self, when: When) -> String {
+    pub(crate) fn task(&self, when: When) -> String {
         let mut task = String::with_capacity(self.head.len() + self.tail.len() + 40);
         self.write(when, &mut task);
         task
     }
 
-    pub(super) fn write(&self, when: When, into: &mut String) {
+    pub(crate) fn write(&self, when: When, into: &mut String) {
         into.push_str(&self.head);
         match when {
             When::Tomorrow => into.push_str(r#""delay":"24h""#),
@@ -67,7 +67,7 @@ impl Template {
 }
 
 /// The body of a request for many tasks, each of which `write` appends.
-pub(super) fn batch(numbers: std::ops::Range<u64>, write: impl Fn(u64, &mut String)) -> String {
+pub(crate) fn batch(numbers: std::ops::Range<u64>, write: impl Fn(u64, &mut String)) -> String {
     let mut body = String::from(r#"{"tasks":["#);
     for (i, number) in numbers.enumerate() {
         if i > 0 {

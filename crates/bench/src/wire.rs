@@ -16,21 +16,21 @@ const READ: usize = 16 * 1024;
 
 /// The service that is called, and the token that it asks for.
 #[derive(Clone, Debug)]
-pub(super) struct Peer {
+pub(crate) struct Peer {
     /// Host and port.
-    pub(super) address: String,
+    pub(crate) address: String,
     /// What stands before each path; empty for most.
-    pub(super) base: String,
-    pub(super) token: Option<String>,
+    pub(crate) base: String,
+    pub(crate) token: Option<String>,
 }
 
 impl Peer {
-    pub(super) fn at(address: impl ToString) -> Self {
+    pub(crate) fn at(address: impl ToString) -> Self {
         Self { address: address.to_string(), base: String::new(), token: None }
     }
 
     /// A whole request.
-    pub(super) fn post(&self, path: &str, body: &str) -> Vec<u8> {
+    pub(crate) fn post(&self, path: &str, body: &str) -> Vec<u8> {
         let (base, address, length) = (&self.base, &self.address, body.len());
         let token = self
             .token
@@ -40,7 +40,7 @@ impl Peer {
         format!("POST {base}{path} HTTP/1.1\r\nhost: {address}\r\n{token}content-length: {length}\r\n\r\n{body}").into()
     }
 
-    pub(super) async fn connect(&self) -> io::Result<Connection> {
+    pub(crate) async fn connect(&self) -> io::Result<Connection> {
         let stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
         Ok(Connection { stream, read: Vec::with_capacity(READ), used: 0 })
@@ -48,13 +48,13 @@ impl Peer {
 }
 
 /// The body of a request.
-pub(super) fn json(request: &impl Serialize) -> String {
+pub(crate) fn json(request: &impl Serialize) -> String {
     serde_json::to_string(request).expect("requests are plain data")
 }
 
 /// One connection; one request is under way on it at a time.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     read: Vec<u8>,
     /// Bytes of `read` that were the answer before.
@@ -63,13 +63,13 @@ pub(super) struct Connection {
 
 /// An answer, as long as its connection is not used again.
 #[derive(Debug)]
-pub(super) struct Answer<'a> {
-    pub(super) status: u16,
-    pub(super) body: &'a [u8],
+pub(crate) struct Answer<'a> {
+    pub(crate) status: u16,
+    pub(crate) body: &'a [u8],
 }
 
 impl Connection {
-    pub(super) async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
         self.read.drain(..self.used);
         self.used = 0;
         self.stream.write_all(request).await?;
@@ -92,14 +92,14 @@ impl Connection {
 
 /// Where a message's body begins, and where the message ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Frame {
-    pub(super) body: usize,
-    pub(super) end: usize,
+pub(crate) struct Frame {
+    pub(crate) body: usize,
+    pub(crate) end: usize,
 }
 
 impl Frame {
     /// Nothing as long as the message is not whole.
-    pub(super) fn of(read: &[u8]) -> io::Result<Option<Self>> {
+    pub(crate) fn of(read: &[u8]) -> io::Result<Option<Self>> {
         let Some(head) = memmem::find(read, b"\r\n\r\n") else { return Ok(None) };
         let body = head + 4;
         let length = header(&read[..head], "content-length")
@@ -110,7 +110,7 @@ impl Frame {
 }
 
 /// The number that a header of a message holds.
-pub(super) fn header(head: &[u8], name: &str) -> Option<u64> {
+pub(crate) fn header(head: &[u8], name: &str) -> Option<u64> {
     let value = head.split(|byte| *byte == b'\n').find_map(|line| {
         let is_it = line.get(name.len()) == Some(&b':')
             && line[..name.len()].eq_ignore_ascii_case(name.as_bytes());

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 
 use super::options;
-use crate::bench::Error;
-use crate::bench::account::check_ids;
-use crate::bench::figures::{Figures, Usage};
-use crate::bench::load::{Load, Pace};
-use crate::bench::stage::Stage;
-use crate::bench::task::{Template, When};
+use crate::account::check_ids;
+use crate::error::Error;
+use crate::figures::{Figures, Usage};
+use crate::load::{Load, Pace};
+use crate::stage::Stage;
+use crate::task::{Template, When};
 use delayd_wire::Span;
 
 /// How many requests a connection has made before the measuring begins.

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 
 use super::{add, options};
-use crate::bench::Error;
-use crate::bench::figures::{Figures, Usage};
-use crate::bench::load::Pace;
-use crate::bench::stage::Stage;
-use crate::bench::task::{Template, When, batch};
+use crate::error::Error;
+use crate::figures::{Figures, Usage};
+use crate::load::Pace;
+use crate::stage::Stage;
+use crate::task::{Template, When, batch};
 use delayd_wire::Span;
 
 /// How many requests a connection has made before the measuring begins.

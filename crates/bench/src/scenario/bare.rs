@@ -3,13 +3,13 @@
 use bytes::Bytes;
 
 use super::options;
-use crate::bench::Error;
-use crate::bench::figures::Figures;
-use crate::bench::load::{self, Pace};
-use crate::bench::server::Instance;
-use crate::bench::stage::Stage;
-use crate::bench::task::{Template, When};
-use crate::bench::wire::Peer;
+use crate::error::Error;
+use crate::figures::Figures;
+use crate::load::{self, Pace};
+use crate::server::Instance;
+use crate::stage::Stage;
+use crate::task::{Template, When};
+use crate::wire::Peer;
 use delayd_wire::Span;
 
 /// How many requests a connection has made before the measuring begins.
@@ -30,7 +30,7 @@ pub struct Params {
     bytes: u16,
     /// Be that server, and nothing else
     #[arg(long, hide = true)]
-    pub(in crate::bench) serve: bool,
+    pub(crate) serve: bool,
 }
 
 pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Error> {

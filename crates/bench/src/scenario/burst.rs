@@ -1,12 +1,12 @@
 //! Everything at once: due moments in whole seconds come in bursts.
 
 use super::options;
-use crate::bench::Error;
-use crate::bench::account::{self, Accepted};
-use crate::bench::figures::{Figures, Usage};
-use crate::bench::stage::Stage;
-use crate::bench::task::{Template, When};
-use crate::model::clock::Clock;
+use crate::account::{self, Accepted};
+use crate::clock;
+use crate::error::Error;
+use crate::figures::{Figures, Usage};
+use crate::stage::Stage;
+use crate::task::{Template, When};
 
 /// What the filling is tried with, to know how long it will take.
 const TRIAL: u64 = 2_000;
@@ -35,7 +35,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     let service = stage.service().to_owned();
     let (accepted, due_ms) = fill(stage, params.tasks, &[&topic], &service, params.bytes).await?;
     let mut figures = Figures::default();
-    Clock::system().sleep_until(crate::model::clock::UnixMillis(due_ms)).await;
+    clock::sleep_until(due_ms).await;
     let usage = Usage::now(stage);
     let arrivals = stage.arrivals(accepted.len(), due_ms).await;
     if arrivals.len() < accepted.len() {
@@ -100,7 +100,7 @@ pub(super) async fn fill_with(
 ) -> Result<(Vec<Accepted>, i64), Error> {
     let trial = stage.fill(TRIAL, in_turn(trial, |_| When::Tomorrow)).await?;
     let foreseen_ms = (tasks as f64 / trial.tasks_per_s() * MARGIN * 1_000.0) as i64;
-    let due_ms = (Clock::system().now().0 + foreseen_ms + REST_MS + 999) / 1_000 * 1_000;
+    let due_ms = (clock::now_ms() + foreseen_ms + REST_MS + 999) / 1_000 * 1_000;
     let load = stage.fill(tasks, in_turn(templates, move |_| When::At(due_ms))).await?;
     if let Some(refusal) = load.refusal {
         return Err(Error::Odd(format!(
@@ -108,7 +108,7 @@ pub(super) async fn fill_with(
             load.unconfirmed
         )));
     }
-    if Clock::system().now().0 + REST_MS / 4 > due_ms {
+    if clock::now_ms() + REST_MS / 4 > due_ms {
         return Err(Error::Odd(
             "the tasks fell due before all of them were added; try it again, or with fewer".into(),
         ));

@@ -11,12 +11,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::options;
-use crate::bench::Error;
-use crate::bench::figures::Figures;
-use crate::bench::progress::Progress;
-use crate::bench::server::Instance;
-use crate::bench::stage::Stage;
-use crate::bench::task::{Template, When};
+use crate::error::Error;
+use crate::figures::Figures;
+use crate::progress::Progress;
+use crate::server::Instance;
+use crate::stage::Stage;
+use crate::task::{Template, When};
 use delayd_wire::Span;
 
 /// POSTs by the HTTP client of the callbacks (reqwest), without delayd, to the bare axum server

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 
 use super::{burst, lateness, options};
-use crate::bench::Error;
-use crate::bench::account::{self, Accepted};
-use crate::bench::figures::{Figures, Usage};
-use crate::bench::load::Pace;
-use crate::bench::stage::Stage;
-use crate::bench::task::{Template, When};
-use crate::model::clock::{Clock, UnixMillis};
+use crate::account::{self, Accepted};
+use crate::clock;
+use crate::error::Error;
+use crate::figures::{Figures, Usage};
+use crate::load::Pace;
+use crate::stage::Stage;
+use crate::task::{Template, When};
 
 /// How long before the flood the quiet topics begin.
 const BEFORE_MS: i64 = 2_000;
@@ -106,9 +106,9 @@ async fn quiet(
         .iter()
         .map(|topic| Template::push(topic, &service, params.bytes))
         .collect::<Result<Vec<_>, _>>()?;
-    let (clock, rate, peer) = (Clock::system(), params.rate, stage.peer().clone());
-    clock.sleep_until(UnixMillis(due_ms - BEFORE_MS)).await;
-    let first_ms = clock.now().0 + lateness::LEAD_MS;
+    let (rate, peer) = (params.rate, stage.peer().clone());
+    clock::sleep_until(due_ms - BEFORE_MS).await;
+    let first_ms = clock::now_ms() + lateness::LEAD_MS;
     let request = move |n: u64| {
         let due_ms = first_ms + (n as f64 * 1_000.0 / f64::from(rate)) as i64;
         Bytes::from(peer.post(

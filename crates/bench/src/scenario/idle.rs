@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::options;
-use crate::bench::Error;
-use crate::bench::figures::{Figures, Usage};
-use crate::bench::stage::Stage;
-use crate::bench::task::{Template, When};
+use crate::error::Error;
+use crate::figures::{Figures, Usage};
+use crate::stage::Stage;
+use crate::task::{Template, When};
 use delayd_wire::Span;
 
 /// How long after the last add it is calm.

@@ -5,12 +5,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{burst, options};
-use crate::bench::account::{self, Accepted, Arrival};
-use crate::bench::figures::Figures;
-use crate::bench::stage::{Needs, Stage};
-use crate::bench::task::{Template, When};
-use crate::bench::{Error, process};
-use crate::model::clock::{Clock, UnixMillis};
+use crate::account::{self, Accepted, Arrival};
+use crate::clock;
+use crate::error::Error;
+use crate::figures::Figures;
+use crate::process;
+use crate::stage::{Needs, Stage};
+use crate::task::{Template, When};
 
 /// How many services share the calls, each with a port to itself: to one and the same port a
 /// machine has no more connections than it has ports for those who call (28,000, as a rule).
@@ -104,7 +105,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
     stage.receiver().hold(true);
     let apart = Template::push(&stage.topic("trial"), stage.service(), params.bytes)?;
     let (accepted, due_ms) = burst::fill_with(stage, calls, &templates, &[apart]).await?;
-    Clock::system().sleep_until(UnixMillis(due_ms - REST.as_millis() as i64 / 2)).await;
+    clock::sleep_until(due_ms - REST.as_millis() as i64 / 2).await;
     let before_mib = resident_mib(pid)?;
     let arrivals = stage.arrivals(accepted.len(), due_ms).await;
     let last_us = arrivals.iter().map(|arrival| arrival.at_us).max().unwrap_or_default();
@@ -143,7 +144,7 @@ async fn warm_up(
 ) -> Result<u64, Error> {
     let count = params.slots() * WARM_UP;
     let per_s = WARM_UP_PER_S.max(count / WARM_UP_LONGEST_S);
-    let first_ms = Clock::system().now().0 + 1_000;
+    let first_ms = clock::now_ms() + 1_000;
     let due_ms = move |n: u64| first_ms + (n * 1_000 / per_s) as i64;
     let load = stage.fill(count, burst::in_turn(templates, move |n| When::At(due_ms(n)))).await?;
     let arrivals = stage.arrivals(load.accepted.len(), due_ms(count)).await;

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 
 use super::options;
-use crate::bench::Error;
-use crate::bench::account;
-use crate::bench::figures::{Figures, Usage};
-use crate::bench::load::Pace;
-use crate::bench::stage::Stage;
-use crate::bench::task::{Template, When};
-use crate::model::clock::Clock;
+use crate::account;
+use crate::clock;
+use crate::error::Error;
+use crate::figures::{Figures, Usage};
+use crate::load::Pace;
+use crate::stage::Stage;
+use crate::task::{Template, When};
 use delayd_wire::Span;
 
 /// How much a second later than planned an add may be answered and the task still not be due.
@@ -78,7 +78,7 @@ pub(super) fn stream(
 ) -> Result<impl Fn(u64) -> Bytes + Clone + Send + 'static, Error> {
     let template = Template::push(topic, stage.service(), bytes)?;
     let peer = stage.peer().clone();
-    let first_ms = Clock::system().now().0 + LEAD_MS;
+    let first_ms = clock::now_ms() + LEAD_MS;
     Ok(move |n: u64| {
         let due_ms = first_ms + (n as f64 * 1_000.0 / f64::from(rate)) as i64;
         Bytes::from(peer.post("/delay/task/add", &template.task(When::At(due_ms))))

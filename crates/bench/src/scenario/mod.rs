@@ -1,8 +1,9 @@
 //! What can be tried: one file per scenario, its options included.
 
-use super::figures::Figures;
-use super::stage::{Needs, Stage};
-use super::{Error, Store};
+use crate::error::Error;
+use crate::figures::Figures;
+use crate::stage::{Needs, Stage};
+use crate::target::Store;
 
 mod add;
 mod add_batch;

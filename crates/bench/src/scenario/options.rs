@@ -3,7 +3,7 @@
 use clap::builder::RangedU64ValueParser;
 use std::time::Duration;
 
-use crate::bench::task::LEAST_CONTENT;
+use crate::task::LEAST_CONTENT;
 use delayd_wire::Span;
 
 /// Connections of the load.

@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{add, lateness, options};
-use crate::bench::Error;
-use crate::bench::account::percentile_ms;
-use crate::bench::figures::Figures;
-use crate::bench::stage::{FILL_BATCH, Stage};
-use crate::bench::task::{Template, When};
-use crate::model::clock::Clock;
+use crate::account::percentile_ms;
+use crate::clock;
+use crate::error::Error;
+use crate::figures::Figures;
+use crate::stage::{FILL_BATCH, Stage};
+use crate::task::{Template, When};
 use delayd_wire::Span;
 
 const DAY_MS: u64 = 86_400_000;
@@ -54,7 +54,7 @@ pub struct Params {
 pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Error> {
     let topic = stage.topic("pending");
     let template = Template::push(&topic, stage.service(), params.bytes)?;
-    let begin_ms = Clock::system().now().0 + DAY_MS as i64;
+    let begin_ms = clock::now_ms() + DAY_MS as i64;
     let before = stored_bytes(stage).await?;
     let write = move |n: u64, body: &mut String| {
         template.write(When::At(begin_ms + (n.wrapping_mul(STRIDE) % DAY_MS) as i64), body);

@@ -8,15 +8,15 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::options;
-use crate::bench::Error;
-use crate::bench::account::{Accepted, Arrival, check, histogram};
-use crate::bench::figures::{Figures, Usage};
-use crate::bench::load::micros;
-use crate::bench::progress::Progress;
-use crate::bench::stage::Stage;
-use crate::bench::task::{Template, When};
-use crate::bench::wire::{Peer, json};
-use crate::model::clock::Clock;
+use crate::account::{Accepted, Arrival, check, histogram};
+use crate::clock;
+use crate::error::Error;
+use crate::figures::{Figures, Usage};
+use crate::load::micros;
+use crate::progress::Progress;
+use crate::stage::Stage;
+use crate::task::{Template, When};
+use crate::wire::{Peer, json};
 
 /// How many pulls in a row may find nothing before the tasks count as lost.
 const PATIENCE: u32 = 1_000;
@@ -50,7 +50,7 @@ struct Got {
 pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Error> {
     let topic = stage.topic("pull");
     let template = Template::pull(&topic, params.bytes)?;
-    let now_ms = Clock::system().now().0;
+    let now_ms = clock::now_ms();
     let load =
         stage.fill(params.tasks, move |_, body| template.write(When::At(now_ms), body)).await?;
     stage.progress.step("pulled", params.tasks);
@@ -101,7 +101,6 @@ struct Consumer {
 impl Consumer {
     /// Pulls and acknowledges until all tasks have been pulled by someone.
     async fn run(self) -> Result<(), Error> {
-        let clock = Clock::system();
         let mut connection = self.peer.connect().await.map_err(Error::Broken)?;
         let topic = Some(&self.topic);
         let (task_id, wait) = (None::<TaskId>, None::<&str>);
@@ -127,7 +126,7 @@ impl Consumer {
                     return Err(Error::refused(&answer));
                 }
                 let id = task.task_id.map_or(0, |id| id.0);
-                self.lock().pulled.push(Arrival { id, at_us: clock.now_micros() });
+                self.lock().pulled.push(Arrival { id, at_us: clock::now_us() });
                 self.progress.add(1);
             }
         }

@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use deadpool_redis::redis::IntoConnectionInfo;
+use redis::IntoConnectionInfo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::options;
-use crate::bench::Error;
-use crate::bench::figures::Figures;
-use crate::bench::stage::Stage;
+use crate::error::Error;
+use crate::figures::Figures;
+use crate::stage::Stage;
 use delayd_wire::Span;
 
 /// Tasks a pipeline.
@@ -54,7 +54,7 @@ pub(super) async fn play(stage: &Stage, params: &Params) -> Result<Figures, Erro
 /// A bare connection; only to a server that asks for no password.
 async fn connect(url: &str) -> Result<TcpStream, Error> {
     let info = url.into_connection_info().map_err(Error::redis)?;
-    let deadpool_redis::redis::ConnectionAddr::Tcp(host, port) = info.addr() else {
+    let redis::ConnectionAddr::Tcp(host, port) = info.addr() else {
         return Err(Error::Odd("raw-redis takes a plain address, redis://host:port/db".into()));
     };
     let mut stream = TcpStream::connect((host.as_str(), *port)).await.map_err(Error::Broken)?;

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 
 use super::{add, burst, options};
-use crate::bench::Error;
-use crate::bench::account;
-use crate::bench::figures::{Figures, Usage};
-use crate::bench::load::Pace;
-use crate::bench::stage::Stage;
-use crate::bench::task::{Template, When};
+use crate::account;
+use crate::error::Error;
+use crate::figures::{Figures, Usage};
+use crate::load::Pace;
+use crate::stage::Stage;
+use crate::task::{Template, When};
 
 /// Adds to many topics in turn, one a request (closed loop); then a burst that is spread over all
 /// of them, called back over HTTP.

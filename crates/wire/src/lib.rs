@@ -15,6 +15,7 @@ mod backoff;
 mod code;
 mod dead;
 mod destination;
+mod failure;
 mod one_of;
 mod rate;
 mod record;
@@ -28,11 +29,12 @@ mod topic_policy;
 mod value;
 mod word;
 
-pub use answer::{Answer, Failure, Nothing};
+pub use answer::{Answer, Nothing};
 pub use backoff::{Backoff, InvalidBackoff};
 pub use code::ErrorCode;
 pub use dead::{Cause, Causes, Done};
 pub use destination::{DestinationShown, Destinations, Held};
+pub use failure::Failure;
 pub use one_of::OneOf;
 pub use rate::{InvalidRate, Rate};
 pub use record::{

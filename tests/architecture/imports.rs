@@ -1,4 +1,5 @@
-//! The imports between the files of `src` and of `crates/*/src`, read from their `use` lines and from paths in the code.
+//! The imports between the files of `src` and of `crates/*/src`, read from their `use` lines and
+//! from paths in the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

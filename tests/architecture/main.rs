@@ -1,4 +1,5 @@
-//! The layout's rules, checked on the sources: who may import whom, and how long a file may be.
+//! The rules of the layout, checked on the sources: which module may import which, and how long a
+//! file may be.
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 #![allow(clippy::print_stdout, reason = "the imports are printed for readers")]

@@ -41,7 +41,8 @@ pub use record::{
     AdoptAnswer, AdoptItem, AdoptedTask, AdoptionBecame, Ended, Record, Records, StaleTask,
 };
 pub use request::{
-    AckRequest, AddRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest,
+    AckRequest, AddRequest, AdoptRequest, AdoptedNote, AdoptedOnDead, AdoptedOptions,
+    AdoptedRecord, BatchRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest,
     DestinationListRequest, ExtendRequest, ForecastRequest, GetRequest, HoldRequest, ListRequest,
     MovedRequest, NackRequest, OnDeadCall, PullRequest, RecordsRequest, ResumeRequest,
     TopicListRequest, TopicPurgeRequest, TopicRequest, UpdateRequest,
@@ -51,6 +52,9 @@ pub use task::{
     Batch, BatchItem, Entry, Found, Gone, Moved, Note, Page, Pulled, PulledMany, Stored, Task,
 };
 pub use topic::{Count, Forecast, Paused, Purged, Step, TopicListed, TopicShown, Topics};
-pub use topic_policy::{TopicHistory, TopicPolicy, TopicRetry};
+pub use topic_policy::{
+    TopicHistory, TopicHistoryGiven, TopicPolicy, TopicRetry, TopicRetryGiven, TopicSetRequest,
+    TopicSetting,
+};
 pub use value::{Rfc3339, ServiceName, TaskId, TopicName, UnixMillis};
 pub use word::{BreakerState, Durability, Holder, MisfirePolicy, Mode, TaskState, Way};

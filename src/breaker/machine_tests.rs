@@ -36,7 +36,7 @@ impl Bench {
 
     fn calls(&mut self, verdicts: &str) -> &mut Self {
         for verdict in verdicts.chars() {
-            let ticket = self.begin().expect("the breaker lets it through");
+            let ticket = self.begin().expect("the breaker admits the call");
             self.end(ticket, if verdict == '+' { Verdict::Success } else { Verdict::Failure });
         }
         self

@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(window.tally(t + SECOND), tally(0, 0));
         assert_eq!(window.tally(t + SECOND + Duration::from_millis(1)), tally(1, 1));
         window.end(t, Some(Verdict::Success));
-        assert_eq!(window.tally(t + 2 * SECOND), tally(1, 0), "it came late, but it came");
+        assert_eq!(window.tally(t + 2 * SECOND), tally(1, 0), "a late success counts");
     }
 
     /// With timeouts longer than the window, calls left the window before they could fail.

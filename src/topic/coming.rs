@@ -98,14 +98,14 @@ mod tests {
         let (sender, receiver) = oneshot::channel();
         let entry = Registered::plain(TopicEntry { topic: topic(), shards: 3 });
         let outcome = async move {
-            receiver.await.expect("the test lets it go on");
+            receiver.await.expect("the test sends");
             Ok(entry)
         };
         (sender, Box::pin(outcome))
     }
 
     fn never(_: &mut dyn Iterator<Item = &Topic>) -> Outcome {
-        unreachable!("it was begun before")
+        unreachable!("it has begun already")
     }
 
     /// A thousand adds to a new topic cause one registration.

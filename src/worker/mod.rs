@@ -120,8 +120,8 @@ async fn end(roles: Vec<JoinHandle<()>>, deadline: Instant) {
     if left > 0 {
         tracing::warn!(
             left,
-            "The store does not answer: {left} roles are cut off. Tasks that they were claiming come \
-             back when their leases run out"
+            "The store does not answer: {left} roles are cut off. Tasks that they were claiming \
+             come back when their leases run out"
         );
     }
 }

@@ -71,7 +71,7 @@ impl Watched {
 }
 
 async fn pass(gate: &Semaphore) {
-    gate.acquire().await.expect("it is never closed").forget();
+    gate.acquire().await.expect("the gate is never closed").forget();
 }
 
 impl Delivery for Watched {
@@ -274,7 +274,7 @@ impl Bench {
     pub(super) async fn call(&mut self) -> Made {
         timeout(LONG, self.calls.recv())
             .await
-            .expect("something is called")
+            .expect("a call comes in time")
             .expect("the workers run")
     }
 
@@ -286,5 +286,5 @@ impl Bench {
 
 /// Waits for `what`, at most for `LONG`.
 pub(super) async fn soon<T>(what: impl Future<Output = T>) -> T {
-    timeout(LONG, what).await.expect("it comes soon")
+    timeout(LONG, what).await.expect("it is ready in time")
 }

@@ -69,7 +69,7 @@ async fn a_slot_of_any_of_a_great_many_due_destinations_wakes_their_lane() {
         calls.insert(next.id.to_string(), next);
     }
     bench.add(["z"]).await;
-    assert_eq!(bench.call().await.sn, "z", "behind all that are at their limits");
+    assert_eq!(bench.call().await.sn, "z", "the others are at their limits");
     assert!(bench.is_quiet());
 }
 
